@@ -1,0 +1,80 @@
+/** Deadlines and cancellation. Every waiting function takes a signal; limits are linked signals. */
+import { setTimeout as sleepFor } from "node:timers/promises";
+import { ShimError } from "./errors.js";
+
+/** A signal that aborts with a `timeout` ShimError after `milliseconds`; it does not keep the process alive. */
+export function deadline(milliseconds: number, action: string): AbortSignal {
+  const controller = new AbortController();
+  const timer = setTimeout(() => {
+    controller.abort(new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`));
+  }, milliseconds);
+  timer.unref();
+  return controller.signal;
+}
+
+/**
+ * Runs `work` under a fresh deadline linked to `parent`. The timer ends with the work. `work` must end when its
+ * signal aborts; the reason of the abort is what its caller sees.
+ */
+export async function withDeadline<T>(
+  parent: AbortSignal | undefined,
+  milliseconds: number,
+  action: string,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const timer = setTimeout(() => {
+    controller.abort(new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`));
+  }, milliseconds);
+  const onAbort = (): void => {
+    controller.abort(parent?.reason);
+  };
+  if (parent?.aborted === true) onAbort();
+  else parent?.addEventListener("abort", onAbort, { once: true });
+  try {
+    controller.signal.throwIfAborted();
+    return await work(controller.signal);
+  } catch (error) {
+    if (controller.signal.aborted && !(error instanceof ShimError)) throw ShimError.from(controller.signal.reason);
+    throw error;
+  } finally {
+    clearTimeout(timer);
+    parent?.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Waits, or throws the reason of `signal` when it aborts first. */
+export async function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  try {
+    await sleepFor(milliseconds, undefined, signal === undefined ? {} : { signal });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+/** `promise`, or the reason of `signal` when it aborts first; the promise then goes on unheard. */
+export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let onAbort: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => {
+      reject(ShimError.from(signal.reason));
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    if (onAbort !== undefined) signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */
+export function formatDuration(milliseconds: number): string {
+  if (milliseconds < 1000) return `${String(milliseconds)}ms`;
+  const minutes = Math.floor(milliseconds / 60_000);
+  const seconds = (milliseconds % 60_000) / 1000;
+  if (minutes === 0) return `${String(seconds)}s`;
+  return seconds === 0 ? `${String(minutes)}m` : `${String(minutes)}m${String(seconds)}s`;
+}

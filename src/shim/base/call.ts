@@ -1,0 +1,25 @@
+/** The context of one CRI call or background task, known to every engine call made on its behalf. */
+import { AsyncLocalStorage } from "node:async_hooks";
+import type { Logger } from "./log.js";
+
+export interface Call {
+  /** Name of the RPC (`RunPodSandbox`) or background task (`resync`). */
+  readonly rpc: string;
+  /** Aborts when the caller left or its deadline passed. */
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+  /** `namespace/name` of the pod, once it is known. */
+  pod?: string;
+}
+
+const storage = new AsyncLocalStorage<Call>();
+
+/** Runs `work` so that `currentCall()` answers `call` in everything that it awaits. */
+export function runInCall<T>(call: Call, work: () => T): T {
+  return storage.run(call, work);
+}
+
+/** The call on whose behalf the present code runs, for instrumentation only: behaviour takes `Call` as an argument. */
+export function currentCall(): Call | undefined {
+  return storage.getStore();
+}

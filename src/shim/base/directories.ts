@@ -1,0 +1,59 @@
+/** Directories, made and flushed. */
+import { constants, mkdir, open, readdir, stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import { fileError, hasCode } from "./file-errors.js";
+
+/**
+ * Makes the directory and its missing parents, durably, with the permission bits `mode` (less the umask). One that
+ * exists is left alone. Throws as `fileError` describes.
+ */
+export async function createDirectory(path: string, mode: number): Promise<void> {
+  // Not mkdir's `recursive`: that reports a read-only file system as ENOENT, and flushes nothing.
+  try {
+    await makeDirectory(path, mode).catch(async (error: unknown) => {
+      if (!hasCode(error, "ENOENT") || dirname(path) === path) throw error;
+      await createDirectory(dirname(path), mode);
+      // Only once more: in /proc this is ENOENT for ever.
+      await makeDirectory(path, mode);
+    });
+  } catch (error) {
+    if (!hasCode(error, "EEXIST") || !(await isDirectory(path)))
+      throw fileError("create directory", path, error);
+  }
+}
+
+async function makeDirectory(path: string, mode: number): Promise<void> {
+  await mkdir(path, { mode });
+  await syncDirectory(dirname(path));
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isDirectory();
+  } catch (error) {
+    throw fileError("look at", path, error);
+  }
+}
+
+/** Flushes the names in a directory, so that a rename, creation or removal in it survives a power cut. Throws raw system errors. */
+export async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await directory.sync();
+  } catch (error) {
+    // File systems that cannot flush a directory say so with these; there is nothing more to be done on them.
+    if (!hasCode(error, "EINVAL", "ENOTSUP")) throw error;
+  } finally {
+    await directory.close();
+  }
+}
+
+/** Names of the entries of a directory; none when it is missing. Throws as `fileError` describes. */
+export async function namesIn(directory: string): Promise<readonly string[]> {
+  try {
+    return await readdir(directory);
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+    throw fileError("list", directory, error);
+  }
+}

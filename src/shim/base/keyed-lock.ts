@@ -1,0 +1,34 @@
+import { orAbort } from "./abort.js";
+
+/**
+ * One lane per key: at most one holder at a time, waiters in order of arrival. A lane costs nothing while nobody
+ * holds it. Never take two lanes at once (two callers that take them in opposite order wait for each other for ever).
+ */
+export class KeyedLock {
+  readonly #tails = new Map<string, Promise<void>>();
+
+  /** Runs `work` alone in the lane of `key`. An abort while waiting leaves the lane in order for those behind. */
+  async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const previous = this.#tails.get(key) ?? Promise.resolve();
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const tail = previous.then(() => held);
+    this.#tails.set(key, tail);
+    void tail.then(() => {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    });
+    try {
+      await orAbort(previous, signal);
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  /** Number of lanes that are held or waited for. */
+  get size(): number {
+    return this.#tails.size;
+  }
+}

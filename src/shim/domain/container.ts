@@ -1,0 +1,125 @@
+/** A container of a pod as the CRI sees it, derived from Docker's snapshot. */
+import type { Container as ContainerItem } from "./cri.js";
+import { ContainerState } from "./cri.js";
+import { containerNameLabel, containerType, fromDockerLabels, logPathLabel, sandboxIdLabel, typeLabel } from "./labels.js";
+import type { Labels } from "./labels.js";
+import type { ContainerIdentity, PodIdentity } from "./names.js";
+import { parseName } from "./names.js";
+import type { Snapshot } from "./snapshot.js";
+
+export interface Container {
+  readonly id: string;
+  readonly sandboxId: string;
+  readonly identity: ContainerIdentity;
+  readonly state: ContainerState;
+  readonly labels: Labels;
+  readonly annotations: Labels;
+  /** Absolute, or empty when the kubelet wants no log. */
+  readonly logPath: string;
+  readonly snapshot: Snapshot;
+  /** The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept. */
+  readonly item: ContainerItem;
+}
+
+/**
+ * Undefined when the snapshot is no container of a pod. `pod` is the identity of its sandbox if that is known: the one
+ * exact way to read a name whose parts contain underscores.
+ */
+export function toContainer(snapshot: Snapshot, pod: PodIdentity | undefined): Container | undefined {
+  if (snapshot.labels[typeLabel] !== containerType) return undefined;
+  const sandboxId = snapshot.labels[sandboxIdLabel];
+  const identity = identityOf(snapshot, pod);
+  if (sandboxId === undefined || identity === undefined) return undefined;
+  const { labels, annotations } = fromDockerLabels(snapshot.labels);
+  const state = containerStateOf(snapshot);
+  return {
+    id: snapshot.id,
+    sandboxId,
+    identity,
+    state,
+    labels,
+    annotations,
+    logPath: snapshot.labels[logPathLabel] ?? "",
+    snapshot,
+    item: {
+      id: snapshot.id,
+      pod_sandbox_id: sandboxId,
+      metadata: identity,
+      image: imageSpec(snapshot.imageName),
+      image_ref: snapshot.imageId,
+      image_id: snapshot.imageId,
+      state,
+      created_at: String(snapshot.created),
+      labels,
+      annotations,
+    },
+  };
+}
+
+/** The image part of lists and statuses. */
+export function imageSpec(name: string): NonNullable<ContainerItem["image"]> {
+  return { image: name, annotations: {}, user_specified_image: "", runtime_handler: "", image_ref: "" };
+}
+
+function identityOf(snapshot: Snapshot, pod: PodIdentity | undefined): ContainerIdentity | undefined {
+  const attempt = /_(\d{1,10})(?:_[0-9a-f]{8})?$/.exec(snapshot.name)?.[1];
+  if (pod !== undefined && attempt !== undefined) {
+    const middle = `_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}`;
+    const end = snapshot.name.lastIndexOf(middle);
+    if (snapshot.name.startsWith("k8s_") && end > 4) {
+      return { name: snapshot.name.slice(4, end), attempt: Number(attempt) };
+    }
+  }
+  const parsed = parseName(snapshot.name);
+  if (parsed !== undefined) return { name: parsed.container, attempt: parsed.attempt };
+  const name = snapshot.labels[containerNameLabel];
+  return name === undefined || attempt === undefined ? undefined : { name, attempt: Number(attempt) };
+}
+
+/**
+ * One mapping for lists and statuses alike:
+ *
+ *     created, exit code 0          CREATED
+ *     created, exit code not 0      EXITED    Docker's way of saying that the start failed
+ *     running, paused               RUNNING
+ *     exited, dead                  EXITED
+ *     restarting, removing          UNKNOWN
+ */
+export function containerStateOf(snapshot: Snapshot): ContainerState {
+  switch (snapshot.state.status) {
+    case "created":
+      return snapshot.state.exitCode === 0 ? ContainerState.CONTAINER_CREATED : ContainerState.CONTAINER_EXITED;
+    case "running":
+    case "paused":
+      return ContainerState.CONTAINER_RUNNING;
+    case "exited":
+    case "dead":
+      return ContainerState.CONTAINER_EXITED;
+    case "restarting":
+    case "removing":
+      return ContainerState.CONTAINER_UNKNOWN;
+  }
+}
+
+/** Why a container ended, in the words that kubelets know, and when. Empty values while it has not. */
+export function exitOf(snapshot: Snapshot): {
+  readonly reason: string;
+  readonly message: string;
+  readonly startedAt: bigint;
+  readonly finishedAt: bigint;
+} {
+  const { state } = snapshot;
+  if (state.running || state.status === "restarting") {
+    return { reason: "", message: "", startedAt: state.started, finishedAt: 0n };
+  }
+  if (state.finished !== 0n) {
+    const reason = state.oomKilled ? "OOMKilled" : state.exitCode === 0 ? "Completed" : "Error";
+    return { reason, message: state.error, startedAt: state.started, finishedAt: state.finished };
+  }
+  if (state.exitCode !== 0) {
+    // Never started: Docker keeps both times at zero, and kubelets want an ended container to have them.
+    const { created } = snapshot;
+    return { reason: "ContainerCannotRun", message: state.error, startedAt: created, finishedAt: created };
+  }
+  return { reason: "", message: state.error, startedAt: 0n, finishedAt: 0n };
+}

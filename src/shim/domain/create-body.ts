@@ -1,0 +1,100 @@
+/**
+ * The body of `POST /containers/create`, in Docker's own field names: the whole of what the shim ever sends. A field
+ * that is left out keeps the engine's default, which for several lists is not what an empty list means (an empty
+ * Entrypoint clears the image's; empty MaskedPaths unmask /proc).
+ */
+import type { Labels } from "./labels.js";
+
+export interface PortBinding {
+  readonly HostIp: string;
+  readonly HostPort: string;
+}
+
+export interface DockerMount {
+  readonly Type: "bind" | "volume" | "image" | "tmpfs";
+  readonly Source: string;
+  readonly Target: string;
+  readonly ReadOnly?: boolean;
+  readonly BindOptions?: {
+    readonly Propagation?: string;
+    /** API 1.44: plain read-only, without the mounts below it. */
+    readonly ReadOnlyNonRecursive?: boolean;
+    /** API 1.44: fail rather than mount something below writable. */
+    readonly ReadOnlyForceRecursive?: boolean;
+  };
+  readonly VolumeOptions?: { readonly NoCopy?: boolean };
+  /** API 1.48. */
+  readonly ImageOptions?: { readonly Subpath?: string };
+}
+
+export interface DockerDevice {
+  readonly PathOnHost: string;
+  readonly PathInContainer: string;
+  readonly CgroupPermissions: string;
+}
+
+export interface DeviceRequest {
+  readonly Driver: string;
+  readonly DeviceIDs: readonly string[];
+}
+
+/** Resource fields that create and update share. */
+export interface DockerResources {
+  readonly CpuPeriod?: number;
+  readonly CpuQuota?: number;
+  readonly CpuShares?: number;
+  readonly CpusetCpus?: string;
+  readonly CpusetMems?: string;
+  /** Bytes. */
+  readonly Memory?: number;
+  readonly MemorySwap?: number;
+}
+
+export interface HostConfig extends DockerResources {
+  readonly NetworkMode?: string;
+  readonly IpcMode?: string;
+  readonly PidMode?: string;
+  readonly UTSMode?: string;
+  readonly UsernsMode?: string;
+  readonly CgroupParent?: string;
+  readonly OomScoreAdj?: number;
+  readonly Sysctls?: Readonly<Record<string, string>>;
+  readonly ShmSize?: number;
+  readonly PortBindings?: Readonly<Record<string, readonly PortBinding[]>>;
+  readonly GroupAdd?: readonly string[];
+  readonly ReadonlyRootfs?: boolean;
+  readonly Privileged?: boolean;
+  readonly CapAdd?: readonly string[];
+  readonly CapDrop?: readonly string[];
+  readonly MaskedPaths?: readonly string[];
+  readonly ReadonlyPaths?: readonly string[];
+  readonly SecurityOpt?: readonly string[];
+  readonly Binds?: readonly string[];
+  readonly Mounts?: readonly DockerMount[];
+  readonly Devices?: readonly DockerDevice[];
+  readonly DeviceRequests?: readonly DeviceRequest[];
+  readonly RestartPolicy?: { readonly Name: "no" };
+  readonly Runtime?: string;
+  readonly LogConfig?: { readonly Type: string; readonly Config: Readonly<Record<string, string>> };
+  readonly Dns?: readonly string[];
+  readonly DnsSearch?: readonly string[];
+  readonly DnsOptions?: readonly string[];
+}
+
+export interface CreateBody {
+  readonly Image: string;
+  readonly Labels: Labels;
+  readonly Hostname?: string;
+  readonly User?: string;
+  readonly Entrypoint?: readonly string[];
+  readonly Cmd?: readonly string[];
+  readonly Env?: readonly string[];
+  readonly WorkingDir?: string;
+  readonly OpenStdin?: boolean;
+  readonly StdinOnce?: boolean;
+  readonly Tty?: boolean;
+  readonly StopSignal?: string;
+  readonly ExposedPorts?: Readonly<Record<string, Readonly<Record<string, never>>>>;
+  readonly Healthcheck?: { readonly Test: readonly string[] };
+  readonly HostConfig: HostConfig;
+}

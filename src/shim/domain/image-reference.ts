@@ -1,0 +1,53 @@
+/** Image references as Docker normalises them: registry, repository, tag, digest. */
+
+export interface ImageReference {
+  /** With registry: `docker.io/library/busybox`. */
+  readonly repository: string;
+  readonly registry: string;
+  readonly tag?: string;
+  /** `sha256:…` */
+  readonly digest?: string;
+}
+
+const digestPattern = /^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}$/;
+const tagPattern = /^\w[\w.-]{0,127}$/;
+const componentPattern = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$/;
+const registryPattern =
+  /^(?:\[[0-9a-fA-F:]+\]|[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*)(?::\d+)?$/;
+
+/** The parts of a reference, or undefined when Docker would refuse it. 64 hex digits are an id, not a name. */
+export function parseReference(text: string): ImageReference | undefined {
+  if (text === "" || text.length > 4096 || /^[0-9a-f]{64}$/.test(text)) return undefined;
+  const at = text.indexOf("@");
+  const digest = at === -1 ? undefined : text.slice(at + 1);
+  if (digest !== undefined && !digestPattern.test(digest)) return undefined;
+  const named = at === -1 ? text : text.slice(0, at);
+  const colon = named.lastIndexOf(":");
+  const hasTag = colon > named.lastIndexOf("/");
+  const tag = hasTag ? named.slice(colon + 1) : undefined;
+  if (tag !== undefined && !tagPattern.test(tag)) return undefined;
+  const name = hasTag ? named.slice(0, colon) : named;
+  const slash = name.indexOf("/");
+  const first = slash === -1 ? "" : name.slice(0, slash);
+  // Docker's rule: the first part is a registry when it can be no user name.
+  const isRegistry = /[.:]/.test(first) || first === "localhost" || first !== first.toLowerCase();
+  let registry = isRegistry ? first : "docker.io";
+  let path = isRegistry ? name.slice(slash + 1) : name;
+  if (registry === "index.docker.io") registry = "docker.io";
+  if (registry === "docker.io" && !path.includes("/")) path = `library/${path}`;
+  if (!registryPattern.test(registry) || !path.split("/").every((part) => componentPattern.test(part))) return undefined;
+  return {
+    registry,
+    repository: `${registry}/${path}`,
+    ...(tag === undefined ? {} : { tag }),
+    ...(digest === undefined ? {} : { digest }),
+  };
+}
+
+/** The full form (`busybox` → `docker.io/library/busybox:latest`), for comparisons; unreadable text stays as it is. */
+export function normalizeReference(text: string): string {
+  const reference = parseReference(text);
+  if (reference === undefined) return text;
+  if (reference.digest !== undefined) return `${reference.repository}@${reference.digest}`;
+  return `${reference.repository}:${reference.tag ?? "latest"}`;
+}

@@ -1,0 +1,46 @@
+/** What the shim knows of the engine and its host. Read when the engine link comes up, and again after each reconnect. */
+
+export interface RuntimeFacts {
+  /** Docker's name, as `runc`. */
+  readonly name: string;
+  /** Whether the OCI runtime can mount read-only recursively (`rro`), as far as the engine reports it. */
+  readonly recursiveReadOnly: boolean;
+}
+
+export interface NodeFacts {
+  /** As `20.10.24`. */
+  readonly engineVersion: string;
+  /** Minor of the API version in use: 41 for `1.41`. The major is always 1. */
+  readonly apiMinor: number;
+  /** The engine's own highest API version, as `1.41`. */
+  readonly engineApiVersion: string;
+  readonly operatingSystem: string;
+  readonly kernelVersion: string;
+  /** GOARCH, as `amd64`. */
+  readonly architecture: string;
+  readonly cgroupDriver: "cgroupfs" | "systemd" | "none";
+  readonly cgroupVersion: 1 | 2;
+  readonly dockerRootDir: string;
+  /** `graph` keeps images below dockerRootDir; `containerd` below containerd's root. */
+  readonly imageStore: "graph" | "containerd";
+  readonly storageDriver: string;
+  /** The engine's default log driver, as `json-file`. */
+  readonly loggingDriver: string;
+  readonly runtimes: readonly RuntimeFacts[];
+  readonly defaultRuntime: string;
+  readonly security: {
+    readonly apparmor: boolean;
+    readonly seccomp: boolean;
+    readonly selinux: boolean;
+    readonly usernsRemap: boolean;
+    readonly rootless: boolean;
+  };
+  /** Whether the engine itself injects CDI devices (DeviceRequests with driver cdi). */
+  readonly cdi: boolean;
+  /** Directories of CDI specifications, as the engine or the convention names them. */
+  readonly cdiSpecDirs: readonly string[];
+  /** Bytes. */
+  readonly totalMemory: number;
+  /** Engine's unique id: another one after a reconnect means another engine. */
+  readonly engineId: string;
+}

@@ -1,0 +1,85 @@
+/**
+ * Requests after validation: sub-messages that an RPC cannot do without are there, enums and numbers are in range,
+ * names and paths are well formed. Made only by `validateRequest`; everything behind it takes these types.
+ */
+import type {
+  ContainerConfig,
+  ContainerMetadata,
+  ContainerStatusRequest,
+  CreateContainerRequest,
+  ExecSyncRequest,
+  ImageFsInfoRequest,
+  ImageService,
+  ImageSpec,
+  ImageStatusRequest,
+  LinuxContainerResources,
+  ListContainersRequest,
+  ListImagesRequest,
+  ListPodSandboxRequest,
+  PodSandboxConfig,
+  PodSandboxMetadata,
+  PodSandboxStatusRequest,
+  PullImageRequest,
+  RemoveContainerRequest,
+  RemoveImageRequest,
+  RemovePodSandboxRequest,
+  RunPodSandboxRequest,
+  RuntimeConfigRequest,
+  RuntimeService,
+  StartContainerRequest,
+  StatusRequest,
+  StopContainerRequest,
+  StopPodSandboxRequest,
+  UpdateContainerResourcesRequest,
+  UpdateRuntimeConfigRequest,
+  VersionRequest,
+} from "./cri.js";
+
+export type SandboxConfig = PodSandboxConfig & { readonly metadata: PodSandboxMetadata };
+export type ValidContainerConfig = ContainerConfig & {
+  readonly metadata: ContainerMetadata;
+  readonly image: ImageSpec;
+};
+
+export type ValidRunPodSandbox = RunPodSandboxRequest & { readonly config: SandboxConfig };
+export type ValidCreateContainer = CreateContainerRequest & {
+  readonly config: ValidContainerConfig;
+  readonly sandbox_config: SandboxConfig;
+};
+export type ValidUpdateContainerResources = UpdateContainerResourcesRequest & {
+  readonly linux: LinuxContainerResources;
+};
+export type ValidImageStatus = ImageStatusRequest & { readonly image: ImageSpec };
+export type ValidPullImage = PullImageRequest & { readonly image: ImageSpec };
+export type ValidRemoveImage = RemoveImageRequest & { readonly image: ImageSpec };
+
+/** The validated request of each RPC, by the RPC's name. */
+export interface ValidRequests {
+  readonly Version: VersionRequest;
+  readonly Status: StatusRequest;
+  readonly RuntimeConfig: RuntimeConfigRequest;
+  readonly UpdateRuntimeConfig: UpdateRuntimeConfigRequest;
+  readonly RunPodSandbox: ValidRunPodSandbox;
+  readonly StopPodSandbox: StopPodSandboxRequest;
+  readonly RemovePodSandbox: RemovePodSandboxRequest;
+  readonly PodSandboxStatus: PodSandboxStatusRequest;
+  readonly ListPodSandbox: ListPodSandboxRequest;
+  readonly CreateContainer: ValidCreateContainer;
+  readonly StartContainer: StartContainerRequest;
+  readonly StopContainer: StopContainerRequest;
+  readonly RemoveContainer: RemoveContainerRequest;
+  readonly ListContainers: ListContainersRequest;
+  readonly ContainerStatus: ContainerStatusRequest;
+  readonly UpdateContainerResources: ValidUpdateContainerResources;
+  readonly ExecSync: ExecSyncRequest;
+  readonly ListImages: ListImagesRequest;
+  readonly ImageStatus: ValidImageStatus;
+  readonly PullImage: ValidPullImage;
+  readonly RemoveImage: ValidRemoveImage;
+  readonly ImageFsInfo: ImageFsInfoRequest;
+}
+
+export type ValidatedRpc = keyof ValidRequests;
+
+/** The request as it comes off the wire, before validation. */
+export type RawRequest<Rpc extends ValidatedRpc> = (RuntimeService & ImageService)[Rpc]["request"];

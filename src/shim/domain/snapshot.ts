@@ -1,0 +1,137 @@
+/**
+ * What one `GET /containers/{id}/json` said, in our own shape. The same for all engine versions: fields that moved or
+ * vanished between API 1.41 and 1.56 are read from wherever they are.
+ */
+import type { Nanoseconds } from "../base/time.js";
+import type { Labels } from "./labels.js";
+
+export type DockerStatus = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
+
+export interface MountSnapshot {
+  readonly type: string;
+  readonly source: string;
+  readonly destination: string;
+  readonly readOnly: boolean;
+  /** Docker's word: rprivate, rshared, rslave, private, shared, slave or empty. */
+  readonly propagation: string;
+  readonly name: string;
+}
+
+export interface Snapshot {
+  /** 64 hex digits. */
+  readonly id: string;
+  /** Without the leading slash. */
+  readonly name: string;
+  readonly labels: Labels;
+  readonly created: Nanoseconds;
+  readonly state: {
+    readonly status: DockerStatus;
+    readonly running: boolean;
+    /** Process id on the engine's host; 0 when not running. */
+    readonly pid: number;
+    readonly exitCode: number;
+    readonly oomKilled: boolean;
+    readonly error: string;
+    /** 0n: never. */
+    readonly started: Nanoseconds;
+    readonly finished: Nanoseconds;
+  };
+  /** Image id that the container was made from. */
+  readonly imageId: string;
+  /** `Config.Image`: the reference that the create request named. */
+  readonly imageName: string;
+  /** `Config.User` */
+  readonly user: string;
+  readonly tty: boolean;
+  readonly openStdin: boolean;
+  readonly stdinOnce: boolean;
+  /** `SIGTERM`, `15` or empty. */
+  readonly stopSignal: string;
+  readonly mounts: readonly MountSnapshot[];
+  /** `HostConfig.Mounts` and `HostConfig.Binds` as requested, to answer recursive read-only and image mounts. */
+  readonly requestedMounts: readonly RequestedMount[];
+  /** Paths on the engine's host. Empty when there is none. */
+  readonly logPath: string;
+  readonly resolvConfPath: string;
+  readonly networkMode: string;
+  readonly pidMode: string;
+  readonly ipcMode: string;
+  readonly cgroupParent: string;
+  /** Docker runtime, as `runc`. */
+  readonly runtime: string;
+  readonly groupAdd: readonly string[];
+  readonly privileged: boolean;
+  readonly resources: ResourceSnapshot;
+  /** Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container. */
+  readonly addresses: readonly string[];
+  /** Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image store. */
+  readonly graphDriver: Labels;
+}
+
+export interface RequestedMount {
+  readonly type: string;
+  readonly source: string;
+  readonly target: string;
+  readonly readOnly: boolean;
+  readonly recursiveReadOnly: boolean;
+  readonly propagation: string;
+  readonly imageSubPath: string;
+}
+
+export interface ResourceSnapshot {
+  /** Microseconds. */
+  readonly cpuPeriod: number;
+  readonly cpuQuota: number;
+  readonly cpuShares: number;
+  /** Bytes. */
+  readonly memory: number;
+  /** Bytes of memory and swap together; -1 unlimited. */
+  readonly memorySwap: number;
+  readonly cpusetCpus: string;
+  readonly cpusetMems: string;
+  readonly oomScoreAdj: number;
+}
+
+/** One entry of `GET /containers/json`: just enough to tell which ids need a fresh inspect. */
+export interface ListedContainer {
+  readonly id: string;
+  readonly status: DockerStatus;
+  readonly labels: Labels;
+  readonly names: readonly string[];
+}
+
+/** What `GET /images/{reference}/json` said. */
+export interface ImageSnapshot {
+  /** `sha256:…` */
+  readonly id: string;
+  readonly repoTags: readonly string[];
+  readonly repoDigests: readonly string[];
+  /** Bytes. */
+  readonly size: number;
+  /** `Config.User` */
+  readonly user: string;
+  readonly stopSignal: string;
+  readonly labels: Labels;
+  readonly architecture: string;
+  readonly os: string;
+  readonly author: string;
+  readonly created: string;
+  /** The image's config object as Docker gives it, for verbose answers. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** `RootFS.Layers` */
+  readonly layers: readonly string[];
+  /** Declared volumes. */
+  readonly volumes: readonly string[];
+}
+
+/** One entry of `GET /images/json`. */
+export interface ListedImage {
+  readonly id: string;
+  readonly repoTags: readonly string[];
+  readonly repoDigests: readonly string[];
+  /** Bytes. */
+  readonly size: number;
+  /** Bytes shared with other images; -1 when the engine did not say. */
+  readonly sharedSize: number;
+  readonly labels: Labels;
+}

@@ -1,0 +1,49 @@
+/** Pod networks, as dockershim's plugin interface with explicit types. Implemented in src/network. */
+import type { PortMapping } from "../domain/port-mapping.js";
+
+export interface PodNetworkReference {
+  readonly namespace: string;
+  readonly name: string;
+  readonly sandboxId: string;
+}
+
+export interface PodNetworkRequest extends PodNetworkReference {
+  readonly uid: string;
+  /** `/proc/<pid>/ns/net` of the pause container. */
+  readonly netns: string;
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly portMappings: readonly PortMapping[];
+  readonly dns?: { readonly servers: readonly string[]; readonly searches: readonly string[]; readonly options: readonly string[] };
+}
+
+/** For tear-down: `netns` is absent when the namespace is gone. Port mappings are those of the set-up. */
+export interface PodNetworkTearDown extends PodNetworkReference {
+  readonly netns?: string;
+  readonly portMappings: readonly PortMapping[];
+}
+
+export interface NetworkPlugin {
+  /** `cni`, `kubenet` or `kubernetes.io/no-op`. */
+  readonly name: string;
+  /** Why this plugin was chosen, for the first screen and verbose Status. */
+  readonly reason: string;
+  /** `HostConfig.NetworkMode` of sandboxes with a pod network: `default` (Docker's bridge) or `none`. */
+  readonly dockerNetworkMode: "default" | "none";
+  /** Whether Docker publishes host ports; else the plugin does. */
+  readonly dockerPublishesPorts: boolean;
+
+  /** Called once before anything else. */
+  start(signal: AbortSignal): Promise<void>;
+  /** All pod IPs, first one first; undefined when Docker's own addresses are the pod's. */
+  setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /** Idempotent; works with the namespace or the configuration gone. */
+  tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
+  /** IPs as stored at set-up, without running anything; undefined when unknown or when Docker's are the pod's. */
+  podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined>;
+  /** The node's pod CIDRs, from UpdateRuntimeConfig. */
+  podCidrChanged(cidrs: readonly string[]): Promise<void>;
+  /** Undefined when ready, else the reason for NetworkReady false. */
+  notReadyReason(): string | undefined;
+  /** Further facts for verbose Status. */
+  describe(): Readonly<Record<string, unknown>>;
+}
