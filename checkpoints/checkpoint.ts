@@ -1,0 +1,98 @@
+/** Checkpoints to and from the bytes of their files. */
+import { ShimError } from "../src/shim/base/errors.js";
+import type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
+import {
+  checksum,
+  recogniseChecksum,
+  type Flavour,
+  type RawCheckpoint,
+  type RawPortMapping,
+} from "./checksum.js";
+import { formatFile, MalformedFile, maximumFileBytes, parseFile } from "./file-format.js";
+
+export type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
+
+export type DecodeResult =
+  | { readonly kind: "checkpoint"; readonly checkpoint: PodSandboxCheckpoint; readonly flavour: Flavour }
+  /** `reason` is for the log. */
+  | { readonly kind: "corrupt"; readonly reason: string };
+
+/**
+ * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 writes it. Throws `invalid` when a port is
+ * not a 32-bit integer or the file would be too large to be read again.
+ */
+export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
+  const { version, name, namespace, data } = checkpoint;
+  // An empty list is hashed like none: it is written like none, so any other checksum would never be right again.
+  const portMappings = data.portMappings?.length ? data.portMappings.map(toRaw) : undefined;
+  const raw: RawCheckpoint = {
+    version,
+    name,
+    namespace,
+    data: { portMappings, hostNetwork: data.hostNetwork === true },
+  };
+  const bytes = new TextEncoder().encode(formatFile(raw, checksum(raw, "dockershim")));
+  if (bytes.length > maximumFileBytes) {
+    throw new ShimError(
+      "invalid",
+      `checkpoint of pod "${namespace}/${name}": more than ${String(maximumFileBytes)} bytes`,
+    );
+  }
+  return bytes;
+}
+
+/**
+ * Reads the file of any flavour. Never throws: whatever is not a checkpoint with the right checksum is `corrupt`, and
+ * so is one that nobody could act upon (a null entry, a mapping without protocol or ports), although the Go programs
+ * accept that, and crash later.
+ *
+ * The version is not looked at: a checksum of the known layout proves the layout.
+ */
+export function decodeCheckpoint(bytes: Uint8Array): DecodeResult {
+  try {
+    const { checkpoint: raw, checksum: found } = parseFile(bytes);
+    const flavour = recogniseChecksum(raw, found);
+    if (flavour === undefined) {
+      return { kind: "corrupt", reason: `checksum ${String(found)} is not that of the content` };
+    }
+    const portMappings = (raw.data.portMappings ?? []).map(fromRaw);
+    const checkpoint: PodSandboxCheckpoint = {
+      version: "v1",
+      name: raw.name,
+      namespace: raw.namespace,
+      data: {
+        ...(portMappings.length > 0 ? { portMappings } : {}),
+        ...(raw.data.hostNetwork ? { hostNetwork: true } : {}),
+      },
+    };
+    return { kind: "checkpoint", checkpoint, flavour };
+  } catch (error) {
+    if (error instanceof MalformedFile) return { kind: "corrupt", reason: error.message };
+    throw error;
+  }
+}
+
+function toRaw(mapping: CheckpointPortMapping): RawPortMapping {
+  const { protocol, containerPort, hostPort, hostIp = "" } = mapping;
+  for (const port of [containerPort, hostPort]) {
+    if (!Number.isInteger(port) || port !== (port | 0)) {
+      throw new ShimError("invalid", `port mapping in a checkpoint: ${String(port)} is not a 32-bit integer`);
+    }
+  }
+  return { protocol, containerPort, hostPort, hostIp };
+}
+
+function fromRaw(mapping: RawPortMapping | null, index: number): CheckpointPortMapping {
+  const name = `port_mappings[${String(index)}]`;
+  if (mapping === null) throw new MalformedFile(`${name} is null`);
+  const { protocol, containerPort, hostPort, hostIp } = mapping;
+  if (protocol === undefined || containerPort === undefined || hostPort === undefined) {
+    throw new MalformedFile(`${name} lacks its protocol or a port`);
+  }
+  return { protocol: protocolOf(protocol), containerPort, hostPort, ...(hostIp === "" ? {} : { hostIp }) };
+}
+
+/** As in dockershim, a protocol that is none of the three (never written by anybody) stands for TCP. */
+function protocolOf(text: string): CheckpointPortMapping["protocol"] {
+  return text === "udp" || text === "sctp" ? text : "tcp";
+}

@@ -1,0 +1,194 @@
+/** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
+import { join, resolve } from "node:path";
+import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../src/shim/base/atomic-file.js";
+import { createDirectory, namesIn } from "../src/shim/base/directories.js";
+import { aggregate, messageOf, ShimError } from "../src/shim/base/errors.js";
+import { FileLanes, isFileKey } from "../src/shim/base/file-keys.js";
+import type { Logger } from "../src/shim/base/log.js";
+import { quarantineFile } from "../src/shim/base/quarantine.js";
+import { readRegularFile } from "../src/shim/base/regular-file.js";
+import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
+import { decodeCheckpoint, encodeCheckpoint, type DecodeResult } from "./checkpoint.js";
+import { maximumFileBytes } from "./file-format.js";
+
+export interface CheckpointDirectoryOptions {
+  /** `<state directory>/sandbox` */
+  readonly directory: string;
+  /** Where corrupt files go: outside of `directory`, on the same file system. */
+  readonly quarantineDirectory: string;
+  /**
+   * Checkpoint directories of other programs (`/var/lib/cri-dockerd/sandbox`): read where ours has no file, removed
+   * from, never written or cleaned. Missing ones are empty.
+   */
+  readonly alsoRead?: readonly string[];
+  readonly log: Logger;
+  readonly onCorrupt?: (file: CorruptFile) => void;
+  /** For tests. */
+  readonly writeFile?: typeof writeFileAtomically;
+}
+
+/** A file that is no checkpoint. Reported once. */
+export interface CorruptFile {
+  readonly id: string;
+  /** Where it was found. */
+  readonly path: string;
+  readonly reason: string;
+  /** Where it is now, when it was moved. */
+  readonly quarantined?: string;
+}
+
+/** Ours, and what Go's TempFile made of the prefix "." for dockershim and cri-dockerd. */
+const temporaryPrefix = ".dockershim-";
+const temporaryNames = [/^\.dockershim-[0-9a-f]{16}$/, /^\.\d+$/];
+const temporaryAgeMs = 60_000;
+
+/**
+ * One file per sandbox, named by its id. Whatever lies in the directory without a leading dot is a sandbox to
+ * dockershim, so temporary files begin with one and corrupt files are moved elsewhere.
+ */
+export class CheckpointDirectory implements CheckpointStore {
+  readonly #lanes = new FileLanes();
+  readonly #others: readonly string[];
+  /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
+  readonly #corrupt = new Map<string, string>();
+  #corruptCount = 0;
+
+  private constructor(private readonly options: CheckpointDirectoryOptions) {
+    const others = (options.alsoRead ?? []).map((directory) => resolve(directory));
+    this.#others = [...new Set(others)].filter((directory) => directory !== resolve(options.directory));
+  }
+
+  /**
+   * Makes the directory where it is missing and removes what crashed writers left. Throws as `fileError` describes when
+   * it cannot be made; leftovers that cannot be removed (read-only disk) are only reported.
+   */
+  static async open(options: CheckpointDirectoryOptions): Promise<CheckpointDirectory> {
+    const store = new CheckpointDirectory(options);
+    await createDirectory(options.directory, 0o755);
+    try {
+      await store.sweep();
+    } catch (error) {
+      options.log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
+    }
+    return store;
+  }
+
+  /** Corrupt files found so far. */
+  get corruptCount(): number {
+    return this.#corruptCount;
+  }
+
+  /** Removes temporary files, ours and dockershim's, that are older than a minute. */
+  async sweep(): Promise<void> {
+    const { directory, log } = this.options;
+    const removed = await sweepTemporaryFiles(directory, {
+      patterns: temporaryNames,
+      olderThanMs: temporaryAgeMs,
+    });
+    if (removed.length > 0)
+      log.info({ directory, files: removed.length }, "removed temporary files of a crashed writer");
+  }
+
+  async put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void> {
+    if (!isFileKey(id)) {
+      throw new ShimError(
+        "invalid",
+        `checkpoint of sandbox ${JSON.stringify(id.slice(0, 256))}: the id cannot be a file name`,
+      );
+    }
+    const bytes = encodeCheckpoint(checkpoint);
+    const { directory, writeFile = writeFileAtomically } = this.options;
+    await this.#lanes.run(id, `write checkpoint of sandbox "${id}"`, async () => {
+      await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
+      await createDirectory(directory, 0o755); // Somebody may have cleaned up too well; dockershim looks each time too.
+      await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix });
+    });
+  }
+
+  async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
+    if (!isFileKey(id)) return undefined;
+    // In the lane, so that no good file is written between the look at a corrupt one and its removal from here.
+    return this.#lanes.run(id, `read checkpoint of sandbox "${id}"`, async () => {
+      for (const directory of this.#directories()) {
+        const found = await this.#read(directory, id);
+        if (found?.kind === "checkpoint") return found.checkpoint;
+      }
+      return undefined;
+    });
+  }
+
+  /** Removes it from all directories: a checkpoint that stays in one keeps the sandbox in the kubelet's list for ever. */
+  async remove(id: string): Promise<void> {
+    if (!isFileKey(id)) return;
+    await this.#lanes.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
+      const errors: unknown[] = [];
+      for (const directory of this.#directories()) {
+        try {
+          const found = await this.#read(directory, id);
+          if (found?.kind === "checkpoint") await removeFileDurably(join(directory, id));
+        } catch (error) {
+          errors.push(error);
+        }
+      }
+      const error = aggregate(errors);
+      if (error !== undefined) throw error;
+    });
+  }
+
+  /** Ids in our directory, then those that only other programs have, without files that are known to be corrupt. */
+  async list(): Promise<readonly string[]> {
+    const ids = new Set<string>();
+    for (const directory of this.#directories()) {
+      for (const name of await namesIn(directory)) {
+        if (isFileKey(name) && !this.#corrupt.has(join(directory, name))) ids.add(name);
+      }
+    }
+    return [...ids];
+  }
+
+  #directories(): readonly string[] {
+    return [this.options.directory, ...this.#others];
+  }
+
+  /** What the file says, undefined when there is none. A corrupt one is dealt with before this returns. */
+  async #read(directory: string, id: string): Promise<DecodeResult | undefined> {
+    const path = join(directory, id);
+    const file = await readRegularFile(path, maximumFileBytes);
+    if (file.kind === "absent") {
+      this.#corrupt.delete(path);
+      return undefined;
+    }
+    const found: DecodeResult =
+      file.kind === "unfit" ? { kind: "corrupt", reason: file.reason } : decodeCheckpoint(file.bytes);
+    if (found.kind === "checkpoint") this.#corrupt.delete(path);
+    else await this.#setAside(directory, id, found.reason);
+    return found;
+  }
+
+  /** Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it. */
+  async #setAside(directory: string, id: string, reason: string): Promise<void> {
+    const { quarantineDirectory, log, onCorrupt } = this.options;
+    const path = join(directory, id);
+    let quarantined: string | undefined;
+    let failure: string | undefined;
+    if (directory === this.options.directory) {
+      try {
+        quarantined = await quarantineFile(path, quarantineDirectory, "sandbox");
+      } catch (error) {
+        failure = messageOf(error);
+      }
+    }
+    const known = this.#corrupt.get(path) === reason;
+    if (quarantined === undefined) this.#corrupt.set(path, reason);
+    else this.#corrupt.delete(path);
+    if (known) return;
+    this.#corruptCount += 1;
+    log.error(
+      { sandboxId: id, path, reason, quarantined, err: failure },
+      quarantined === undefined
+        ? "corrupt checkpoint, left where it is"
+        : "corrupt checkpoint, moved to the quarantine",
+    );
+    onCorrupt?.({ id, path, reason, ...(quarantined === undefined ? {} : { quarantined }) });
+  }
+}

@@ -1,0 +1,217 @@
+import { withDeadline, sleep } from "../base/abort.js";
+import { runInCall } from "../base/call.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { typeLabel } from "../domain/labels.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
+import type { Engine, EngineEvent } from "../ports/engine.js";
+import type { EngineLink } from "./engine-link.js";
+import type { ReadModel } from "./read-model.js";
+import { Refresher } from "./refresher.js";
+
+export interface StateSyncOptions {
+  /** A full comparison with the engine's list happens this often, against silently lost events. */
+  readonly resyncIntervalMs: number;
+  /** Limit of one inspect. One container whose inspect hangs makes only its own status stale. */
+  readonly inspectTimeoutMs: number;
+  readonly connectTimeoutMs: number;
+  /** Pauses between attempts to reach a lost engine: the first, doubled up to the last. */
+  readonly reconnectMs: { readonly first: number; readonly last: number };
+}
+
+export const defaultStateSyncOptions: StateSyncOptions = {
+  resyncIntervalMs: 30_000,
+  inspectTimeoutMs: 10_000,
+  connectTimeoutMs: 10_000,
+  reconnectMs: { first: 100, last: 3_000 },
+};
+
+/** Inspects of a resync that run at the same time. */
+const resyncWidth = 8;
+
+export interface StateSyncDeps {
+  readonly engine: Engine;
+  readonly model: ReadModel;
+  readonly link: EngineLink;
+  readonly log: Logger;
+  /** Called after each connect, before the model is live. A throw counts as a failed connect. */
+  readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
+  /** Called each time that the model has become live, without being waited for. */
+  readonly onLive: (facts: NodeFacts) => void;
+  /** Image events, for the caches of images. */
+  readonly onImageEvent: (event: EngineEvent) => void;
+  /** A container of ours changed; `snapshot` is undefined when it is gone. */
+  readonly onChange?: (id: string, snapshot: Snapshot | undefined) => void;
+}
+
+/**
+ * Keeps the read model equal to the engine.
+ *
+ *     connect → subscribe to events → list → inspect what differs → live
+ *        ^                                                            |
+ *        +------------- event stream broke: wait, again <-------------+
+ *
+ * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Everything else (an event, a resync, the end
+ * of a mutating RPC) merely names ids to refresh: the payload of an event is never believed, because events come late,
+ * twice, or not at all.
+ */
+export class StateSync {
+  readonly #refresher = new Refresher((id) => this.#inspect(id));
+  #stop = new AbortController();
+  #finished: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly deps: StateSyncDeps,
+    private readonly options: StateSyncOptions = defaultStateSyncOptions,
+  ) {}
+
+  /** Begins to follow the engine in the background. */
+  start(): void {
+    this.#stop = new AbortController();
+    const { signal } = this.#stop;
+    const call = { rpc: "sync", signal, log: this.deps.log };
+    this.#finished = runInCall(call, () => this.#follow(signal));
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
+    await this.#finished;
+  }
+
+  /**
+   * Read-your-writes: awaited at the end of every mutating RPC. Waits for an inspect that began after the call. When
+   * the engine cannot say, the caller's action is done all the same, and the error is the caller's to weigh.
+   */
+  async refresh(id: string): Promise<Snapshot | undefined> {
+    await this.#refresher.refresh(id);
+    return this.deps.model.snapshot(id);
+  }
+
+  async #inspect(id: string): Promise<void> {
+    const { engine, model } = this.deps;
+    const snapshot = await withDeadline(undefined, this.options.inspectTimeoutMs, `inspect container ${id}`, (signal) =>
+      engine.inspectContainer(id, signal),
+    );
+    if (snapshot === undefined) model.delete(id);
+    else model.put(snapshot);
+    this.deps.onChange?.(id, snapshot);
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const { link, log } = this.deps;
+    let pauseMs = this.options.reconnectMs.first;
+    while (!signal.aborted) {
+      try {
+        await this.#session(signal, () => {
+          pauseMs = this.options.reconnectMs.first;
+        });
+      } catch (error) {
+        if (signal.aborted) break;
+        const reason = ShimError.from(error, "unavailable");
+        if (link.state.phase === "live") {
+          // Often only the stream broke; the next round tells.
+          log.warn({ err: reason.message }, "engine link broken, connecting again");
+          link.set({ phase: "recovering", facts: link.state.facts });
+          continue;
+        }
+        // One line per change, not one per attempt.
+        if (link.state.phase !== "lost") log.error({ err: reason.message }, "engine lost");
+        link.set({ phase: "lost", reason });
+        await sleep(pauseMs, signal).catch(() => undefined);
+        pauseMs = Math.min(pauseMs * 2, this.options.reconnectMs.last);
+      }
+    }
+  }
+
+  /** From connect to the end of the event stream; always ends by throwing. */
+  async #session(signal: AbortSignal, onLive: () => void): Promise<never> {
+    const { engine, link, log } = this.deps;
+    const facts = await withDeadline(signal, this.options.connectTimeoutMs, "connect to the Docker Engine", (limited) =>
+      engine.connect(limited),
+    );
+    if (link.state.phase === "lost") link.set({ phase: "recovering", facts });
+    await this.deps.onConnect(facts, signal);
+
+    const session = new AbortController();
+    const onAbort = (): void => {
+      session.abort(signal.reason);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      let opened!: () => void;
+      const subscribed = new Promise<void>((resolve) => {
+        opened = resolve;
+      });
+      const reading = this.#readEvents(opened, session.signal);
+      reading.catch(() => undefined); // Heard by the races below; it also ends when one of them was lost earlier.
+      await Promise.race([subscribed, reading]);
+      await this.#resync(session.signal);
+      link.set({ phase: "live", facts });
+      onLive();
+      log.info({ engine: facts.engineVersion, api: `1.${String(facts.apiMinor)}` }, "engine live");
+      this.deps.onLive(facts);
+      return await Promise.race([reading, this.#resyncPeriodically(session.signal)]);
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+      session.abort(new ShimError("cancelled", "engine session ended"));
+    }
+  }
+
+  /** Kept trivial, because the engine drops events for a slow reader: mark and return. */
+  async #readEvents(opened: () => void, signal: AbortSignal): Promise<never> {
+    for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
+      if (event.type === "image") this.deps.onImageEvent(event);
+      else this.#refreshInBackground(event.id);
+    }
+    throw new ShimError("unavailable", "the event stream of the Docker Engine ended");
+  }
+
+  #refreshInBackground(id: string): void {
+    this.#refresher.refresh(id).catch((error: unknown) => {
+      this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
+    });
+  }
+
+  async #resyncPeriodically(signal: AbortSignal): Promise<never> {
+    for (;;) {
+      await sleep(this.options.resyncIntervalMs, signal);
+      await this.#resync(signal);
+    }
+  }
+
+  /** Lists, and refreshes every id that is missing, extra, or in another state than the model has it. */
+  async #resync(signal: AbortSignal): Promise<void> {
+    const { engine, model } = this.deps;
+    const before = new Set(model.ids());
+    const listed = await withDeadline(signal, this.options.connectTimeoutMs, "list containers", (limited) =>
+      engine.listContainers({ labelKey: typeLabel }, limited),
+    );
+    const stale: string[] = [];
+    for (const container of sandboxesFirst(listed)) {
+      if (model.snapshot(container.id)?.state.status !== container.status) stale.push(container.id);
+      before.delete(container.id);
+    }
+    stale.push(...before);
+    await this.#refreshAll(stale);
+  }
+
+  /** A failing inspect does not hold back the rest. */
+  async #refreshAll(ids: readonly string[]): Promise<void> {
+    const queue = ids.values();
+    const worker = async (): Promise<void> => {
+      for (const id of queue) {
+        await this.#refresher.refresh(id).catch((error: unknown) => {
+          this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: resyncWidth }, worker));
+  }
+}
+
+/** Names of containers are read with the help of their sandbox, so sandboxes go first. */
+function sandboxesFirst(listed: readonly ListedContainer[]): readonly ListedContainer[] {
+  const rank = (container: ListedContainer): number => (container.labels[typeLabel] === "podsandbox" ? 0 : 1);
+  return listed.toSorted((a, b) => rank(a) - rank(b));
+}
