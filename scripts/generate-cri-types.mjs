@@ -53,7 +53,10 @@ const emit = (namespace) => {
       lines.push(`export const ${typeName(item)} = {`);
       for (const [name, number] of Object.entries(item.values)) lines.push(`  ${name}: ${number},`);
       lines.push("} as const;");
-      lines.push(`export type ${typeName(item)} = (typeof ${typeName(item)})[keyof typeof ${typeName(item)}];`, "");
+      lines.push(
+        `export type ${typeName(item)} = (typeof ${typeName(item)})[keyof typeof ${typeName(item)}];`,
+        "",
+      );
     } else if (item instanceof protobuf.Type) {
       lines.push(`export interface ${typeName(item)} {`);
       for (const field of item.fieldsArray) lines.push(`  readonly ${field.name}: ${fieldType(field)};`);
@@ -65,7 +68,10 @@ const emit = (namespace) => {
 emit(runtime);
 
 for (const service of runtime.nestedArray.filter((item) => item instanceof protobuf.Service)) {
-  lines.push(`/** Request and answer of each RPC of ${service.name}. */`, `export interface ${service.name} {`);
+  lines.push(
+    `/** Request and answer of each RPC of ${service.name}. */`,
+    `export interface ${service.name} {`,
+  );
   for (const method of service.methodsArray) {
     const shape = `request: ${typeName(method.resolvedRequestType)}; response: ${typeName(method.resolvedResponseType)}`;
     lines.push(`  readonly ${method.name}: { ${shape}; stream: ${method.responseStream === true} };`);

@@ -27,6 +27,11 @@ export class Rollback implements AsyncDisposable {
     this.#steps.push({ name, undo });
   }
 
+  /** Whether there is nothing to undo. */
+  get isEmpty(): boolean {
+    return this.#steps.length === 0;
+  }
+
   /** The action succeeded: nothing will be undone. */
   commit(): void {
     this.#steps = [];

@@ -1,11 +1,46 @@
+/** The shim's own state of containers. */
+import type { Logger } from "../base/log.js";
 import type { CgroupSettings } from "../ports/host.js";
+import {
+  formatContainerRecord,
+  keepUnknownKeys,
+  mergeCgroupSettings,
+  parseContainerRecord,
+  type ContainerRecord,
+} from "./container-record.js";
+import { RecordDirectory, type RecordCodec, type RecordDirectoryOptions } from "./record-directory.js";
 
-export interface ContainerRecord { readonly version: 1; readonly containerId: string; readonly cgroup: CgroupSettings }
-export class ContainerRecords {
-  static async open(_d: string, _l: unknown): Promise<ContainerRecords> { await Promise.resolve(); return new ContainerRecords(); }
-  all(): Iterable<ContainerRecord> { return []; }
-  get(_id: string): ContainerRecord | undefined { return undefined; }
-  async put(_r: ContainerRecord): Promise<void> { await Promise.resolve(); }
-  async merge(_id: string, _c: CgroupSettings): Promise<void> { await Promise.resolve(); }
-  async remove(_id: string): Promise<void> { await Promise.resolve(); }
+export type { ContainerRecord } from "./container-record.js";
+
+const codec: RecordCodec<ContainerRecord> = {
+  kind: "container",
+  subject: "container",
+  idField: "containerId",
+  idOf: ({ containerId }) => containerId,
+  format: formatContainerRecord,
+  parse: parseContainerRecord,
+  keepUnknownKeys,
+};
+
+/** One record per container that has settings beyond Docker's, by its id. */
+export class ContainerRecords extends RecordDirectory<ContainerRecord> {
+  /** The records in `directory`, which is made when missing. Throws only when it cannot be made or listed. */
+  static async open(
+    directory: string,
+    log: Logger,
+    options?: RecordDirectoryOptions,
+  ): Promise<ContainerRecords> {
+    const records = new ContainerRecords(codec, directory, log, options);
+    await records.load();
+    return records;
+  }
+
+  /** Replaces the settings that `cgroup` names and keeps the others; makes the record when there is none. */
+  async merge(containerId: string, cgroup: Partial<CgroupSettings>): Promise<void> {
+    await this.putChanged(containerId, (present) => ({
+      version: 1,
+      containerId,
+      cgroup: mergeCgroupSettings(present?.cgroup ?? { unified: {}, hugepages: [] }, cgroup),
+    }));
+  }
 }

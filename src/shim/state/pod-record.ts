@@ -1,4 +1,15 @@
 /** What the shim remembers of one pod beyond Docker's labels and the checkpoint, and its file. */
+import {
+  firstWrongField,
+  formatRecordJson,
+  isString,
+  isTable,
+  parseRecordJson,
+  unknownKeys,
+  type FieldCheck,
+  type ParsedRecord,
+  type Table,
+} from "./record-json.js";
 
 export interface PodRecord {
   readonly version: 1;
@@ -33,12 +44,6 @@ export interface PodNetworkRecord {
   readonly netns?: string;
 }
 
-export type ParsedRecord =
-  | { readonly kind: "record"; readonly record: PodRecord }
-  /** A later release wrote it. */
-  | { readonly kind: "newer"; readonly version: number }
-  | { readonly kind: "corrupt"; readonly reason: string };
-
 const phases = ["creating", "ready", "stopped"] as const satisfies readonly PodRecord["phase"][];
 const networkStates = [
   "none",
@@ -49,25 +54,17 @@ const networkStates = [
 
 /** Readable JSON. */
 export function formatPodRecord(record: PodRecord): string {
-  return `${JSON.stringify(record, undefined, 2)}\n`;
+  return formatRecordJson(record);
 }
 
 /** Reads a file. Keys that this release does not know stay in the record. Never throws. */
-export function parsePodRecord(bytes: Uint8Array): ParsedRecord {
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    return { kind: "corrupt", reason: error instanceof SyntaxError ? "not JSON" : "not UTF-8" };
-  }
-  if (!isObject(value)) return { kind: "corrupt", reason: "not an object" };
-  const version = value["version"];
-  if (typeof version === "number" && Number.isInteger(version) && version > 1)
-    return { kind: "newer", version };
-  const wrong = wrongField(value);
+export function parsePodRecord(bytes: Uint8Array): ParsedRecord<PodRecord> {
+  const parsed = parseRecordJson(bytes);
+  if (parsed.kind !== "record") return parsed;
+  const wrong = wrongField(parsed.record);
   // The check above covers every field of the type.
   return wrong === undefined
-    ? { kind: "record", record: value as unknown as PodRecord }
+    ? { kind: "record", record: parsed.record as unknown as PodRecord }
     : { kind: "corrupt", reason: `${wrong} is missing or malformed` };
 }
 
@@ -75,8 +72,7 @@ export function parsePodRecord(bytes: Uint8Array): ParsedRecord {
  * `next` with the keys of `previous` that this release does not know: a later release wrote them and will want them
  * again. Known optional keys that `next` lacks stay away.
  */
-export function keepUnknownKeys(previous: PodRecord | undefined, next: PodRecord): PodRecord {
-  if (previous === undefined) return next;
+export function keepUnknownKeys(previous: PodRecord, next: PodRecord): PodRecord {
   return {
     ...unknownKeys(previous, recordKeys),
     ...next,
@@ -85,22 +81,20 @@ export function keepUnknownKeys(previous: PodRecord | undefined, next: PodRecord
   };
 }
 
-type Check = (value: unknown) => boolean;
-
-const namespaceChecks: Record<keyof PodRecord["namespaces"], Check> = {
+const namespaceChecks: Record<keyof PodRecord["namespaces"], FieldCheck> = {
   network: isCount,
   pid: isCount,
   ipc: isCount,
 };
 
-const networkChecks: Record<keyof PodNetworkRecord, Check> = {
+const networkChecks: Record<keyof PodNetworkRecord, FieldCheck> = {
   plugin: isString,
   state: oneOf(networkStates),
   ips: (value) => Array.isArray(value) && value.every(isString),
   netns: (value) => value === undefined || isString(value),
 };
 
-const recordChecks: Record<keyof PodRecord, Check> = {
+const recordChecks: Record<keyof PodRecord, FieldCheck> = {
   version: (value) => value === 1,
   sandboxId: isString,
   namespace: isString,
@@ -109,8 +103,8 @@ const recordChecks: Record<keyof PodRecord, Check> = {
   attempt: isCount,
   phase: oneOf(phases),
   runtimeHandler: isString,
-  namespaces: isObject,
-  network: isObject,
+  namespaces: isTable,
+  network: isTable,
   logDirectory: isString,
   cgroupParent: isString,
   requestHash: (value) => value === undefined || isString(value),
@@ -121,40 +115,18 @@ const namespaceKeys = Object.keys(namespaceChecks);
 const networkKeys = Object.keys(networkChecks);
 
 /** The first field that is not as its type says. */
-function wrongField(record: Readonly<Record<string, unknown>>): string | undefined {
+function wrongField(record: Table): string | undefined {
   return (
-    firstWrong(record, recordChecks, "") ??
-    firstWrong(record["namespaces"], namespaceChecks, "namespaces.") ??
-    firstWrong(record["network"], networkChecks, "network.")
+    firstWrongField(record, recordChecks, "") ??
+    firstWrongField(record["namespaces"], namespaceChecks, "namespaces.") ??
+    firstWrongField(record["network"], networkChecks, "network.")
   );
-}
-
-function firstWrong(
-  object: unknown,
-  checks: Readonly<Record<string, Check>>,
-  prefix: string,
-): string | undefined {
-  if (!isObject(object)) return prefix;
-  const wrong = Object.entries(checks).find(([key, check]) => !check(object[key]));
-  return wrong === undefined ? undefined : prefix + wrong[0];
-}
-
-function unknownKeys(object: object, known: readonly string[]): object {
-  return Object.fromEntries(Object.entries(object).filter(([key]) => !known.includes(key)));
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function isString(value: unknown): value is string {
-  return typeof value === "string";
 }
 
 function isCount(value: unknown): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= 0;
 }
 
-function oneOf(words: readonly string[]): Check {
+function oneOf(words: readonly string[]): FieldCheck {
   return (value) => isString(value) && words.includes(value);
 }

@@ -1,0 +1,213 @@
+#!/usr/bin/env node
+/**
+ * Checks who may import whom (`npm run lint`): the layers of ARCHITECTURE.md, which packages belong to which layer,
+ * and that no modules import each other in a circle. One line per violation.
+ */
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { filesBelow } from "./setup/build.mjs";
+import { repositoryRoot } from "./setup/paths.mjs";
+
+/** @typedef {{ specifier: string, line: number, lazy: boolean }} Import */
+/** @typedef {{ path: string, imports: Import[] }} Module `path` relative to the repository, with slashes */
+
+const adapter = ["base", "domain", "ports"];
+const everything = [
+  ...["base", "domain", "ports", "plan", "state", "rpc", "grpc", "engine", "host", "pause", "config", "play"],
+  ...["network", "checkpoints", "commands", "shim"],
+];
+
+/**
+ * What each layer may import beside itself, from the bottom to the top.
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+export const layers = {
+  base: [],
+  domain: ["base"],
+  ports: ["base", "domain"],
+  plan: ["base", "domain", "ports"],
+  state: ["base", "domain", "ports"],
+  config: ["base", "domain"],
+  rpc: ["base", "domain", "ports", "plan", "state"],
+  grpc: ["base", "domain", "ports", "plan", "state", "rpc"],
+  engine: adapter,
+  host: adapter,
+  pause: adapter,
+  network: adapter,
+  checkpoints: adapter,
+  // The kubelet's role, played through the socket: it sees what a kubelet sees.
+  play: ["base", "domain", "config", "grpc"],
+  // The one place where adapters meet what uses them.
+  shim: everything.filter((layer) => !["play", "commands", "shim"].includes(layer)),
+  commands: everything.filter((layer) => layer !== "commands"),
+  main: everything,
+};
+
+/** Layers that are functions of their input alone. */
+const pureLayers = ["domain", "plan"];
+
+/** Which paths may import a package at all; `lazily` only by `await import()`. */
+/** @type {readonly { match: RegExp, where: RegExp, lazily?: boolean }[]} */
+const packages = [
+  { match: /^dockerode$/, where: /^src\/shim\/engine\// },
+  { match: /^tar-stream$/, where: /^src\/shim\/(engine|pause)\// },
+  { match: /^@grpc\//, where: /^src\/shim\/(grpc\/|play\/client(\/|[.-]))/ },
+  { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
+  { match: /^pino$/, where: /^src\/shim\/base\/log\.ts$/ },
+  { match: /^yaml$/, where: /^(src|checkpoints)\//, lazily: true },
+];
+
+/**
+ * The layer of a source file, undefined when its folder is none.
+ * @param {string} path
+ * @returns {string | undefined}
+ */
+export function layerOf(path) {
+  const match = /^(?:src\/shim\/(\w+)(?:\/|\.ts$)|src\/(network)\/|(checkpoints)\/)/.exec(path);
+  const layer = match?.[1] ?? match?.[2] ?? match?.[3];
+  return layer !== undefined && layer in layers ? layer : undefined;
+}
+
+/**
+ * The source file that a relative import means.
+ * @param {string} from
+ * @param {string} specifier
+ */
+function resolve(from, specifier) {
+  return join(dirname(from), specifier).replaceAll("\\", "/").replace(/\.js$/, ".ts");
+}
+
+/**
+ * All violations, one readable line each.
+ * @param {readonly Module[]} modules
+ * @returns {string[]}
+ */
+export function violations(modules) {
+  return [
+    ...modules.flatMap((module) => module.imports.flatMap((entry) => check(module.path, entry))),
+    ...cycles(modules),
+  ];
+}
+
+/**
+ * @param {string} path
+ * @param {Import} entry
+ * @returns {string[]}
+ */
+function check(path, { specifier, line, lazy }) {
+  const place = `${path}:${String(line)}`;
+  const layer = layerOf(path);
+  if (layer === undefined) return [`${place}: the folder is no layer that scripts/check-layers.mjs knows`];
+  if (!specifier.startsWith("."))
+    return checkPackage(path, layer, specifier, lazy).map((text) => `${place}: ${text}`);
+  const target = resolve(path, specifier);
+  const targetLayer = layerOf(target);
+  if (targetLayer === layer || (targetLayer !== undefined && layers[layer]?.includes(targetLayer) === true))
+    return [];
+  const allowed = layers[layer]?.join(", ") ?? "";
+  const rule = allowed === "" ? "imports no other layer" : `imports only ${allowed}`;
+  return [`${place}: imports ${target}, but ${layer} ${rule}`];
+}
+
+/**
+ * @param {string} path
+ * @param {string} layer
+ * @param {string} specifier
+ * @param {boolean} lazy
+ * @returns {string[]}
+ */
+function checkPackage(path, layer, specifier, lazy) {
+  if (specifier.startsWith("node:")) {
+    return pureLayers.includes(layer) ? [`imports ${specifier}, but ${layer} uses no module of Node.js`] : [];
+  }
+  const rule = packages.find(({ match }) => match.test(specifier));
+  if (rule === undefined)
+    return [`imports the package ${specifier}, which scripts/check-layers.mjs does not know`];
+  if (!rule.where.test(path))
+    return [`imports the package ${specifier}, which belongs elsewhere (${rule.where.source})`];
+  return rule.lazily === true && !lazy
+    ? [`imports the package ${specifier} at the top, it must be await import()`]
+    : [];
+}
+
+/**
+ * One line per circle of imports, each circle once.
+ * @param {readonly Module[]} modules
+ * @returns {string[]}
+ */
+function cycles(modules) {
+  const known = new Set(modules.map(({ path }) => path));
+  const graph = new Map(
+    modules.map(({ path, imports }) => {
+      const targets = imports
+        .filter(({ specifier }) => specifier.startsWith("."))
+        .map((entry) => resolve(path, entry.specifier));
+      return [path, targets.filter((target) => known.has(target))];
+    }),
+  );
+  /** @type {string[]} */
+  const found = [];
+  /** @type {Set<string>} */
+  const done = new Set();
+  const visit = (/** @type {string} */ path, /** @type {string[]} */ trail) => {
+    const start = trail.indexOf(path);
+    if (start >= 0) {
+      found.push(`${path}: imports itself in a circle: ${[...trail.slice(start), path].join(" -> ")}`);
+      return;
+    }
+    if (done.has(path)) return;
+    for (const target of graph.get(path) ?? []) visit(target, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of graph.keys()) visit(path, []);
+  return found;
+}
+
+/**
+ * The imports of a TypeScript file, types too.
+ * @param {typeof import("typescript")} ts
+ * @param {string} path
+ * @param {string} text
+ * @returns {Import[]}
+ */
+export function importsOf(ts, path, text) {
+  const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest);
+  /** @type {Import[]} */
+  const imports = [];
+  const add = (/** @type {import("typescript").Node | undefined} */ node, /** @type {boolean} */ lazy) => {
+    if (node === undefined || !ts.isStringLiteralLike(node)) return;
+    const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
+    imports.push({ specifier: node.text, line, lazy });
+  };
+  const visit = (/** @type {import("typescript").Node} */ node) => {
+    // A type costs nothing at run time, so it may name a module that is loaded lazily.
+    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier, node.importClause?.isTypeOnly === true);
+    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly);
+    else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument))
+      add(node.argument.literal, true);
+    else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword)
+      add(node.arguments[0], true);
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return imports;
+}
+
+async function main() {
+  const { default: ts } = await import("typescript");
+  const files = ["src", "checkpoints"].flatMap((folder) => filesBelow(repositoryRoot, folder));
+  const modules = files
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => {
+      const path = file.replaceAll("\\", "/");
+      return { path, imports: importsOf(ts, path, readFileSync(join(repositoryRoot, file), "utf8")) };
+    });
+  const found = violations(modules);
+  for (const line of found) process.stdout.write(`${line}\n`);
+  const summary = `${String(modules.length)} modules, ${String(found.length)} violations of the layers`;
+  process.stdout.write(`${summary}\n`);
+  process.exitCode = found.length === 0 ? 0 : 1;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main();

@@ -1,0 +1,98 @@
+/** Compiles src and checkpoints into dist, when a source differs from what dist was made of. */
+import { createHash } from "node:crypto";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { run, tail } from "./run.mjs";
+
+const TSC_TIMEOUT_MS = 5 * 60_000;
+const SOURCE_FOLDERS = ["src", "checkpoints"];
+const CONFIGURATION = ["tsconfig.json", "tsconfig.build.json", "package.json", "package-lock.json"];
+const STAMP = join("dist", ".build-stamp");
+
+/**
+ * All files below a folder, as sorted paths relative to `root`.
+ * @param {string} root
+ * @param {string} folder
+ * @returns {string[]}
+ */
+export function filesBelow(root, folder) {
+  if (!existsSync(join(root, folder))) return [];
+  return readdirSync(join(root, folder), { withFileTypes: true })
+    .flatMap((entry) => {
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) return filesBelow(root, path);
+      return entry.isFile() ? [path] : [];
+    })
+    .sort();
+}
+
+/**
+ * A hash of everything that dist is made of. Contents, not times: a checkout changes times, a deleted source none.
+ * @param {string} root
+ */
+export function sourceFingerprint(root) {
+  const hash = createHash("sha256");
+  const sources = SOURCE_FOLDERS.flatMap((folder) => filesBelow(root, folder));
+  for (const path of [...CONFIGURATION, ...sources]) {
+    const file = join(root, path);
+    const content = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
+    hash.update(`${path}\0${String(content.length)}\0`).update(content);
+  }
+  return hash.digest("hex");
+}
+
+/**
+ * Whether dist is what the sources say.
+ * @param {string} root
+ */
+export function isBuilt(root) {
+  const stamp = join(root, STAMP);
+  return existsSync(stamp) && readFileSync(stamp, "utf8").trim() === sourceFingerprint(root);
+}
+
+/**
+ * Builds when needed. The new dist takes the old one's place only when the compiler had no complaint. Throws with
+ * the compiler's messages.
+ * @param {{ root: string, log: (line: string) => void }} options
+ */
+export async function ensureBuilt({ root, log }) {
+  if (isBuilt(root)) return;
+  log("compiling ...");
+  const fingerprint = sourceFingerprint(root);
+  const next = join(root, "dist.next");
+  rmSync(next, { recursive: true, force: true });
+  try {
+    const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+    const args = [compiler, "-p", "tsconfig.build.json", "--outDir", next, "--noEmitOnError"];
+    const result = await run(process.execPath, args, { cwd: root, timeoutMs: TSC_TIMEOUT_MS });
+    if (result.code !== 0) throw new Error(`the sources do not compile:\n${tail(result.output)}`);
+    copyAssets(root, next);
+    writeFileSync(join(next, ".build-stamp"), `${fingerprint}\n`);
+    rmSync(join(root, "dist"), { recursive: true, force: true });
+    renameSync(next, join(root, "dist"));
+  } finally {
+    rmSync(next, { recursive: true, force: true });
+  }
+}
+
+/**
+ * What is not TypeScript is found beside the compiled modules as it is beside the sources.
+ * @param {string} root
+ * @param {string} target
+ */
+function copyAssets(root, target) {
+  for (const path of SOURCE_FOLDERS.flatMap((folder) => filesBelow(root, folder))) {
+    if (path.endsWith(".ts")) continue;
+    mkdirSync(dirname(join(target, path)), { recursive: true });
+    copyFileSync(join(root, path), join(target, path));
+  }
+}

@@ -1,0 +1,13 @@
+/** A reporter for node's test runner: the totals of its own summary, one `name value` per line. */
+
+/**
+ * @param {AsyncIterable<{ type: string, data: { nesting?: number, message?: string } }>} source
+ * @returns {AsyncGenerator<string>}
+ */
+export default async function* countReporter(source) {
+  for await (const { type, data } of source) {
+    const isTotal = type === "test:diagnostic" && data.nesting === 0;
+    if (isTotal && /^(pass|fail|cancelled|skipped|todo) \d+$/.test(data.message ?? ""))
+      yield `${String(data.message)}\n`;
+  }
+}

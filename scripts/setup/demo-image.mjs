@@ -1,0 +1,163 @@
+/**
+ * The image of the demo and of the tests: a static busybox with a link for each of its commands, and the few files
+ * that programs expect. Made here and loaded into the engine, so that no registry is needed.
+ */
+import { createHash } from "node:crypto";
+import { defaultEndpoint } from "./engine.mjs";
+import { parseEndpoint, request } from "./engine-http.mjs";
+import { findBusybox } from "./busybox.mjs";
+import { cacheDirectory } from "./paths.mjs";
+
+/**
+ * @typedef {import("./busybox.mjs").Busybox} Busybox
+ * @typedef {import("./engine-http.mjs").Address} Address
+ * @typedef {import("../../src/shim/pause/image-archive.js").ArchiveEntry} ArchiveEntry
+ * @typedef {typeof import("../../src/shim/pause/image-archive.js").buildImageArchive} BuildImageArchive
+ */
+
+const BINARY_LABEL = "dockershim.busybox.sha256";
+/** Counts up when `busyboxLayer` changes, so that an image of an older checkout is replaced. */
+const LAYOUT_LABEL = "dockershim.busybox.layout";
+const LAYOUT = "1";
+const LOAD_DEADLINE_MS = 60_000;
+const INSPECT_DEADLINE_MS = 10_000;
+
+/**
+ * Sees to it that the engine has the image; loads nothing when it has one of the same busybox. Throws with the reason.
+ * @param {object} options
+ * @param {string} [options.dockerSocketPath] the engine's socket
+ * @param {string} [options.endpoint] instead of the socket's path: an endpoint as --docker-endpoint has it
+ * @param {string} options.reference name and tag
+ * @param {(line: string) => void} options.log
+ * @param {boolean} [options.allowDownload] whether the distribution's package may be fetched; true if not given
+ * @param {BuildImageArchive} [options.buildImageArchive] that of dist if not given
+ * @returns {Promise<{ loaded: boolean }>}
+ */
+export async function ensureBusyboxImage({
+  dockerSocketPath,
+  endpoint = dockerSocketPath === undefined ? defaultEndpoint : `unix://${dockerSocketPath}`,
+  reference,
+  log,
+  allowDownload = true,
+  buildImageArchive,
+}) {
+  const address = parseEndpoint(endpoint, process.env);
+  const busybox = await findBusybox({ cacheDirectory, allowDownload, log });
+  await requireArchitecture(address, busybox.architecture);
+  const labels = {
+    [BINARY_LABEL]: createHash("sha256").update(busybox.content).digest("hex"),
+    [LAYOUT_LABEL]: LAYOUT,
+  };
+  if (await hasImage(address, reference, labels)) return { loaded: false };
+  const build = buildImageArchive ?? (await builtArchiver());
+  const archive = await build({
+    reference,
+    architecture: busybox.architecture,
+    config: {
+      Cmd: ["sh"],
+      Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+      Labels: labels,
+      WorkingDir: "/",
+    },
+    layers: [busyboxLayer(busybox)],
+  });
+  await load(address, archive, reference);
+  log(`loaded the image ${reference}, made from the distribution's busybox`);
+  return { loaded: true };
+}
+
+/**
+ * The files of the image, parents before children.
+ * @param {Pick<Busybox, "content" | "applets">} busybox
+ * @returns {ArchiveEntry[]}
+ */
+export function busyboxLayer({ content, applets }) {
+  /** @type {(path: string, mode?: number) => ArchiveEntry} */
+  const directory = (path, mode = 0o755) => ({ path, type: "directory", mode });
+  /** @type {(path: string, text: string) => ArchiveEntry} */
+  const text = (path, lines) => ({ path, type: "file", mode: 0o644, content: Buffer.from(lines) });
+  return [
+    directory("bin"),
+    { path: "bin/busybox", type: "file", mode: 0o755, content },
+    ...applets.map(
+      (name) =>
+        /** @type {ArchiveEntry} */ ({
+          path: `bin/${name}`,
+          type: "symlink",
+          mode: 0o777,
+          target: "busybox",
+        }),
+    ),
+    directory("etc"),
+    text("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+    text(
+      "etc/passwd",
+      "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+    ),
+    directory("root", 0o700),
+    directory("tmp", 0o1777),
+    directory("var"),
+    directory("var/run"),
+    directory("www"),
+    text(
+      "www/index.html",
+      "<!doctype html><title>dockershim</title><p>A pod on the Docker Engine says hello.</p>\n",
+    ),
+  ];
+}
+
+/**
+ * @param {Address} address
+ * @param {"amd64" | "arm64"} architecture
+ */
+async function requireArchitecture(address, architecture) {
+  const { body } = await request(address, { path: "/version", deadlineMs: INSPECT_DEADLINE_MS });
+  const engine = /** @type {{ Arch?: string }} */ (JSON.parse(body.toString("utf8"))).Arch;
+  if (engine !== architecture) {
+    throw new Error(`this host's busybox is for ${architecture}, the engine runs on ${String(engine)}`);
+  }
+}
+
+/**
+ * @param {Address} address
+ * @param {string} reference
+ * @param {Record<string, string>} labels
+ */
+async function hasImage(address, reference, labels) {
+  const path = `/images/${encodeURI(reference)}/json`;
+  const { status, body } = await request(address, { path, deadlineMs: INSPECT_DEADLINE_MS });
+  if (status !== 200) return false;
+  const image = /** @type {{ Config?: { Labels?: Record<string, string> | null } }} */ (
+    JSON.parse(body.toString("utf8"))
+  );
+  return Object.entries(labels).every(([name, value]) => image.Config?.Labels?.[name] === value);
+}
+
+/**
+ * @param {Address} address
+ * @param {Buffer} archive
+ * @param {string} reference
+ */
+async function load(address, archive, reference) {
+  const { status, body } = await request(address, {
+    method: "POST",
+    path: "/images/load?quiet=1",
+    headers: { "Content-Type": "application/x-tar" },
+    body: archive,
+    deadlineMs: LOAD_DEADLINE_MS,
+  });
+  const text = body.toString("utf8").trim();
+  // The engine answers 200 before it has read the archive, and puts an error into the stream.
+  if (status !== 200 || text.includes('"errorDetail"')) {
+    throw new Error(
+      `load image "${reference}": the engine answered ${String(status)}: ${text.slice(0, 500)}`,
+    );
+  }
+}
+
+/** @returns {Promise<BuildImageArchive>} */
+async function builtArchiver() {
+  const location = new URL("../../dist/src/shim/pause/image-archive.js", import.meta.url).href;
+  const module = /** @type {{ buildImageArchive: BuildImageArchive }} */ (await import(location));
+  return module.buildImageArchive;
+}

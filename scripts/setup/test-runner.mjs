@@ -1,0 +1,141 @@
+/** Runs test files with node's runner in a process group of its own, and counts. */
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { constants, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number }} Counts */
+
+/** How long tests may clean up after the first signal. */
+const CLEAN_UP_MS = 20_000;
+
+/** @type {Readonly<Counts>} */
+export const noCounts = { passed: 0, failed: 0, skipped: 0, runnerFailures: 0 };
+
+/**
+ * @param {Counts} a
+ * @param {Counts} b
+ * @returns {Counts}
+ */
+export function addCounts(a, b) {
+  return {
+    passed: a.passed + b.passed,
+    failed: a.failed + b.failed,
+    skipped: a.skipped + b.skipped,
+    runnerFailures: a.runnerFailures + b.runnerFailures,
+  };
+}
+
+/** The run was ended by a signal; nothing is known about the tests. */
+export class StoppedError extends Error {
+  /** @param {NodeJS.Signals} signal */
+  constructor(signal) {
+    super(`stopped by ${signal}`);
+    this.exitCode = 128 + constants.signals[signal];
+  }
+}
+
+/**
+ * The totals that count-reporter.mjs wrote; a cancelled test is a failed one.
+ * @param {string} text
+ * @returns {Counts}
+ */
+export function parseCounts(text) {
+  const value = (/** @type {string} */ name) => {
+    const matches = [...text.matchAll(new RegExp(`^${name} (\\d+)$`, "gm"))];
+    return matches.reduce((sum, match) => sum + Number(match[1]), 0);
+  };
+  return {
+    passed: value("pass"),
+    failed: value("fail") + value("cancelled"),
+    skipped: value("skipped") + value("todo"),
+    runnerFailures: 0,
+  };
+}
+
+/**
+ * Flags of node's runner that this version of Node.js may not know yet.
+ * @param {string} version as in process.versions.node
+ * @param {{ concurrency: number | undefined, timeoutMs: number }} limits
+ */
+export function limitFlags(version, { concurrency, timeoutMs }) {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const flags = [];
+  if (concurrency !== undefined && (major > 20 || minor >= 10))
+    flags.push(`--test-concurrency=${String(concurrency)}`);
+  if (major > 20 || minor >= 11) flags.push(`--test-timeout=${String(timeoutMs)}`);
+  return flags;
+}
+
+/**
+ * Runs the files and prints what node's runner says. SIGINT and SIGTERM end the whole group.
+ * @param {{ root: string, files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number | undefined,
+ *   runnerFlags: readonly string[], timeoutMs: number }} options `timeoutMs` for one file
+ * @returns {Promise<Counts>}
+ */
+export async function runTests({ root, files, env, concurrency, runnerFlags, timeoutMs }) {
+  if (files.length === 0) return noCounts;
+  const folder = mkdtempSync(join(tmpdir(), "dockershim-counts-"));
+  const countFile = join(folder, "counts");
+  const reporter = fileURLToPath(new URL("count-reporter.mjs", import.meta.url));
+  const args = [
+    ...["--import", "tsx", "--test", "--test-reporter=spec", "--test-reporter-destination=stdout"],
+    ...[`--test-reporter=${reporter}`, `--test-reporter-destination=${countFile}`],
+    ...limitFlags(process.versions.node, { concurrency, timeoutMs }),
+    ...runnerFlags,
+    ...files,
+  ];
+  try {
+    const code = await runGroup(args, { root, env });
+    const counts = parseCounts(readFileSync(countFile, "utf8"));
+    return { ...counts, runnerFailures: code === 0 ? 0 : 1 };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * @param {readonly string[]} args
+ * @param {{ root: string, env: NodeJS.ProcessEnv }} options
+ * @returns {Promise<number>}
+ */
+function runGroup(args, { root, env }) {
+  return new Promise((resolve, reject) => {
+    // Its own group: it gets each signal once, from here, and nothing of it is left behind.
+    const child = spawn(process.execPath, args, {
+      cwd: root,
+      env,
+      detached: true,
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    const signalGroup = (/** @type {NodeJS.Signals} */ signal) => {
+      try {
+        if (child.pid !== undefined) process.kill(-child.pid, signal);
+      } catch (error) {
+        // The group is gone already.
+        if (/** @type {{ code?: string }} */ (error).code !== "ESRCH") throw error;
+      }
+    };
+    /** @type {NodeJS.Timeout | undefined} */
+    let kill;
+    /** @type {NodeJS.Signals | undefined} */
+    let stopped;
+    const stop = (/** @type {NodeJS.Signals} */ signal) => {
+      // A terminal's Ctrl-C comes twice, the second time through npm.
+      if (stopped !== undefined) return;
+      stopped = signal;
+      signalGroup(signal);
+      kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
+    };
+    process.on("SIGINT", stop).on("SIGTERM", stop);
+    child.once("error", reject);
+    child.once("exit", (code) => {
+      clearTimeout(kill);
+      process.off("SIGINT", stop).off("SIGTERM", stop);
+      signalGroup("SIGKILL");
+      if (stopped === undefined) resolve(code ?? 1);
+      else reject(new StoppedError(stopped));
+    });
+  });
+}

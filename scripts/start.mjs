@@ -1,0 +1,109 @@
+#!/usr/bin/env node
+/**
+ * `npm start -- FLAG...`: sets up what is missing (npm dependencies, the build, a Docker Engine, the demo's image) and
+ * runs the shim with these flags in the foreground. `--no-setup`, or DOCKERSHIM_NO_SETUP=1, forbids to install
+ * packages and to start an engine.
+ *
+ * The shim runs in this process, so that every signal reaches it and its exit code is the script's. On Ctrl-C it gets
+ * SIGINT twice within a moment: once from the terminal, once from npm, which passes it on.
+ *
+ * The shim prints the first screen. Its part about the set-up comes through DOCKERSHIM_SETUP_REPORT, JSON:
+ *   installed        string[]  packages that the set-up installed on this host, now or earlier
+ *   engineStartedBy  "setup" | "systemd" | "other"
+ *   keepsRunning     boolean   whether the engine goes on when the shim ends
+ *   undo             string[]  shell lines that take back what was installed and started; empty when nothing was
+ *   playLine         string    shell line that runs a first pod; empty when the demo's image could not be made
+ */
+import { builtMain, demoImage, demoManifest, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
+import { ensureBuilt } from "./setup/build.mjs";
+import { ensureBusyboxImage } from "./setup/demo-image.mjs";
+import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
+import { defaultEndpoint } from "./setup/engine.mjs";
+import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
+import { flagValue, setupAllowed, shimArguments, startsServer } from "./setup/options.mjs";
+import { pathToFileURL } from "node:url";
+
+const log = (/** @type {string} */ line) => process.stderr.write(`setup: ${line}\n`);
+
+/**
+ * The engine's endpoint as a flag for the shim, when it would not find this engine by itself.
+ * @param {readonly string[]} flags
+ * @param {string} endpoint
+ * @returns {string[]}
+ */
+function endpointFlag(flags, endpoint) {
+  const isSaid = ["--docker-endpoint", "--config"].some((flag) => flagValue(flags, flag) !== undefined);
+  const isDefault = endpoint === defaultEndpoint && (process.env["DOCKER_HOST"] ?? "") === "";
+  return isSaid || isDefault ? [] : ["--docker-endpoint", endpoint];
+}
+
+/**
+ * @param {readonly string[]} flags
+ * @param {boolean} hasImage
+ */
+function playLine(flags, hasImage) {
+  if (!hasImage) return "";
+  const socket = flagValue(flags, "--container-runtime-endpoint");
+  const endpoint = socket === undefined ? [] : ["--container-runtime-endpoint", socket];
+  return ["node", builtMain, "play", ...endpoint, demoManifest].join(" ");
+}
+
+/**
+ * @param {string} endpoint
+ * @param {boolean} allowDownload
+ */
+async function makeDemoImage(endpoint, allowDownload) {
+  try {
+    await ensureBusyboxImage({ endpoint, reference: demoImage, log, allowDownload });
+    return true;
+  } catch (error) {
+    log(
+      `the demo's image ${demoImage} could not be made: ${error instanceof Error ? error.message : String(error)}`,
+    );
+    return false;
+  }
+}
+
+/**
+ * The flags for the shim, undefined when it cannot be started.
+ * @param {readonly string[]} argv
+ * @returns {Promise<string[] | undefined>}
+ */
+async function setUp(argv) {
+  const flags = shimArguments(argv);
+  const allowSetup = setupAllowed(argv, process.env);
+  await ensureDependencies({ root: repositoryRoot, log });
+  await ensureBuilt({ root: repositoryRoot, log });
+  if (!startsServer(flags)) return flags;
+  const endpoint = flagValue(flags, "--docker-endpoint");
+  const result = await ensureEngine({ endpoint, allowSetup, stateDirectory: hostStateDirectory, log });
+  if (result.engine === undefined) {
+    log(result.reason);
+    // The user named that engine: the shim waits for it, or says why it never can be one.
+    if (endpoint !== undefined) return flags;
+    for (const line of result.advice) log(`  ${line}`);
+    return undefined;
+  }
+  const hasImage = await makeDemoImage(result.engine.endpoint, allowSetup);
+  const footprint = setupFootprint(hostStateDirectory);
+  const report = { ...footprint, keepsRunning: true, playLine: playLine(flags, hasImage) };
+  process.env["DOCKERSHIM_SETUP_REPORT"] = JSON.stringify(report);
+  return [...flags, ...endpointFlag(flags, result.engine.endpoint)];
+}
+
+const problem = nodeVersionProblem(process.versions.node);
+if (problem !== undefined) {
+  log(problem);
+  process.exitCode = 1;
+} else {
+  const flags = await setUp(process.argv.slice(2)).catch((/** @type {unknown} */ error) => {
+    log(error instanceof Error ? error.message : String(error));
+    return undefined;
+  });
+  if (flags === undefined) {
+    process.exitCode = 1;
+  } else {
+    process.argv = [process.argv[0] ?? process.execPath, builtMain, ...flags];
+    await import(pathToFileURL(builtMain).href);
+  }
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env node
+/**
+ * `npm test`: the same set-up as `npm start`, then all tests with node's runner.
+ *
+ *   --unit            only the tests that need no engine, and no set-up of one
+ *   --long            counts that take longer run in full (DOCKERSHIM_TEST_LONG=1 for the tests)
+ *   --no-setup        nothing is installed and no engine is started; so does DOCKERSHIM_NO_SETUP=1
+ *   --docker-endpoint the engine for the tests
+ *   --test-...        passed on to node's runner
+ *   WORD              only the test files whose path contains one of the words
+ *
+ * Where no engine can be had, the tests without one run, and the last lines say what was left out; that is no failure.
+ * An engine that had to be set up keeps running, as it does after `npm start`; the last lines say how to undo that.
+ * The last line of all is "N passed, N failed, N skipped". Exit code 0 only if something ran and nothing failed.
+ *
+ * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
+ * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set).
+ */
+import { ensureBuilt, filesBelow } from "./setup/build.mjs";
+import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
+import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
+import { flagValue, setupAllowed } from "./setup/options.mjs";
+import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
+import { findRegistry } from "./setup/registry.mjs";
+import { StoppedError, addCounts, runTests } from "./setup/test-runner.mjs";
+
+const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
+const MINUTE_MS = 60_000;
+
+/**
+ * @param {string} folder
+ * @param {readonly string[]} words
+ */
+function testFiles(folder, words) {
+  const files = filesBelow(repositoryRoot, folder).filter((file) => file.endsWith(".test.ts"));
+  return files.filter((file) => words.length === 0 || words.some((word) => file.includes(word)));
+}
+
+/**
+ * The engine for the integration tests, or why there is none.
+ * @param {readonly string[]} argv
+ * @returns {Promise<{ endpoint: string } | { endpoint: undefined, reasons: string[] }>}
+ */
+async function testEngine(argv) {
+  if (process.platform !== "linux") return { endpoint: undefined, reasons: ["they run on Linux only"] };
+  if (process.getuid?.() !== 0)
+    return { endpoint: undefined, reasons: ["they run as root only: sudo npm test"] };
+  const result = await ensureEngine({
+    endpoint: flagValue(argv, "--docker-endpoint"),
+    allowSetup: setupAllowed(argv, process.env),
+    stateDirectory: hostStateDirectory,
+    log,
+  });
+  if (result.engine === undefined) return { endpoint: undefined, reasons: [result.reason, ...result.advice] };
+  const { endpoint, detail } = result.engine;
+  if (!endpoint.startsWith("unix://")) {
+    return {
+      endpoint: undefined,
+      reasons: [`they need an engine on this host, and ${endpoint} is a remote one`],
+    };
+  }
+  log(`${detail} at ${endpoint}`);
+  return { endpoint };
+}
+
+/** @param {readonly string[]} argv */
+async function main(argv) {
+  const problem = nodeVersionProblem(process.versions.node);
+  if (problem !== undefined) throw new Error(problem);
+  const long = argv.includes("--long");
+  const endpointValue = flagValue(argv, "--docker-endpoint");
+  const words = argv.filter((argument) => !argument.startsWith("-") && argument !== endpointValue);
+  const runnerFlags = argv.filter((argument) => argument.startsWith("--test-"));
+  const lines = [];
+  await ensureDependencies({ root: repositoryRoot, log });
+  await ensureBuilt({ root: repositoryRoot, log });
+
+  const env = { ...process.env, ...(long ? { DOCKERSHIM_TEST_LONG: "1" } : {}) };
+  const timeoutMs = (long ? 120 : 15) * MINUTE_MS;
+  const options = { root: repositoryRoot, runnerFlags, timeoutMs };
+  // The engine is set up first: what it prints is not to be lost between the tests' lines.
+  const files = argv.includes("--unit") ? [] : testFiles("test/integration", words);
+  const engine = files.length === 0 ? undefined : await testEngine(argv);
+  let counts = await runTests({
+    ...options,
+    files: testFiles("test/unit", words),
+    env,
+    concurrency: undefined,
+  });
+  if (engine?.endpoint !== undefined) {
+    const registry = await findRegistry({
+      cacheDirectory,
+      allowDownload: setupAllowed(argv, process.env),
+      log,
+    });
+    if (registry.path === "")
+      lines.push("", `NO docker-registry, tests of pulls are left out: ${registry.reason}`);
+    const integrationEnv = {
+      ...env,
+      DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
+      DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
+    };
+    // One file at a time: they share the engine, and some of them stop it.
+    counts = addCounts(counts, await runTests({ ...options, files, env: integrationEnv, concurrency: 1 }));
+  } else if (engine !== undefined) {
+    lines.push("", `LEFT OUT: ${String(files.length)} files of integration tests did not run:`);
+    lines.push(...engine.reasons.map((reason) => `  ${reason}`), ...files.map((file) => `  - ${file}`));
+  }
+  const { undo } = setupFootprint(hostStateDirectory);
+  if (engine?.endpoint !== undefined && undo.length > 0) {
+    lines.push(
+      "",
+      "The set-up installed or started things on this host, and the engine keeps running. To undo it:",
+    );
+    lines.push(...undo.map((line) => `  ${line}`));
+  }
+  const ran = counts.passed + counts.failed;
+  if (ran === 0) lines.push("", "NO TEST RAN");
+  lines.push(
+    "",
+    `${String(counts.passed)} passed, ${String(counts.failed)} failed, ${String(counts.skipped)} skipped`,
+  );
+  process.stdout.write(`${lines.join("\n")}\n`);
+  return counts.failed === 0 && counts.runnerFailures === 0 && ran > 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  log(error instanceof Error ? error.message : String(error));
+  process.stdout.write("\n0 passed, 1 failed, 0 skipped\n");
+  process.exitCode = error instanceof StoppedError ? error.exitCode : 1;
+}

@@ -1,0 +1,112 @@
+/** `dockershim play FILE…`: runs Pod manifests through the CRI socket. */
+import { readFile } from "node:fs/promises";
+import { messageOf, ShimError } from "../base/errors.js";
+import { connect } from "../play/client.js";
+import { nodeFiles } from "../play/files.js";
+import { followPods } from "../play/follow.js";
+import type { ManifestFile } from "../play/manifest.js";
+import { readManifests, readPodKeys } from "../play/manifest.js";
+import { readNodeFacts } from "../play/node-facts.js";
+import { playDown, playUp, showPods } from "../play/play.js";
+import type { Directories } from "../play/pod-files.js";
+import { defaultDirectories } from "../play/pod-files.js";
+
+export interface PlayOptions {
+  /** Paths of manifests; `-` is standard input. */
+  readonly files: readonly string[];
+  /** `unix:///ABSOLUTE/PATH` of a CRI server, or the path alone. */
+  readonly endpoint: string;
+  readonly follow: boolean;
+  /** Removes the pods instead. */
+  readonly down: boolean;
+  /** Leaves what was made when a pod fails. */
+  readonly keep?: boolean;
+  readonly directories?: Partial<Directories>;
+}
+
+export interface PlayIo {
+  readonly stdout: { write(text: string): unknown };
+  readonly stderr: { write(text: string): unknown };
+  readonly stdin?: AsyncIterable<string | Uint8Array>;
+  /** Ends the command: before the pods run, what was made is removed; while they are followed, they are left. */
+  readonly signal: AbortSignal;
+}
+
+const initPollMs = 200;
+const followPollMs = 500;
+
+/** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
+export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
+  try {
+    return await play(options, io);
+  } catch (error) {
+    io.stderr.write(`dockershim play: ${messageOf(error)}\n`);
+    return 1;
+  }
+}
+
+async function play(options: PlayOptions, io: PlayIo): Promise<number> {
+  const { signal } = io;
+  const directories = { ...defaultDirectories, ...options.directories };
+  const report = (line: string): void => {
+    io.stderr.write(`${line}\n`);
+  };
+  const print = (text: string): void => {
+    io.stdout.write(text);
+  };
+  const texts = await readFiles(options.files, io);
+  const manifests = options.down ? [] : await readManifests(texts);
+  const doomed = options.down ? await readPodKeys(texts) : [];
+  const client = connect(options.endpoint);
+  try {
+    await client.version(signal); // So that a missing server is the first error.
+    const files = nodeFiles;
+    if (options.down)
+      return (await playDown(doomed, { client, files, directories, report }, signal)).failed > 0 ? 1 : 0;
+
+    const node = await readNodeFacts();
+    const deps = { client, files, node, directories, report, pollMs: initPollMs };
+    await playUp(manifests, deps, { keep: options.keep ?? false }, signal);
+    const states = await showPods(manifests, client, print, signal);
+    if (!options.follow) return states.some((state) => state !== "Running" && state !== "Succeeded") ? 1 : 0;
+
+    const output = (line: string): void => {
+      print(`${line}\n`);
+    };
+    const last = await followPods(
+      manifests,
+      { client, files, directories, report, output, pollMs: followPollMs },
+      signal,
+    );
+    if (last === undefined) {
+      report(`the pods run on; remove them with: dockershim play --down ${options.files.join(" ")}`);
+      return 0;
+    }
+    return last.every((state) => state === "Succeeded") ? 0 : 1;
+  } finally {
+    client.close();
+  }
+}
+
+async function readFiles(names: readonly string[], io: PlayIo): Promise<readonly ManifestFile[]> {
+  if (names.length === 0)
+    throw new ShimError("invalid", "name at least one manifest file, or - for standard input");
+  if (new Set(names).size < names.length) throw new ShimError("invalid", "a manifest file is named twice");
+  const files: ManifestFile[] = [];
+  for (const name of names) {
+    try {
+      files.push({ name: name === "-" ? "standard input" : name, text: await readOne(name, io) });
+    } catch (error) {
+      throw new ShimError("invalid", `read "${name}": ${messageOf(error)}`, {}, { cause: error });
+    }
+  }
+  return files;
+}
+
+async function readOne(name: string, { stdin, signal }: PlayIo): Promise<string> {
+  if (name !== "-") return readFile(name, { encoding: "utf8", signal });
+  if (stdin === undefined) throw new ShimError("invalid", "there is no standard input");
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks).toString("utf8");
+}

@@ -1,0 +1,78 @@
+/** `dockershim serve`: runs the shim in the foreground until a signal or a fatal error ends it. */
+import { messageOf } from "../base/errors.js";
+import { createLogger } from "../base/log.js";
+import type { ResolvedConfig } from "../config/resolve.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import { parseSetupReport, renderFirstScreen } from "../first-screen.js";
+import { notifySystemd } from "../grpc/transport/systemd.js";
+import type { Shim } from "../shim.js";
+import { startShim } from "../shim.js";
+
+/** How long a drain waits for calls in flight; systemd kills after 90 s. */
+const drainTimeoutMs = 30_000;
+/** How long the first screen waits for the engine before it says that there is none yet. */
+const screenPatienceMs = 5_000;
+
+export interface ServeIo {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly version: string;
+  writeOut(text: string): void;
+  /** Calls `listener` for each SIGTERM and SIGINT with its name, and ignores SIGHUP. */
+  onSignal(listener: (name: string) => void): void;
+}
+
+export async function runServe({ config, sources, warnings }: ResolvedConfig, io: ServeIo): Promise<number> {
+  const { environment } = io;
+  const log = createLogger(config.logLevel);
+  for (const warning of warnings) log.warn(warning);
+  const shim = await startShim(config, log, environment);
+  let stopping = false;
+  const signalled = new Promise<string>((resolve) => {
+    io.onSignal((name) => {
+      if (!stopping) {
+        stopping = true;
+        resolve(name);
+      }
+    });
+  });
+  let exitCode = 0;
+  try {
+    const facts = await Promise.race([firstFacts(shim), shim.failed]);
+    io.writeOut(
+      renderFirstScreen({
+        version: io.version,
+        facts,
+        engineEndpoint: String(sources["docker-endpoint"]?.value ?? ""),
+        network: shim.network,
+        pauseImage: shim.pauseImageReference,
+        stateDirectory: config.stateDir,
+        socket: shim.endpoint,
+        setup: parseSetupReport(environment["DOCKERSHIM_SETUP_REPORT"]),
+      }),
+    );
+    log.info({ socket: shim.endpoint, network: shim.network.name, reason: shim.network.reason }, "serving");
+    await notifySystemd("READY=1", `serving on ${shim.endpoint}`, { environment, log });
+    log.info({ signal: await Promise.race([signalled, shim.failed]) }, "stopping; containers keep running");
+  } catch (error) {
+    log.fatal({ err: messageOf(error) }, "cannot go on");
+    exitCode = 1;
+  }
+  await notifySystemd("STOPPING=1", "draining", { environment, log });
+  await shim.stop(drainTimeoutMs);
+  return exitCode;
+}
+
+/** Undefined when the engine is not there within a moment: the shim serves all the same and waits for it. */
+async function firstFacts(shim: Shim): Promise<NodeFacts | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const patience = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => {
+      resolve(undefined);
+    }, screenPatienceMs);
+  });
+  try {
+    return await Promise.race([shim.firstLive, patience]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,117 @@
+/** Addresses to listen on and to connect to. */
+import { isIP } from "node:net";
+import { isAbsolute, normalize } from "node:path/posix";
+import { ShimError } from "../base/errors.js";
+import type { ValueKind } from "./option.js";
+
+export interface UnixEndpoint {
+  readonly kind: "unix";
+  /** Absolute and normalised. */
+  readonly path: string;
+}
+
+/** The first socket that systemd passes (`LISTEN_FDS`). */
+export interface SystemdEndpoint {
+  readonly kind: "systemd";
+}
+
+export interface TcpEndpoint {
+  readonly kind: "tcp";
+  /** A host name or an IP address without brackets. */
+  readonly host: string;
+  readonly port: number;
+}
+
+export type ListenEndpoint = UnixEndpoint | SystemdEndpoint;
+export type DockerEndpoint = UnixEndpoint | TcpEndpoint;
+
+/** An IP address and a port, 0 for one that the system chooses. */
+export interface BindAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Bytes that fit into the address of a unix socket on Linux, less the final NUL. */
+const longestSocketPath = 107;
+
+function refuse(reason: string): never {
+  throw new ShimError("invalid", reason);
+}
+
+function splitScheme(text: string): { readonly scheme: string; readonly rest: string } {
+  const [, scheme, rest] = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/(.*)$/s.exec(text) ?? [];
+  return scheme === undefined
+    ? { scheme: "", rest: text }
+    : { scheme: scheme.toLowerCase(), rest: rest ?? "" };
+}
+
+function parseSocketPath(path: string): UnixEndpoint {
+  if (path === "") refuse("names no socket");
+  if (!isAbsolute(path)) refuse('the path of the socket must be absolute, as in "unix:///run/x.sock"');
+  if (/[\0\n]/.test(path) || path.endsWith("/")) refuse("is not the path of a socket");
+  const normalized = normalize(path);
+  if (Buffer.byteLength(normalized) > longestSocketPath) {
+    refuse(`the path of a socket has at most ${String(longestSocketPath)} bytes`);
+  }
+  return { kind: "unix", path: normalized };
+}
+
+function parsePort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  return port <= 65_535 ? port : refuse("the port must be from 0 to 65535");
+}
+
+/** `host`, `host:port`, `[v6]` and `[v6]:port`; a bare IPv6 address is a host. */
+function splitHostAndPort(text: string): { readonly host: string; readonly port?: number } {
+  if (isIP(text) === 6) return { host: text };
+  const [whole, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^:[\]]*))(?::(.*))?$/s.exec(text) ?? [];
+  if (whole === undefined) return refuse("is not an address");
+  if (bracketed !== undefined && isIP(bracketed) !== 6) refuse("only an IPv6 address stands in brackets");
+  const host = bracketed ?? plain ?? "";
+  return port === undefined ? { host } : { host, port: parsePort(port) };
+}
+
+function formatHostAndPort(address: BindAddress): string {
+  return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${String(address.port)}`;
+}
+
+/** `unix:///path`, a bare absolute path (deprecated by the kubelet, which reads it so), or `fd://`. */
+export const listenEndpointKind: ValueKind<ListenEndpoint> = {
+  placeholder: "endpoint",
+  parse(text) {
+    const { scheme, rest } = splitScheme(text);
+    if (scheme === "unix") return parseSocketPath(rest);
+    if (scheme === "fd")
+      return rest === "" ? { kind: "systemd" } : refuse('only "fd://" without a name is supported');
+    if (scheme === "" && isAbsolute(rest)) return parseSocketPath(rest);
+    return refuse('must be "unix:///path" or "fd://"');
+  },
+  format: (value) => (value.kind === "unix" ? `unix://${value.path}` : "fd://"),
+};
+
+/** `unix:///path` or `tcp://host[:port]` (port 2375 when none is named); whether TLS is used is not said here. */
+export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
+  placeholder: "endpoint",
+  parse(text) {
+    const { scheme, rest } = splitScheme(text);
+    if (scheme === "unix") return parseSocketPath(rest);
+    if (scheme !== "tcp" && scheme !== "http") return refuse('must be "unix:///path" or "tcp://host:port"');
+    const { host, port = 2375 } = splitHostAndPort(rest.endsWith("/") ? rest.slice(0, -1) : rest);
+    if (!/^[A-Za-z0-9._:%-]+$/.test(host)) refuse("names no host");
+    if (port === 0) refuse("the port must be from 1 to 65535");
+    return { kind: "tcp", host, port };
+  },
+  format: (value) => (value.kind === "unix" ? `unix://${value.path}` : `tcp://${formatHostAndPort(value)}`),
+};
+
+/** `IP` (a port that the system chooses), `IP:port` or `[IPv6]:port`; empty is 127.0.0.1. No host names. */
+export const bindAddressKind: ValueKind<BindAddress> = {
+  placeholder: "IP[:port]",
+  parse(text) {
+    if (text === "") return { host: "127.0.0.1", port: 0 };
+    const { host, port = 0 } = splitHostAndPort(text);
+    if (isIP(host) === 0) refuse('must be an IP address with or without a port, such as "127.0.0.1:10250"');
+    return { host, port };
+  },
+  format: formatHostAndPort,
+};

@@ -1,0 +1,59 @@
+/** Flags that set nothing in `Config`: those of the command itself, and those accepted so that unit files keep working. */
+
+/** A flag that makes the command do something else than serve, or says where the configuration comes from. */
+export interface CommandFlag {
+  readonly name: "config" | "version" | "buildinfo" | "no-setup";
+  /** Undefined: a switch. */
+  readonly placeholder?: string;
+  readonly help: string;
+}
+
+export const commandFlags: readonly CommandFlag[] = [
+  {
+    name: "config",
+    placeholder: "file",
+    help: "YAML file with options (DOCKERSHIM_CONFIG); not the kubelet's own configuration",
+  },
+  { name: "version", help: "Print the version and end" },
+  { name: "buildinfo", help: "Print version, commit and Node.js version and end" },
+  { name: "no-setup", help: "For npm start: install nothing; ignored by the binary" },
+];
+
+/** A flag of the kubelet that is accepted with a warning and changes nothing. */
+export interface IgnoredFlag {
+  readonly name: string;
+  readonly isBoolean?: boolean;
+  readonly reason: string;
+}
+
+const logGoesToStderr = "the log always goes to standard error";
+const kubeletOnly = "it concerns only the kubelet";
+
+export const ignoredFlags: readonly IgnoredFlag[] = [
+  { name: "container-runtime", reason: kubeletOnly },
+  {
+    name: "image-service-endpoint",
+    reason: "images are served on the socket of --container-runtime-endpoint",
+  },
+  { name: "experimental-dockershim", isBoolean: true, reason: "dockershim is all that this program is" },
+  {
+    name: "redirect-container-streaming",
+    isBoolean: true,
+    reason:
+      "it concerns only the kubelet; if the API server is to connect, it must be able to reach --streaming-bind-addr",
+  },
+  { name: "logtostderr", isBoolean: true, reason: logGoesToStderr },
+  { name: "alsologtostderr", isBoolean: true, reason: logGoesToStderr },
+  { name: "stderrthreshold", reason: logGoesToStderr },
+  { name: "log-dir", reason: logGoesToStderr },
+  { name: "log-file", reason: logGoesToStderr },
+  { name: "log-file-max-size", reason: logGoesToStderr },
+  { name: "log-flush-frequency", reason: "every line is written at once" },
+  { name: "log-backtrace-at", reason: "there are no such backtraces" },
+  { name: "logging-format", reason: "the log is always JSON" },
+  { name: "vmodule", reason: "there is one log level for all modules" },
+  { name: "one-output", isBoolean: true, reason: logGoesToStderr },
+  { name: "skip-headers", isBoolean: true, reason: "the log is always JSON" },
+  { name: "skip-log-headers", isBoolean: true, reason: "the log is always JSON" },
+  { name: "add-dir-header", isBoolean: true, reason: "the log is always JSON" },
+];

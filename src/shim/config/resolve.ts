@@ -1,0 +1,166 @@
+/** From what was given on the command line, in the environment and in the file to one checked `Config`. */
+import { messageOf, ShimError } from "../base/errors.js";
+import { readConfigFile } from "./config-file.js";
+import { dockerEndpointKind, type DockerEndpoint } from "./endpoints.js";
+import { configFileVariable, readEnvironment, type Environment } from "./environment.js";
+import { fieldOfFlag, type Given } from "./given.js";
+import { logLevelOfVerbosity } from "./log-level.js";
+import type { PlainValue } from "./option.js";
+import { optionList, options, type OptionField, type OptionValues } from "./options.js";
+import { ignoredFlags } from "./other-flags.js";
+
+/** Everything that can be configured, checked; durations in milliseconds, paths absolute. Fields as in `options`. */
+export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
+  readonly dockerEndpoint: DockerEndpoint;
+};
+
+export type Source = "flag" | "environment" | "file" | "default";
+
+/** What `dockershim config` shows of one option. */
+export interface EffectiveValue {
+  readonly value: PlainValue;
+  readonly source: Source;
+  /** The flag, the variable, or file and line; empty for a default. */
+  readonly detail: string;
+}
+
+export interface ResolvedConfig {
+  readonly config: Config;
+  /** By option name, in the order of the documentation. */
+  readonly sources: Readonly<Record<string, EffectiveValue>>;
+  /** Things that the user should know of and that do not prevent the start. */
+  readonly warnings: readonly string[];
+}
+
+/** A flag as it was given; `name` without dashes. */
+export interface GivenFlag {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Flag over environment over file over default. */
+const rank: Readonly<Record<Source, number>> = { flag: 3, environment: 2, file: 1, default: 0 };
+
+/**
+ * The effective configuration. Every value that was given is checked, also one that a stronger source overrides.
+ * Throws `invalid`, with one line that names the place, the value and the reason.
+ */
+export async function resolveConfig(
+  flags: readonly GivenFlag[],
+  environment: Environment,
+  readFile: (path: string) => Promise<string>,
+): Promise<ResolvedConfig> {
+  const fromFlags = flagsToGiven(flags);
+  const fromEnvironment = readEnvironment(environment);
+  const file = flags.findLast(({ name }) => name === "config")?.text ?? environment[configFileVariable] ?? "";
+  const fromFile = file === "" ? [] : await readConfigFile(file, readFile);
+
+  const values: Partial<Record<OptionField, unknown>> = {};
+  const chosen: Partial<Record<OptionField, EffectiveValue>> = {};
+  for (const [field, { kind, default: text }] of optionList) {
+    const value = kind.parse(text);
+    values[field] = value;
+    chosen[field] = { value: kind.format(value), source: "default", detail: "" };
+  }
+  // Weakest first, so that the last one to write is the effective one.
+  for (const given of [...fromFile, ...fromEnvironment, ...fromFlags]) {
+    const value = parseGiven(given);
+    values[given.field] = value;
+    const { kind } = options[given.field] as { kind: { format(value: unknown): PlainValue } };
+    chosen[given.field] = { value: kind.format(value), source: given.source, detail: given.detail };
+  }
+  // Complete because the loop over the defaults went through every option.
+  return settle(
+    values as OptionValues,
+    chosen as Record<OptionField, EffectiveValue>,
+    environment,
+    ignoredWarnings(flags),
+  );
+}
+
+function parseGiven({ field, text, place }: Given): unknown {
+  try {
+    return options[field].kind.parse(text);
+  } catch (error) {
+    throw new ShimError(
+      "invalid",
+      `${place}: ${quoteValue(text)}: ${messageOf(error)}`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** On one line, of bounded length, without the password of a URL. */
+function quoteValue(text: string): string {
+  const shown = text.replace(/\/\/[^/]*@/, "//…@");
+  return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);
+}
+
+function flagsToGiven(flags: readonly GivenFlag[]): Given[] {
+  const byField = new Map<OptionField, Given>();
+  for (const { name, text } of flags) {
+    const field = fieldOfFlag(name);
+    if (field === undefined) continue;
+    const earlier = byField.get(field);
+    const given: Given = { field, text, source: "flag", detail: `--${name}`, place: `flag "--${name}"` };
+    // A repeated flag counts the last time, as in Go; under two names it is a contradiction.
+    if (earlier !== undefined && earlier.detail !== given.detail && earlier.text !== text) {
+      throw new ShimError(
+        "invalid",
+        `flags "${earlier.detail}" and "${given.detail}": mean the same but have different values`,
+      );
+    }
+    byField.set(field, given);
+  }
+  return [...byField.values()];
+}
+
+function ignoredWarnings(flags: readonly GivenFlag[]): string[] {
+  const names = new Set(flags.map(({ name }) => name));
+  return ignoredFlags
+    .filter(({ name }) => names.has(name))
+    .map(({ name, reason }) => `flag "--${name}" is ignored: ${reason}`);
+}
+
+/** Settles the options that depend on others or on the environment. */
+function settle(
+  { verbosity, ...values }: OptionValues,
+  chosen: Record<OptionField, EffectiveValue>,
+  environment: Environment,
+  warnings: string[],
+): ResolvedConfig {
+  let { logLevel } = values;
+  if (verbosity !== undefined && rank[chosen.verbosity.source] > rank[chosen.logLevel.source]) {
+    logLevel = logLevelOfVerbosity(verbosity);
+    chosen.logLevel = { ...chosen.verbosity, value: logLevel };
+  }
+  const { dockerEndpoint, ...where } = settleDockerEndpoint(values.dockerEndpoint, environment);
+  chosen.dockerEndpoint = {
+    ...chosen.dockerEndpoint,
+    ...where,
+    value: dockerEndpointKind.format(dockerEndpoint),
+  };
+  const sources = Object.fromEntries(optionList.map(([field, { name }]) => [name, chosen[field]]));
+  return { config: { ...values, dockerEndpoint, logLevel }, sources, warnings };
+}
+
+/** An endpoint that is not given, or given as empty, is `DOCKER_HOST` as in Docker's own clients. */
+function settleDockerEndpoint(
+  given: DockerEndpoint | undefined,
+  environment: Environment,
+): { dockerEndpoint: DockerEndpoint; source?: Source; detail?: string } {
+  if (given !== undefined) return { dockerEndpoint: given };
+  const host = environment["DOCKER_HOST"] ?? "";
+  if (host === "") return { dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" } };
+  let dockerEndpoint: DockerEndpoint;
+  try {
+    dockerEndpoint = dockerEndpointKind.parse(host);
+  } catch (error) {
+    throw new ShimError(
+      "invalid",
+      `environment variable "DOCKER_HOST": ${quoteValue(host)}: ${messageOf(error)}`,
+    );
+  }
+  return { dockerEndpoint, source: "environment", detail: "DOCKER_HOST" };
+}

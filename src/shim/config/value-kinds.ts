@@ -1,0 +1,138 @@
+/** Kinds of option values that know nothing of dockershim: text in, checked value out. */
+import { isIP } from "node:net";
+import { isAbsolute, normalize } from "node:path/posix";
+import { ShimError } from "../base/errors.js";
+import { formatGoDuration, parseGoDuration } from "./go-duration.js";
+import type { ValueKind } from "./option.js";
+
+function refuse(reason: string): never {
+  throw new ShimError("invalid", reason);
+}
+
+/** Go's spellings of true and false. */
+export const booleanKind: ValueKind<boolean> = {
+  placeholder: "true|false",
+  isBoolean: true,
+  parse(text) {
+    if (/^(?:1|t|T|true|TRUE|True)$/.test(text)) return true;
+    if (/^(?:0|f|F|false|FALSE|False)$/.test(text)) return false;
+    return refuse("must be true or false");
+  },
+  format: (value) => value,
+};
+
+/** Decimal integers of the given range, both ends included, and `also` beside it. */
+export function integerKind(range: { min: number; max: number; also?: number }): ValueKind<number> {
+  return {
+    placeholder: "number",
+    parse(text) {
+      if (!/^[+-]?\d+$/.test(text)) refuse("is not a whole number");
+      const value = Number(text);
+      if (value === range.also || (value >= range.min && value <= range.max)) return value;
+      const also = range.also === undefined ? "" : `${String(range.also)} or `;
+      return refuse(`must be ${also}from ${String(range.min)} to ${String(range.max)}`);
+    },
+    format: (value) => value,
+  };
+}
+
+/** Milliseconds. `zeroMeansMs` replaces a zero; without it zero is refused. */
+export function durationKind(rule: { zeroMeansMs?: number } = {}): ValueKind<number> {
+  return {
+    placeholder: "duration",
+    parse(text) {
+      const milliseconds = parseGoDuration(text);
+      if (milliseconds !== 0) return milliseconds;
+      return rule.zeroMeansMs ?? refuse("must be more than 0");
+    },
+    format: formatGoDuration,
+  };
+}
+
+/** `"a", "b" or "c"`. */
+function alternatives(values: readonly string[]): string {
+  const quoted = values.map((value) => `"${value}"`);
+  const last = quoted.pop() ?? "";
+  return quoted.length === 0 ? last : `${quoted.join(", ")} or ${last}`;
+}
+
+/** One of `values`; `synonyms` are read as the value that they name. */
+export function enumKind<T extends string>(
+  values: readonly T[],
+  rule: { synonyms?: Readonly<Record<string, T>>; hint?: string } = {},
+): ValueKind<T> {
+  return {
+    placeholder: values.join("|"),
+    parse(text) {
+      const known = values.find((value) => value === text);
+      if (known !== undefined) return known;
+      const synonyms = rule.synonyms ?? {};
+      if (Object.hasOwn(synonyms, text) && synonyms[text] !== undefined) return synonyms[text];
+      const hint = rule.hint === undefined ? "" : ` (${rule.hint})`;
+      return refuse(`must be ${alternatives(values)}${hint}`);
+    },
+    format: (value) => value,
+  };
+}
+
+/** Empty text is undefined, "not set"; any other is of `kind`. */
+export function optional<T>(kind: ValueKind<T>): ValueKind<T | undefined> {
+  return {
+    ...kind,
+    parse: (text) => (text === "" ? undefined : kind.parse(text)),
+    format: (value) => (value === undefined ? "" : kind.format(value)),
+  };
+}
+
+function parsePath(text: string): string {
+  if (text === "") refuse("must not be empty");
+  if (text.includes("\0")) refuse("must not contain a NUL character");
+  if (!isAbsolute(text)) refuse("must be an absolute path");
+  const path = normalize(text);
+  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
+}
+
+/** An absolute path, normalised: a daemon has no working directory that anybody could rely on. */
+export const pathKind: ValueKind<string> = {
+  placeholder: "path",
+  parse: parsePath,
+  format: (value) => value,
+};
+
+/** Absolute paths, separated by commas; at least one. */
+export const pathListKind: ValueKind<readonly string[]> = {
+  placeholder: "path,…",
+  isList: true,
+  parse: (text) => [...new Set(text.split(",").map((part) => parsePath(part.trim())))],
+  format: (value) => value,
+};
+
+function parseCidr(text: string): string {
+  const [, address = "", prefix = ""] = /^([^/]*)\/(\d{1,3})$/.exec(text) ?? [];
+  const family = isIP(address);
+  if (family === 0 || address.includes("%") || Number(prefix) > (family === 4 ? 32 : 128)) {
+    refuse('is not a network in CIDR form, such as "10.244.0.0/16"');
+  }
+  return text;
+}
+
+/** One network in CIDR form. */
+export const cidrKind: ValueKind<string> = {
+  placeholder: "CIDR",
+  parse: parseCidr,
+  format: (value) => value,
+};
+
+/** No network, one, or one of each IP family, separated by a comma. */
+export const dualStackCidrsKind: ValueKind<readonly string[]> = {
+  placeholder: "CIDR[,CIDR]",
+  isList: true,
+  parse(text) {
+    if (text === "") return [];
+    const cidrs = text.split(",").map((part) => parseCidr(part.trim()));
+    const families = new Set(cidrs.map((cidr) => cidr.includes(":")));
+    if (families.size !== cidrs.length) refuse("may name at most one IPv4 and one IPv6 network");
+    return cidrs;
+  },
+  format: (value) => value,
+};

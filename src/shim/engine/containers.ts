@@ -1,0 +1,143 @@
+/** The engine calls that act on one container. */
+import { sleep, withDeadline } from "../base/abort.js";
+import type { CreateBody, DockerResources } from "../domain/create-body.js";
+import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { asList } from "./json.js";
+import { toListedContainer, toSnapshot } from "./snapshot.js";
+
+/** What the engine may take beyond the grace period of a stop: it kills, then waits for the kill. */
+const stopMarginMs = 10_000;
+/** 24 days in seconds. Docker's own arithmetic overflows at 292 years, a timer at 24.8 days. */
+const longestGraceSeconds = 24 * 24 * 3600;
+const removalPollMs = 50;
+const removalInProgress = /removal of container \S+ is already in progress/;
+
+export class Containers {
+  constructor(
+    private readonly client: EngineClient,
+    private readonly shortTimeoutMs: number,
+  ) {}
+
+  async list(
+    filter: { readonly labelKey: string; readonly labelValue?: string },
+    signal: AbortSignal,
+  ): Promise<readonly ListedContainer[]> {
+    const { labelKey, labelValue } = filter;
+    const label = labelValue === undefined ? labelKey : `${labelKey}=${labelValue}`;
+    const action = "list containers";
+    const query = { all: "1", filters: JSON.stringify({ label: [label] }) };
+    const list = await this.client.json(
+      { action, method: "GET", path: ["containers", "json"], query, lane: "read" },
+      signal,
+    );
+    return asList(list).map(toListedContainer);
+  }
+
+  async inspect(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
+    const action = `inspect container "${id}"`;
+    const json = await this.client.jsonIfThere(
+      { action, method: "GET", path: ["containers", id, "json"], lane: "read" },
+      signal,
+    );
+    return json === undefined ? undefined : toSnapshot(json);
+  }
+
+  /** As the port says: a caller that leaves after the request was sent still gets the id, to undo the create. */
+  async create(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
+    const request: EngineRequest = {
+      action: `create container "${name}"`,
+      method: "POST",
+      path: ["containers", "create"],
+      query: { name },
+      json: body,
+      lane: "write",
+      uninterrupted: true,
+    };
+    return this.client.createdId(request, signal);
+  }
+
+  async start(id: string, signal: AbortSignal): Promise<"started" | "already"> {
+    const answer = await this.client.request(this.#post(id, "start"), signal);
+    if (answer.status === 204) return "started";
+    if (answer.status === 304) return "already";
+    throw refusalOf(answer);
+  }
+
+  async stop(
+    id: string,
+    graceSeconds: number,
+    signal: AbortSignal,
+  ): Promise<"stopped" | "already" | "missing"> {
+    const grace = Math.min(Math.max(Math.ceil(graceSeconds), 0), longestGraceSeconds);
+    const request: EngineRequest = {
+      ...this.#post(id, "stop", { t: String(grace) }),
+      // A wait of up to the grace period must not keep other writes from the engine.
+      lane: "free",
+      timeoutMs: grace * 1000 + stopMarginMs,
+    };
+    const answer = await this.client.request(request, signal);
+    if (answer.status === 204) return "stopped";
+    if (answer.status === 304) return "already";
+    if (answer.status === 404) return "missing";
+    throw refusalOf(answer);
+  }
+
+  async kill(
+    id: string,
+    signalName: string,
+    signal: AbortSignal,
+  ): Promise<"killed" | "notRunning" | "missing"> {
+    const answer = await this.client.request(this.#post(id, "kill", { signal: signalName }), signal);
+    if (answer.status === 204) return "killed";
+    if (answer.status === 409) return "notRunning";
+    if (answer.status === 404) return "missing";
+    throw refusalOf(answer);
+  }
+
+  async remove(
+    id: string,
+    options: { readonly force: boolean },
+    signal: AbortSignal,
+  ): Promise<"removed" | "missing"> {
+    const action = `remove container "${id}"`;
+    const query = { v: "1", force: options.force ? "1" : "0" };
+    const request: EngineRequest = {
+      action,
+      method: "DELETE",
+      path: ["containers", id],
+      query,
+      lane: "write",
+    };
+    return withDeadline(signal, this.shortTimeoutMs, action, async (linked) => {
+      for (;;) {
+        const answer = await this.client.request(request, linked);
+        if (answer.status === 204) return "removed";
+        if (answer.status === 404) return "missing";
+        const error = refusalOf(answer);
+        if (answer.status !== 409 || !removalInProgress.test(error.message)) throw error;
+        if (await this.#waitForRemoval(id, linked)) return "removed";
+        // The other removal failed and left the container behind: this one tries for itself.
+      }
+    });
+  }
+
+  async update(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
+    await this.client.json({ ...this.#post(id, "update"), json: resources }, signal);
+  }
+
+  /** Whether the container is gone, else nobody is removing it any longer. */
+  async #waitForRemoval(id: string, signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      await sleep(removalPollMs, signal);
+      const snapshot = await this.inspect(id, signal);
+      if (snapshot === undefined) return true;
+      if (snapshot.state.status !== "removing") return false;
+    }
+  }
+
+  #post(id: string, verb: string, query: Readonly<Record<string, string>> = {}): EngineRequest {
+    const action = `${verb} container "${id}"`;
+    return { action, method: "POST", path: ["containers", id, verb], query, lane: "write" };
+  }
+}

@@ -1,0 +1,113 @@
+/** What `GET /version` and `GET /info` say of the engine, and which API version to speak with it. */
+import { ShimError } from "../base/errors.js";
+import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
+import type { EngineVersion } from "../ports/engine.js";
+import { asList, asObject, type Json, numberOf, objectOf, textOf, textsOf } from "./json.js";
+
+/** Docker Engine 20.10. */
+const lowestMinor = 41;
+/** Docker Engine 28.5, the highest that this code was tried with; later ones still speak it. */
+const preferredMinor = 51;
+
+/** The answer of `GET /version`. */
+export function toEngineVersion(answer: unknown): EngineVersion {
+  const json = asObject(answer);
+  const apiVersion = textOf(json, "ApiVersion");
+  if (minorOf(apiVersion) === undefined) {
+    throw new ShimError(
+      "precondition",
+      "read the version of the engine: what answers is not a Docker Engine",
+    );
+  }
+  return { version: cleanVersion(textOf(json, "Version")), apiVersion };
+}
+
+/** The minor of the API version to speak; `precondition` for an engine that is too old. */
+export function negotiateMinor(answer: unknown): number {
+  const { version, apiVersion } = toEngineVersion(answer);
+  const highest = minorOf(apiVersion) ?? 0;
+  if (highest < lowestMinor) {
+    throw new ShimError(
+      "precondition",
+      `Docker Engine ${version} speaks API ${apiVersion}, dockershim needs 1.${String(lowestMinor)} (Docker Engine 20.10) or newer`,
+    );
+  }
+  // An engine that has given up the preferred version is spoken to in its oldest one: the nearest to what we know.
+  const lowest = minorOf(textOf(asObject(answer), "MinAPIVersion")) ?? 0;
+  return Math.max(Math.min(preferredMinor, highest), Math.min(lowest, highest));
+}
+
+/** The answers of `GET /version` and `GET /info`, the latter in API version 1.`apiMinor`. */
+export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): NodeFacts {
+  const { version: engineVersion, apiVersion } = toEngineVersion(version);
+  const json = asObject(info);
+  const security = textsOf(json, "SecurityOptions").map(
+    (option) => /^name=([^,]*)/.exec(option)?.[1] ?? option,
+  );
+  const specDirs = textsOf(json, "CDISpecDirs");
+  return {
+    engineVersion,
+    apiMinor,
+    engineApiVersion: apiVersion,
+    operatingSystem: textOf(json, "OperatingSystem"),
+    kernelVersion: textOf(json, "KernelVersion"),
+    architecture: textOf(asObject(version), "Arch"),
+    cgroupDriver: toCgroupDriver(textOf(json, "CgroupDriver")),
+    cgroupVersion: textOf(json, "CgroupVersion") === "2" ? 2 : 1,
+    dockerRootDir: textOf(json, "DockerRootDir"),
+    imageStore: usesContainerdStore(json) ? "containerd" : "graph",
+    storageDriver: textOf(json, "Driver"),
+    loggingDriver: textOf(json, "LoggingDriver"),
+    runtimes: Object.entries(objectOf(json, "Runtimes")).map(([name, runtime]) =>
+      toRuntime(name, asObject(runtime)),
+    ),
+    defaultRuntime: textOf(json, "DefaultRuntime"),
+    security: {
+      apparmor: security.includes("apparmor"),
+      seccomp: security.includes("seccomp"),
+      selinux: security.includes("selinux"),
+      usernsRemap: security.includes("userns"),
+      rootless: security.includes("rootless"),
+    },
+    // The engine names the directories that it reads, and none when it does not inject devices.
+    cdi: specDirs.length > 0,
+    cdiSpecDirs: specDirs.length > 0 ? specDirs : ["/etc/cdi", "/var/run/cdi"],
+    totalMemory: numberOf(json, "MemTotal"),
+    engineId: textOf(json, "ID"),
+  };
+}
+
+function minorOf(apiVersion: string): number | undefined {
+  const minor = /^1\.(\d{1,4})$/.exec(apiVersion)?.[1];
+  return minor === undefined ? undefined : Number(minor);
+}
+
+/** `20.10.24+dfsg1` → `20.10.24`: distributions put their own build after a plus. */
+function cleanVersion(version: string): string {
+  return version.replace(/\+.*$/, "");
+}
+
+/** dockershim took an engine that names none for one with cgroupfs. Rootless engines without cgroups say `none`. */
+function toCgroupDriver(text: string): NodeFacts["cgroupDriver"] {
+  return text === "systemd" || text === "none" ? text : "cgroupfs";
+}
+
+/** DriverStatus is a list of pairs. */
+function usesContainerdStore(info: Json): boolean {
+  return asList(info["DriverStatus"]).some((pair) => {
+    const [key, value] = asList(pair);
+    return key === "driver-type" && value === "io.containerd.snapshotter.v1";
+  });
+}
+
+/** Since Docker 25 the status of a runtime holds its OCI features document, as text. */
+function toRuntime(name: string, runtime: Json): RuntimeFacts {
+  const document = textOf(objectOf(runtime, "status"), "org.opencontainers.runtime-spec.features");
+  let features: unknown;
+  try {
+    features = JSON.parse(document);
+  } catch {
+    // None, or none that can be read: nothing is known of the runtime.
+  }
+  return { name, recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro") };
+}

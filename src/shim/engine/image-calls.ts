@@ -1,0 +1,126 @@
+/** The engine calls about images. */
+import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
+import type { PullProgress, RegistryCredentials } from "../ports/engine.js";
+import { readChunks } from "./answer.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { LayerSizes } from "./disk-usage.js";
+import { toImageSnapshot, toListedImage } from "./images.js";
+import { asList, asObject, type Json, objectOf } from "./json.js";
+import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./pull.js";
+
+/** The API version from which `system/df` can leave out the volumes, whose sizes it counts file by file. */
+const partialUsageMinor = 42;
+const loadTimeoutMs = 10 * 60_000;
+/** What two removals of one image that meet say, up to Docker 20.10. */
+const goneMeanwhile = /unrecognized image ID|image does not exist|no such image/i;
+
+export class ImageCalls {
+  readonly #layerSizes = new LayerSizes();
+
+  constructor(private readonly client: EngineClient) {}
+
+  async list(signal: AbortSignal): Promise<readonly ListedImage[]> {
+    const request: EngineRequest = {
+      action: "list images",
+      method: "GET",
+      path: ["images", "json"],
+      lane: "read",
+    };
+    return asList(await this.client.json(request, signal)).map(toListedImage);
+  }
+
+  async inspect(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+    const json = await this.client.jsonIfThere(
+      get(`inspect image "${reference}"`, reference, "json"),
+      signal,
+    );
+    return json === undefined ? undefined : toImageSnapshot(json);
+  }
+
+  async history(id: string, signal: AbortSignal): Promise<readonly Json[]> {
+    return asList(await this.client.json(historyRequest(id), signal)).map(asObject);
+  }
+
+  /** No deadline of its own: how long a pull may go without progress is the caller's rule. */
+  async pull(
+    reference: string,
+    credentials: RegistryCredentials | undefined,
+    onProgress: (progress: PullProgress) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const request: EngineRequest = {
+      action: `pull image "${reference}"`,
+      method: "POST",
+      path: ["images", "create"],
+      query: pullQuery(reference),
+      headers: registryAuthHeaders(reference, credentials),
+      lane: "free",
+      timeoutMs: Infinity,
+    };
+    try {
+      const response = await this.client.open(request, signal);
+      await followProgress(readChunks(response, request.action, signal), request.action, onProgress);
+    } catch (error) {
+      throw toPullError(error);
+    }
+  }
+
+  async remove(reference: string, signal: AbortSignal): Promise<"removed" | "missing"> {
+    const action = `remove image "${reference}"`;
+    const answer = await this.client.request(
+      { action, method: "DELETE", path: ["images", ...reference.split("/")], lane: "write" },
+      signal,
+    );
+    if (answer.status === 200) return "removed";
+    if (answer.status === 404) return "missing";
+    const error = refusalOf(answer);
+    if (answer.status === 500 && goneMeanwhile.test(error.message)) return "missing";
+    throw error;
+  }
+
+  async load(archive: Buffer, signal: AbortSignal): Promise<void> {
+    const request: EngineRequest = {
+      action: "load image",
+      method: "POST",
+      path: ["images", "load"],
+      query: { quiet: "1" },
+      headers: { "Content-Type": "application/x-tar" },
+      tar: archive,
+      lane: "free",
+      timeoutMs: loadTimeoutMs,
+    };
+    const response = await this.client.open(request, signal);
+    await followProgress(readChunks(response, request.action, signal), request.action, () => undefined);
+  }
+
+  async diskUsage(apiMinor: number, signal: AbortSignal): Promise<number | undefined> {
+    if (apiMinor < partialUsageMinor) {
+      const images = await this.list(signal);
+      return this.#layerSizes.sum(
+        images.map((image) => image.id),
+        async (id) => {
+          const history = await this.client.jsonIfThere(historyRequest(id), signal);
+          return history === undefined ? undefined : asList(history);
+        },
+      );
+    }
+    const action = "read disk usage of images";
+    const usage = asObject(
+      await this.client.json(
+        { action, method: "GET", path: ["system", "df"], query: { type: "image" }, lane: "read" },
+        signal,
+      ),
+    );
+    // The second is where API 1.53 has it.
+    const bytes = usage["LayersSize"] ?? objectOf(usage, "ImageUsage")["TotalSize"];
+    return typeof bytes === "number" ? bytes : undefined;
+  }
+}
+
+function get(action: string, reference: string, what: string): EngineRequest {
+  return { action, method: "GET", path: ["images", ...reference.split("/"), what], lane: "read" };
+}
+
+function historyRequest(id: string): EngineRequest {
+  return get(`read history of image "${id}"`, id, "history");
+}

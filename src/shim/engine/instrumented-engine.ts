@@ -1,0 +1,101 @@
+/** Every engine call timed and counted, in one place. */
+import { type Call, currentCall } from "../base/call.js";
+import { type ErrorKind, ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import type { Engine } from "../ports/engine.js";
+
+export type EngineVerb = keyof Engine;
+
+export interface EngineObservation {
+  readonly verb: EngineVerb;
+  /** Milliseconds until the call ended; for `events` as long as somebody listened. */
+  readonly ms: number;
+  /** Missing for a success; "not there" in an answer's own words is one. */
+  readonly kind?: ErrorKind;
+  /** On whose behalf the call was made, where that is known. */
+  readonly call?: Call;
+}
+
+export interface InstrumentationOptions {
+  readonly log: Logger;
+  /** Called once for each call, when it ends. Must not throw. */
+  readonly observe?: (observation: EngineObservation) => void;
+  /** Milliseconds of a clock that never goes back. */
+  readonly now?: () => number;
+}
+
+/**
+ * `engine`, with a debug line and an observation for every call. The line goes to the log of the CRI call that made it.
+ * Arguments are not logged: they hold credentials and environments.
+ */
+export function instrument(engine: Engine, options: InstrumentationOptions): Engine {
+  const { observe } = options;
+  const now = options.now ?? (() => performance.now());
+
+  const finish = (verb: EngineVerb, call: Call | undefined, startMs: number, error?: unknown): void => {
+    const ms = Math.round((now() - startMs) * 1000) / 1000;
+    const kind = error === undefined ? undefined : ShimError.from(error).kind;
+    observe?.({ verb, ms, ...(kind === undefined ? {} : { kind }), ...(call === undefined ? {} : { call }) });
+    const log = call?.log ?? options.log;
+    if (log.isLevelEnabled("debug"))
+      log.debug({ verb, ms, ...(kind === undefined ? {} : { kind }) }, "engine call");
+  };
+
+  const timed = <Verb extends Exclude<EngineVerb, "events">>(verb: Verb): Engine[Verb] => {
+    const run = async (...args: readonly unknown[]): Promise<unknown> => {
+      const call = currentCall();
+      const startMs = now();
+      try {
+        const result: unknown = await Reflect.apply(engine[verb], engine, args);
+        finish(verb, call, startMs);
+        return result;
+      } catch (error) {
+        finish(verb, call, startMs, error);
+        throw error;
+      }
+    };
+    // Same arguments, same result: what the type checker cannot follow through `apply`.
+    return run as Engine[Verb];
+  };
+
+  return {
+    ping: timed("ping"),
+    version: timed("version"),
+    connect: timed("connect"),
+    listContainers: timed("listContainers"),
+    inspectContainer: timed("inspectContainer"),
+    createContainer: timed("createContainer"),
+    startContainer: timed("startContainer"),
+    stopContainer: timed("stopContainer"),
+    killContainer: timed("killContainer"),
+    removeContainer: timed("removeContainer"),
+    updateContainer: timed("updateContainer"),
+    getArchive: timed("getArchive"),
+    readContainerFile: timed("readContainerFile"),
+    statArchive: timed("statArchive"),
+    putArchive: timed("putArchive"),
+    createExec: timed("createExec"),
+    startExec: timed("startExec"),
+    inspectExec: timed("inspectExec"),
+    listImages: timed("listImages"),
+    inspectImage: timed("inspectImage"),
+    imageHistory: timed("imageHistory"),
+    pullImage: timed("pullImage"),
+    removeImage: timed("removeImage"),
+    loadImage: timed("loadImage"),
+    imageDiskUsage: timed("imageDiskUsage"),
+    async *events(labelKey, onOpen, signal) {
+      const call = currentCall();
+      const startMs = now();
+      let failure: unknown;
+      try {
+        yield* engine.events(labelKey, onOpen, signal);
+      } catch (error) {
+        failure = error;
+        throw error;
+      } finally {
+        finish("events", call, startMs, failure);
+      }
+    },
+  };
+}

@@ -1,0 +1,170 @@
+/** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
+import { ShimError } from "../base/errors.js";
+import { parseTimestamp } from "../base/time.js";
+import type {
+  DockerStatus,
+  ListedContainer,
+  MountSnapshot,
+  RequestedMount,
+  ResourceSnapshot,
+  Snapshot,
+} from "../domain/snapshot.js";
+import {
+  asObject,
+  flagOf,
+  type Json,
+  labelsOf,
+  numberOf,
+  objectOf,
+  objectsOf,
+  textOf,
+  textsOf,
+} from "./json.js";
+
+const statuses: readonly DockerStatus[] = [
+  "created",
+  "running",
+  "paused",
+  "restarting",
+  "removing",
+  "exited",
+  "dead",
+];
+
+/** The answer of `GET /containers/{id}/json`. */
+export function toSnapshot(answer: unknown): Snapshot {
+  const json = asObject(answer);
+  const config = objectOf(json, "Config");
+  const host = objectOf(json, "HostConfig");
+  return {
+    id: idOf(json),
+    name: withoutSlash(textOf(json, "Name")),
+    labels: labelsOf(config, "Labels"),
+    created: parseTimestamp(textOf(json, "Created")),
+    state: toState(objectOf(json, "State")),
+    imageId: textOf(json, "Image"),
+    imageName: textOf(config, "Image"),
+    user: textOf(config, "User"),
+    tty: flagOf(config, "Tty"),
+    openStdin: flagOf(config, "OpenStdin"),
+    stdinOnce: flagOf(config, "StdinOnce"),
+    stopSignal: textOf(config, "StopSignal"),
+    mounts: objectsOf(json, "Mounts").map(toMount),
+    requestedMounts: [
+      ...objectsOf(host, "Mounts").map(toRequestedMount),
+      ...textsOf(host, "Binds").map(parseBind),
+    ],
+    logPath: textOf(json, "LogPath"),
+    resolvConfPath: textOf(json, "ResolvConfPath"),
+    networkMode: textOf(host, "NetworkMode"),
+    pidMode: textOf(host, "PidMode"),
+    ipcMode: textOf(host, "IpcMode"),
+    cgroupParent: textOf(host, "CgroupParent"),
+    runtime: textOf(host, "Runtime"),
+    groupAdd: textsOf(host, "GroupAdd"),
+    privileged: flagOf(host, "Privileged"),
+    resources: toResources(host),
+    addresses: toAddresses(objectOf(json, "NetworkSettings")),
+    graphDriver: labelsOf(objectOf(json, "GraphDriver"), "Data"),
+  };
+}
+
+/** One entry of the answer of `GET /containers/json`. */
+export function toListedContainer(answer: unknown): ListedContainer {
+  const json = asObject(answer);
+  return {
+    id: idOf(json),
+    status: toStatus(textOf(json, "State"), "exited"),
+    labels: labelsOf(json, "Labels"),
+    names: textsOf(json, "Names").map(withoutSlash),
+  };
+}
+
+function idOf(json: Json): string {
+  const id = textOf(json, "Id");
+  if (id === "") throw new ShimError("unknown", "read a container: the engine's answer names no id");
+  return id;
+}
+
+function withoutSlash(name: string): string {
+  return name.startsWith("/") ? name.slice(1) : name;
+}
+
+function toStatus(text: string, otherwise: DockerStatus): DockerStatus {
+  return statuses.find((status) => status === text) ?? otherwise;
+}
+
+function toState(state: Json): Snapshot["state"] {
+  const running = flagOf(state, "Running");
+  return {
+    status: toStatus(textOf(state, "Status"), running ? "running" : "exited"),
+    running,
+    pid: numberOf(state, "Pid"),
+    exitCode: numberOf(state, "ExitCode"),
+    oomKilled: flagOf(state, "OOMKilled"),
+    error: textOf(state, "Error"),
+    started: parseTimestamp(textOf(state, "StartedAt")),
+    finished: parseTimestamp(textOf(state, "FinishedAt")),
+  };
+}
+
+function toMount(mount: Json): MountSnapshot {
+  return {
+    type: textOf(mount, "Type"),
+    source: textOf(mount, "Source"),
+    destination: textOf(mount, "Destination"),
+    readOnly: !flagOf(mount, "RW"),
+    propagation: textOf(mount, "Propagation"),
+    name: textOf(mount, "Name"),
+  };
+}
+
+function toRequestedMount(mount: Json): RequestedMount {
+  const bind = objectOf(mount, "BindOptions");
+  return {
+    type: textOf(mount, "Type"),
+    source: textOf(mount, "Source"),
+    target: textOf(mount, "Target"),
+    readOnly: flagOf(mount, "ReadOnly"),
+    recursiveReadOnly: flagOf(bind, "ReadOnlyForceRecursive"),
+    propagation: textOf(bind, "Propagation"),
+    imageSubPath: textOf(objectOf(mount, "ImageOptions"), "Subpath"),
+  };
+}
+
+/** `source:target[:options]`; neither path can hold a colon. */
+function parseBind(bind: string): RequestedMount {
+  const [source = "", target = "", options = ""] = bind.split(":");
+  const words = options.split(",");
+  return {
+    // Docker's rule: what is no absolute path is the name of a volume.
+    type: source.startsWith("/") ? "bind" : "volume",
+    source,
+    target,
+    readOnly: words.includes("ro"),
+    recursiveReadOnly: false,
+    propagation: words.find((word) => /^r?(?:private|shared|slave)$/.test(word)) ?? "",
+    imageSubPath: "",
+  };
+}
+
+function toResources(host: Json): ResourceSnapshot {
+  return {
+    cpuPeriod: numberOf(host, "CpuPeriod"),
+    cpuQuota: numberOf(host, "CpuQuota"),
+    cpuShares: numberOf(host, "CpuShares"),
+    memory: numberOf(host, "Memory"),
+    memorySwap: numberOf(host, "MemorySwap"),
+    cpusetCpus: textOf(host, "CpusetCpus"),
+    cpusetMems: textOf(host, "CpusetMems"),
+    oomScoreAdj: numberOf(host, "OomScoreAdj"),
+  };
+}
+
+/** From the single networks: the summary beside them is gone at API 1.52. */
+function toAddresses(settings: Json): readonly string[] {
+  const networks = Object.values(objectOf(settings, "Networks")).map(asObject);
+  const addresses = (key: string): readonly string[] =>
+    networks.map((network) => textOf(network, key)).filter((address) => address !== "");
+  return [...addresses("IPAddress"), ...addresses("GlobalIPv6Address")];
+}

@@ -1,0 +1,79 @@
+/** The first screen: everything that somebody who has just started the shim wants to know. Pure. */
+import type { NodeFacts } from "./domain/node-facts.js";
+
+/** What the set-up script did before the shim started; it arrives as JSON in DOCKERSHIM_SETUP_REPORT. */
+export interface SetupReport {
+  /** Packages that the set-up installed on this host, now or earlier. */
+  readonly installed: readonly string[];
+  readonly engineStartedBy: string;
+  /** Whether the engine goes on when the shim ends. */
+  readonly keepsRunning: boolean;
+  /** Shell lines that take back what was installed and started. */
+  readonly undo: readonly string[];
+  /** Shell line that runs a first pod; empty when there is no demo image. */
+  readonly playLine: string;
+}
+
+export interface FirstScreen {
+  readonly version: string;
+  /** Undefined when no engine answers yet. */
+  readonly facts: NodeFacts | undefined;
+  readonly engineEndpoint: string;
+  readonly network: { readonly name: string; readonly reason: string };
+  readonly pauseImage: string;
+  readonly stateDirectory: string;
+  readonly socket: string;
+  readonly setup: SetupReport | undefined;
+}
+
+export function renderFirstScreen(screen: FirstScreen): string {
+  const { facts, network, setup } = screen;
+  const rows: (readonly [string, string])[] = [
+    ["engine", facts === undefined ? `waiting for one at ${screen.engineEndpoint}` : engineLine(screen.engineEndpoint, facts)],
+    ["cgroups", facts === undefined ? "unknown yet" : `driver ${facts.cgroupDriver}, version ${String(facts.cgroupVersion)}`],
+    ["network plugin", `${network.name} (${network.reason})`],
+    ["pause image", screen.pauseImage],
+    ["state directory", screen.stateDirectory],
+    ["socket", screen.socket],
+    ...(setup === undefined ? [] : setupRows(setup)),
+  ];
+  const width = Math.max(...rows.map(([name]) => name.length));
+  const table = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);
+  const play = setup === undefined || setup.playLine === "" ? [] : ["", "Run a first pod from a second terminal:", "", `  ${setup.playLine}`];
+  return ["", `dockershim ${screen.version} serves the Kubernetes CRI. Ctrl-C ends it; containers keep running.`, "", ...table, ...play, "", ""].join("\n");
+}
+
+function engineLine(endpoint: string, facts: NodeFacts): string {
+  const { engineVersion, apiMinor, operatingSystem } = facts;
+  return `Docker Engine ${engineVersion}, API 1.${String(apiMinor)}, at ${endpoint} (${operatingSystem})`;
+}
+
+function setupRows(setup: SetupReport): (readonly [string, string])[] {
+  const installed = setup.installed.length === 0 ? "nothing" : setup.installed.join(" ");
+  const keeps = setup.keepsRunning ? "keeps running" : "ends too";
+  return [
+    ["installed", installed],
+    ["after Ctrl-C", `the engine ${keeps}`],
+    ...setup.undo.map((line, index) => [index === 0 ? "to undo" : "", line] as const),
+  ];
+}
+
+/** Undefined for anything that is not a report: the first screen then goes without that part. */
+export function parseSetupReport(text: string | undefined): SetupReport | undefined {
+  if (text === undefined || text === "") return undefined;
+  try {
+    const value = JSON.parse(text) as Partial<SetupReport> | null;
+    if (value === null || typeof value !== "object") return undefined;
+    const strings = (list: unknown): readonly string[] =>
+      Array.isArray(list) ? list.filter((item): item is string => typeof item === "string") : [];
+    return {
+      installed: strings(value.installed),
+      engineStartedBy: typeof value.engineStartedBy === "string" ? value.engineStartedBy : "other",
+      keepsRunning: value.keepsRunning !== false,
+      undo: strings(value.undo),
+      playLine: typeof value.playLine === "string" ? value.playLine : "",
+    };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,161 @@
+/** What every call has in common, whatever its RPC: validation, cancellation, timing, logging, errors to status. */
+import { status, type Deadline } from "@grpc/grpc-js";
+import { runInCall, type Call } from "../base/call.js";
+import { ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { UndecodableRequest } from "./proto.js";
+import { subjectOf } from "./request-subject.js";
+import { isReadOnly } from "./rpc-kinds.js";
+import { codeName, statusOf, type CallStatus } from "./status.js";
+
+/** The part of a grpc-js call that tells whether somebody still waits for the answer. */
+export interface IncomingCall {
+  readonly cancelled: boolean;
+  once(event: "cancelled", listener: () => void): unknown;
+  removeListener(event: "cancelled", listener: () => void): unknown;
+  getDeadline(): Deadline;
+}
+
+export interface Observation {
+  readonly rpc: string;
+  /** `OK`, `NOT_FOUND` … */
+  readonly code: string;
+  readonly ms: number;
+}
+
+export interface InstrumentOptions {
+  readonly log: Logger;
+  /** Throws an `invalid` ShimError for a request that no handler should see. */
+  readonly validate?: ((rpc: string, request: unknown) => void) | undefined;
+  /** Hears of every call that was answered. */
+  readonly observe?: ((observation: Observation) => void) | undefined;
+}
+
+export interface Work<T> {
+  readonly rpc: string;
+  readonly request: unknown;
+  /** Undefined when the RPC is not implemented. */
+  readonly handle: ((call: Call) => Promise<T>) | undefined;
+  /** A server stream stays open as long as its client likes; it must not hold up a shutdown. */
+  readonly isStream: boolean;
+}
+
+export type Outcome<T> =
+  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly status: CallStatus };
+
+/** Runs the calls of one server and knows those in flight. */
+export class Instrument {
+  readonly #options: InstrumentOptions;
+  readonly #inFlight = new Map<AbortController, { readonly isStream: boolean }>();
+  #requests = 0;
+  #idleListeners: (() => void)[] = [];
+
+  constructor(options: InstrumentOptions) {
+    this.#options = options;
+  }
+
+  /** Never rejects: whatever the handler does, there is an outcome to answer with. */
+  async run<T>(incoming: IncomingCall, work: Work<T>): Promise<Outcome<T>> {
+    const { rpc, request } = work;
+    const startMs = performance.now();
+    const controller = new AbortController();
+    const onCancelled = (): void => {
+      controller.abort(departure(rpc, incoming.getDeadline()));
+    };
+    if (incoming.cancelled) onCancelled();
+    else incoming.once("cancelled", onCancelled);
+    this.#inFlight.set(controller, { isStream: work.isStream });
+
+    this.#requests += 1;
+    const subject = subjectOf(request);
+    const log = this.#options.log.child({ rpc, req: this.#requests, ...subject });
+    const call: Call = { rpc, signal: controller.signal, log };
+    if (subject.pod !== undefined) call.pod = subject.pod;
+    log[isReadOnly(rpc) ? "debug" : "info"]("started");
+    try {
+      const value = await runInCall(call, () => this.#handle(work, call));
+      this.#report(call, performance.now() - startMs, undefined);
+      return { ok: true, value };
+    } catch (thrown) {
+      const error = classify(thrown, controller.signal);
+      this.#report(call, performance.now() - startMs, error);
+      return { ok: false, status: statusOf(error) };
+    } finally {
+      incoming.removeListener("cancelled", onCancelled);
+      this.#inFlight.delete(controller);
+      if (this.#inFlight.size === 0) for (const listener of this.#idleListeners.splice(0)) listener();
+    }
+  }
+
+  /** Aborts the signals of calls in flight with `reason`. */
+  abort(which: "all" | "streams", reason: ShimError): void {
+    for (const [controller, { isStream }] of this.#inFlight) {
+      if (which === "all" || isStream) controller.abort(reason);
+    }
+  }
+
+  /** Resolves when no handler runs, also none whose client has left. */
+  async idle(): Promise<void> {
+    if (this.#inFlight.size === 0) return;
+    await new Promise<void>((resolve) => this.#idleListeners.push(resolve));
+  }
+
+  // async, so that a synchronous throw of the handler is a rejection like any other.
+  async #handle<T>({ rpc, request, handle }: Work<T>, call: Call): Promise<T> {
+    if (request instanceof UndecodableRequest) throw request.error;
+    if (handle === undefined) throw new ShimError("unsupported", `${rpc} is not implemented by dockershim`);
+    this.#options.validate?.(rpc, request);
+    return await handle(call);
+  }
+
+  #report(call: Call, exactMs: number, error: ShimError | undefined): void {
+    const ms = Math.round(exactMs * 10) / 10;
+    const code = codeName(error === undefined ? status.OK : statusOf(error).code);
+    if (error === undefined) call.log[isReadOnly(call.rpc) ? "debug" : "info"]({ code, ms }, "answered");
+    else logFailure(call, error, { ...error.fields, code, ms, err: error.message });
+    try {
+      this.#options.observe?.({ rpc: call.rpc, code, ms: exactMs });
+    } catch (observerError) {
+      call.log.error({ err: classify(observerError).message }, "an observer of calls failed");
+    }
+  }
+}
+
+function logFailure(call: Call, error: ShimError, fields: Record<string, unknown>): void {
+  const reading = isReadOnly(call.rpc);
+  switch (error.kind) {
+    case "internal": {
+      const { stack } = error.cause instanceof Error ? error.cause : error;
+      call.log.error({ ...fields, stack }, "failed by a bug of dockershim");
+      break;
+    }
+    case "cancelled":
+      call.log[reading ? "debug" : "info"](fields, "cancelled");
+      break;
+    case "unsupported":
+    case "unavailable":
+      // Kubelets probe for features and repeat their lists while the engine is away: no news after the first time.
+      call.log[reading ? "debug" : "warn"](fields, "failed");
+      break;
+    default:
+      call.log.warn(fields, "failed");
+  }
+}
+
+function departure(rpc: string, deadline: Deadline): ShimError {
+  if (Number(deadline) <= Date.now())
+    return new ShimError("timeout", `${rpc}: the deadline of the caller has passed`);
+  return new ShimError("cancelled", `${rpc}: the caller has left`);
+}
+
+/** What a handler threw as ShimError; once its signal is aborted, foreign errors are consequences of that. */
+function classify(thrown: unknown, signal?: AbortSignal): ShimError {
+  if (thrown instanceof ShimError) return thrown;
+  if (signal?.aborted === true) return ShimError.from(signal.reason);
+  try {
+    return ShimError.from(thrown);
+  } catch (error) {
+    // Objects without a prototype cannot be turned into text.
+    return new ShimError("internal", "something was thrown that has no text", {}, { cause: error });
+  }
+}

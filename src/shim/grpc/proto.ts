@@ -1,0 +1,146 @@
+/** The CRI's services and messages, read from proto/ at start. */
+import { existsSync } from "node:fs";
+import { isUtf8 } from "node:buffer";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  loadSync,
+  type MessageTypeDefinition,
+  type Options,
+  type ServiceDefinition,
+} from "@grpc/proto-loader";
+import { ShimError } from "../base/errors.js";
+import type { Answer, Container, ContainerStats, Image, PodSandbox, PodSandboxStats } from "../domain/cri.js";
+
+/**
+ * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as numbers
+ * (the names of some have changed, the numbers never), a missing message as null.
+ */
+const loadOptions: Options = { keepCase: true, longs: String, defaults: true, oneofs: true };
+
+export type ServiceName = "RuntimeService" | "ImageService";
+
+export interface Method {
+  readonly service: ServiceName;
+  /** `RunPodSandbox` */
+  readonly name: string;
+  /** `/runtime.v1.RuntimeService/RunPodSandbox` */
+  readonly path: string;
+  readonly responseStream: boolean;
+  readonly decodeRequest: (bytes: Buffer) => object;
+  readonly encodeResponse: (message: object) => Buffer;
+}
+
+/** Encoders of list items, whose bytes are worth keeping between calls. */
+export interface ItemEncoders {
+  readonly container: (message: Answer<Container>) => Buffer;
+  readonly sandbox: (message: Answer<PodSandbox>) => Buffer;
+  readonly containerStats: (message: Answer<ContainerStats>) => Buffer;
+  readonly sandboxStats: (message: Answer<PodSandboxStats>) => Buffer;
+  readonly image: (message: Answer<Image>) => Buffer;
+}
+
+export interface CriApi {
+  /** Every method of the four services (two API versions). */
+  readonly methods: readonly Method[];
+  readonly encodeItem: ItemEncoders;
+}
+
+/** Reads both API versions; about 60 ms. `internal` when the installation lacks its proto files. */
+export function loadCriApi(directory = findProtoDirectory()): CriApi {
+  const definitions = ["v1", "v1alpha2"].map((version) => ({
+    version,
+    package: loadSync(join(directory, "runtime", version, "api.proto"), loadOptions),
+  }));
+  const methods = definitions.flatMap(({ version, package: definition }) =>
+    (["RuntimeService", "ImageService"] as const).flatMap((service) =>
+      // The type of a package entry cannot be told apart by its fields; a service is one by its name.
+      methodsOf(service, definition[`runtime.${version}.${service}`] as ServiceDefinition),
+    ),
+  );
+  const item = <T>(name: string): ((message: Answer<T>) => Buffer) => {
+    const type = definitions[0]?.package[`runtime.v1.${name}`] as MessageTypeDefinition<object, object>;
+    return (message) => type.serialize(message as object);
+  };
+  return {
+    methods,
+    encodeItem: {
+      container: item<Container>("Container"),
+      sandbox: item<PodSandbox>("PodSandbox"),
+      containerStats: item<ContainerStats>("ContainerStats"),
+      sandboxStats: item<PodSandboxStats>("PodSandboxStats"),
+      image: item<Image>("Image"),
+    },
+  };
+}
+
+/**
+ * The encoded answer of a list RPC (ListContainers, ListPodSandbox, ListContainerStats, ListPodSandboxStats,
+ * ListImages) from its encoded items: a message whose only field, number 1, is the repeated item.
+ */
+export function concatenateList(items: readonly Buffer[]): Buffer {
+  const output = Buffer.allocUnsafe(
+    items.reduce((sum, { length }) => sum + 1 + varintBytes(length) + length, 0),
+  );
+  let offset = 0;
+  for (const item of items) {
+    offset = output.writeUInt8(0x0a, offset); // Field 1, length-delimited.
+    let length = item.length;
+    for (; length >= 0x80; length >>>= 7) offset = output.writeUInt8((length & 0x7f) | 0x80, offset);
+    offset = output.writeUInt8(length, offset);
+    offset += item.copy(output, offset);
+  }
+  return output;
+}
+
+function varintBytes(value: number): number {
+  let bytes = 1;
+  for (let rest = value; rest >= 0x80; rest >>>= 7) bytes += 1;
+  return bytes;
+}
+
+function methodsOf(service: ServiceName, definition: ServiceDefinition): Method[] {
+  return Object.entries(definition).map(([name, method]) => ({
+    service,
+    name,
+    path: method.path,
+    responseStream: method.responseStream,
+    decodeRequest: (bytes) => decodeStrictly(bytes, method.requestDeserialize),
+    encodeResponse: method.responseSerialize,
+  }));
+}
+
+/** `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be altered). */
+function decodeStrictly(bytes: Buffer, decode: (bytes: Buffer) => object): object {
+  // The reader of protobufjs takes every string from its buffer by this method.
+  const strict = Object.defineProperty(bytes.subarray(), "utf8Slice", { value: utf8SliceStrictly });
+  try {
+    return decode(strict);
+  } catch (error) {
+    throw ShimError.from(error, "invalid").within("decode request");
+  }
+}
+
+function utf8SliceStrictly(this: Buffer, start: number, end: number): string {
+  const bytes = this.subarray(start, end);
+  const text = bytes.toString("utf8");
+  if (text.includes("\uFFFD") && !isUtf8(bytes))
+    throw new ShimError("invalid", "a string is not valid UTF-8");
+  return text;
+}
+
+/** `proto/` beside the package.json above this file, which runs from src/ and from dist/. */
+function findProtoDirectory(): string {
+  const start = dirname(fileURLToPath(import.meta.url));
+  for (let directory = start; ; directory = dirname(directory)) {
+    if (existsSync(join(directory, "package.json"))) return join(directory, "proto");
+    if (directory === dirname(directory)) {
+      throw new ShimError("internal", `find proto files: no package.json above ${JSON.stringify(start)}`);
+    }
+  }
+}
+
+/** Stands for a request that could not be decoded, so that it is answered like any other bad request. */
+export class UndecodableRequest {
+  constructor(readonly error: ShimError) {}
+}

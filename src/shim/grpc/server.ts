@@ -1,0 +1,182 @@
+/** The CRI server: four gRPC services on one unix socket. */
+import {
+  Server as Http2GrpcServer,
+  ServerCredentials,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+} from "@grpc/grpc-js";
+import type { Http2Server } from "node:http2";
+import { createServer, type Server as NetServer, type Socket } from "node:net";
+import { orAbort, withDeadline } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { largestMessageBytes, noMessage, registerMethod } from "./dispatch.js";
+import type { Handlers } from "./handlers.js";
+import { Instrument, type InstrumentOptions } from "./instrument.js";
+import type { CriApi } from "./proto.js";
+import { acceptConnection } from "./transport/authority.js";
+import { formatEndpoint, type Endpoint } from "./transport/endpoint.js";
+import { activatedDescriptor, listenOnDescriptor, type Environment } from "./transport/systemd.js";
+import { bindUnixSocket } from "./transport/unix-socket.js";
+
+export interface GrpcServerOptions extends InstrumentOptions {
+  readonly endpoint: Endpoint;
+  /** Permissions of the socket file, 0600 unless given. */
+  readonly mode?: number;
+  /** Where `fd://` finds what systemd passed. */
+  readonly environment?: Environment;
+  readonly api: CriApi;
+  readonly handlers: Handlers;
+}
+
+export interface GrpcServer {
+  /** As `parseEndpoint` reads it. */
+  readonly endpoint: string;
+  /**
+   * Takes no more connections and calls, ends server streams, and waits up to `timeoutMs` for the other calls. Those
+   * that remain are aborted as `unavailable` and have a moment for their clean-up. Then every connection is closed
+   * and the socket file is gone. Never fails, and may be called again with a shorter limit.
+   */
+  drain(timeoutMs: number): Promise<void>;
+  /** `drain` without patience. */
+  close(): Promise<void>;
+}
+
+/** How long aborted handlers may take to end. */
+const cleanUpMs = 2000;
+
+/** Listens on `endpoint`; the errors are those of `bindUnixSocket` and `activatedDescriptor`. */
+export async function startGrpcServer(options: GrpcServerOptions): Promise<GrpcServer> {
+  const running = new RunningServer(options);
+  await running.listen(options);
+  return running;
+}
+
+class RunningServer implements GrpcServer {
+  readonly endpoint: string;
+  readonly #log: Logger;
+  readonly #instrument: Instrument;
+  readonly #grpc: Http2GrpcServer;
+  readonly #listener: NetServer;
+  readonly #sockets = new Set<Socket>();
+  #unlink: () => Promise<void> = () => Promise.resolve();
+  #drained: Promise<unknown> | undefined;
+
+  constructor({ endpoint, api, handlers, log, validate, observe }: GrpcServerOptions) {
+    this.endpoint = formatEndpoint(endpoint);
+    this.#log = log;
+    this.#instrument = new Instrument({ log, validate, observe });
+    this.#grpc = new Http2GrpcServer({
+      "grpc.max_receive_message_length": largestMessageBytes,
+      "grpc.max_send_message_length": largestMessageBytes,
+      "grpc.enable_channelz": 0,
+      interceptors: [requireMessage],
+    });
+    for (const method of api.methods)
+      registerMethod(this.#grpc, method, { handlers, instrument: this.#instrument, log });
+    const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
+    capTimeouts(this.#grpc);
+    this.#listener = createServer((socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+      acceptConnection(socket, {
+        log,
+        inject: (connection) => {
+          // It was being opened when the server began to stop.
+          if (this.#drained !== undefined) connection.destroy();
+          else injector.injectConnection(connection);
+        },
+      });
+    });
+  }
+
+  async listen({ endpoint, mode, environment = {} }: GrpcServerOptions): Promise<void> {
+    if (endpoint.kind === "fd") {
+      await listenOnDescriptor(this.#listener, activatedDescriptor(environment, process.pid));
+    } else {
+      const bound = await bindUnixSocket(this.#listener, endpoint.path, mode);
+      this.#unlink = () => bound.unlink();
+    }
+    this.#listener.on("error", (error) => {
+      this.#log.error({ err: error.message }, "the socket cannot accept connections");
+    });
+  }
+
+  async drain(timeoutMs: number): Promise<void> {
+    this.#drained ??= this.#stopGracefully();
+    try {
+      await within(timeoutMs, this.#drained);
+    } catch {
+      const stopping = new ShimError("unavailable", "dockershim is stopping");
+      this.#instrument.abort("all", stopping);
+      await within(cleanUpMs, this.#instrument.idle()).catch(() => {
+        this.#log.warn("calls still run while the server closes");
+      });
+    }
+    for (const socket of this.#sockets) socket.destroy();
+    this.#grpc.forceShutdown();
+  }
+
+  close(): Promise<void> {
+    return this.drain(0);
+  }
+
+  async #stopGracefully(): Promise<void> {
+    this.#listener.close();
+    await this.#unlink();
+    this.#instrument.abort("streams", new ShimError("unavailable", "dockershim is stopping"));
+    await Promise.all([
+      this.#instrument.idle(),
+      new Promise<void>((resolve) => {
+        this.#grpc.tryShutdown(() => {
+          resolve();
+        });
+      }),
+    ]);
+  }
+}
+
+function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {
+  return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
+}
+
+/**
+ * A call that ends in its HEADERS frame: grpc-js would answer UNIMPLEMENTED, which kubelets take for a missing
+ * feature.
+ */
+const requireMessage: ServerInterceptor = (_method, nextCall) =>
+  new ServerInterceptingCall(nextCall, {
+    start: (next) => {
+      let received = false;
+      next({
+        onReceiveMessage: (message, forward) => {
+          received = true;
+          forward(message);
+        },
+        onReceiveHalfClose: (forward) => {
+          if (received) forward();
+          else nextCall.sendStatus(noMessage);
+        },
+      });
+    },
+  });
+
+/**
+ * grpc-js computes timeouts in 32 bits: one of 25 days (a long grace period of a pod) would be negative or short. The
+ * longest that its timers can hold stands in for it.
+ */
+function capTimeouts(server: Http2GrpcServer): void {
+  // The HTTP/2 server behind an injector is not public; the version of grpc-js is pinned, and a test notices.
+  const http2Servers = server["http2Servers"] as ReadonlyMap<Http2Server, unknown>;
+  for (const http2Server of http2Servers.keys()) {
+    http2Server.prependListener("stream", (_stream, headers) => {
+      const timeout = /^(\d{1,8})([HMS])$/.exec(String(headers["grpc-timeout"]));
+      const secondsPerUnit = { H: 3600, M: 60, S: 1 }[timeout?.[2] ?? ""] ?? 0;
+      if (Number(timeout?.[1]) * secondsPerUnit > longestTimeoutSeconds) {
+        headers["grpc-timeout"] = `${String(longestTimeoutSeconds)}S`;
+      }
+    });
+  }
+}
+
+const longestTimeoutSeconds = 2_147_483;

@@ -1,0 +1,47 @@
+/** From error kinds to gRPC status: the only place that knows the codes. */
+import { status } from "@grpc/grpc-js";
+import { ShimError, type ErrorKind } from "../base/errors.js";
+
+const codes: Readonly<Record<ErrorKind, status>> = {
+  invalid: status.INVALID_ARGUMENT,
+  notFound: status.NOT_FOUND,
+  conflict: status.ALREADY_EXISTS,
+  precondition: status.FAILED_PRECONDITION,
+  unsupported: status.UNIMPLEMENTED,
+  unavailable: status.UNAVAILABLE,
+  timeout: status.DEADLINE_EXCEEDED,
+  cancelled: status.CANCELLED,
+  exhausted: status.RESOURCE_EXHAUSTED,
+  denied: status.PERMISSION_DENIED,
+  internal: status.INTERNAL,
+  unknown: status.UNKNOWN,
+};
+
+/** Some HTTP/2 clients fall silent on an answer with too many bytes of headers, and the text is sent in a header. */
+const longestDetailsBytes = 4096;
+
+export interface CallStatus {
+  readonly code: status;
+  readonly details: string;
+}
+
+/** What the caller is told of `error`. The text is cut to 4 KiB and always valid Unicode. */
+export function statusOf(error: unknown): CallStatus {
+  const { kind, message } = ShimError.from(error);
+  return { code: codes[kind], details: cutText(message === "" ? kind : message, longestDetailsBytes) };
+}
+
+/** `INVALID_ARGUMENT`, as logs and metrics name a code. */
+export function codeName(code: status): string {
+  return status[code];
+}
+
+/** The start of `text` that fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates become U+FFFD. */
+export function cutText(text: string, limitBytes: number): string {
+  const bytes = Buffer.from(text, "utf8");
+  if (bytes.length <= limitBytes) return bytes.toString("utf8");
+  let end = limitBytes;
+  // The bytes behind the first of a character are 0b10xxxxxx.
+  while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end -= 1;
+  return bytes.toString("utf8", 0, end);
+}

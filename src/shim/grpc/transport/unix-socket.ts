@@ -1,0 +1,139 @@
+/** A private unix socket that replaces a dead predecessor and never a living one. */
+import { randomBytes } from "node:crypto";
+import { chmod, lstat, mkdir, rename, unlink } from "node:fs/promises";
+import { connect, type Server } from "node:net";
+import { dirname, join } from "node:path";
+import { messageOf, ShimError } from "../../base/errors.js";
+
+/** `sun_path` of Linux holds 108 bytes, the last of them zero. */
+const longestPathBytes = 107;
+/** A living server accepts at once; one that does not within this time is alive but stuck. */
+const probeTimeoutMs = 2000;
+
+export interface BoundSocket {
+  readonly path: string;
+  /** Removes the socket file, unless somebody has replaced it meanwhile. Never fails. */
+  unlink(): Promise<void>;
+}
+
+/**
+ * Makes `server` listen on `path` with permissions `mode`. The parent directory is made (0750) when it is missing.
+ * The socket is bound under a temporary name and renamed, so that a client never finds it half made and a stale file
+ * of a killed predecessor is replaced in one step. `conflict` when another server answers on `path`, `precondition`
+ * when something else than a socket lies there or the system refuses, `invalid` when the path is too long.
+ */
+export async function bindUnixSocket(server: Server, path: string, mode = 0o600): Promise<BoundSocket> {
+  const directory = dirname(path);
+  const temporary = join(directory, temporaryName(path));
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o750 });
+    await refuseLivingServer(path);
+    await listen(server, temporary, mode);
+  } catch (error) {
+    throw failure(path, error);
+  }
+  try {
+    await chmod(temporary, mode);
+    const { dev, ino } = await lstat(temporary);
+    await rename(temporary, path);
+    return { path, unlink: () => unlinkIfOurs(path, dev, ino) };
+  } catch (error) {
+    server.close();
+    await unlink(temporary).catch(() => undefined); // The first error is the one to report.
+    throw failure(path, error);
+  }
+}
+
+/** A name beside `path`, as long as the limit of the kernel leaves room for, up to 13 bytes. */
+function temporaryName(path: string): string {
+  const bytes = Buffer.byteLength(path);
+  const room = longestPathBytes - Buffer.byteLength(join(dirname(path), "x")) + 1;
+  if (bytes > longestPathBytes || room < 6) {
+    const limit = `the kernel takes paths of at most ${String(longestPathBytes)} bytes`;
+    throw new ShimError(
+      "invalid",
+      `listen on ${JSON.stringify(path)}: ${String(bytes)} bytes are too long: ${limit}`,
+    );
+  }
+  return `.${randomBytes(6).toString("hex")}`.slice(0, room);
+}
+
+async function refuseLivingServer(path: string): Promise<void> {
+  const present = await lstat(path).catch((error: unknown) => {
+    if (codeOf(error) === "ENOENT") return undefined;
+    throw error;
+  });
+  if (present === undefined) return;
+  if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
+  if (await answers(path)) throw new ShimError("conflict", "another server answers there");
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const probe = connect(path);
+    const timer = setTimeout(() => {
+      finish(true);
+    }, probeTimeoutMs);
+    function finish(alive: boolean): void {
+      clearTimeout(timer);
+      probe.destroy();
+      resolve(alive);
+    }
+    probe.once("connect", () => {
+      finish(true);
+    });
+    probe.once("error", (error) => {
+      clearTimeout(timer);
+      const code = codeOf(error);
+      if (code === "ECONNREFUSED" || code === "ENOENT") resolve(false);
+      else if (code === "EAGAIN")
+        resolve(true); // Its backlog is full.
+      else reject(error);
+    });
+  });
+}
+
+function listen(server: Server, path: string, mode: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onListening = (): void => {
+      server.removeListener("error", onError);
+      resolve();
+    };
+    const onError = (error: Error): void => {
+      server.removeListener("listening", onListening);
+      reject(error);
+    };
+    server.once("listening", onListening);
+    server.once("error", onError);
+    // Node binds before listen() returns, so nothing else runs under this umask.
+    const previous = process.umask(0o777 & ~mode);
+    try {
+      server.listen({ path, exclusive: true });
+    } finally {
+      process.umask(previous);
+    }
+  });
+}
+
+async function unlinkIfOurs(path: string, dev: number, ino: number): Promise<void> {
+  try {
+    const present = await lstat(path);
+    if (present.dev === dev && present.ino === ino) await unlink(path);
+  } catch {
+    // Already gone, or the directory is: a stale socket file does no harm, the next server replaces it.
+  }
+}
+
+function failure(path: string, error: unknown): ShimError {
+  if (error instanceof ShimError) return error.within(`listen on ${JSON.stringify(path)}`);
+  return new ShimError(
+    "precondition",
+    `listen on ${JSON.stringify(path)}: ${messageOf(error)}`,
+    {},
+    { cause: error },
+  );
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}

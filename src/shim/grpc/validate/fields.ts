@@ -1,0 +1,97 @@
+/** Checks of single fields. Each takes the field's path first and throws `invalid` naming it. */
+import { isIP } from "node:net";
+import { invalidField } from "../../plan/field-errors.js";
+
+const maxPathBytes = 4096;
+/** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
+const maxArgumentBytes = 128 * 1024 - 1;
+
+/** What a JSON number carries exactly: the Engine API takes its 64-bit fields as such. */
+export const maxInteger = BigInt(Number.MAX_SAFE_INTEGER);
+
+/** The sub-message, which must be there. */
+export function present<T>(field: string, message: T | null): T {
+  if (message === null) throw invalidField(field, "is missing");
+  return message;
+}
+
+export function notEmpty(field: string, value: string): void {
+  if (value === "") throw invalidField(field, "must not be empty");
+}
+
+/** No NUL byte: C strings end there, so what is checked would not be what is used. */
+export function noNul(field: string, value: string): void {
+  if (value.includes("\0")) throw invalidField(field, "contains a NUL byte");
+}
+
+/** One word of a configuration line: neither empty nor with white space or control characters. */
+export function word(field: string, value: string): void {
+  notEmpty(field, value);
+  // eslint-disable-next-line no-control-regex -- control characters are what it looks for
+  if (/[\s\u0000-\u001f\u007f]/.test(value)) {
+    throw invalidField(field, "contains white space or control characters", value);
+  }
+}
+
+export function atMost(field: string, value: string, characters: number): void {
+  if (value.length > characters) {
+    throw invalidField(field, `is longer than ${String(characters)} characters`, value);
+  }
+}
+
+export function absolutePath(field: string, value: string): void {
+  notEmpty(field, value);
+  noNul(field, value);
+  if (!value.startsWith("/")) throw invalidField(field, "is not an absolute path", value);
+  if (Buffer.byteLength(value) > maxPathBytes) {
+    throw invalidField(field, `is longer than ${String(maxPathBytes)} bytes`, value);
+  }
+}
+
+/** One element of argv, or one `NAME=value`. The value is not shown: it may hold a secret. */
+export function argument(field: string, value: string): void {
+  noNul(field, value);
+  if (Buffer.byteLength(value) > maxArgumentBytes) {
+    throw invalidField(
+      field,
+      `is longer than ${String(maxArgumentBytes)} bytes, which the kernel does not take`,
+    );
+  }
+}
+
+/** Enums arrive as numbers, also those that no version of the protocol knows. */
+export function enumValue(field: string, value: number, members: Readonly<Record<string, number>>): void {
+  if (!Object.values(members).includes(value)) {
+    const known = Object.entries(members).map(([name, number]) => `${name} (${String(number)})`);
+    throw invalidField(field, `${String(value)} is none of ${known.join(", ")}`);
+  }
+}
+
+export function integer(
+  field: string,
+  value: string,
+  range: { readonly min: bigint; readonly max: bigint },
+): void {
+  const number = /^-?\d{1,20}$/.test(value) ? BigInt(value) : undefined;
+  if (number === undefined || number < range.min || number > range.max) {
+    throw invalidField(field, `must be in the range ${String(range.min)} to ${String(range.max)}`, value);
+  }
+}
+
+export function ipAddress(field: string, value: string): void {
+  if (isIP(value) === 0 || value.includes("%")) throw invalidField(field, "is not an IP address", value);
+}
+
+/** `10.0.0.0/24` or `fd00::/64`. */
+export function cidr(field: string, value: string): void {
+  const match = /^([^/]+)\/(\d{1,3})$/.exec(value);
+  const version = isIP(match?.[1] ?? "");
+  if (version === 0 || Number(match?.[2]) > (version === 4 ? 32 : 128)) {
+    throw invalidField(field, "is not a CIDR", value);
+  }
+}
+
+/** The path of element `index` of a list. */
+export function at(field: string, index: number): string {
+  return `${field}[${String(index)}]`;
+}

@@ -1,0 +1,25 @@
+/** Images in requests. */
+import type { ImageSpec } from "../../domain/cri.js";
+import { parseReference } from "../../domain/image-reference.js";
+import { invalidField } from "../../plan/field-errors.js";
+import { atMost, notEmpty, present, word } from "./fields.js";
+
+const maxReferenceCharacters = 4096;
+
+/** An image by name, digest or id. A name that cannot exist is no error here: nobody has such an image. */
+export function imageName(field: string, given: ImageSpec | null): ImageSpec {
+  const image = present(field, given);
+  notEmpty(`${field}.image`, image.image);
+  atMost(`${field}.image`, image.image, maxReferenceCharacters);
+  word(`${field}.image`, image.image);
+  return image;
+}
+
+/** An image that a registry can be asked for: a name, with a tag or digest or neither. */
+export function pullReference(field: string, given: ImageSpec | null): ImageSpec {
+  const image = imageName(field, given);
+  if (parseReference(image.image) === undefined || /^sha256:[0-9a-f]{64}$/.test(image.image)) {
+    throw invalidField(`${field}.image`, "is not the name of an image", image.image);
+  }
+  return image;
+}

@@ -1,0 +1,63 @@
+import { ShimError } from "../base/errors.js";
+import type { CdiSpecDocument, HostAccess } from "../ports/host.js";
+import * as nodeFiles from "./node-files.js";
+
+/**
+ * The engine's host is not this one (Docker Desktop's VM, a remote socket): its files and processes are out of reach,
+ * and what needs them is refused by name or left to the Docker API. DNS settings go into the create request instead.
+ */
+export class RemoteHost implements HostAccess {
+  readonly local = false;
+  /** Profiles are read here and sent to the engine as text. */
+  readonly readNodeFile = nodeFiles.readNodeFile;
+
+  writeResolvConf(): Promise<void> {
+    return Promise.reject(outOfReach("resolv.conf of the sandbox"));
+  }
+
+  networkNamespace(): undefined {
+    return undefined;
+  }
+
+  killProcessTree(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
+  /** The engine's log file is on its host; logs are read through the API. */
+  linkLog(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  unlinkLog(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  applyCgroup(): Promise<void> {
+    return Promise.reject(outOfReach("cgroup of the container"));
+  }
+
+  /** The engine itself says whether it has the path: bind mounts of missing paths fail at its side. */
+  statPath(): Promise<"other"> {
+    return Promise.resolve("other");
+  }
+
+  loadedAppArmorProfiles(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  expandDevice(hostPath: string): Promise<readonly string[]> {
+    return Promise.resolve([hostPath]);
+  }
+
+  readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
+    return Promise.reject(outOfReach("CDI specification directory"));
+  }
+
+  fileSystemUsage(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+}
+
+function outOfReach(what: string): ShimError {
+  return new ShimError("unsupported", `the ${what} is out of reach: the Docker Engine runs on another host`);
+}

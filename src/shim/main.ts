@@ -1,0 +1,55 @@
+#!/usr/bin/env node
+/** The entry point: the one place that touches the process. */
+import { readFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
+import { runPlay } from "./commands/play-command.js";
+import { runCommandLine } from "./commands/run-command-line.js";
+import { runServe } from "./commands/serve-command.js";
+import { findPackageDirectory } from "./pause/builtin-image.js";
+
+const packageDirectory = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
+const { version } = JSON.parse(await readFile(`${packageDirectory}/package.json`, "utf8")) as { version: string };
+
+const writeOut = (text: string): void => {
+  process.stdout.write(text);
+};
+const writeError = (text: string): void => {
+  process.stderr.write(text);
+};
+
+const interrupted = new AbortController();
+
+process.exitCode = await runCommandLine(
+  process.argv.slice(2),
+  {
+    serve: (resolved) =>
+      runServe(resolved, {
+        environment: process.env,
+        version,
+        writeOut,
+        onSignal: (listener) => {
+          process.on("SIGTERM", listener);
+          process.on("SIGINT", listener);
+          // Unit files of the ancestors send it on reload, where it would end a process that does not listen.
+          process.on("SIGHUP", () => undefined);
+        },
+      }),
+    play: (options) => {
+      process.once("SIGINT", () => {
+        interrupted.abort();
+      });
+      return runPlay(
+        { ...options, endpoint: options.endpoint.path },
+        { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, signal: interrupted.signal },
+      );
+    },
+  },
+  {
+    environment: process.env,
+    readFile: (path) => readFile(path, "utf8"),
+    writeOut,
+    writeError,
+  },
+  { version, commit: process.env["DOCKERSHIM_COMMIT"] ?? "unknown" },
+);

@@ -1,0 +1,137 @@
+/**
+ * Images made without an engine, as the archive that `POST /images/load` takes. The archive is at once a docker-save
+ * file (manifest.json, read by engines with their own image store) and an OCI layout (index.json, read by the
+ * containerd image store, which would otherwise invent a manifest); both point to the same blobs.
+ */
+import { createHash } from "node:crypto";
+import { ShimError } from "../base/errors.js";
+import { normalizeReference, parseReference } from "../domain/image-reference.js";
+import { buildTar, type ArchiveEntry } from "./tar.js";
+
+export type { ArchiveEntry } from "./tar.js";
+
+/** Processor architectures under the names that Go and OCI give them. */
+export type ImageArchitecture = "amd64" | "arm64";
+
+/** What containers of the image get by default; the names are those of the image configuration. */
+export interface ImageConfig {
+  readonly Entrypoint?: readonly string[];
+  readonly Cmd?: readonly string[];
+  readonly Env?: readonly string[];
+  readonly Labels?: Readonly<Record<string, string>>;
+  readonly User?: string;
+  readonly WorkingDir?: string;
+  readonly StopSignal?: string;
+}
+
+export interface ImageArchiveOptions {
+  /** Name with a tag, without a digest: `dockershim.local/pause:1`. */
+  readonly reference: string;
+  readonly architecture: ImageArchitecture;
+  readonly config: ImageConfig;
+  /** Lowest layer first; each the entries of its tar, parents before children. */
+  readonly layers: readonly (readonly ArchiveEntry[])[];
+}
+
+interface Blob {
+  readonly content: Buffer;
+  readonly digest: string;
+  readonly path: string;
+}
+
+const epoch = "1970-01-01T00:00:00Z";
+
+/**
+ * The archive of a Linux image. Equal options give equal bytes, and so the same image id, on every machine. Throws
+ * `invalid` for a reference that the engine could not store the image under.
+ */
+export async function buildImageArchive(options: ImageArchiveOptions): Promise<Buffer> {
+  const { reference, architecture } = options;
+  const tag = parseReference(reference);
+  if (tag?.tag === undefined || tag.digest !== undefined) {
+    throw new ShimError("invalid", `build image "${reference}": the reference must have a tag and no digest`);
+  }
+  const layers = await Promise.all(options.layers.map(async (entries) => blobOf(await buildTar(entries))));
+  const config = jsonBlob(imageConfiguration(options, layers));
+  const manifest = jsonBlob({
+    schemaVersion: 2,
+    mediaType: "application/vnd.oci.image.manifest.v1+json",
+    config: descriptor("application/vnd.oci.image.config.v1+json", config),
+    layers: layers.map((layer) => descriptor("application/vnd.oci.image.layer.v1.tar", layer)),
+  });
+  const index = {
+    schemaVersion: 2,
+    mediaType: "application/vnd.oci.image.index.v1+json",
+    manifests: [
+      {
+        ...descriptor("application/vnd.oci.image.manifest.v1+json", manifest),
+        platform: { architecture, os: "linux" },
+        annotations: {
+          // containerd names the image by the first, which must be the full name; other tools read the second.
+          "io.containerd.image.name": normalizeReference(reference),
+          "org.opencontainers.image.ref.name": tag.tag,
+        },
+      },
+    ],
+  };
+  const dockerManifest = [
+    { Config: config.path, RepoTags: [reference], Layers: layers.map((layer) => layer.path) },
+  ];
+  const blobs = new Map([...layers, config, manifest].map((blob) => [blob.path, blob]));
+  return buildTar([
+    { path: "blobs", type: "directory", mode: 0o755 },
+    { path: "blobs/sha256", type: "directory", mode: 0o755 },
+    ...[...blobs.values()].map((blob) => file(blob.path, blob.content)),
+    file("index.json", jsonBytes(index)),
+    file("manifest.json", jsonBytes(dockerManifest)),
+    file("oci-layout", jsonBytes({ imageLayoutVersion: "1.0.0" })),
+  ]);
+}
+
+/** The document whose digest is the image id of engines with their own image store. */
+function imageConfiguration(options: ImageArchiveOptions, layers: readonly Blob[]): object {
+  const { Entrypoint, Cmd, Env, Labels, User, WorkingDir, StopSignal } = options.config;
+  return {
+    created: epoch,
+    architecture: options.architecture,
+    os: "linux",
+    // The order of keys is part of the image id: that of this list, whatever order the caller wrote. JSON leaves
+    // out what is undefined.
+    config: {
+      User,
+      Env,
+      Entrypoint,
+      Cmd,
+      WorkingDir,
+      Labels: Labels === undefined ? undefined : sortKeys(Labels),
+      StopSignal,
+    },
+    rootfs: { type: "layers", diff_ids: layers.map((layer) => layer.digest) },
+    history: layers.map(() => ({ created: epoch, created_by: "dockershim" })),
+  };
+}
+
+function sortKeys(record: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function descriptor(mediaType: string, blob: Blob): object {
+  return { mediaType, digest: blob.digest, size: blob.content.length };
+}
+
+function jsonBytes(value: unknown): Buffer {
+  return Buffer.from(JSON.stringify(value));
+}
+
+function jsonBlob(value: unknown): Blob {
+  return blobOf(jsonBytes(value));
+}
+
+function blobOf(content: Buffer): Blob {
+  const hex = createHash("sha256").update(content).digest("hex");
+  return { content, digest: `sha256:${hex}`, path: `blobs/sha256/${hex}` };
+}
+
+function file(path: string, content: Buffer): ArchiveEntry {
+  return { path, type: "file", mode: 0o644, content };
+}

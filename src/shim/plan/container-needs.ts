@@ -1,0 +1,43 @@
+/** What must be learnt of the node and the image before a container can be planned. */
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { ValidCreateContainer } from "../domain/requests.js";
+import { chooseAppArmor } from "./apparmor.js";
+import { localhostSeccompPath } from "./seccomp.js";
+import { securityContextField } from "./security-profile.js";
+import { imageUserNeed, type ImageUserNeed } from "./users.js";
+
+/** Each list is without duplicates; the results go into `ContainerInputs`. */
+export interface ContainerNeeds {
+  /** File to be read → `seccompProfile`. */
+  readonly seccompProfilePath: string | undefined;
+  /** Name to be found in the kernel → `loadedAppArmorProfiles`. */
+  readonly appArmorProfile: string | undefined;
+  /** Sources of bind mounts, to be looked at → `hostPaths`. */
+  readonly hostPaths: readonly string[];
+  /** Devices, to be looked at → `devices`. */
+  readonly devicePaths: readonly string[];
+  /** Names to be resolved by `resolveCdiDevices` → `cdi`; empty where the engine does that itself. */
+  readonly cdiDevices: readonly string[];
+  /** User to be resolved in the image's files → `imageUser`. */
+  readonly imageUser: ImageUserNeed | undefined;
+}
+
+export function containerNeeds({ config }: ValidCreateContainer, facts: NodeFacts): ContainerNeeds {
+  const security = config.linux?.security_context ?? null;
+  const appArmor = security === null ? undefined : chooseAppArmor(security, securityContextField);
+  return {
+    seccompProfilePath: localhostSeccompPath(security),
+    appArmorProfile: appArmor?.kind === "localhost" ? appArmor.reference : undefined,
+    hostPaths: [...new Set(config.mounts.map((mount) => mount.host_path))],
+    devicePaths: [...new Set(config.devices.map((device) => device.host_path))],
+    cdiDevices: engineInjectsCdi(facts) ? [] : [...new Set(config.CDI_devices.map((device) => device.name))],
+    imageUser: imageUserNeed(security),
+  };
+}
+
+/** First API version with device requests of driver cdi. */
+const cdiApiMinor = 44;
+
+export function engineInjectsCdi(facts: NodeFacts): boolean {
+  return facts.cdi && facts.apiMinor >= cdiApiMinor;
+}

@@ -1,0 +1,183 @@
+/** Everything that CreateContainer will do, as data. */
+import { ShimError } from "../base/errors.js";
+import type { CreateBody, HostConfig } from "../domain/create-body.js";
+import type { ResolvedImageUser } from "../domain/image-users.js";
+import { containerType, logPathLabel, sandboxIdLabel, toDockerLabels, typeLabel } from "../domain/labels.js";
+import { alternativeName, containerName } from "../domain/names.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
+import { stopSignalName } from "../domain/stop-signal.js";
+import type { CgroupSettings } from "../ports/host.js";
+import { appArmorOption, chooseAppArmor } from "./apparmor.js";
+import type { CdiEdits } from "./cdi.js";
+import { cgroupParent } from "./cgroup-parent.js";
+import { cgroupSettings } from "./cgroup-settings.js";
+import { engineInjectsCdi } from "./container-needs.js";
+import { defined, unlessBlank, unlessEmpty } from "./defined.js";
+import { planDevices } from "./devices.js";
+import { environment, overrideEnvironment } from "./environment.js";
+import { containerLogPath } from "./log-path.js";
+import { planMounts, type PathKind } from "./mounts.js";
+import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
+import { createResources } from "./resources.js";
+import { chooseSeccomp, seccompOption } from "./seccomp.js";
+import { securityOptions } from "./security-options.js";
+import { securityContextField } from "./security-profile.js";
+import { userFields } from "./users.js";
+
+export { containerNeeds, type ContainerNeeds } from "./container-needs.js";
+
+/** Answers to `containerNeeds`. */
+export interface ContainerInputs {
+  readonly seccompProfile?: string | undefined;
+  /** Undefined when the node's profiles cannot be read. */
+  readonly loadedAppArmorProfiles?: ReadonlySet<string> | undefined;
+  /** Undefined, or without a path, where the node cannot be looked at: then the engine's own check has to do. */
+  readonly hostPaths?: ReadonlyMap<string, PathKind> | undefined;
+  /** Host path → device nodes there; undefined, or without a path, where the node cannot be looked at. */
+  readonly devices?: ReadonlyMap<string, readonly string[]> | undefined;
+  readonly cdi?: CdiEdits | undefined;
+  /** Undefined when the image has no such user. */
+  readonly imageUser?: ResolvedImageUser | undefined;
+}
+
+export interface ContainerContext {
+  readonly facts: NodeFacts;
+  readonly sandbox: SandboxNamespaces & { readonly snapshot: { readonly runtime: string } };
+  readonly inputs: ContainerInputs;
+  /** The score that this host can give, for the one that is wanted. */
+  readonly oomScoreAdj: (wanted: number) => number;
+  /** Full id of the container whose PID namespace is to be joined; throws when there is none. */
+  readonly resolveContainer: (id: string) => string;
+}
+
+export interface ContainerPlan {
+  readonly name: string;
+  /** For a name that something irremovable has; `random` is a uint32. */
+  readonly alternativeName: (random: number) => string;
+  readonly body: CreateBody;
+  /** Absolute; `""` for none. */
+  readonly logPath: string;
+  /** To be written after each start; see `needsCgroup` for hosts where that is impossible. */
+  readonly cgroup?: CgroupSettings;
+}
+
+/** As the ancestors said it; it matters only for containers with an IPC namespace of their own. */
+const sharedMemoryBytes = 64 * 1024 * 1024;
+
+export function planContainer(request: ValidCreateContainer, context: ContainerContext): ContainerPlan {
+  const { config, sandbox_config } = request;
+  const name = containerName(sandbox_config.metadata, config.metadata);
+  const logPath = containerLogPath(sandbox_config.log_directory, config.log_path);
+  return defined({
+    name,
+    alternativeName: (random: number) => alternativeName(name, random),
+    body: createBody(request, logPath, context),
+    logPath,
+    cgroup: cgroupSettings(config.linux?.resources, context.facts, "config.linux.resources"),
+  });
+}
+
+function createBody(request: ValidCreateContainer, logPath: string, context: ContainerContext): CreateBody {
+  const { config } = request;
+  const { User, GroupAdd } = userFields(config.linux?.security_context, context.inputs.imageUser);
+  const cdi = cdiEdits(config, context);
+  return defined({
+    Image: config.image.image,
+    User,
+    Entrypoint: unlessEmpty(config.command),
+    Cmd: unlessEmpty(config.args),
+    Env: unlessEmpty(overrideEnvironment(environment(config.envs), cdi.env)),
+    WorkingDir: unlessBlank(config.working_dir),
+    OpenStdin: config.stdin,
+    StdinOnce: config.stdin_once,
+    Tty: config.tty,
+    StopSignal: stopSignalName(config.stop_signal),
+    Healthcheck: { Test: ["NONE"] },
+    Labels: toDockerLabels(config.labels, config.annotations, {
+      [typeLabel]: containerType,
+      [sandboxIdLabel]: context.sandbox.id,
+      [logPathLabel]: logPath,
+    }),
+    HostConfig: hostConfig(request, [...(GroupAdd ?? []), ...cdi.groups], cdi, context),
+  });
+}
+
+function hostConfig(
+  { config, sandbox_config }: ValidCreateContainer,
+  groups: readonly string[],
+  cdi: CdiEdits,
+  context: ContainerContext,
+): HostConfig {
+  const { facts, sandbox, inputs } = context;
+  const security = config.linux?.security_context ?? null;
+  const privileged = security?.privileged ?? false;
+  const { runtime } = sandbox.snapshot;
+  const { Mounts, Binds } = planMounts(config.mounts, { facts, runtime, hostPaths: inputs.hostPaths });
+  return defined({
+    ...containerNamespaceModes(security?.namespace_options, sandbox, {
+      facts,
+      privileged,
+      resolveContainer: context.resolveContainer,
+    }),
+    CgroupParent: cgroupParent(
+      sandbox_config.linux?.cgroup_parent ?? "",
+      facts.cgroupDriver,
+      "sandbox_config.linux.cgroup_parent",
+    ),
+    ...createResources(config.linux?.resources),
+    OomScoreAdj: context.oomScoreAdj(Number(config.linux?.resources?.oom_score_adj ?? "0")),
+    ShmSize: sharedMemoryBytes,
+    RestartPolicy: { Name: "no" as const },
+    Mounts: unlessEmpty([...(Mounts ?? []), ...cdi.mounts]),
+    Binds,
+    Devices: unlessEmpty([...planDevices(config.devices, inputs.devices), ...cdi.devices]),
+    DeviceRequests: deviceRequests(config, facts),
+    GroupAdd: unlessEmpty([...new Set(groups)]),
+    ReadonlyRootfs: security?.readonly_rootfs ?? false,
+    Privileged: privileged,
+    CapAdd: unlessEmpty(security?.capabilities?.add_capabilities ?? []),
+    CapDrop: unlessEmpty(security?.capabilities?.drop_capabilities ?? []),
+    // Left out when empty (an empty list would unmask /proc), and a privileged container has none in any case.
+    MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
+    ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
+    SecurityOpt: unlessEmpty(containerSecurityOptions(config, context)),
+    // Snapshots name the engine's default, too: saying it would change nothing now, but is not ours to say.
+    Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
+  });
+}
+
+function containerSecurityOptions(
+  config: ValidContainerConfig,
+  context: ContainerContext,
+): readonly string[] {
+  const security = config.linux?.security_context ?? null;
+  const { facts, inputs } = context;
+  const request = security ?? { seccomp: null, seccomp_profile_path: "", apparmor: null };
+  const seccomp = chooseSeccomp(request, { absent: "unconfined", field: securityContextField });
+  return securityOptions({
+    selinux: security?.selinux_options,
+    appArmor: appArmorOption(
+      chooseAppArmor(request, securityContextField),
+      facts,
+      inputs.loadedAppArmorProfiles,
+    ),
+    noNewPrivileges: security?.no_new_privs ?? false,
+    // Newer engines would apply a profile to a privileged container, which the CRI rules out.
+    seccomp: security?.privileged === true ? undefined : seccompOption(seccomp, inputs.seccompProfile),
+  });
+}
+
+const noEdits: CdiEdits = { env: [], devices: [], mounts: [], groups: [] };
+
+function cdiEdits(config: ValidContainerConfig, { facts, inputs }: ContainerContext): CdiEdits {
+  if (config.CDI_devices.length === 0 || engineInjectsCdi(facts)) return noEdits;
+  if (inputs.cdi === undefined)
+    throw new ShimError("internal", "CDI devices were not resolved before planning");
+  return inputs.cdi;
+}
+
+function deviceRequests(config: ValidContainerConfig, facts: NodeFacts): HostConfig["DeviceRequests"] {
+  if (config.CDI_devices.length === 0 || !engineInjectsCdi(facts)) return undefined;
+  return [{ Driver: "cdi", DeviceIDs: config.CDI_devices.map((device) => device.name) }];
+}

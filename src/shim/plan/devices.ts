@@ -1,0 +1,43 @@
+/** Device nodes of a container. */
+import type { Device } from "../domain/cri.js";
+import type { DockerDevice } from "../domain/create-body.js";
+import { preconditionField, unsupportedField } from "./field-errors.js";
+import { isBelow, tidyPath } from "./paths.js";
+
+/**
+ * `expanded` holds the device nodes of each host path that could be looked at: the path itself, or for a directory every
+ * device in it. A path that nobody looked at is passed on when it lies below /dev; anywhere else it might be a directory
+ * such as `/`, in which the engine would search the whole machine for devices.
+ */
+export function planDevices(
+  devices: readonly Device[],
+  expanded: ReadonlyMap<string, readonly string[]> | undefined,
+): readonly DockerDevice[] {
+  return devices.flatMap((device, index) => {
+    const field = `config.devices[${String(index)}].host_path`;
+    const nodes = expanded?.get(device.host_path);
+    if (nodes === undefined) {
+      if (!isBelow(device.host_path, "/dev")) {
+        throw unsupportedField(
+          field,
+          "cannot be checked on this engine's host; only paths below /dev can be used",
+          device.host_path,
+        );
+      }
+      return [toDocker(device, device.host_path, device.container_path)];
+    }
+    if (nodes.length === 0) throw preconditionField(field, "no device nodes there", device.host_path);
+    return nodes.map((node) => toDocker(device, node, containerPath(device, node)));
+  });
+}
+
+function toDocker(device: Device, hostPath: string, path: string): DockerDevice {
+  return { PathOnHost: hostPath, PathInContainer: path, CgroupPermissions: device.permissions };
+}
+
+/** A node of an expanded directory keeps its place below it. */
+function containerPath(device: Device, node: string): string {
+  const directory = tidyPath(device.host_path);
+  if (!isBelow(node, directory)) return device.container_path;
+  return `${tidyPath(device.container_path)}${tidyPath(node).slice(directory.length)}`;
+}

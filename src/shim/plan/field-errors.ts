@@ -1,0 +1,28 @@
+/** Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`. */
+import { ShimError } from "../base/errors.js";
+
+const shownCharacters = 80;
+
+/** A value from a request, quoted and cut, fit for an error message. Never for environment values. */
+export function quote(value: string): string {
+  return JSON.stringify(value.length > shownCharacters ? `${value.slice(0, shownCharacters)}…` : value);
+}
+
+/** The field is malformed or contradicts another. `value` is shown; leave it out when it may be secret. */
+export function invalidField(field: string, reason: string, value?: string): ShimError {
+  return new ShimError("invalid", describe(field, reason, value), { field });
+}
+
+/** Docker cannot express the field, or not on this engine. Refused, because a pod must not run with less than it asked for. */
+export function unsupportedField(field: string, reason: string, value?: string): ShimError {
+  return new ShimError("unsupported", describe(field, reason, value), { field });
+}
+
+/** The request is sound, but the node is not as it would have to be (a missing path, a profile that is not loaded). */
+export function preconditionField(field: string, reason: string, value?: string): ShimError {
+  return new ShimError("precondition", describe(field, reason, value), { field });
+}
+
+function describe(field: string, reason: string, value: string | undefined): string {
+  return value === undefined ? `${field}: ${reason}` : `${field} ${quote(value)}: ${reason}`;
+}

@@ -1,0 +1,33 @@
+/** Runtime handlers (of RuntimeClasses) and the Docker runtimes that they stand for. */
+import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
+import { ShimError } from "../base/errors.js";
+import { quote } from "./field-errors.js";
+
+/** The handler that dockershim knew besides the empty one. */
+const dockerHandler = "docker";
+
+/**
+ * Docker's runtime for a handler, undefined for the engine's default (`""` and `docker`). Every runtime that the engine
+ * lists is a handler of its name.
+ */
+export function dockerRuntime(handler: string, facts: NodeFacts): string | undefined {
+  if (handler === "" || handler === dockerHandler) return undefined;
+  if (facts.runtimes.some((runtime) => runtime.name === handler)) return handler;
+  const known = runtimeHandlers(facts).filter((name) => name !== "");
+  throw new ShimError(
+    "invalid",
+    `RuntimeHandler ${quote(handler)} not supported: the engine has ${known.map(quote).join(", ")}`,
+    { field: "runtime_handler" },
+  );
+}
+
+/** All handlers that RunPodSandbox takes, `""` (the default) first: what Status announces. */
+export function runtimeHandlers(facts: NodeFacts): readonly string[] {
+  return [...new Set(["", dockerHandler, ...facts.runtimes.map((runtime) => runtime.name)])];
+}
+
+/** What is known of a Docker runtime; `""` is the engine's default. */
+export function runtimeFacts(runtime: string, facts: NodeFacts): RuntimeFacts | undefined {
+  const name = runtime === "" ? facts.defaultRuntime : runtime;
+  return facts.runtimes.find((candidate) => candidate.name === name);
+}

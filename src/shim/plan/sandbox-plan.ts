@@ -1,0 +1,186 @@
+/** Everything that RunPodSandbox will do, as data. */
+import type { CreateBody } from "../domain/create-body.js";
+import { NamespaceMode } from "../domain/cri.js";
+import {
+  containerNameLabel,
+  sandboxContainerName,
+  sandboxType,
+  toDockerLabels,
+  typeLabel,
+} from "../domain/labels.js";
+import { alternativeName, sandboxName, type PodIdentity } from "../domain/names.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { PortMapping } from "../domain/port-mapping.js";
+import type { SandboxConfig, ValidRunPodSandbox } from "../domain/requests.js";
+import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.js";
+import { appArmorOption, chooseAppArmor } from "./apparmor.js";
+import { cgroupParent } from "./cgroup-parent.js";
+import { defined, unlessBlank, unlessEmpty } from "./defined.js";
+import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
+import { portBindings, toPortMappings } from "./port-bindings.js";
+import { resolvConfContent } from "./resolv-conf.js";
+import { dockerRuntime } from "./runtime-handler.js";
+import { chooseSeccomp, seccompOption } from "./seccomp.js";
+import { securityOptions } from "./security-options.js";
+import { securityContextField } from "./security-profile.js";
+import { podSysctls } from "./sysctls.js";
+import { sandboxUserFields } from "./users.js";
+
+export interface SandboxContext {
+  readonly facts: NodeFacts;
+  readonly network: Pick<NetworkPlugin, "name" | "dockerNetworkMode" | "dockerPublishesPorts">;
+  readonly pauseImage: string;
+  /** The score that this host can give, for the one that is wanted. */
+  readonly oomScoreAdj: (wanted: number) => number;
+  /** The engine's files are out of reach: DNS goes into the create body instead of resolv.conf. */
+  readonly apiOnlyDns: boolean;
+  /** Content of the file that `localhostSeccompPath` named. */
+  readonly seccompProfile?: string | undefined;
+  /** Undefined when they cannot be read. */
+  readonly loadedAppArmorProfiles?: ReadonlySet<string> | undefined;
+}
+
+export interface SandboxPlan {
+  readonly identity: PodIdentity;
+  readonly name: string;
+  /** For a name that something irremovable has; `random` is a uint32. */
+  readonly alternativeName: (random: number) => string;
+  readonly body: CreateBody;
+  readonly checkpoint: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly hostNetwork: boolean;
+    readonly portMappings: readonly PortMapping[];
+  };
+  readonly hostNetwork: boolean;
+  /** To be written after start; absent: the engine's own file stays. */
+  readonly resolvConf?: string;
+  /** Absent with the host's network. */
+  readonly networkRequest?: Omit<PodNetworkRequest, "sandboxId" | "netns">;
+  /** Modes as requested, which Docker cannot tell apart afterwards. */
+  readonly namespaces: PodNamespaces;
+  readonly runtimeHandler: string;
+  /** As requested. */
+  readonly cgroupParent: string;
+  readonly logDirectory: string;
+}
+
+/** Of the pause container, as dockershim and cri-dockerd had them. */
+const pauseOomScoreAdj = -998;
+const pauseCpuShares = 2;
+/** Docker's default, said explicitly as the ancestors did: it is the size of the pod's /dev/shm. */
+const sharedMemoryBytes = 64 * 1024 * 1024;
+
+export function planSandbox(
+  { config, runtime_handler }: ValidRunPodSandbox,
+  context: SandboxContext,
+): SandboxPlan {
+  const { name, namespace, uid, attempt } = config.metadata;
+  const identity: PodIdentity = { name, namespace, uid, attempt };
+  const namespaces = requestedNamespaces(config.linux?.security_context?.namespace_options);
+  const hostNetwork = namespaces.network === NamespaceMode.NODE;
+  const portMappings = toPortMappings(config.port_mappings);
+  const dockerName = sandboxName(identity);
+  return defined({
+    identity,
+    name: dockerName,
+    alternativeName: (random: number) => alternativeName(dockerName, random),
+    body: createBody(config, runtime_handler, namespaces, portMappings, context),
+    checkpoint: { namespace, name, hostNetwork, portMappings },
+    hostNetwork,
+    resolvConf: context.apiOnlyDns ? undefined : resolvConfContent(config.dns_config),
+    networkRequest: hostNetwork ? undefined : networkRequest(config, portMappings),
+    namespaces,
+    runtimeHandler: runtime_handler,
+    cgroupParent: config.linux?.cgroup_parent ?? "",
+    logDirectory: config.log_directory,
+  });
+}
+
+function createBody(
+  config: SandboxConfig,
+  runtimeHandler: string,
+  namespaces: PodNamespaces,
+  portMappings: readonly PortMapping[],
+  context: SandboxContext,
+): CreateBody {
+  const { facts, network } = context;
+  const linux = config.linux;
+  const security = linux?.security_context;
+  const privileged = security?.privileged ?? false;
+  const published = network.dockerPublishesPorts && namespaces.network !== NamespaceMode.NODE;
+  const { ExposedPorts, PortBindings } = portBindings(published ? portMappings : []);
+  const { User, GroupAdd } = sandboxUserFields(security);
+  return defined({
+    Image: context.pauseImage,
+    Hostname: unlessBlank(config.hostname),
+    User,
+    Labels: toDockerLabels(config.labels, config.annotations, {
+      [typeLabel]: sandboxType,
+      [containerNameLabel]: sandboxContainerName,
+    }),
+    ExposedPorts,
+    HostConfig: defined({
+      ...sandboxNamespaceModes(namespaces, network.dockerNetworkMode, { facts, privileged }),
+      CgroupParent: cgroupParent(
+        linux?.cgroup_parent ?? "",
+        facts.cgroupDriver,
+        "config.linux.cgroup_parent",
+      ),
+      CpuShares: pauseCpuShares,
+      OomScoreAdj: context.oomScoreAdj(pauseOomScoreAdj),
+      ShmSize: sharedMemoryBytes,
+      Sysctls: podSysctls(linux?.sysctls ?? {}, namespaces),
+      PortBindings,
+      GroupAdd,
+      ReadonlyRootfs: security?.readonly_rootfs ?? false,
+      Privileged: privileged,
+      SecurityOpt: sandboxSecurityOptions(config, context),
+      Runtime: dockerRuntime(runtimeHandler, facts),
+      // The pause container writes nothing: no log file for each pod.
+      LogConfig: { Type: "none", Config: {} },
+      ...(context.apiOnlyDns ? dnsFields(config) : {}),
+    }),
+  });
+}
+
+function sandboxSecurityOptions(config: SandboxConfig, context: SandboxContext): readonly string[] {
+  const security = config.linux?.security_context ?? null;
+  if (security === null) {
+    return securityOptions({ selinux: null, appArmor: undefined, noNewPrivileges: true, seccomp: undefined });
+  }
+  const seccomp = chooseSeccomp(security, { absent: "default", field: securityContextField });
+  const appArmor = chooseAppArmor(security, securityContextField);
+  return securityOptions({
+    selinux: security.selinux_options,
+    appArmor: appArmorOption(appArmor, context.facts, context.loadedAppArmorProfiles),
+    noNewPrivileges: true,
+    seccomp: security.privileged ? undefined : seccompOption(seccomp, context.seccompProfile),
+  });
+}
+
+function dnsFields(
+  config: SandboxConfig,
+): Pick<CreateBody["HostConfig"], "Dns" | "DnsSearch" | "DnsOptions"> {
+  return defined({
+    Dns: unlessEmpty(config.dns_config?.servers ?? []),
+    DnsSearch: unlessEmpty(config.dns_config?.searches ?? []),
+    DnsOptions: unlessEmpty(config.dns_config?.options ?? []),
+  });
+}
+
+function networkRequest(
+  config: SandboxConfig,
+  portMappings: readonly PortMapping[],
+): Omit<PodNetworkRequest, "sandboxId" | "netns"> {
+  const { name, namespace, uid } = config.metadata;
+  const dns = config.dns_config;
+  return {
+    name,
+    namespace,
+    uid,
+    annotations: config.annotations,
+    portMappings,
+    ...(dns === null ? {} : { dns: { servers: dns.servers, searches: dns.searches, options: dns.options } }),
+  };
+}

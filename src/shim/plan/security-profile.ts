@@ -1,0 +1,30 @@
+/** What a request asks of seccomp or AppArmor, whichever of its fields says so. */
+import { unreachable } from "../base/errors.js";
+import { SecurityProfileProfileType, type SecurityProfile } from "../domain/cri.js";
+
+export type ProfileChoice =
+  /** The engine's default profile: no option at all. */
+  | { readonly kind: "default" }
+  | { readonly kind: "unconfined" }
+  /** A profile of the node: a file path for seccomp, a loaded profile's name for AppArmor. `field` says who named it. */
+  | { readonly kind: "localhost"; readonly reference: string; readonly field: string };
+
+/** Where the security context lies, in sandbox and container requests alike. */
+export const securityContextField = "config.linux.security_context";
+
+/** The prefix of local profiles in the older string fields; the message's reference may carry it too. */
+export const localhostPrefix = "localhost/";
+
+/** The choice that a profile message makes; an empty message is RuntimeDefault. */
+export function fromMessage(profile: SecurityProfile, field: string): ProfileChoice {
+  switch (profile.profile_type) {
+    case SecurityProfileProfileType.RuntimeDefault:
+      return { kind: "default" };
+    case SecurityProfileProfileType.Unconfined:
+      return { kind: "unconfined" };
+    case SecurityProfileProfileType.Localhost:
+      return { kind: "localhost", reference: profile.localhost_ref, field: `${field}.localhost_ref` };
+    default:
+      return unreachable(profile.profile_type);
+  }
+}

@@ -1,0 +1,51 @@
+/** dnsPolicy and dnsConfig → the lines of the pod's resolv.conf. */
+import type { PodSpec } from "./honoured-fields.js";
+
+export interface DnsConfig {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+/** The C library reads no more. */
+const maxServers = 3;
+
+/**
+ * The pod's DNS settings on a node whose own are `node`. A node without a cluster has no cluster DNS server: ClusterFirst
+ * is then the same as Default, as with a kubelet that was given no --cluster-dns.
+ */
+export function podDns(spec: PodSpec, node: DnsConfig): DnsConfig {
+  const base = spec.dnsPolicy === "None" ? { servers: [], searches: [], options: [] } : node;
+  const { nameservers = [], searches = [], options = [] } = spec.dnsConfig ?? {};
+  const own = options.map(({ name, value }) =>
+    value === undefined || value === "" ? name : `${name}:${value}`,
+  );
+  const overridden = new Set(options.map(({ name }) => name));
+  return {
+    servers: [...new Set([...base.servers, ...nameservers])].slice(0, maxServers),
+    searches: [...new Set([...base.searches, ...searches])],
+    options: [...base.options.filter((option) => !overridden.has(option.split(":")[0] ?? "")), ...own],
+  };
+}
+
+/** Reads a resolv.conf; of several `search` lines the last one counts. */
+export function parseResolvConf(text: string): DnsConfig {
+  const servers: string[] = [];
+  let searches: readonly string[] = [];
+  const options: string[] = [];
+  for (const line of text.split("\n")) {
+    const [keyword, ...values] = line
+      .replace(/[#;].*$/, "")
+      .split(/\s+/)
+      .filter((word) => word !== "");
+    if (keyword === "nameserver" && values[0] !== undefined) servers.push(values[0]);
+    if (keyword === "search") searches = values;
+    if (keyword === "options") options.push(...values);
+  }
+  return { servers, searches, options };
+}
+
+/** Whether a pod could reach none of the servers, because each is the node's own stub on its loopback. */
+export function isLoopbackOnly({ servers }: DnsConfig): boolean {
+  return servers.length > 0 && servers.every((server) => server.startsWith("127.") || server === "::1");
+}

@@ -1,0 +1,40 @@
+/**
+ * `$(NAME)` in commands, arguments and environment values, by the rules of the kubelet: a known name is replaced, an
+ * unknown reference stays as it is, `$$` is one `$`, and any other `$` is itself.
+ */
+export function expandVariables(text: string, variables: ReadonlyMap<string, string>): string {
+  let result = "";
+  let position = 0;
+  for (;;) {
+    const dollar = text.indexOf("$", position);
+    if (dollar === -1 || dollar === text.length - 1) return result + text.slice(position);
+    result += text.slice(position, dollar);
+    const next = text[dollar + 1];
+    if (next === "$") {
+      result += "$";
+      position = dollar + 2;
+      continue;
+    }
+    const end = next === "(" ? text.indexOf(")", dollar + 2) : -1;
+    if (end === -1) {
+      result += text.slice(dollar, dollar + 2);
+      position = dollar + 2;
+      continue;
+    }
+    const name = text.slice(dollar + 2, end);
+    result += variables.get(name) ?? `$(${name})`;
+    position = end + 1;
+  }
+}
+
+/**
+ * The environment of a container in the order of its list: a value may refer to names before it, and a later entry of
+ * the same name wins but keeps the place of the first.
+ */
+export function expandEnvironment(
+  entries: readonly { readonly name: string; readonly value?: string }[],
+): ReadonlyMap<string, string> {
+  const variables = new Map<string, string>();
+  for (const { name, value = "" } of entries) variables.set(name, expandVariables(value, variables));
+  return variables;
+}

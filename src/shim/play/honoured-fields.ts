@@ -1,0 +1,247 @@
+/** Every field of a Pod manifest that `play` honours. A field that is not here is an error, never ignored. */
+import {
+  address,
+  dnsLabel,
+  dnsSubdomain,
+  environmentName,
+  labelValue,
+  mountPath,
+  nodePath,
+  notEmpty,
+  podUid,
+  qualifiedKey,
+  relativePath,
+} from "./names.js";
+import { parseQuantity } from "./quantity.js";
+import type { Problem, Reader, TypeOf } from "./schema.js";
+import {
+  boolean,
+  integer,
+  isObject,
+  join,
+  list,
+  malformed,
+  mandatory,
+  mapOf,
+  notHonouredYet,
+  object,
+  oneOf,
+  onlyIf,
+  string,
+} from "./schema.js";
+
+const id = integer(0, 2 ** 31 - 1);
+const port = integer(1, 65_535);
+const isFalse = onlyIf((value) => value === false, `${notHonouredYet}, except for "false"`);
+const isEmpty = onlyIf((value) => isObject(value) && Object.keys(value).length === 0, notHonouredYet);
+
+/** Kubernetes writes quantities as text, but its manifests may have plain numbers. The result is text. */
+const quantity: (perUnit: 1 | 1000) => Reader<string> = (perUnit) => (value, path, problems) => {
+  const text = typeof value === "number" ? String(value) : value;
+  const amount = typeof text === "string" ? parseQuantity(text, perUnit) : undefined;
+  if (amount === undefined)
+    problems.push(malformed(path, 'must be a quantity such as "250m", "0.5" or "128Mi"'));
+  else if (amount < 0n) problems.push(malformed(path, "must not be negative"));
+  return typeof text === "string" ? text : undefined;
+};
+
+/** A mapping whose keys are checked as well. */
+function keyed(read: Reader<string>, checkKey: (key: string) => Problem["kind"] | undefined, reason: string) {
+  const values = mapOf(read);
+  return (value: unknown, path: string, problems: Problem[]) => {
+    for (const key of isObject(value) ? Object.keys(value) : []) {
+      const kind = checkKey(key);
+      if (kind !== undefined) problems.push({ path: join(path, key), reason, kind });
+    }
+    return values(value, path, problems);
+  };
+}
+
+const validKey = (key: string): "malformed" | undefined =>
+  qualifiedKey(key) === undefined ? undefined : "malformed";
+
+/** Annotations that older Kubernetes releases obeyed. Passing them on without obeying would loosen a pod's confinement. */
+const actingAnnotation =
+  /^(container\.apparmor\.security\.beta\.kubernetes\.io|container\.seccomp\.security\.alpha\.kubernetes\.io|seccomp\.security\.alpha\.kubernetes\.io)\//;
+
+const labels = keyed(string(labelValue), validKey, "is no valid key: write NAME or DOMAIN/NAME");
+const plainAnnotations = keyed(string(), validKey, "is no valid key: write NAME or DOMAIN/NAME");
+const annotations: typeof plainAnnotations = (value, path, problems) => {
+  for (const key of isObject(value) ? Object.keys(value) : []) {
+    if (!actingAnnotation.test(key)) continue;
+    const reason = `${notHonouredYet}: use appArmorProfile or seccompProfile of a securityContext`;
+    problems.push({ path: join(path, key), reason, kind: "notHonoured" });
+  }
+  return plainAnnotations(value, path, problems);
+};
+
+const profileType = oneOf(["RuntimeDefault", "Unconfined", "Localhost"]);
+const seccompProfile = object({
+  type: mandatory(profileType),
+  localhostProfile: string((path) => notEmpty(path) ?? relativePath(path)),
+});
+const appArmorProfile = object({ type: mandatory(profileType), localhostProfile: string(notEmpty) });
+
+const seLinuxOptions = object({ user: string(), role: string(), type: string(), level: string() });
+
+const podSecurityContext = object({
+  runAsUser: id,
+  runAsGroup: id,
+  runAsNonRoot: boolean(),
+  fsGroup: id,
+  // Kubernetes applies it to volume kinds that keep data between pods; neither emptyDir nor hostPath looks at it.
+  fsGroupChangePolicy: oneOf(["OnRootMismatch", "Always"]),
+  supplementalGroups: list(id),
+  supplementalGroupsPolicy: oneOf(["Merge", "Strict"]),
+  seccompProfile,
+  appArmorProfile,
+  seLinuxOptions,
+  sysctls: list(object({ name: mandatory(string(notEmpty)), value: mandatory(string()) })),
+});
+
+const containerSecurityContext = object({
+  runAsUser: id,
+  runAsGroup: id,
+  runAsNonRoot: boolean(),
+  privileged: boolean(),
+  capabilities: object({ add: list(string(notEmpty)), drop: list(string(notEmpty)) }),
+  readOnlyRootFilesystem: boolean(),
+  allowPrivilegeEscalation: boolean(),
+  seccompProfile,
+  appArmorProfile,
+  seLinuxOptions,
+  procMount: oneOf(["Default", "Unmasked"]),
+});
+
+const amounts = object({ cpu: quantity(1000), memory: quantity(1) });
+
+const container = object({
+  name: mandatory(string(dnsLabel)),
+  image: mandatory(string(notEmpty)),
+  imagePullPolicy: oneOf(["Always", "IfNotPresent", "Never"]),
+  command: list(string()),
+  args: list(string()),
+  workingDir: string(),
+  env: list(object({ name: mandatory(string(environmentName)), value: string() })),
+  resources: object({ requests: amounts, limits: amounts }),
+  ports: list(
+    object({
+      name: string(dnsLabel),
+      containerPort: mandatory(port),
+      hostPort: port,
+      hostIP: string(address),
+      protocol: oneOf(["TCP", "UDP", "SCTP"]),
+    }),
+  ),
+  securityContext: containerSecurityContext,
+  volumeMounts: list(
+    object({
+      name: mandatory(string(dnsLabel)),
+      mountPath: mandatory(string(mountPath)),
+      readOnly: boolean(),
+      recursiveReadOnly: oneOf(["Disabled", "Enabled"], { IfPossible: notHonouredYet }),
+      subPath: string(relativePath),
+      mountPropagation: oneOf(["None", "HostToContainer", "Bidirectional"]),
+    }),
+  ),
+  terminationMessagePath: string(mountPath),
+  terminationMessagePolicy: oneOf(["File"], { FallbackToLogsOnError: notHonouredYet }),
+  stdin: boolean(),
+  stdinOnce: boolean(),
+  tty: boolean(),
+});
+
+const hostPathType = oneOf([
+  "",
+  "DirectoryOrCreate",
+  "Directory",
+  "FileOrCreate",
+  "File",
+  "Socket",
+  "CharDevice",
+  "BlockDevice",
+]);
+
+const volume = object({
+  name: mandatory(string(dnsLabel)),
+  emptyDir: object({ medium: oneOf([""], { Memory: notHonouredYet, HugePages: notHonouredYet }) }),
+  hostPath: object({ path: mandatory(string(nodePath)), type: hostPathType }),
+});
+
+const notRestarted =
+  "not honoured yet: play does not restart containers; write Never, or leave it out to accept that";
+
+const spec = object({
+  containers: mandatory(list(container)),
+  initContainers: list(container),
+  volumes: list(volume),
+  securityContext: podSecurityContext,
+  hostNetwork: boolean(),
+  hostPID: boolean(),
+  hostIPC: boolean(),
+  shareProcessNamespace: boolean(),
+  hostname: string(dnsLabel),
+  hostAliases: list(object({ ip: mandatory(string(address)), hostnames: list(string(dnsSubdomain)) })),
+  dnsPolicy: oneOf(["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]),
+  dnsConfig: object({
+    nameservers: list(string(address)),
+    searches: list(string(notEmpty)),
+    options: list(object({ name: mandatory(string(notEmpty)), value: string() })),
+  }),
+  restartPolicy: oneOf(["Never"], { Always: notRestarted, OnFailure: notRestarted }),
+  runtimeClassName: string(dnsSubdomain),
+  terminationGracePeriodSeconds: integer(0, 2 ** 31 - 1),
+  // What a node without an API server does anyway.
+  automountServiceAccountToken: isFalse,
+  enableServiceLinks: isFalse,
+  os: object({ name: mandatory(oneOf(["linux"])) }),
+});
+
+/** Reads a whole Pod of the v1 API. */
+export const readPod = object({
+  apiVersion: mandatory(oneOf(["v1"])),
+  kind: mandatory(oneOf(["Pod"])),
+  metadata: mandatory(
+    object({
+      name: mandatory(string(dnsSubdomain)),
+      namespace: string(dnsLabel),
+      uid: string(podUid),
+      labels,
+      annotations,
+    }),
+  ),
+  spec: mandatory(spec),
+  status: isEmpty,
+});
+
+/** Reads only what names a pod, for its removal; all other fields pass unseen. */
+export function readPodName(value: unknown, path: string, problems: Problem[]): PodName | undefined {
+  const metadata = isObject(value) && isObject(value["metadata"]) ? value["metadata"] : {};
+  const pick = ({ name, namespace, uid }: Readonly<Record<string, unknown>>): unknown => ({
+    name,
+    namespace,
+    uid,
+  });
+  const read = object({
+    name: mandatory(string(dnsSubdomain)),
+    namespace: string(dnsLabel),
+    uid: string(podUid),
+  });
+  return read(pick(metadata), join(path, "metadata"), problems);
+}
+
+export interface PodName {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+}
+
+export type Pod = NonNullable<ReturnType<typeof readPod>>;
+export type PodSpec = Pod["spec"];
+export type PodSecurityContext = TypeOf<typeof podSecurityContext>;
+export type Container = TypeOf<typeof container>;
+export type ContainerSecurityContext = TypeOf<typeof containerSecurityContext>;
+export type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
+export type Volume = TypeOf<typeof volume>;
+export type Profile = TypeOf<typeof seccompProfile>;
+export type ContainerPort = NonNullable<Container["ports"]>[number];

@@ -1,0 +1,75 @@
+/** Lines of container log files, in Docker's json-file form and in the CRI's. */
+
+/** A piece of a container's output. */
+export interface LogPiece {
+  readonly stream: string;
+  /** Without its line end. */
+  readonly text: string;
+  /** Whether the container's line ends here. */
+  readonly isEnd: boolean;
+}
+
+const criPattern = /^\d{4}-\S+ (stdout|stderr) ([PF])(?::\S*)? (.*)$/s;
+
+/** One line of a log file, without its line end; one that is in neither form is passed on whole. */
+export function parseLogLine(line: string): LogPiece {
+  const cri = criPattern.exec(line);
+  if (cri !== null) return { stream: cri[1] ?? "", text: cri[3] ?? "", isEnd: cri[2] === "F" };
+  const docker = line.startsWith("{") ? parseJson(line) : undefined;
+  if (docker !== undefined) {
+    const isEnd = docker.log.endsWith("\n");
+    return { stream: docker.stream, text: isEnd ? docker.log.slice(0, -1) : docker.log, isEnd };
+  }
+  return { stream: "stdout", text: line, isEnd: true };
+}
+
+function parseJson(line: string): { readonly log: string; readonly stream: string } | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return undefined; // Not Docker's form after all.
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  const log = "log" in value ? value.log : undefined;
+  const stream = "stream" in value ? value.stream : undefined;
+  return typeof log === "string"
+    ? { log, stream: typeof stream === "string" ? stream : "stdout" }
+    : undefined;
+}
+
+/** Puts the pieces of long lines together again. */
+export class LineAssembler {
+  readonly #open = new Map<string, string>();
+
+  /** `maxLength`: a longer line comes out in parts. */
+  constructor(private readonly maxLength = 64 * 1024) {}
+
+  /** The output line that `piece` completes, if it does. */
+  add({ stream, text, isEnd }: LogPiece): string | undefined {
+    const line = (this.#open.get(stream) ?? "") + text;
+    if (!isEnd && line.length < this.maxLength) {
+      this.#open.set(stream, line);
+      return undefined;
+    }
+    this.#open.delete(stream);
+    return line;
+  }
+
+  /** What is left of lines that never ended. */
+  flush(): readonly string[] {
+    const rest = [...this.#open.values()];
+    this.#open.clear();
+    return rest;
+  }
+}
+
+/** The container's output in (the end of) a log file. */
+export function outputOf(logText: string): readonly string[] {
+  const assembler = new LineAssembler();
+  const lines = logText.split("\n").filter((line) => line !== "");
+  return [
+    ...lines.map((line) => assembler.add(parseLogLine(line))).filter((line) => line !== undefined),
+    ...assembler.flush(),
+  ];
+}

@@ -1,0 +1,50 @@
+/** How a pod is shown: one row of the table, from its manifest and what is on the node. Pure. */
+import type { ContainerPort } from "./honoured-fields.js";
+import type { Manifest } from "./manifest.js";
+import type { ObservedContainer, ObservedPod } from "./next-step.js";
+import { newestSandbox } from "./next-step.js";
+
+export type PodState = "Pending" | "Running" | "Succeeded" | "Failed" | "NotReady" | "Absent";
+
+/** Kubernetes' phases, with NotReady for a pod whose sandbox has ended and Absent for one that is not there. */
+export function podState({ pod }: Manifest, observed: ObservedPod): PodState {
+  const sandbox = newestSandbox(observed.sandboxes);
+  if (sandbox === undefined) return "Absent";
+  if (!sandbox.isReady) return "NotReady";
+  const byName = new Map(observed.containers.map((container) => [container.name, container]));
+  const failedInit = (pod.spec.initContainers ?? []).some(({ name }) => hasFailed(byName.get(name)));
+  if (failedInit) return "Failed";
+  const own = pod.spec.containers.map(({ name }) => byName.get(name));
+  if (own.some((container) => container === undefined || container.state === "created")) return "Pending";
+  if (own.some((container) => container?.state !== "exited")) return "Running";
+  return own.some(hasFailed) ? "Failed" : "Succeeded";
+}
+
+export function hasFailed(container: ObservedContainer | undefined): boolean {
+  return container?.state === "exited" && container.exitCode !== 0;
+}
+
+/** POD, STATE, IP, PORTS, READY. A container without probes is ready while it runs. */
+export const tableHeader = ["POD", "STATE", "IP", "PORTS", "READY"] as const;
+
+export function podRow(manifest: Manifest, observed: ObservedPod, ips: readonly string[]): readonly string[] {
+  const { key, pod } = manifest;
+  const names = new Set(pod.spec.containers.map(({ name }) => name));
+  const running = observed.containers.filter(({ name, state }) => names.has(name) && state === "running");
+  const ports = pod.spec.containers.flatMap((container) => container.ports ?? []).map(describePort);
+  return [
+    `${key.namespace}/${key.name}`,
+    podState(manifest, observed),
+    ips.join(",") || "-",
+    ports.join(",") || "-",
+    `${String(running.length)}/${String(names.size)}`,
+  ];
+}
+
+/** `80/TCP`, `8080->80/TCP`, `127.0.0.1:8080->80/TCP`. */
+function describePort({ containerPort, hostPort, hostIP, protocol = "TCP" }: ContainerPort): string {
+  const target = `${String(containerPort)}/${protocol}`;
+  if (hostPort === undefined) return target;
+  if (hostIP === undefined) return `${String(hostPort)}->${target}`;
+  return `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:${String(hostPort)}->${target}`;
+}

@@ -1,0 +1,92 @@
+/** volumes and volumeMounts → directories to prepare and CRI mounts. */
+import { posix } from "node:path";
+import { ShimError } from "../base/errors.js";
+import type { Answer, Mount } from "../domain/cri.js";
+import { MountPropagation } from "../domain/cri.js";
+import type { Container, PodSpec } from "./honoured-fields.js";
+import type { PodKey } from "./manifest.js";
+import type { Directories } from "./pod-files.js";
+import { emptyDirPath } from "./pod-files.js";
+
+export type HostPathType =
+  "" | "DirectoryOrCreate" | "Directory" | "FileOrCreate" | "File" | "Socket" | "CharDevice" | "BlockDevice";
+
+/** What must be there before the containers of a pod can start. */
+export type VolumePreparation =
+  | { readonly kind: "emptyDir"; readonly path: string; readonly group: number | undefined }
+  | { readonly kind: "hostPath"; readonly path: string; readonly type: HostPathType };
+
+interface PlannedVolume {
+  readonly name: string;
+  readonly preparation: VolumePreparation;
+}
+
+function plannedVolumes(spec: PodSpec, key: PodKey, directories: Directories): readonly PlannedVolume[] {
+  return (spec.volumes ?? []).map(({ name, hostPath }) => {
+    if (hostPath !== undefined) {
+      const preparation = {
+        kind: "hostPath",
+        path: posix.resolve(hostPath.path),
+        type: hostPath.type ?? "",
+      } as const;
+      return { name, preparation };
+    }
+    // A volume that names no source is an emptyDir in Kubernetes.
+    const path = emptyDirPath(directories, key, name);
+    return { name, preparation: { kind: "emptyDir", path, group: spec.securityContext?.fsGroup } };
+  });
+}
+
+export function volumePreparations(
+  spec: PodSpec,
+  key: PodKey,
+  directories: Directories,
+): readonly VolumePreparation[] {
+  return plannedVolumes(spec, key, directories).map(({ preparation }) => preparation);
+}
+
+/** A mount of a volume. `subPath` is empty when the volume's root is mounted. */
+export interface PlannedMount {
+  readonly volumePath: string;
+  readonly subPath: string;
+  readonly mount: Answer<Mount>;
+}
+
+const propagations = {
+  None: MountPropagation.PROPAGATION_PRIVATE,
+  HostToContainer: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
+  Bidirectional: MountPropagation.PROPAGATION_BIDIRECTIONAL,
+} as const;
+
+/**
+ * The volume mounts of a container. With a sub path, `mount.host_path` is only the volume's own: what the sub path
+ * leads to (through links that a container may have made) is known at the time of creation.
+ */
+export function volumeMounts(
+  container: Container,
+  spec: PodSpec,
+  key: PodKey,
+  directories: Directories,
+  node: { readonly seLinux: boolean },
+): readonly PlannedMount[] {
+  const volumes = new Map(
+    plannedVolumes(spec, key, directories).map((volume) => [volume.name, volume.preparation]),
+  );
+  return (container.volumeMounts ?? []).map((mount) => {
+    const volume = volumes.get(mount.name);
+    if (volume === undefined) throw new ShimError("internal", `volume "${mount.name}" was not checked`);
+    return {
+      volumePath: volume.path,
+      subPath: mount.subPath ?? "",
+      mount: {
+        container_path: posix.resolve("/", mount.mountPath),
+        host_path: volume.path,
+        readonly: mount.readOnly ?? false,
+        recursive_read_only: mount.recursiveReadOnly === "Enabled",
+        propagation: propagations[mount.mountPropagation ?? "None"],
+        // Paths of the node keep their labels: relabelling them could lock the node's own programs out.
+        selinux_relabel: node.seLinux && volume.kind === "emptyDir",
+      },
+    };
+  });
+}

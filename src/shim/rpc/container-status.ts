@@ -1,0 +1,146 @@
+import type { Call } from "../base/call.js";
+import type {
+  Answer,
+  ContainerResources,
+  ContainerStatus,
+  ContainerStatusRequest,
+  ContainerStatusResponse,
+  ContainerUser,
+  Mount,
+} from "../domain/cri.js";
+import { ContainerState, MountPropagation } from "../domain/cri.js";
+import type { Container } from "../domain/container.js";
+import { exitOf, imageSpec } from "../domain/container.js";
+import { resolveImageUser } from "../domain/image-users.js";
+import type { ImageSnapshot, MountSnapshot, Snapshot } from "../domain/snapshot.js";
+import { stopSignalNumber } from "../domain/stop-signal.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<Services, "link" | "model" | "images" | "imageUsers" | "containerRecords">;
+
+/** From memory; the image behind it is asked for once. */
+export async function containerStatus(
+  request: ContainerStatusRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ContainerStatusResponse>> {
+  await deps.link.live(call.signal);
+  const container = deps.model.requireContainer(request.container_id);
+  // The image may be gone: then its ids have to do.
+  const image = await deps.images.get(container.snapshot.imageId, call.signal);
+  return {
+    status: statusOf(container, image, deps),
+    info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
+  };
+}
+
+export function statusOf(
+  container: Container,
+  image: ImageSnapshot | undefined,
+  deps: Pick<Deps, "imageUsers" | "containerRecords">,
+): Answer<ContainerStatus> {
+  const { snapshot } = container;
+  const exit = exitOf(snapshot);
+  const ended = container.state === ContainerState.CONTAINER_EXITED;
+  return {
+    id: container.id,
+    metadata: container.identity,
+    state: container.state,
+    created_at: String(snapshot.created),
+    started_at: String(exit.startedAt),
+    finished_at: String(exit.finishedAt),
+    exit_code: ended ? snapshot.state.exitCode : 0,
+    image: imageSpec(image?.repoTags[0] ?? snapshot.imageName),
+    image_ref: imageRef(snapshot, image),
+    image_id: snapshot.imageId,
+    reason: exit.reason,
+    message: exit.message,
+    labels: container.labels,
+    annotations: container.annotations,
+    mounts: snapshot.mounts.map((mount) => toMount(mount, snapshot)),
+    log_path: container.logPath,
+    resources: resourcesOf(container, deps),
+    user: userOf(container, deps),
+    stop_signal: stopSignalNumber(snapshot.stopSignal === "" ? "SIGTERM" : snapshot.stopSignal),
+  };
+}
+
+/** `docker-pullable://<repository>@<digest>` of the repository that was asked for if it is among them, for people. */
+function imageRef(snapshot: Snapshot, image: ImageSnapshot | undefined): string {
+  const digests = image?.repoDigests ?? [];
+  const repository = snapshot.imageName.replace(/[:@].*$/, "");
+  const digest = digests.find((one) => one.startsWith(`${repository}@`)) ?? digests[0];
+  return digest === undefined ? `docker://${snapshot.imageId}` : `docker-pullable://${digest}`;
+}
+
+const propagations: Readonly<Record<string, MountPropagation>> = {
+  rshared: MountPropagation.PROPAGATION_BIDIRECTIONAL,
+  shared: MountPropagation.PROPAGATION_BIDIRECTIONAL,
+  rslave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
+  slave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
+};
+
+/** Paths as the request gave them: kubelets look for the termination message file by them. */
+function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
+  const requested = requestedMounts.find((one) => one.target === mount.destination);
+  return {
+    container_path: mount.destination,
+    host_path: requested?.type === "bind" ? requested.source : mount.source,
+    readonly: mount.readOnly,
+    propagation: propagations[mount.propagation] ?? MountPropagation.PROPAGATION_PRIVATE,
+    recursive_read_only: requested?.recursiveReadOnly ?? false,
+  };
+}
+
+function resourcesOf(
+  { id, snapshot }: Container,
+  { containerRecords }: Pick<Deps, "containerRecords">,
+): Answer<ContainerResources> {
+  const { resources } = snapshot;
+  const extra = containerRecords.get(id);
+  return {
+    linux: {
+      cpu_period: String(resources.cpuPeriod),
+      cpu_quota: String(resources.cpuQuota),
+      cpu_shares: String(resources.cpuShares),
+      memory_limit_in_bytes: String(resources.memory),
+      memory_swap_limit_in_bytes: String(resources.memorySwap),
+      cpuset_cpus: resources.cpusetCpus,
+      cpuset_mems: resources.cpusetMems,
+      oom_score_adj: String(resources.oomScoreAdj),
+      unified: extra?.cgroup.unified ?? {},
+      hugepage_limits: (extra?.cgroup.hugepages ?? []).map(({ pageSize, limitBytes }) => ({
+        page_size: pageSize,
+        limit: String(limitBytes),
+      })),
+    },
+  };
+}
+
+/** Undefined until the image's user database was read, which happens when a container is made of it. */
+function userOf({ snapshot }: Container, { imageUsers }: Pick<Deps, "imageUsers">): Answer<ContainerUser> | undefined {
+  const files = imageUsers.get(snapshot.imageId);
+  if (files === undefined) return undefined;
+  // A name that the image does not know cannot have started a container; it has no ids to show.
+  const user = resolveImageUser(files, snapshot.user);
+  if (user === undefined) return undefined;
+  const groups = new Set([user.gid, ...user.supplementaryGroups, ...snapshot.groupAdd.map(Number)]);
+  return {
+    linux: {
+      uid: String(user.uid),
+      gid: String(user.gid),
+      supplemental_groups: [...groups].filter((gid) => Number.isInteger(gid)).map(String),
+    },
+  };
+}
+
+function verboseInfo({ sandboxId, snapshot }: Container): Record<string, unknown> {
+  return {
+    sandboxID: sandboxId,
+    pid: snapshot.state.pid,
+    dockerName: snapshot.name,
+    cgroupParent: snapshot.cgroupParent,
+    privileged: snapshot.privileged,
+    runtime: snapshot.runtime,
+  };
+}

@@ -1,0 +1,102 @@
+import type { Call } from "../base/call.js";
+import { isKind, ShimError } from "../base/errors.js";
+import { Rollback } from "../base/rollback.js";
+import type { Answer, CreateContainerResponse } from "../domain/cri.js";
+import { containerType, typeLabel } from "../domain/labels.js";
+import type { ValidCreateContainer } from "../domain/requests.js";
+import type { Sandbox } from "../domain/sandbox.js";
+import type { ContainerPlan } from "../plan/container-plan.js";
+import { planContainer } from "../plan/container-plan.js";
+import { gatherContainerInputs, rememberImageUsers } from "./container-inputs.js";
+import { createOrRecover } from "./create-or-recover.js";
+import type { RivalOutcome } from "./create-or-recover.js";
+import { removeContainerById } from "./remove-container.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<
+  Services,
+  | "engine"
+  | "link"
+  | "model"
+  | "sync"
+  | "host"
+  | "oomScores"
+  | "images"
+  | "imageUsers"
+  | "containerRecords"
+  | "containerLanes"
+  | "settings"
+>;
+
+/** Gathers what the plan needs of the node → plan → create → record. Nothing is left behind when a step fails. */
+export async function createContainer(
+  request: ValidCreateContainer,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<CreateContainerResponse>> {
+  const { name } = request.config.metadata;
+  try {
+    const facts = await deps.link.live(call.signal);
+    const sandbox = requireReady(request.pod_sandbox_id, deps);
+    call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
+    const inputs = await gatherContainerInputs(request, facts, deps, call);
+    const plan = planContainer(request, {
+      facts,
+      sandbox,
+      inputs,
+      oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
+      resolveContainer: (id) => deps.model.requireContainer(id).id,
+    });
+    const id = await deps.containerLanes.run(plan.name, call.signal, () => create(plan, deps, call));
+    return { container_id: id };
+  } catch (error) {
+    throw ShimError.from(error).within(`create container "${name}" in sandbox "${request.pod_sandbox_id}"`, {
+      sandboxId: request.pod_sandbox_id,
+    });
+  }
+}
+
+function requireReady(id: string, { model }: Pick<Services, "model">): Sandbox {
+  const sandbox = model.requireSandbox(id);
+  if (!sandbox.ready) throw new ShimError("precondition", `sandbox "${sandbox.id}" is not ready`);
+  return sandbox;
+}
+
+async function create(plan: ContainerPlan, deps: Deps, call: Call): Promise<string> {
+  const { engine, sync, containerRecords, settings } = deps;
+  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+  const id = await createOrRecover(plan, deps, call, (rivalId) => clearRival(rivalId, plan.name, deps, call));
+  rollback.defer("refresh removed container", () => sync.refresh(id));
+  rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
+  call.signal.throwIfAborted();
+  if (plan.cgroup !== undefined) {
+    rollback.defer("remove container record", () => containerRecords.remove(id));
+    await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
+  }
+  const snapshot = await sync.refresh(id);
+  if (snapshot === undefined) throw new ShimError("unknown", "the engine lost the container right after its creation");
+  await rememberImageUsers(snapshot, deps, call);
+  call.signal.throwIfAborted();
+  rollback.commit();
+  return id;
+}
+
+/** A container of this name that does not run is a leftover of an earlier call; one that runs is never touched. */
+async function clearRival(rivalId: string, name: string, deps: Deps, call: Call): Promise<RivalOutcome> {
+  const rival = await deps.sync.refresh(rivalId);
+  if (rival === undefined) {
+    const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
+    return foreign === undefined ? "removed" : "foreign";
+  }
+  if (rival.labels[typeLabel] !== containerType) return "foreign";
+  if (rival.state.running) {
+    throw new ShimError("conflict", `a running container already has the name "${name}"`, { containerId: rivalId });
+  }
+  try {
+    await removeContainerById(rivalId, deps, call);
+  } catch (error) {
+    if (!isKind(error, "precondition", "conflict")) throw error;
+    return "foreign";
+  }
+  return "removed";
+}

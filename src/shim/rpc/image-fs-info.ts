@@ -1,0 +1,47 @@
+import type { Call } from "../base/call.js";
+import { nowNanoseconds } from "../base/time.js";
+import type { SingleFlight } from "../base/single-flight.js";
+import type { Answer, FilesystemUsage, ImageFsInfoResponse } from "../domain/cri.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { Services } from "./services.js";
+
+/** Sizing all layers is slow on the engine's side, and garbage collection asks every minute or so. */
+const freshForMs = 30_000;
+
+export type ImageFsDeps = Pick<Services, "engine" | "link" | "host"> & {
+  readonly flight: SingleFlight<Answer<FilesystemUsage>>;
+  readonly cache: { value: Answer<FilesystemUsage> | undefined; readAtMs: number };
+};
+
+/**
+ * Disk use of the images, each shared layer once. The time stamp is that of the measurement. No entry for containers
+ * means that they are on the same file system, which with Docker they always are.
+ */
+export async function imageFsInfo(
+  _request: unknown,
+  deps: ImageFsDeps,
+  call: Call,
+): Promise<Answer<ImageFsInfoResponse>> {
+  const facts = await deps.link.live(call.signal);
+  const { cache } = deps;
+  if (cache.value === undefined || Date.now() - cache.readAtMs > freshForMs) {
+    cache.value = await deps.flight.run("image file system", call.signal, (signal) => measure(facts, deps, signal));
+    cache.readAtMs = Date.now();
+  }
+  return { image_filesystems: [cache.value], container_filesystems: [] };
+}
+
+async function measure(facts: NodeFacts, deps: ImageFsDeps, signal: AbortSignal): Promise<Answer<FilesystemUsage>> {
+  const { engine, host } = deps;
+  const mountpoint = facts.dockerRootDir;
+  const [usedBytes, usage] = await Promise.all([
+    engine.imageDiskUsage(signal),
+    host().fileSystemUsage(mountpoint),
+  ]);
+  return {
+    timestamp: String(nowNanoseconds()),
+    fs_id: { mountpoint },
+    used_bytes: { value: String(usedBytes ?? usage?.usedBytes ?? 0) },
+    inodes_used: { value: String(usage?.usedInodes ?? 0) },
+  };
+}

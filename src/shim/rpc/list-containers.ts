@@ -1,0 +1,24 @@
+import type { Call } from "../base/call.js";
+import type { Container, ListContainersRequest, ListContainersResponse } from "../domain/cri.js";
+import { matchesId, matchesLabels } from "../domain/filter.js";
+import type { Services } from "./services.js";
+
+/** From memory. Filters are ANDed; id filters may be prefixes. */
+export async function listContainers(
+  request: ListContainersRequest,
+  { link, model }: Pick<Services, "link" | "model">,
+  call: Call,
+): Promise<ListContainersResponse> {
+  await link.live(call.signal);
+  const { filter } = request;
+  const containers: Container[] = [];
+  for (const container of model.containers()) {
+    if (filter !== null) {
+      if (filter.state !== null && container.state !== filter.state.state) continue;
+      if (!matchesId(container.id, filter.id) || !matchesId(container.sandboxId, filter.pod_sandbox_id)) continue;
+      if (!matchesLabels(container.snapshot.labels, filter.label_selector)) continue;
+    }
+    containers.push(container.item);
+  }
+  return { containers };
+}

@@ -1,0 +1,57 @@
+import { withDeadline } from "../base/abort.js";
+import { messageOf } from "../base/errors.js";
+import { scratchLabel } from "./container-inputs.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<
+  Services,
+  "engine" | "model" | "host" | "podRecords" | "containerRecords" | "checkpoints" | "settings" | "log"
+>;
+
+const repairTimeoutMs = 60_000;
+
+/**
+ * Mends what a killed predecessor left half made. Runs each time that the read model has become live:
+ * - running containers whose log link is missing get it (the kubelet sends no second StartContainer),
+ * - scratch containers are removed,
+ * - records of containers and pods that are gone, and have nothing left to release, are forgotten.
+ *
+ * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
+ */
+export async function repairAfterStart(deps: Deps): Promise<void> {
+  await withDeadline(undefined, repairTimeoutMs, "repair after start", async (signal) => {
+    await linkLogs(deps, signal);
+    await removeScratchContainers(deps, signal);
+    await forgetGone(deps);
+  });
+}
+
+async function linkLogs({ model, host, log }: Deps, signal: AbortSignal): Promise<void> {
+  for (const { id, logPath, snapshot } of [...model.containers()]) {
+    if (logPath === "" || !snapshot.state.running) continue;
+    try {
+      await host().linkLog(logPath, snapshot, signal);
+    } catch (error) {
+      log.warn({ containerId: id, path: logPath, err: messageOf(error) }, "cannot link the log of a running container");
+    }
+  }
+}
+
+async function removeScratchContainers({ engine, log }: Deps, signal: AbortSignal): Promise<void> {
+  for (const { id } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
+    log.info({ containerId: id }, "removing a leftover scratch container");
+    await engine.removeContainer(id, { force: true }, signal);
+  }
+}
+
+async function forgetGone({ model, podRecords, containerRecords, checkpoints }: Deps): Promise<void> {
+  for (const { containerId } of [...containerRecords.all()]) {
+    if (!model.has(containerId)) await containerRecords.remove(containerId);
+  }
+  for (const { sandboxId, network } of [...podRecords.all()]) {
+    if (model.has(sandboxId)) continue;
+    // With a checkpoint it is still listed, and the kubelet stops and removes it; a network may have to be released.
+    const released = network.state === "none" || network.state === "tornDown";
+    if (released && (await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);
+  }
+}

@@ -1,0 +1,234 @@
+import { createHash } from "node:crypto";
+import type { Call } from "../base/call.js";
+import { isKind, ShimError } from "../base/errors.js";
+import { Rollback } from "../base/rollback.js";
+import type { Answer, RunPodSandboxResponse } from "../domain/cri.js";
+import { sandboxType, typeLabel } from "../domain/labels.js";
+import type { ValidRunPodSandbox } from "../domain/requests.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { SandboxPlan } from "../plan/sandbox-plan.js";
+import { planSandbox } from "../plan/sandbox-plan.js";
+import type { PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
+import type { PodRecord } from "../state/pod-records.js";
+import { createOrRecover } from "./create-or-recover.js";
+import type { RivalOutcome } from "./create-or-recover.js";
+import { readLocalhostProfile } from "./localhost-profile.js";
+import { removeSandbox } from "./remove-pod-sandbox.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<
+  Services,
+  | "engine"
+  | "link"
+  | "model"
+  | "sync"
+  | "podRecords"
+  | "containerRecords"
+  | "checkpoints"
+  | "network"
+  | "host"
+  | "pauseImages"
+  | "oomScores"
+  | "sandboxLanes"
+  | "containerLanes"
+  | "settings"
+  | "log"
+>;
+
+/**
+ *     ensure pause image → plan → create → record + checkpoint → start → resolv.conf → network → ready
+ *
+ * Every step registers its undo, and a failure undoes all of them in reverse order. The sandbox is in no list until it
+ * is ready. Safe to retry: a call that repeats one that succeeded gets the id of the sandbox that it made.
+ */
+export async function runPodSandbox(
+  request: ValidRunPodSandbox,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<RunPodSandboxResponse>> {
+  const { namespace, name } = request.config.metadata;
+  call.pod = `${namespace}/${name}`;
+  try {
+    const plan = await planWithInputs(request, deps, call);
+    const id = await deps.sandboxLanes.run(plan.name, call.signal, () => run(plan, fingerprint(request), deps, call));
+    return { pod_sandbox_id: id };
+  } catch (error) {
+    throw ShimError.from(error).within(`run sandbox for pod "${call.pod}"`, { pod: call.pod });
+  }
+}
+
+async function planWithInputs(request: ValidRunPodSandbox, deps: Deps, call: Call): Promise<SandboxPlan> {
+  const facts = await deps.link.live(call.signal);
+  const host = deps.host();
+  const security = request.config.linux?.security_context;
+  const seccompProfile = await readLocalhostProfile(security, host);
+  return planSandbox(request, {
+    facts,
+    network: deps.network,
+    pauseImage: await deps.pauseImages.ensure(call.signal),
+    oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
+    apiOnlyDns: !host.local,
+    ...(seccompProfile === undefined ? {} : { seccompProfile }),
+  });
+}
+
+async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Call): Promise<string> {
+  const earlier = findEarlier(plan, requestHash, deps);
+  if (earlier !== undefined) {
+    call.log.info({ sandboxId: earlier }, "an equal earlier request made this sandbox, which runs");
+    return earlier;
+  }
+  const { model, podRecords, settings } = deps;
+  using hidden = model.hide(plan.name);
+  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+
+  const { id, snapshot } = await createAndStart(plan, requestHash, deps, call, rollback, hidden);
+  const host = deps.host();
+  if (plan.resolvConf !== undefined) await host.writeResolvConf(snapshot, plan.resolvConf, call.signal);
+  const ips = await setUpNetwork(plan, snapshot, deps, call, rollback);
+
+  call.signal.throwIfAborted();
+  await podRecords.update(id, (record) => ({
+    ...record,
+    phase: "ready",
+    network: { ...record.network, state: plan.networkRequest === undefined ? "none" : "ready", ips: ips ?? [] },
+  }));
+  rollback.commit();
+  model.recordChanged(id);
+  return id;
+}
+
+/** The sandbox that an equal request made before, when it is ready: its answer was lost on the way to the caller. */
+function findEarlier(plan: SandboxPlan, requestHash: string, { model, podRecords }: Deps): string | undefined {
+  for (const sandbox of model.sandboxes()) {
+    if (sandbox.snapshot.name !== plan.name || !sandbox.ready) continue;
+    if (podRecords.get(sandbox.id)?.requestHash === requestHash) return sandbox.id;
+  }
+  return undefined;
+}
+
+interface Started {
+  readonly id: string;
+  readonly snapshot: Snapshot;
+}
+
+async function createAndStart(
+  plan: SandboxPlan,
+  requestHash: string,
+  deps: Deps,
+  call: Call,
+  rollback: Rollback,
+  hidden: { setId(id: string): void },
+): Promise<Started> {
+  const { engine, sync, podRecords, checkpoints, oomScores } = deps;
+  const id = await createSandboxContainer(plan, deps, call);
+  hidden.setId(id);
+  rollback.defer("refresh removed sandbox", () => sync.refresh(id));
+  rollback.defer("remove sandbox container", (signal) => engine.removeContainer(id, { force: true }, signal));
+  call.signal.throwIfAborted();
+
+  rollback.defer("remove checkpoint", () => checkpoints.remove(id));
+  rollback.defer("remove pod record", () => podRecords.remove(id));
+  await Promise.all([checkpoints.put(id, checkpointOf(plan)), podRecords.put(newRecord(id, plan, requestHash, deps))]);
+
+  try {
+    await engine.startContainer(id, call.signal);
+  } catch (error) {
+    const score = plan.body.HostConfig.OomScoreAdj ?? 0;
+    if (!oomScores.learnFromFailure(score, error)) throw ShimError.from(error).within("start sandbox container");
+    await engine.removeContainer(id, { force: true }, call.signal);
+    await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
+    const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
+    const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
+    return createAndStart(retry, requestHash, deps, call, rollback, hidden);
+  }
+  const snapshot = await sync.refresh(id);
+  if (snapshot?.state.running !== true) {
+    const state = snapshot === undefined ? "gone" : `${snapshot.state.status} (exit code ${String(snapshot.state.exitCode)})`;
+    throw new ShimError("unknown", `start sandbox container: the pause container is ${state} right after its start`);
+  }
+  return { id, snapshot };
+}
+
+async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call): Promise<string> {
+  const { pauseImages } = deps;
+  const create = (image: string): Promise<string> =>
+    createOrRecover({ ...plan, body: { ...plan.body, Image: image } }, deps, call, (rivalId) =>
+      clearRival(rivalId, plan, deps, call),
+    );
+  try {
+    return await create(plan.body.Image);
+  } catch (error) {
+    if (!isKind(error, "notFound")) throw error;
+    // Somebody removed the pause image since it was last seen.
+    pauseImages.invalidate();
+    return create(await pauseImages.ensure(call.signal));
+  }
+}
+
+/** A dead sandbox of this name is removed with all that belongs to it; one that runs never is. */
+async function clearRival(rivalId: string, plan: SandboxPlan, deps: Deps, call: Call): Promise<RivalOutcome> {
+  const rival = await deps.sync.refresh(rivalId);
+  if (rival === undefined) {
+    const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
+    return foreign === undefined ? "removed" : "foreign";
+  }
+  if (rival.labels[typeLabel] !== sandboxType) return "foreign";
+  if (rival.state.running) {
+    throw new ShimError("conflict", `a running sandbox already has the name "${plan.name}"`, { sandboxId: rivalId });
+  }
+  await removeSandbox(rivalId, deps, call);
+  return "removed";
+}
+
+function checkpointOf({ checkpoint }: SandboxPlan): PodSandboxCheckpoint {
+  const { name, namespace, hostNetwork, portMappings } = checkpoint;
+  return {
+    version: "v1",
+    name,
+    namespace,
+    data: {
+      ...(portMappings.length === 0 ? {} : { portMappings }),
+      ...(hostNetwork ? { hostNetwork: true as const } : {}),
+    },
+  };
+}
+
+function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network }: Deps): PodRecord {
+  return {
+    version: 1,
+    sandboxId: id,
+    ...plan.identity,
+    phase: "creating",
+    runtimeHandler: plan.runtimeHandler,
+    namespaces: plan.namespaces,
+    network: { plugin: network.name, state: plan.networkRequest === undefined ? "none" : "settingUp", ips: [] },
+    logDirectory: plan.logDirectory,
+    cgroupParent: plan.cgroupParent,
+    requestHash,
+  };
+}
+
+async function setUpNetwork(
+  plan: SandboxPlan,
+  snapshot: Snapshot,
+  { network, host }: Deps,
+  call: Call,
+  rollback: Rollback,
+): Promise<readonly string[] | undefined> {
+  if (plan.networkRequest === undefined) return undefined;
+  const netns = host().networkNamespace(snapshot);
+  const reference = { ...plan.networkRequest, sandboxId: snapshot.id };
+  if (netns === undefined && network.dockerNetworkMode === "none") {
+    throw new ShimError("unavailable", "set up pod network: the network namespace of the sandbox is out of reach");
+  }
+  rollback.defer("tear down pod network", (signal) =>
+    network.tearDownPod({ ...reference, ...(netns === undefined ? {} : { netns }) }, signal),
+  );
+  return network.setUpPod({ ...reference, netns: netns ?? "" }, call.signal);
+}
+
+/** Equal requests have equal fingerprints: proto-loader decodes fields in the order of the .proto file. */
+function fingerprint(request: ValidRunPodSandbox): string {
+  return createHash("sha256").update(JSON.stringify(request)).digest("hex");
+}

@@ -1,0 +1,69 @@
+/** Everything that RPCs act on. Each RPC names the parts that it uses with Pick, so its signature names its effects. */
+import type { KeyedLock } from "../base/keyed-lock.js";
+import type { Logger } from "../base/log.js";
+import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { ContainerRecords } from "../state/container-records.js";
+import type { EngineLink } from "../state/engine-link.js";
+import type { ImageCache } from "../state/image-cache.js";
+import type { ImageUsersCache } from "../state/image-users-cache.js";
+import type { PodRecords } from "../state/pod-records.js";
+import type { ReadModel } from "../state/read-model.js";
+import type { StateSync } from "../state/state-sync.js";
+
+/** The pause image, as src/shim/pause provides it. */
+export interface PauseImageSource {
+  /** The reference to create sandboxes from; pulls or loads it when it is absent. */
+  ensure(signal: AbortSignal): Promise<string>;
+  /** The engine turned out not to have it: ask again next time. */
+  invalidate(): void;
+  /** Whether one of an image's names is the pause image's. */
+  isPinned(names: readonly string[]): boolean;
+  /** As configured, for verbose Status. */
+  readonly reference: string;
+}
+
+/** Limits OOM scores to what the engine may set on this host. */
+export interface OomScores {
+  /** `wanted`, or the lowest score that containers can be given. */
+  clamp(wanted: number): number;
+  /**
+   * Told of a container with a negative score whose start failed. True when the host turned out unable to lower scores
+   * and the container is to be made again with `clamp`.
+   */
+  learnFromFailure(score: number, error: unknown): boolean;
+}
+
+export interface ServiceSettings {
+  /** Limit of each undo step and clean-up, milliseconds. */
+  readonly cleanUpTimeoutMs: number;
+  /** A pull that makes no progress for so long is given up, milliseconds. */
+  readonly pullProgressDeadlineMs: number;
+}
+
+export interface Services {
+  readonly engine: Engine;
+  readonly link: EngineLink;
+  readonly model: ReadModel;
+  readonly sync: Pick<StateSync, "refresh">;
+  readonly podRecords: PodRecords;
+  readonly containerRecords: ContainerRecords;
+  readonly checkpoints: CheckpointStore;
+  readonly network: NetworkPlugin;
+  /** As chosen for the present engine connection. */
+  readonly host: () => HostAccess;
+  readonly pauseImages: PauseImageSource;
+  readonly oomScores: OomScores;
+  readonly images: ImageCache;
+  readonly imageUsers: ImageUsersCache;
+  /** One lane per pod sandbox id, or per Docker name while there is no id. */
+  readonly sandboxLanes: KeyedLock;
+  /** One lane per container id, or per Docker name while there is no id. */
+  readonly containerLanes: KeyedLock;
+  /** One lane per image id. */
+  readonly imageLanes: KeyedLock;
+  readonly settings: ServiceSettings;
+  readonly log: Logger;
+}

@@ -1,0 +1,75 @@
+import type { Call } from "../base/call.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import { withDeadline } from "../base/abort.js";
+import type { Container } from "../domain/container.js";
+import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
+import { ContainerState } from "../domain/cri.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes" | "settings">;
+
+/** What the OCI runtimes say when the command does not exist; the kubelet shows the short form to the user. */
+const noExecutable = /executable file not found in \$PATH/;
+
+/** Starts a created container and links its log. A second start of one that runs succeeds. */
+export async function startContainer(
+  request: StartContainerRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<StartContainerResponse>> {
+  await deps.link.live(call.signal);
+  const { id } = deps.model.requireContainer(request.container_id);
+  await deps.containerLanes.run(id, call.signal, () => start(id, deps, call));
+  return {};
+}
+
+async function start(id: string, deps: Deps, call: Call): Promise<void> {
+  const { engine, model, sync, host, containerRecords } = deps;
+  const container = model.requireContainer(id);
+  requireStartable(container, deps);
+  let failure: unknown;
+  try {
+    await engine.startContainer(id, call.signal);
+  } catch (error) {
+    failure = error;
+  }
+  const snapshot = await sync.refresh(id);
+  // Also after a failed start: Docker may have written why into the log.
+  if (snapshot !== undefined && container.logPath !== "") {
+    await host().linkLog(container.logPath, snapshot, call.signal).catch((error: unknown) => {
+      if (failure === undefined) throw ShimError.from(error).within(`link the log of container "${id}"`);
+      call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
+    });
+  }
+  if (failure !== undefined) {
+    const error = ShimError.from(failure);
+    const message = noExecutable.test(error.message) ? "executable not found in $PATH" : error.message;
+    throw new ShimError(error.kind, `failed to start container "${id}": ${message}`, { containerId: id }, { cause: error });
+  }
+  const record = containerRecords.get(id);
+  if (record === undefined || snapshot?.state.running !== true) return;
+  try {
+    await host().applyCgroup(snapshot, record.cgroup, call.signal);
+  } catch (error) {
+    // Without its limits it must not run.
+    await withDeadline(undefined, deps.settings.cleanUpTimeoutMs, "stop container", (signal) =>
+      engine.stopContainer(id, 0, signal),
+    );
+    await sync.refresh(id);
+    throw ShimError.from(error).within(`apply the cgroup limits of container "${id}"`, { containerId: id });
+  }
+}
+
+function requireStartable(container: Container, { model }: Pick<Services, "model">): void {
+  const { id, state, sandboxId } = container;
+  if (state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN) {
+    const status = container.snapshot.state.status;
+    throw new ShimError("precondition", `cannot start container "${id}": it is ${status}`, { containerId: id });
+  }
+  if (model.sandbox(sandboxId)?.ready !== true) {
+    throw new ShimError("precondition", `cannot start container "${id}": its sandbox "${sandboxId}" is not ready`, {
+      containerId: id,
+      sandboxId,
+    });
+  }
+}

@@ -1,0 +1,89 @@
+import { withDeadline } from "../base/abort.js";
+import type { Call } from "../base/call.js";
+import { ShimError } from "../base/errors.js";
+import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../domain/cri.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import { recursiveReadOnlyMounts } from "../plan/mounts.js";
+import type { Services } from "./services.js";
+
+/** The kubelet asks every five seconds: an engine that does not answer within this is not ready. */
+const pingTimeoutMs = 3_000;
+
+/** Always answers: what is not ready, and why, is in the conditions. */
+export async function status(
+  request: StatusRequest,
+  services: Pick<Services, "engine" | "link" | "network" | "pauseImages">,
+  call: Call,
+): Promise<Answer<StatusResponse>> {
+  const { link, network, pauseImages } = services;
+  const engineProblem = await problemOf(services, call);
+  const networkProblem = network.notReadyReason();
+  const facts = link.facts;
+  return {
+    status: {
+      conditions: [
+        condition("RuntimeReady", "DockerDaemonNotReady", engineProblem && `docker: ${engineProblem}`),
+        condition(
+          "NetworkReady",
+          "NetworkPluginNotReady",
+          networkProblem && `docker: network plugin is not ready: ${networkProblem}`,
+        ),
+      ],
+    },
+    runtime_handlers: facts === undefined ? [] : handlersOf(facts),
+    features: { supplemental_groups_policy: true },
+    info: request.verbose ? verboseInfo(services, facts, pauseImages.reference) : {},
+  };
+}
+
+function condition(
+  type: string,
+  reason: string,
+  problem: string | undefined,
+): { type: string; status: boolean; reason: string; message: string } {
+  if (problem === undefined) return { type, status: true, reason: "", message: "" };
+  return { type, status: false, reason, message: problem };
+}
+
+/** Asked anew each time: a frozen engine accepts connections and answers nothing. */
+async function problemOf({ engine, link }: Pick<Services, "engine" | "link">, call: Call): Promise<string | undefined> {
+  try {
+    await withDeadline(call.signal, pingTimeoutMs, "ping the Docker Engine", (signal) => engine.ping(signal));
+  } catch (error) {
+    if (call.signal.aborted) throw error;
+    return `failed to reach the engine: ${ShimError.from(error).message}`;
+  }
+  switch (link.state.phase) {
+    case "live":
+      return undefined;
+    case "recovering":
+      return "the state of the engine is still being read";
+    case "lost":
+      return link.state.reason.message;
+  }
+}
+
+/** "" is the default handler, `docker` its old name; the others are the engine's runtimes. */
+function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
+  const features = (runtime: string): Answer<RuntimeHandler>["features"] => ({
+    recursive_read_only_mounts: recursiveReadOnlyMounts(facts, runtime),
+    user_namespaces: false,
+  });
+  return [
+    { name: "", features: features(facts.defaultRuntime) },
+    { name: "docker", features: features(facts.defaultRuntime) },
+    ...facts.runtimes.map(({ name }) => ({ name, features: features(name) })),
+  ];
+}
+
+function verboseInfo(
+  { network, link }: Pick<Services, "network" | "link">,
+  facts: NodeFacts | undefined,
+  sandboxImage: string,
+): Record<string, string> {
+  return {
+    config: JSON.stringify({ sandboxImage }),
+    engine: JSON.stringify({ link: link.state.phase, ...facts }),
+    network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
+  };
+}

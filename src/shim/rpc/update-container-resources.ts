@@ -1,0 +1,39 @@
+import type { Call } from "../base/call.js";
+import { ShimError } from "../base/errors.js";
+import { ContainerState } from "../domain/cri.js";
+import type { Answer, UpdateContainerResourcesRequest, UpdateContainerResourcesResponse } from "../domain/cri.js";
+import { planUpdate } from "../plan/update-resources.js";
+import type { Services } from "./services.js";
+
+/** Zero fields mean "leave". A request without `linux` changes nothing. */
+export async function updateContainerResources(
+  request: UpdateContainerResourcesRequest,
+  deps: Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes">,
+  call: Call,
+): Promise<Answer<UpdateContainerResourcesResponse>> {
+  const { engine, link, model, sync, host, containerRecords, containerLanes } = deps;
+  const facts = await link.live(call.signal);
+  const { id } = model.requireContainer(request.container_id);
+  const { linux } = request;
+  if (linux === null) return {};
+  await containerLanes.run(id, call.signal, async () => {
+    const { snapshot, state } = model.requireContainer(id);
+    if (state !== ContainerState.CONTAINER_CREATED && state !== ContainerState.CONTAINER_RUNNING) {
+      throw new ShimError("precondition", `cannot update container "${id}": it is ${snapshot.state.status}`, {
+        containerId: id,
+      });
+    }
+    const { body, cgroup } = planUpdate(linux, snapshot.resources, facts);
+    try {
+      if (Object.keys(body).length > 0) await engine.updateContainer(id, body, call.signal);
+      if (cgroup !== undefined) {
+        if (snapshot.state.running) await host().applyCgroup(snapshot, cgroup, call.signal);
+        await containerRecords.merge(id, cgroup);
+      }
+    } catch (error) {
+      throw ShimError.from(error).within(`failed to update container "${id}"`, { containerId: id });
+    }
+    await sync.refresh(id);
+  });
+  return {};
+}

@@ -1,0 +1,52 @@
+/** The state directory: its layout, and that only one shim uses it. */
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { createDirectory } from "./base/directories.js";
+import { ShimError } from "./base/errors.js";
+import { bindUnixSocket } from "./grpc/transport/unix-socket.js";
+
+export interface StateDirectory {
+  /** Checkpoints; the name and the content are dockershim's. */
+  readonly checkpoints: string;
+  readonly pods: string;
+  readonly containers: string;
+  readonly quarantine: string;
+}
+
+/** `root` is private: the names of pods and their addresses are nobody's business. */
+export async function openStateDirectory(root: string): Promise<StateDirectory> {
+  await createDirectory(root, 0o700);
+  return {
+    checkpoints: join(root, "sandbox"),
+    pods: join(root, "pods"),
+    containers: join(root, "containers"),
+    quarantine: join(root, "quarantine"),
+  };
+}
+
+/**
+ * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a lock file
+ * would outlive a crash. Throws `conflict` when another instance has it.
+ */
+export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
+  const server = createServer((socket) => socket.destroy());
+  try {
+    const bound = await bindUnixSocket(server, join(root, "instance.sock"));
+    server.unref();
+    return {
+      release: async () => {
+        await bound.unlink();
+        await new Promise<void>((resolve) => {
+          server.close(() => {
+            resolve();
+          });
+        });
+      },
+    };
+  } catch (error) {
+    const reason = ShimError.from(error);
+    throw reason.kind === "conflict"
+      ? new ShimError("conflict", `another dockershim runs on the state directory "${root}"`, { path: root })
+      : reason;
+  }
+}

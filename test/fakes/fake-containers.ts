@@ -1,0 +1,211 @@
+import { createHash } from "node:crypto";
+import { ShimError } from "../../src/shim/base/errors.js";
+import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
+import type { DockerStatus, ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
+import type { EngineEvent } from "../../src/shim/ports/engine.js";
+import type { FakeImages } from "./fake-images.js";
+import { createdAt, snapshotOf } from "./snapshots.js";
+
+interface FakeContainer {
+  readonly id: string;
+  readonly name: string;
+  readonly body: CreateBody;
+  readonly imageId: string;
+  readonly created: bigint;
+  resources: DockerResources;
+  state: Snapshot["state"];
+}
+
+const neverStarted: Snapshot["state"] = {
+  status: "created",
+  running: false,
+  pid: 0,
+  exitCode: 0,
+  oomKilled: false,
+  error: "",
+  started: 0n,
+  finished: 0n,
+};
+
+/** The containers of a fake engine: what Docker's state machine does, and what the world does to it. */
+export class FakeContainers {
+  readonly #containers = new Map<string, FakeContainer>();
+  #count = 0;
+  #clock = createdAt;
+  #pid = 1000;
+
+  constructor(
+    private readonly emit: (event: EngineEvent, labels: Readonly<Record<string, string>>) => void,
+    private readonly images: () => FakeImages,
+  ) {}
+
+  get ids(): readonly string[] {
+    return [...this.#containers.keys()];
+  }
+
+  /** By id, prefix of it, or name. */
+  find(text: string): FakeContainer | undefined {
+    const exact = this.#containers.get(text);
+    if (exact !== undefined) return exact;
+    return [...this.#containers.values()].find((one) => one.name === text || one.id.startsWith(text));
+  }
+
+  /** As `find`; a test that asks for one that is not there is wrong. */
+  get(text: string): FakeContainer {
+    const container = this.find(text);
+    if (container === undefined) throw new Error(`test asks for container "${text}", which does not exist`);
+    return container;
+  }
+
+  usesImage(imageId: string): boolean {
+    return [...this.#containers.values()].some((container) => container.imageId === imageId);
+  }
+
+  create(name: string, body: CreateBody): string {
+    const rival = [...this.#containers.values()].find((container) => container.name === name);
+    if (rival !== undefined) {
+      const message = `Conflict. The container name "/${name}" is already in use by container "${rival.id}"`;
+      throw new ShimError("conflict", message, { status: 409, rivalId: rival.id });
+    }
+    const image = this.images().find(body.Image);
+    if (image === undefined) {
+      throw new ShimError("notFound", `No such image: ${body.Image}`, { status: 404, missing: "image" });
+    }
+    this.#count += 1;
+    const id = createHash("sha256").update(String(this.#count)).digest("hex");
+    const created = this.#tick();
+    this.#containers.set(id, {
+      ...{ id, name, body, created, imageId: image.id },
+      resources: body.HostConfig,
+      state: neverStarted,
+    });
+    this.#emit("create", id);
+    return id;
+  }
+
+  start(id: string): "started" | "already" {
+    const container = this.#require(id);
+    if (container.state.running) return "already";
+    this.#pid += 1;
+    container.state = { ...neverStarted, status: "running", running: true, pid: this.#pid, started: this.#tick() };
+    this.#emit("start", container.id);
+    return "started";
+  }
+
+  /** What Docker leaves behind when the OCI runtime refused: created, with an exit code and the reason. */
+  failStart(id: string, reason: string): void {
+    const container = this.get(id);
+    container.state = { ...neverStarted, exitCode: 127, error: reason };
+    this.#emit("die", container.id);
+  }
+
+  stop(id: string, graceSeconds: number): "stopped" | "already" | "missing" {
+    const container = this.find(id);
+    if (container === undefined) return "missing";
+    if (!container.state.running) return "already";
+    this.exit(container.id, graceSeconds === 0 ? 137 : 143);
+    return "stopped";
+  }
+
+  /** The main process ends by itself. */
+  exit(id: string, exitCode: number, changes: Partial<Snapshot["state"]> = {}): void {
+    const container = this.get(id);
+    const { started } = container.state;
+    const finished = this.#tick();
+    container.state = { ...neverStarted, status: "exited", exitCode, started, finished, ...changes };
+    this.#emit("die", container.id);
+  }
+
+  /** Somebody else restarts it, or sets it to another state. */
+  restart(id: string): void {
+    this.exit(id, 0);
+    this.start(id);
+    this.#emit("restart", id);
+  }
+
+  setStatus(id: string, status: DockerStatus): void {
+    const container = this.get(id);
+    container.state = { ...container.state, status };
+    this.#emit(status === "paused" ? "pause" : "update", id);
+  }
+
+  remove(id: string, { force }: { readonly force: boolean }): "removed" | "missing" {
+    const container = this.find(id);
+    if (container === undefined) return "missing";
+    if (container.state.running) {
+      if (!force) throw new ShimError("precondition", `You cannot remove a running container ${id}`, { status: 409 });
+      this.exit(container.id, 137);
+    }
+    this.#emit("destroy", container.id);
+    this.#containers.delete(container.id);
+    return "removed";
+  }
+
+  /** It is gone, and no event says so. */
+  lose(id: string): void {
+    this.#containers.delete(this.get(id).id);
+  }
+
+  update(id: string, resources: DockerResources): void {
+    const container = this.#require(id);
+    container.resources = { ...container.resources, ...resources };
+    this.#emit("update", container.id);
+  }
+
+  list(labelKey: string, labelValue: string | undefined): readonly ListedContainer[] {
+    return [...this.#containers.values()]
+      .filter(({ body }) => {
+        const value = body.Labels[labelKey];
+        return value !== undefined && (labelValue === undefined || value === labelValue);
+      })
+      .map(({ id, name, body, state }) => ({ id, status: state.status, labels: body.Labels, names: [name] }));
+  }
+
+  inspect(id: string): Snapshot | undefined {
+    const container = this.find(id);
+    return container === undefined ? undefined : toSnapshot(container);
+  }
+
+  #require(id: string): FakeContainer {
+    const container = this.find(id);
+    if (container !== undefined) return container;
+    throw new ShimError("notFound", `No such container: ${id}`, { status: 404, missing: "container" });
+  }
+
+  #emit(action: string, id: string): void {
+    this.emit({ type: "container", action, id }, this.get(id).body.Labels);
+  }
+
+  #tick(): bigint {
+    this.#clock += 1_000_000n;
+    return this.#clock;
+  }
+}
+
+function toSnapshot({ id, name, body, imageId, created, state, resources }: FakeContainer): Snapshot {
+  const { HostConfig: host } = body;
+  const ownNetwork = host.NetworkMode === undefined || host.NetworkMode === "default";
+  return snapshotOf({
+    ...{ id, name, imageId, created, state, labels: body.Labels, imageName: body.Image, user: body.User ?? "" },
+    stopSignal: body.StopSignal ?? "",
+    logPath: host.LogConfig?.Type === "none" ? "" : `/var/lib/docker/containers/${id}/${id}-json.log`,
+    resolvConfPath: `/var/lib/docker/containers/${id}/resolv.conf`,
+    networkMode: host.NetworkMode ?? "default",
+    pidMode: host.PidMode ?? "",
+    ipcMode: host.IpcMode ?? "private",
+    cgroupParent: host.CgroupParent ?? "",
+    groupAdd: host.GroupAdd ?? [],
+    privileged: host.Privileged ?? false,
+    addresses: ownNetwork && state.running ? ["172.17.0.2"] : [],
+    resources: {
+      cpuPeriod: resources.CpuPeriod ?? 0,
+      cpuQuota: resources.CpuQuota ?? 0,
+      cpuShares: resources.CpuShares ?? 0,
+      memory: resources.Memory ?? 0,
+      memorySwap: resources.MemorySwap ?? 0,
+      cpusetCpus: resources.CpusetCpus ?? "",
+      cpusetMems: resources.CpusetMems ?? "",
+      oomScoreAdj: host.OomScoreAdj ?? 0,
+    },
+  });
+}

@@ -1,0 +1,272 @@
+import { Readable } from "node:stream";
+import { orAbort } from "../../src/shim/base/abort.js";
+import { ShimError } from "../../src/shim/base/errors.js";
+import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
+import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
+import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../../src/shim/domain/snapshot.js";
+import type {
+  ArchiveStat,
+  Engine,
+  EngineEvent,
+  EngineVersion,
+  ExecOptions,
+  ExecState,
+  ProcessStreams,
+  PullProgress,
+  RegistryCredentials,
+} from "../../src/shim/ports/engine.js";
+import { FakeContainers } from "./fake-containers.js";
+import { FakeEvents } from "./fake-events.js";
+import { FakeExecs } from "./fake-execs.js";
+import { FakeImages } from "./fake-images.js";
+import { Journal } from "./journal.js";
+import { nodeFacts } from "./node-facts.js";
+
+/** What a registry does with a pull; it may wait, and must then heed the signal. */
+export type PullScript = (
+  reference: string,
+  credentials: RegistryCredentials | undefined,
+  onProgress: (progress: PullProgress) => void,
+  signal: AbortSignal,
+) => Promise<void> | void;
+
+/**
+ * An engine in memory that behaves: `containers`, `images`, `execs` and `events` are its inside, for tests to look at
+ * and to meddle with. Every verb is noted in the journal as `engine.<verb>`.
+ */
+export class FakeEngine implements Engine {
+  readonly events$ = new FakeEvents();
+  readonly images: FakeImages;
+  readonly containers: FakeContainers;
+  readonly execs = new FakeExecs();
+  facts: NodeFacts;
+  /** Files that were put into containers, `<id>:<path>`. */
+  readonly archives = new Map<string, Buffer>();
+  /** Calls for which this answers true hang until their signal aborts. */
+  hangs: (verb: string, args: readonly unknown[]) => boolean = () => false;
+  /** Pulls of images that are not there yet; by default the image appears. */
+  onPull: PullScript = (reference) => {
+    this.images.add({ tags: [reference] });
+  };
+  /** Start attempts that fail, by container name. */
+  startFailure: (name: string, body: CreateBody) => Error | undefined = () => undefined;
+  #isDown = false;
+  #isFrozen = false;
+  #wakes: (() => void)[] = [];
+
+  constructor(readonly journal = new Journal()) {
+    this.facts = nodeFacts();
+    this.images = new FakeImages(
+      (event) => { this.events$.emit(event); },
+      (imageId) => this.containers.usesImage(imageId),
+    );
+    this.containers = new FakeContainers(
+      (event, labels) => { this.events$.emit(event, labels); },
+      () => this.images,
+    );
+  }
+
+  /** All verbs so far, with their arguments. */
+  get calls(): readonly { readonly verb: string; readonly args: readonly unknown[] }[] {
+    return this.journal.steps.filter((step) => step.port === "engine");
+  }
+
+  /** The next call of `verb` fails without doing anything. */
+  failNext(verb: keyof Engine, error: Error): void {
+    this.journal.failNext(`engine.${verb}`, error);
+  }
+
+  /** The engine dies: streams break, calls fail `unavailable`. */
+  down(): void {
+    this.#isDown = true;
+    this.events$.breakAll(unreachable());
+  }
+
+  /** It accepts calls and answers none. */
+  freeze(): void {
+    this.#isFrozen = true;
+  }
+
+  /** Ends `down` and `freeze`. Frozen calls go on. */
+  up(): void {
+    this.#isDown = false;
+    this.#isFrozen = false;
+    for (const wake of this.#wakes.splice(0)) wake();
+  }
+
+  async ping(signal: AbortSignal): Promise<void> {
+    await this.#call("ping", [], signal, () => undefined);
+  }
+
+  async version(signal: AbortSignal): Promise<EngineVersion> {
+    const { engineVersion: version, engineApiVersion: apiVersion } = this.facts;
+    return this.#call("version", [], signal, () => ({ version, apiVersion }));
+  }
+
+  async connect(signal: AbortSignal): Promise<NodeFacts> {
+    return this.#call("connect", [], signal, () => this.facts);
+  }
+
+  async listContainers(
+    filter: { readonly labelKey: string; readonly labelValue?: string },
+    signal: AbortSignal,
+  ): Promise<readonly ListedContainer[]> {
+    return this.#call("listContainers", [filter], signal, () => this.containers.list(filter.labelKey, filter.labelValue));
+  }
+
+  async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
+    return this.#call("inspectContainer", [id], signal, () => this.containers.inspect(id));
+  }
+
+  async createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
+    // Once begun it ends, whatever the caller does: the port's contract.
+    signal.throwIfAborted();
+    const patient = new AbortController().signal;
+    return this.#call("createContainer", [name, body], patient, () => this.containers.create(name, body));
+  }
+
+  async startContainer(id: string, signal: AbortSignal): Promise<"started" | "already"> {
+    return this.#call("startContainer", [id], signal, () => {
+      const known = this.containers.find(id);
+      const failure = known === undefined ? undefined : this.startFailure(known.name, known.body);
+      if (failure === undefined) return this.containers.start(id);
+      this.containers.failStart(id, failure.message);
+      throw failure;
+    });
+  }
+
+  async stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<"stopped" | "already" | "missing"> {
+    return this.#call("stopContainer", [id, graceSeconds], signal, () => this.containers.stop(id, graceSeconds));
+  }
+
+  async killContainer(id: string, signalName: string, signal: AbortSignal): Promise<"killed" | "notRunning" | "missing"> {
+    return this.#call("killContainer", [id, signalName], signal, () => {
+      const outcome = this.containers.stop(id, 0);
+      if (outcome === "missing") return "missing";
+      return outcome === "stopped" ? "killed" : "notRunning";
+    });
+  }
+
+  async removeContainer(id: string, options: { readonly force: boolean }, signal: AbortSignal): Promise<"removed" | "missing"> {
+    return this.#call("removeContainer", [id, options], signal, () => this.containers.remove(id, options));
+  }
+
+  async updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
+    await this.#call("updateContainer", [id, resources], signal, () => { this.containers.update(id, resources); });
+  }
+
+  async getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined> {
+    return this.#call("getArchive", [id, path], signal, () => {
+      const tar = this.archives.get(`${id}:${path}`);
+      return tar === undefined ? undefined : Readable.from([tar]);
+    });
+  }
+
+  async readContainerFile(id: string, path: string, limitBytes: number, signal: AbortSignal): Promise<Buffer | undefined> {
+    return this.#call("readContainerFile", [id, path], signal, () => {
+      const image = this.images.find(this.containers.get(id).imageId);
+      const content = image?.files[path];
+      if (content === undefined) return undefined;
+      if (content.length > limitBytes) throw new ShimError("invalid", `file "${path}" is too large`);
+      return Buffer.from(content);
+    });
+  }
+
+  async statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined> {
+    return this.#call("statArchive", [id, path], signal, () => {
+      const tar = this.archives.get(`${id}:${path}`);
+      return tar === undefined ? undefined : { name: path, size: tar.length, isDirectory: false, linkTarget: "" };
+    });
+  }
+
+  async putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void> {
+    const content = Buffer.isBuffer(tar) ? tar : Buffer.concat((await tar.toArray()) as Buffer[]);
+    await this.#call("putArchive", [id, path], signal, () => { this.archives.set(`${id}:${path}`, content); });
+  }
+
+  async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
+    return this.#call("createExec", [containerId, options], signal, () => {
+      if (!this.containers.get(containerId).state.running) {
+        throw new ShimError("precondition", `Container ${containerId} is not running`, { status: 409 });
+      }
+      return this.execs.create(containerId, options);
+    });
+  }
+
+  async startExec(execId: string, options: ExecOptions, signal: AbortSignal): Promise<ProcessStreams> {
+    return this.#call("startExec", [execId, options], signal, () => this.execs.start(execId, signal));
+  }
+
+  async inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined> {
+    return this.#call("inspectExec", [execId], signal, () => this.execs.inspect(execId));
+  }
+
+  async listImages(signal: AbortSignal): Promise<readonly ListedImage[]> {
+    return this.#call("listImages", [], signal, () => this.images.list());
+  }
+
+  async inspectImage(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+    return this.#call("inspectImage", [reference], signal, () => this.images.inspect(reference));
+  }
+
+  async imageHistory(id: string, signal: AbortSignal): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    return this.#call("imageHistory", [id], signal, () => [
+      { Created: 1_700_000_100, CreatedBy: "CMD sh", Comment: "", Size: 0 },
+      { Created: 1_700_000_000, CreatedBy: "ADD rootfs", Comment: "first", Size: 1000 },
+    ]);
+  }
+
+  async pullImage(
+    reference: string,
+    credentials: RegistryCredentials | undefined,
+    onProgress: (progress: PullProgress) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#call("pullImage", [reference, credentials], signal, () =>
+      this.onPull(reference, credentials, onProgress, signal),
+    );
+  }
+
+  async removeImage(reference: string, signal: AbortSignal): Promise<"removed" | "missing"> {
+    return this.#call("removeImage", [reference], signal, () => this.images.remove(reference));
+  }
+
+  async loadImage(archive: Buffer, signal: AbortSignal): Promise<void> {
+    await this.#call("loadImage", [archive.length], signal, () => {
+      this.images.add({ tags: [`loaded:${String(archive.length)}`] });
+    });
+  }
+
+  async imageDiskUsage(signal: AbortSignal): Promise<number | undefined> {
+    return this.#call("imageDiskUsage", [], signal, () => this.images.list().reduce((sum, { size }) => sum + size, 0));
+  }
+
+  async *events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncGenerator<EngineEvent, void> {
+    await this.#call("events", [labelKey], signal, () => undefined);
+    yield* this.events$.subscribe(labelKey, signal, onOpen);
+  }
+
+  async #call<T>(
+    verb: keyof Engine,
+    args: readonly unknown[],
+    signal: AbortSignal,
+    work: () => T | Promise<T>,
+  ): Promise<T> {
+    if (signal.aborted) throw ShimError.from(signal.reason);
+    const step = this.journal.enter("engine", verb, args);
+    if (this.#isDown) throw unreachable();
+    // Every answer takes a turn, as over a socket.
+    await orAbort(new Promise<void>((resolve) => setImmediate(resolve)), signal);
+    while (this.#isFrozen || this.hangs(verb, args)) {
+      await orAbort(new Promise<void>((wake) => this.#wakes.push(wake)), signal);
+    }
+    if (this.#isDown) throw unreachable();
+    const result = await work();
+    this.journal.leave(step);
+    return result;
+  }
+}
+
+function unreachable(): ShimError {
+  return new ShimError("unavailable", "cannot reach the Docker Engine at unix:///fake.sock: connection refused");
+}

@@ -1,0 +1,77 @@
+import { orAbort } from "../../src/shim/base/abort.js";
+import type { EngineEvent } from "../../src/shim/ports/engine.js";
+import { turns } from "./turns.js";
+
+interface Subscription {
+  readonly queue: EngineEvent[];
+  readonly labelled: (event: EngineEvent) => boolean;
+  wake: () => void;
+  broken: Error | undefined;
+}
+
+/** Event streams that are late, doubled or lossy, as a test wants them. */
+export class FakeEvents {
+  /**
+   * For each event the delays, in turns of the event loop, after which it is delivered: `[]` loses it, `[0, 3]` doubles
+   * it.
+   */
+  policy: (event: EngineEvent) => readonly number[] = () => [0];
+  readonly #subscriptions = new Set<Subscription>();
+
+  get subscribers(): number {
+    return this.#subscriptions.size;
+  }
+
+  /** Delivers to those who are subscribed at the time of delivery. */
+  emit(event: EngineEvent, labels: Readonly<Record<string, string>> = {}): void {
+    for (const delay of this.policy(event)) {
+      void turns(delay + 1).then(() => {
+        this.#deliver(event, labels);
+      });
+    }
+  }
+
+  /** All streams break. */
+  breakAll(error: Error): void {
+    for (const subscription of this.#subscriptions) {
+      subscription.broken = error;
+      subscription.wake();
+    }
+  }
+
+  async *subscribe(labelKey: string, signal: AbortSignal, onOpen: () => void): AsyncGenerator<EngineEvent, void> {
+    const subscription: Subscription = {
+      queue: [],
+      labelled: (event) => event.type === "image" || this.#hasLabel(event, labelKey),
+      wake: () => undefined,
+      broken: undefined,
+    };
+    this.#subscriptions.add(subscription);
+    try {
+      onOpen();
+      for (;;) {
+        const event = subscription.queue.shift();
+        if (event !== undefined) yield event;
+        else if (subscription.broken !== undefined) throw subscription.broken;
+        else await orAbort(new Promise<void>((wake) => (subscription.wake = wake)), signal);
+      }
+    } finally {
+      this.#subscriptions.delete(subscription);
+    }
+  }
+
+  readonly #labels = new WeakMap<EngineEvent, Readonly<Record<string, string>>>();
+
+  #hasLabel(event: EngineEvent, labelKey: string): boolean {
+    return this.#labels.get(event)?.[labelKey] !== undefined;
+  }
+
+  #deliver(event: EngineEvent, labels: Readonly<Record<string, string>>): void {
+    this.#labels.set(event, labels);
+    for (const subscription of this.#subscriptions) {
+      if (!subscription.labelled(event)) continue;
+      subscription.queue.push(event);
+      subscription.wake();
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import { ShimError } from "../../src/shim/base/errors.js";
+import type {
+  NetworkPlugin,
+  PodNetworkReference,
+  PodNetworkRequest,
+  PodNetworkTearDown,
+} from "../../src/shim/ports/network-plugin.js";
+import { Journal } from "./journal.js";
+
+/** A network plugin that gives addresses and takes them back; noted as `network.<verb>`. */
+export class FakeNetwork implements NetworkPlugin {
+  readonly name = "cni";
+  readonly reason = "a test chose it";
+  dockerNetworkMode: "default" | "none" = "none";
+  dockerPublishesPorts = false;
+  /** What the next set-ups answer; undefined: Docker's addresses are the pod's. */
+  addresses: readonly string[] | undefined = ["10.1.0.5", "fd00::5"];
+  /** Sandboxes that have a network now. */
+  readonly pods = new Map<string, PodNetworkRequest>();
+  /** The error of all tear-downs, as long as it is there. */
+  tearDownFailure: Error | undefined;
+  problem: string | undefined;
+
+  constructor(private readonly journal = new Journal()) {}
+
+  async start(signal: AbortSignal): Promise<void> {
+    await this.#do("start", [], signal, () => undefined);
+  }
+
+  async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
+    return this.#do("setUpPod", [request], signal, () => {
+      this.pods.set(request.sandboxId, request);
+      return this.addresses;
+    });
+  }
+
+  async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
+    await this.#do("tearDownPod", [request], signal, () => {
+      if (this.tearDownFailure !== undefined) throw this.tearDownFailure;
+      this.pods.delete(request.sandboxId);
+    });
+  }
+
+  async podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
+    return this.#do("podAddresses", [reference], undefined, () =>
+      this.pods.has(reference.sandboxId) ? this.addresses : undefined,
+    );
+  }
+
+  async podCidrChanged(cidrs: readonly string[]): Promise<void> {
+    await this.#do("podCidrChanged", [cidrs], undefined, () => undefined);
+  }
+
+  notReadyReason(): string | undefined {
+    return this.problem;
+  }
+
+  describe(): Readonly<Record<string, unknown>> {
+    return { fake: true };
+  }
+
+  async #do<T>(
+    verb: keyof NetworkPlugin,
+    args: readonly unknown[],
+    signal: AbortSignal | undefined,
+    work: () => T,
+  ): Promise<T> {
+    await Promise.resolve();
+    if (signal?.aborted === true) throw ShimError.from(signal.reason);
+    const step = this.journal.enter("network", verb, args);
+    const result = work();
+    this.journal.leave(step);
+    return result;
+  }
+}

@@ -1,0 +1,197 @@
+/** A complete set of services on fakes, with a live StateSync, as shim.ts builds it on the real adapters. */
+import { rm, writeFile } from "node:fs/promises";
+import type { Call } from "../../src/shim/base/call.js";
+import { KeyedLock } from "../../src/shim/base/keyed-lock.js";
+import { messageOf } from "../../src/shim/base/errors.js";
+import type { OomScores, PauseImageSource, Services } from "../../src/shim/rpc/services.js";
+import { imageRpcs, runtimeRpcs } from "../../src/shim/rpc/table.js";
+import { ContainerRecords } from "../../src/shim/state/container-records.js";
+import { EngineLink } from "../../src/shim/state/engine-link.js";
+import { ImageCache } from "../../src/shim/state/image-cache.js";
+import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
+import { PodRecords } from "../../src/shim/state/pod-records.js";
+import { ReadModel } from "../../src/shim/state/read-model.js";
+import { StateSync } from "../../src/shim/state/state-sync.js";
+import { temporaryDirectory } from "../unit/base/temporary-directory.js";
+import { FakeEngine } from "./fake-engine.js";
+import { FakeHost } from "./fake-host.js";
+import { FakeNetwork } from "./fake-network.js";
+import { Journal } from "./journal.js";
+import { MemoryCheckpoints } from "./memory-checkpoints.js";
+import { recordingLog } from "./recording-log.js";
+import { until } from "./turns.js";
+
+export const pauseImage = "registry.example/pause:1";
+
+/** What outlives a restart of the shim: the engine, the host, the network, and the files. */
+export interface World {
+  readonly journal: Journal;
+  readonly engine: FakeEngine;
+  readonly host: FakeHost;
+  readonly network: FakeNetwork;
+  readonly checkpoints: MemoryCheckpoints;
+  readonly directory: string;
+}
+
+export class FakePauseImages implements PauseImageSource {
+  readonly reference = pauseImage;
+
+  constructor(private readonly world: Pick<World, "journal" | "engine">) {}
+
+  async ensure(): Promise<string> {
+    await Promise.resolve();
+    const { journal, engine } = this.world;
+    const step = journal.enter("pauseImages", "ensure", []);
+    if (engine.images.find(pauseImage) === undefined) engine.images.add({ tags: [pauseImage] });
+    journal.leave(step);
+    return pauseImage;
+  }
+
+  invalidate(): void {
+    this.world.journal.enter("pauseImages", "invalidate", []);
+  }
+
+  isPinned(names: readonly string[]): boolean {
+    return names.includes(pauseImage);
+  }
+}
+
+/** Learns from an error whose message holds `oom_score_adj`. */
+export class FakeOomScores implements OomScores {
+  #floor = -1000;
+
+  clamp(wanted: number): number {
+    return Math.max(wanted, this.#floor);
+  }
+
+  learnFromFailure(score: number, error: unknown): boolean {
+    if (score >= 0 || this.#floor === 0 || !messageOf(error).includes("oom_score_adj")) return false;
+    this.#floor = 0;
+    return true;
+  }
+}
+
+/** A shim on fakes; disposing it stops the sync, and removes the files when it made them itself. */
+export class TestShim implements AsyncDisposable {
+  readonly runtime: ReturnType<typeof runtimeRpcs>;
+  readonly image: ReturnType<typeof imageRpcs>;
+
+  private constructor(
+    readonly world: World,
+    readonly services: Services,
+    readonly sync: StateSync,
+    readonly log: ReturnType<typeof recordingLog>,
+    private readonly cleanUp: () => Promise<void>,
+  ) {
+    this.runtime = runtimeRpcs(services);
+    this.image = imageRpcs(services);
+  }
+
+  /** Builds the services and waits until the read model is live. `earlier` is the world of a shim that has ended. */
+  static async start(
+    options: {
+      readonly earlier?: World;
+      readonly prepare?: (world: World) => void;
+      readonly settings?: Partial<Services["settings"]>;
+    } = {},
+  ): Promise<TestShim> {
+    const own = options.earlier === undefined ? await newWorld() : undefined;
+    const world = options.earlier ?? own;
+    if (world === undefined) throw new Error("no world");
+    options.prepare?.(world);
+    const log = recordingLog();
+    const link = new EngineLink();
+    const podRecords = await openPodRecords(world);
+    const model = new ReadModel((id) => podRecords.get(id));
+    const images = new ImageCache(world.engine);
+    const sync = new StateSync({
+      ...{ engine: world.engine, model, link, log },
+      onConnect: () => Promise.resolve(),
+      onLive: () => undefined,
+      onImageEvent: (event) => {
+        images.forget(event);
+      },
+    });
+    const services: Services = {
+      ...{ engine: world.engine, link, model, sync, podRecords, images, log },
+      containerRecords: await ContainerRecords.open(`${world.directory}/containers`, log),
+      checkpoints: world.checkpoints,
+      network: world.network,
+      host: () => world.host,
+      pauseImages: new FakePauseImages(world),
+      oomScores: new FakeOomScores(),
+      imageUsers: new ImageUsersCache(),
+      sandboxLanes: new KeyedLock(),
+      containerLanes: new KeyedLock(),
+      imageLanes: new KeyedLock(),
+      settings: { cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, ...options.settings },
+    };
+    sync.start();
+    await until("the read model is live", () => link.state.phase === "live");
+    const removeFiles = own?.[Symbol.asyncDispose].bind(own) ?? (() => Promise.resolve());
+    return new TestShim(world, services, sync, log, async () => {
+      await sync.stop();
+      await removeFiles();
+    });
+  }
+
+  get engine(): FakeEngine {
+    return this.world.engine;
+  }
+
+  /** Ends this shim and begins another one on the same engine and files. */
+  async restart(): Promise<TestShim> {
+    await this.sync.stop();
+    return TestShim.start({ earlier: this.world });
+  }
+
+  /** The context of one call; `abort` is the caller leaving. */
+  call(rpc = "Test"): Call & { readonly abort: (reason: unknown) => void } {
+    const controller = new AbortController();
+    return { rpc, signal: controller.signal, log: this.log, abort: (reason) => { controller.abort(reason); } };
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.cleanUp();
+  }
+}
+
+async function newWorld(): Promise<World & AsyncDisposable> {
+  const journal = new Journal();
+  const directory = await temporaryDirectory();
+  const engine = new FakeEngine(journal);
+  const host = new FakeHost(journal);
+  host.onKill = (pid) => engine.execs.kill(pid);
+  engine.images.add({ tags: [pauseImage] });
+  engine.images.add({
+    tags: ["busybox:latest"],
+    digests: [`busybox@sha256:${"b".repeat(64)}`],
+    files: { "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "/etc/group": "root:x:0:\nwheel:x:10:root\n" },
+  });
+  return {
+    ...{ journal, engine, host, directory: directory.path },
+    network: new FakeNetwork(journal),
+    checkpoints: new MemoryCheckpoints(journal),
+    [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
+  };
+}
+
+/** The real records on real files, without the flushes: noted as `records.write` and `records.remove`. */
+function openPodRecords({ journal, directory }: World): Promise<PodRecords> {
+  return PodRecords.open(`${directory}/pods`, recordingLog(), {
+    writeFile: async (path, content) => {
+      const step = journal.enter("records", "write", [path, content]);
+      await writeFile(path, content);
+      journal.leave(step);
+    },
+    removeFile: async (path) => {
+      const step = journal.enter("records", "remove", [path]);
+      const present = await rm(path).then(
+        () => true,
+        () => false,
+      );
+      journal.leave(step);
+      return present;
+    },
+  });
+}

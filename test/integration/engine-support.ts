@@ -1,0 +1,139 @@
+/** A real engine for the tests of the engine adapter: who it is, an image on it, containers that go away again. */
+import { randomBytes } from "node:crypto";
+import { access, readFile } from "node:fs/promises";
+import { messageOf } from "../../src/shim/base/errors.js";
+import { silentLogger } from "../../src/shim/base/log.js";
+import type { CreateBody } from "../../src/shim/domain/create-body.js";
+import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
+import { DockerEngine } from "../../src/shim/engine/docker-engine.js";
+import { instrument, type EngineObservation } from "../../src/shim/engine/instrumented-engine.js";
+import { buildImageArchive } from "../../src/shim/pause/image-archive.js";
+import type { Engine } from "../../src/shim/ports/engine.js";
+
+const endpointText = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
+
+/** Key of the label on everything that a test makes. */
+export const testLabel = "dockershim.test/engine";
+
+export const socketPath = endpointText.replace(/^unix:\/\//, "");
+
+/** An engine with a clean end; short deadlines, for a test that hangs is no test. */
+export interface TestEngine {
+  readonly engine: Engine;
+  readonly facts: NodeFacts;
+  readonly observations: readonly EngineObservation[];
+  /** Different for each run: part of all names. */
+  readonly run: string;
+  readonly image: string;
+  /** Creates a container that is removed at the end of the scope. */
+  container(overrides?: Partial<CreateBody>): Promise<TestContainer>;
+  /** An image archive, a different image for each `marker`. */
+  archive(reference: string, marker?: string): Promise<Buffer>;
+  close(): Promise<void>;
+}
+
+export interface TestContainer extends AsyncDisposable {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** For calls that no test means to interrupt. */
+export function anySignal(): AbortSignal {
+  return AbortSignal.timeout(60_000);
+}
+
+/** Why the tests against a real engine cannot run here, or false. */
+export async function reasonToSkip(): Promise<string | false> {
+  const docker = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 10_000 });
+  try {
+    await docker.connect(anySignal());
+    await busybox();
+    return false;
+  } catch (error) {
+    const reason = `NO DOCKER ENGINE FOR THIS TEST: ${messageOf(error)}`;
+    console.error(reason);
+    return reason;
+  } finally {
+    docker.close();
+  }
+}
+
+export async function openTestEngine(): Promise<TestEngine> {
+  const docker = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const observations: EngineObservation[] = [];
+  const engine = instrument(docker, { log: silentLogger(), observe: (one) => observations.push(one) });
+  const run = randomBytes(5).toString("hex");
+  const image = `dockershim.local/engine-test-${run}:1`;
+  const facts = await engine.connect(anySignal());
+  const architecture = facts.architecture === "arm64" ? "arm64" : "amd64";
+  const archive = async (reference: string, marker = ""): Promise<Buffer> =>
+    buildImageArchive({
+      reference,
+      architecture,
+      config: { Cmd: ["sleep", "3600"], Env: ["PATH=/bin"], Labels: { marker }, User: "0" },
+      layers: [
+        [
+          { path: "bin", type: "directory", mode: 0o755 },
+          { path: "bin/busybox", type: "file", mode: 0o755, content: await busybox() },
+          ...applets.map((name) => ({
+            path: `bin/${name}`,
+            type: "symlink" as const,
+            mode: 0o777,
+            target: "busybox",
+          })),
+          { path: "etc", type: "directory", mode: 0o755 },
+          { path: "etc/passwd", type: "file", mode: 0o644, content: Buffer.from("root:x:0:0::/:/bin/sh\n") },
+          { path: "etc/link", type: "symlink", mode: 0o777, target: "../etc/passwd" },
+        ],
+        [{ path: "marker", type: "file", mode: 0o644, content: Buffer.from(`${run} ${marker}`) }],
+      ],
+    });
+  await engine.loadImage(await archive(image), anySignal());
+  let count = 0;
+  return {
+    engine,
+    facts,
+    observations,
+    run,
+    image,
+    archive,
+    container: async (overrides = {}) => {
+      const name = `dockershim-engine-test-${run}-${String((count += 1))}`;
+      const body = {
+        Image: image,
+        Labels: { [testLabel]: run },
+        HostConfig: { NetworkMode: "none" },
+        ...overrides,
+      };
+      const id = await engine.createContainer(name, body, anySignal());
+      return {
+        id,
+        name,
+        [Symbol.asyncDispose]: async () => {
+          await engine.removeContainer(id, { force: true }, anySignal());
+        },
+      };
+    },
+    close: async () => {
+      const left = await engine.listContainers({ labelKey: testLabel, labelValue: run }, anySignal());
+      for (const { id } of left) await engine.removeContainer(id, { force: true }, anySignal());
+      await engine.removeImage(image, anySignal());
+      docker.close();
+    },
+  };
+}
+
+const applets = ["sh", "sleep", "cat", "echo", "dd", "true"];
+
+/** Debian's package busybox-static. */
+async function busybox(): Promise<Buffer> {
+  for (const path of ["/bin/busybox", "/usr/bin/busybox"]) {
+    try {
+      await access(path);
+    } catch {
+      continue;
+    }
+    return readFile(path);
+  }
+  throw new Error("no busybox on this host");
+}

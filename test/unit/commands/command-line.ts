@@ -1,0 +1,56 @@
+/** Runs the command line with actions that only note what they were called with. */
+import type { PlayOptions } from "../../../src/shim/commands/play-options.js";
+import { runCommandLine } from "../../../src/shim/commands/run-command-line.js";
+import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
+
+export interface Outcome {
+  readonly exitCode: number;
+  readonly out: string;
+  readonly err: string;
+  readonly served?: ResolvedConfig;
+  readonly played?: PlayOptions;
+}
+
+export async function run(
+  line: string | readonly string[],
+  rule: {
+    environment?: Record<string, string>;
+    files?: Record<string, string>;
+    serve?: () => Promise<number>;
+  } = {},
+): Promise<Outcome> {
+  const argv = typeof line === "string" ? line.split(/\s+/).filter((part) => part !== "") : line;
+  let out = "";
+  let err = "";
+  const noted: { served?: ResolvedConfig; played?: PlayOptions } = {};
+  const exitCode = await runCommandLine(
+    argv,
+    {
+      serve: (resolved) => {
+        noted.served = resolved;
+        return rule.serve?.() ?? Promise.resolve(0);
+      },
+      play: (options) => {
+        noted.played = options;
+        return Promise.resolve(7);
+      },
+    },
+    {
+      environment: rule.environment ?? {},
+      readFile: (path) => {
+        const content = rule.files?.[path];
+        return content === undefined
+          ? Promise.reject(new Error(`no file ${path}`))
+          : Promise.resolve(content);
+      },
+      writeOut: (text) => {
+        out += text;
+      },
+      writeError: (text) => {
+        err += text;
+      },
+    },
+    { version: "1.2.3", commit: "abc" },
+  );
+  return { exitCode, out, err, ...noted };
+}

@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { runPlay } from "../../../src/shim/commands/play-command.js";
+
+const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: x:1}]}\n";
+
+async function run(files: Readonly<Record<string, string>>, names: readonly string[], stdin?: string) {
+  const directory = await mkdtemp(join(tmpdir(), "play-command-"));
+  try {
+    for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
+    let errors = "";
+    const exitCode = await runPlay(
+      {
+        files: names.map((name) => (name === "-" ? name : join(directory, name))),
+        endpoint: `unix://${join(directory, "none.sock")}`,
+        follow: false,
+        down: false,
+      },
+      {
+        stdout: { write: () => assert.fail("nothing may be printed") },
+        stderr: { write: (text) => (errors += text) },
+        signal: new AbortController().signal,
+        ...(stdin === undefined ? {} : { stdin: linesOf(stdin) }),
+      },
+    );
+    assert.equal(exitCode, 1);
+    return errors;
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}
+
+async function* linesOf(text: string): AsyncGenerator<string> {
+  await Promise.resolve();
+  yield text;
+}
+
+const cases: readonly (readonly [string, Readonly<Record<string, string>>, readonly string[], RegExp])[] = [
+  ["no file", {}, [], /name at least one manifest file/],
+  ["a file that is missing", {}, ["a.yaml"], /^dockershim play: read ".*a\.yaml": ENOENT/],
+  ["a file named twice", { "a.yaml": pod }, ["a.yaml", "a.yaml"], /named twice/],
+  ["standard input that is not there", {}, ["-"], /there is no standard input/],
+  [
+    "fields that are not honoured, of all files at once",
+    {
+      "a.yaml": pod.replace("x:1", "x:1, lifecycle: {}"),
+      "b.yaml": pod.replace("web", "w2").replace("x:1", "x:1, startupProbe: {}"),
+    },
+    ["a.yaml", "b.yaml"],
+    /2 fields[^]*lifecycle[^]*startupProbe/,
+  ],
+  ["a server that is not there", { "a.yaml": pod }, ["a.yaml"], /no CRI server answers there/],
+];
+for (const [what, files, names, expected] of cases) {
+  test(`runPlay() reports ${what}, and answers 1`, async () => {
+    assert.match(await run(files, names), expected);
+  });
+}
+
+test("runPlay() reads manifests from standard input", async () => {
+  assert.match(
+    await run({}, ["-"], "kind: Pod\n"),
+    /standard input: kind: kind and apiVersion must be given/,
+  );
+});

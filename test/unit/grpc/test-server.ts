@@ -1,0 +1,102 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as grpc from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import type { Handlers } from "../../../src/shim/grpc/handlers.js";
+import { loadCriApi } from "../../../src/shim/grpc/proto.js";
+import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../../../src/shim/grpc/server.js";
+import { recordingLogger, type LogRecord } from "./recording-logger.js";
+
+export const api = loadCriApi();
+
+export type Message = Record<string, unknown>;
+
+export interface TestServer extends AsyncDisposable {
+  readonly server: GrpcServer;
+  readonly path: string;
+  readonly records: LogRecord[];
+}
+
+/** A CRI server on a socket of its own, with the given RuntimeService. */
+export async function startTestServer(
+  RuntimeService: Handlers["RuntimeService"],
+  options: Partial<GrpcServerOptions> = {},
+): Promise<TestServer> {
+  const directory = await mkdtemp(join(tmpdir(), "grpc-test-"));
+  const path = join(directory, "cri.sock");
+  const { log, records } = recordingLogger();
+  const handlers = { RuntimeService, ImageService: {} };
+  const server = await startGrpcServer({ endpoint: { kind: "unix", path }, api, log, handlers, ...options });
+  return {
+    server,
+    path,
+    records,
+    async [Symbol.asyncDispose]() {
+      await server.close();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+export type Version = "v1" | "v1alpha2";
+
+export interface TestClient extends Disposable {
+  /** The answer of a unary call; rejects with a grpc.ServiceError. */
+  call(rpc: string, request: Message, options?: grpc.CallOptions): Promise<Message>;
+  /** The same, with a handle to cancel it. */
+  start(rpc: string, request: Message): { readonly answer: Promise<Message>; cancel(): void };
+  stream(rpc: string, request: Message): grpc.ClientReadableStream<Message>;
+}
+
+type Unary = (
+  request: Message,
+  options: grpc.CallOptions,
+  callback: (error: grpc.ServiceError | null, answer?: Message) => void,
+) => grpc.ClientUnaryCall;
+
+const packages = new Map<Version, grpc.GrpcObject>();
+
+export function connectClient(path: string, version: Version = "v1", service = "RuntimeService"): TestClient {
+  let definition = packages.get(version);
+  if (definition === undefined) {
+    const file = new URL(`../../../proto/runtime/${version}/api.proto`, import.meta.url).pathname;
+    definition = grpc.loadPackageDefinition(
+      loadSync(file, { keepCase: true, longs: String, defaults: true }),
+    );
+    packages.set(version, definition);
+  }
+  const Client = (definition["runtime"] as Record<Version, Record<string, grpc.ServiceClientConstructor>>)[
+    version
+  ][service];
+  if (Client === undefined) throw new Error(`no ${service}`);
+  const client = new Client(`unix:${path}`, grpc.credentials.createInsecure(), {
+    "grpc.max_receive_message_length": -1,
+    "grpc.max_send_message_length": -1,
+    // Calls of one client must not share the connection of another test.
+    "grpc.use_local_subchannel_pool": 1,
+  });
+  const methods = client as unknown as Record<string, Unary | undefined>;
+  const start = (rpc: string, request: Message, options: grpc.CallOptions) => {
+    let handle: grpc.ClientUnaryCall | undefined;
+    const answer = new Promise<Message>((resolve, reject) => {
+      handle = methods[rpc]?.call(client, request, options, (error, message) => {
+        if (error !== null || message === undefined) reject(error ?? new Error("no answer"));
+        else resolve(message);
+      });
+    });
+    return { answer, cancel: () => handle?.cancel() };
+  };
+  return {
+    call: (rpc, request, options = {}) => start(rpc, request, options).answer,
+    start: (rpc, request) => start(rpc, request, {}),
+    stream: (rpc, request) =>
+      (methods[rpc] as unknown as (request: Message) => grpc.ClientReadableStream<Message>).call(
+        client,
+        request,
+      ),
+    [Symbol.dispose]() {
+      client.close();
+    },
+  };
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const pauseDirectory = fileURLToPath(new URL("../../../pause/", import.meta.url));
+const toolMissing = 2;
+
+describe("pause/bin", () => {
+  for (const architecture of ["amd64", "arm64"]) {
+    const name = `pause-${architecture}`;
+
+    test(`${name} is what pause.c gives with the named compiler, wherever it is built`, async (t) => {
+      const directory = await mkdtemp(join(tmpdir(), "pause-build-"));
+      t.after(() => rm(directory, { recursive: true }));
+      for (const file of ["build.mjs", "pause.c"])
+        await cp(join(pauseDirectory, file), join(directory, file));
+      const output = join(directory, "out");
+      const built = spawnSync(
+        process.execPath,
+        [join(directory, "build.mjs"), "--output", output, "--architecture", architecture],
+        { encoding: "utf8", cwd: directory },
+      );
+      if (built.status === toolMissing) {
+        t.skip(`not proven on this machine: ${built.stderr.trim()}`);
+        return;
+      }
+      assert.equal(built.status, 0, built.stderr);
+      const fresh = await readFile(join(output, name));
+      const shipped = await readFile(join(pauseDirectory, "bin", name));
+      assert.ok(
+        fresh.equals(shipped),
+        `pause/bin/${name} differs from a fresh build: run node pause/build.mjs`,
+      );
+    });
+
+    test(`${name} is smaller than 10 kB and listed in SHA256SUMS`, async () => {
+      const shipped = await readFile(join(pauseDirectory, "bin", name));
+      assert.ok(shipped.length < 10_000);
+      const sums = await readFile(join(pauseDirectory, "bin", "SHA256SUMS"), "utf8");
+      const digest = createHash("sha256").update(shipped).digest("hex");
+      assert.ok(sums.split("\n").includes(`${digest}  ${name}`));
+    });
+  }
+
+  test("build.mjs refuses another compiler with exit code 2, naming the one it needs", async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "pause-build-"));
+    t.after(() => rm(directory, { recursive: true }));
+    const built = spawnSync(process.execPath, [join(pauseDirectory, "build.mjs"), "--output", directory], {
+      encoding: "utf8",
+      env: { PATH: directory },
+    });
+    assert.equal(built.status, toolMissing);
+    assert.match(
+      built.stderr,
+      /needs gcc 12\.2\.0 \(Debian 12\.2\.0-14\) as x86_64-linux-gnu-gcc, which is not in PATH/,
+    );
+  });
+});

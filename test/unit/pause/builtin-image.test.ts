@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { isKind } from "../../../src/shim/base/errors.js";
+import {
+  builtinPauseImage,
+  builtinPauseReference,
+  findPackageDirectory,
+} from "../../../src/shim/pause/builtin-image.js";
+import { contentOf, jsonOf, readTar } from "./read-archive.js";
+
+// An engine that has the name is never given the image again, so these may change only together with the tag.
+const configurations = [
+  {
+    reference: "dockershim.local/pause:1",
+    architecture: "amd64",
+    path: "49e058a9ceac912a6e8fdcfd3eb42c1c1c8e64ad32da60750589ffbb00daf075",
+  },
+  {
+    reference: "dockershim.local/pause:1",
+    architecture: "arm64",
+    path: "aa1c528720095172c9b0e06ba207907effca327ba3c1e1731fbf4d05a185ca58",
+  },
+];
+
+describe("builtinPauseImage()", () => {
+  for (const { reference, architecture, path } of configurations) {
+    test(`has for ${architecture} the content that its name stands for`, async () => {
+      const image = await builtinPauseImage(architecture);
+      assert.equal(image.reference, reference);
+      assert.equal(builtinPauseReference, reference);
+      const members = await readTar(image.archive);
+      const [manifest] = jsonOf(members, "manifest.json") as {
+        Config: string;
+        RepoTags: string[];
+        Layers: string[];
+      }[];
+      assert.ok(manifest);
+      assert.deepEqual(manifest.RepoTags, [reference]);
+      assert.equal(manifest.Config, `blobs/sha256/${path}`, "give changed content a new tag");
+    });
+
+    test(`runs the shipped program of ${architecture} as a user without rights and adds no labels`, async () => {
+      const members = await readTar((await builtinPauseImage(architecture)).archive);
+      const [manifest] = jsonOf(members, "manifest.json") as { Config: string; Layers: [string] }[];
+      assert.ok(manifest);
+      const image = jsonOf(members, manifest.Config) as { architecture: string; config: unknown };
+      assert.equal(image.architecture, architecture);
+      assert.deepEqual(image.config, { Entrypoint: ["/pause"], User: "65535:65535" });
+      const layer = await readTar(contentOf(members, manifest.Layers[0]));
+      assert.deepEqual([...layer.keys()], ["pause"]);
+      assert.equal(layer.get("pause")?.header.mode, 0o755);
+      const shipped = new URL(`../../../pause/bin/pause-${architecture}`, import.meta.url);
+      assert.deepEqual(contentOf(layer, "pause"), await readFile(shipped));
+    });
+  }
+
+  for (const [kernelName, name] of [
+    ["x86_64", "amd64"],
+    ["aarch64", "arm64"],
+  ] as const) {
+    test(`knows ${name} as ${kernelName} as well`, async () => {
+      assert.deepEqual(await builtinPauseImage(kernelName), await builtinPauseImage(name));
+    });
+  }
+
+  test("refuses an architecture that it has no program for", async () => {
+    await assert.rejects(builtinPauseImage("riscv64"), (error) => {
+      return isKind(error, "unsupported") && error.message.includes('"riscv64"');
+    });
+  });
+});
+
+describe("findPackageDirectory()", () => {
+  test("finds the repository from the place of the source and of the compiled module", async (t) => {
+    const root = await mkdtemp(join(tmpdir(), "package-directory-"));
+    t.after(() => rm(root, { recursive: true }));
+    await writeFile(join(root, "package.json"), "{}");
+    for (const path of ["src/shim/pause", "dist/src/shim/pause", "dist"]) {
+      await mkdir(join(root, path), { recursive: true });
+      assert.equal(await findPackageDirectory(join(root, path)), root);
+    }
+  });
+
+  test("finds this repository from here", async () => {
+    const here = fileURLToPath(new URL(".", import.meta.url));
+    assert.equal(
+      `${await findPackageDirectory(here)}/`,
+      fileURLToPath(new URL("../../../", import.meta.url)),
+    );
+  });
+
+  test("fails at the root of a file system without package.json", async () => {
+    await assert.rejects(findPackageDirectory("/proc/self"), (error) => isKind(error, "internal"));
+  });
+});

@@ -1,0 +1,335 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { builtinPauseImage, builtinPauseReference } from "../../../src/shim/pause/builtin-image.js";
+import {
+  PauseImages,
+  type PauseImageDeps,
+  type PauseImageOptions,
+} from "../../../src/shim/pause/ensure-pause-image.js";
+
+const reference = "registry.example/pause:3";
+const never = new AbortController().signal;
+
+/** An engine with a set of images, a registry that may be down, a clock that the test moves, and a record of all calls. */
+class World implements PauseImageDeps {
+  readonly images = new Set<string>();
+  readonly calls: string[] = [];
+  readonly loaded: Buffer[] = [];
+  readonly lines: string[] = [];
+  pullError: Error | undefined;
+  inspectError: Error | undefined;
+  loadError: Error | undefined;
+  /** A pull waits for this (or its signal). */
+  pullGate: Promise<void> = Promise.resolve();
+  nowMs = 0;
+  architecture = "amd64";
+  readonly log: PauseImageDeps["log"] = {
+    info: (_fields: unknown, message?: string) => this.lines.push(`info ${message ?? ""}`),
+    warn: (fields: unknown, message?: string) =>
+      this.lines.push(`warn ${message ?? ""} ${JSON.stringify(fields)}`),
+  };
+
+  now(): number {
+    return this.nowMs;
+  }
+
+  inspectImage(name: string): Promise<{ id: string } | undefined> {
+    this.calls.push(`inspect ${name}`);
+    if (this.inspectError !== undefined) return Promise.reject(this.inspectError);
+    return Promise.resolve(this.images.has(name) ? { id: `sha256:${name}` } : undefined);
+  }
+
+  async pull(name: string, signal: AbortSignal): Promise<void> {
+    this.calls.push(`pull ${name}`);
+    const aborted = new Promise<never>((_, reject) => {
+      signal.addEventListener("abort", () => {
+        reject(ShimError.from(signal.reason));
+      });
+    });
+    await Promise.race([this.pullGate, aborted]);
+    if (this.pullError !== undefined) throw this.pullError;
+    this.images.add(name);
+  }
+
+  loadImage(archive: Buffer): Promise<void> {
+    this.calls.push("load");
+    if (this.loadError !== undefined) return Promise.reject(this.loadError);
+    this.loaded.push(archive);
+    this.images.add(builtinPauseReference);
+    return Promise.resolve();
+  }
+
+  /** The calls since the last time. */
+  takeCalls(): string[] {
+    return this.calls.splice(0);
+  }
+}
+
+function pauseImages(world: World, options: Partial<PauseImageOptions> = {}): PauseImages {
+  return new PauseImages(world, { reference, builtin: "fallback", ...options });
+}
+
+/** A world whose registry cannot be reached. */
+function airGapped(): World {
+  const world = new World();
+  world.pullError = new ShimError("unavailable", "no route to registry");
+  return world;
+}
+
+const inspectConfigured = `inspect ${reference}`;
+const inspectBuiltin = `inspect ${builtinPauseReference}`;
+const pullConfigured = `pull ${reference}`;
+
+describe("PauseImages.ensure()", () => {
+  test("uses the configured image where it is present, without pulling", async () => {
+    const world = new World();
+    world.images.add(reference);
+    assert.equal(await pauseImages(world).ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+  });
+
+  test("asks the engine no second time once the image was there", async () => {
+    const world = new World();
+    world.images.add(reference);
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.takeCalls();
+    world.nowMs = 1e9;
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), []);
+  });
+
+  test("asks again after invalidate()", async () => {
+    const world = new World();
+    world.images.add(reference);
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.images.clear();
+    world.takeCalls();
+    images.invalidate();
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+  });
+
+  test("does not remember an answer that invalidate() overtook", async () => {
+    const world = new World();
+    const { gate, open } = gateAndOpener();
+    world.pullGate = gate;
+    const images = pauseImages(world);
+    const first = images.ensure(never);
+    await turn();
+    images.invalidate();
+    open();
+    assert.equal(await first, reference);
+    world.takeCalls();
+    await images.ensure(never);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+  });
+
+  test("pulls an absent image once for all who wait", async () => {
+    const world = new World();
+    const images = pauseImages(world);
+    const answers = await Promise.all([images.ensure(never), images.ensure(never), images.ensure(never)]);
+    assert.deepEqual(answers, [reference, reference, reference]);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+  });
+
+  test("loads the built-in image when the pull fails, and says why once", async () => {
+    const world = airGapped();
+    const images = pauseImages(world);
+    assert.equal(await images.ensure(never), builtinPauseReference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectBuiltin, "load"]);
+    assert.deepEqual(world.loaded, [(await builtinPauseImage("amd64")).archive]);
+    images.invalidate();
+    await images.ensure(never);
+    const warnings = world.lines.filter((line) => line.startsWith("warn"));
+    assert.equal(warnings.length, 1);
+    assert.match(String(warnings[0]), /registry\.example\/pause:3.*no route to registry/);
+  });
+
+  test("does not load a built-in image that is present", async () => {
+    const world = airGapped();
+    world.images.add(builtinPauseReference);
+    assert.equal(await pauseImages(world).ensure(never), builtinPauseReference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectBuiltin]);
+  });
+
+  test("asks the engine nothing for a minute after a failed pull, then pulls again", async () => {
+    const world = airGapped();
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.takeCalls();
+    world.nowMs = 59_999;
+    assert.equal(await images.ensure(never), builtinPauseReference);
+    assert.deepEqual(world.takeCalls(), []);
+    world.nowMs = 60_000;
+    world.pullError = undefined;
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+    assert.ok(world.lines.includes("info using the configured pause image again"));
+  });
+
+  test("finds an image that came within the minute, without a pull", async () => {
+    const world = airGapped();
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.images.add(reference);
+    world.takeCalls();
+    images.invalidate();
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+  });
+
+  test("forgets a failed pull when the image came and went", async () => {
+    const world = airGapped();
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.images.add(reference);
+    images.invalidate();
+    await images.ensure(never);
+    world.images.delete(reference);
+    images.invalidate();
+    world.takeCalls();
+    await images.ensure(never);
+    assert.ok(world.takeCalls().includes(pullConfigured));
+  });
+
+  test("loads the built-in image again when it was deleted within the minute, without a pull", async () => {
+    const world = airGapped();
+    const images = pauseImages(world);
+    await images.ensure(never);
+    world.images.clear();
+    world.takeCalls();
+    images.invalidate();
+    assert.equal(await images.ensure(never), builtinPauseReference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, inspectBuiltin, "load"]);
+  });
+
+  test("fails with the pull's kind when the built-in image is forbidden, and pulls once a minute", async () => {
+    const world = airGapped();
+    const images = pauseImages(world, { builtin: "forbidden" });
+    const isExpected = (error: unknown): boolean =>
+      isKind(error, "unavailable") &&
+      error.message === `ensure pause image "${reference}": no route to registry`;
+    await assert.rejects(images.ensure(never), isExpected);
+    await assert.rejects(images.ensure(never), isExpected);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectConfigured]);
+    world.nowMs = 60_000;
+    await assert.rejects(images.ensure(never), isExpected);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+    world.images.add(reference);
+    assert.equal(await images.ensure(never), reference);
+  });
+
+  test("fails when the engine cannot say whether the image is there, and does not pull", async () => {
+    const world = new World();
+    world.inspectError = new ShimError("unavailable", "connect: refused");
+    await assert.rejects(pauseImages(world).ensure(never), (error) => {
+      return (
+        isKind(error, "unavailable") &&
+        error.message === `ensure pause image "${reference}": connect: refused`
+      );
+    });
+    assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+  });
+
+  test("names both reasons when the built-in image cannot be loaded either, and tries that again", async () => {
+    const world = airGapped();
+    world.loadError = new ShimError("exhausted", "no space left on device");
+    const images = pauseImages(world);
+    await assert.rejects(images.ensure(never), (error) => {
+      const both =
+        /^ensure pause image ".*": no route to registry; use built-in image ".*": no space left on device$/;
+      return isKind(error, "unavailable") && both.test(error.message);
+    });
+    world.loadError = undefined;
+    assert.equal(await images.ensure(never), builtinPauseReference);
+  });
+
+  test("names the architecture that there is no built-in image for", async () => {
+    const world = airGapped();
+    world.architecture = "s390x";
+    await assert.rejects(pauseImages(world).ensure(never), /no route to registry; .*architecture "s390x"$/);
+  });
+
+  test("loads the built-in image without a pull when it is the configured one, even if forbidden as stand-in", async () => {
+    const world = airGapped();
+    const images = pauseImages(world, { reference: builtinPauseReference, builtin: "forbidden" });
+    assert.equal(await images.ensure(never), builtinPauseReference);
+    assert.deepEqual(world.takeCalls(), [inspectBuiltin, "load"]);
+  });
+
+  test("lets a caller leave while others wait on", async () => {
+    const world = new World();
+    const { gate, open } = gateAndOpener();
+    world.pullGate = gate;
+    const images = pauseImages(world);
+    const leaver = new AbortController();
+    const left = images.ensure(leaver.signal);
+    const stayed = images.ensure(never);
+    await turn();
+    leaver.abort(new ShimError("cancelled", "caller left"));
+    await assert.rejects(left, (error) => isKind(error, "cancelled"));
+    open();
+    assert.equal(await stayed, reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+  });
+
+  test("does not take a pull that its callers left for a failed one", async () => {
+    const world = new World();
+    world.pullGate = gateAndOpener().gate;
+    const images = pauseImages(world);
+    const leaver = new AbortController();
+    const left = images.ensure(leaver.signal);
+    await turn();
+    leaver.abort(new ShimError("cancelled", "caller left"));
+    await assert.rejects(left, (error) => isKind(error, "cancelled"));
+    await turn();
+    world.pullGate = Promise.resolve();
+    world.takeCalls();
+    assert.equal(await images.ensure(never), reference);
+    assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
+  });
+
+  test("refuses a caller that has left already, even with the answer at hand", async () => {
+    const world = new World();
+    world.images.add(reference);
+    const images = pauseImages(world);
+    await images.ensure(never);
+    const reason = new ShimError("cancelled", "caller left");
+    await assert.rejects(images.ensure(AbortSignal.abort(reason)), reason);
+  });
+});
+
+describe("PauseImages.isPinned()", () => {
+  const digest = `sha256:${"a".repeat(64)}`;
+  const cases = [
+    { configured: "busybox", names: ["docker.io/library/busybox:latest"], pinned: true },
+    { configured: "docker.io/library/busybox:1", names: ["other:1", "busybox:1"], pinned: true },
+    { configured: "busybox:1", names: ["busybox:2"], pinned: false },
+    { configured: `busybox:1@${digest}`, names: [`busybox@${digest}`], pinned: true },
+    { configured: digest, names: [digest], pinned: true },
+    { configured: "busybox", names: [builtinPauseReference], pinned: true },
+    { configured: "busybox", names: [], pinned: false },
+  ];
+  for (const { configured, names, pinned } of cases) {
+    const short = `${configured.slice(0, 28)} and ${names.join(", ").slice(0, 33)}`;
+    test(`is ${String(pinned)} for ${short}`, () => {
+      assert.equal(pauseImages(new World(), { reference: configured }).isPinned(names), pinned);
+    });
+  }
+});
+
+function gateAndOpener(): { readonly gate: Promise<void>; readonly open: () => void } {
+  let open = (): void => undefined;
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { gate, open };
+}
+
+/** Lets everything that can go on without timers do so. */
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}

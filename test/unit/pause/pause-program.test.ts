@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import type { Readable, Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, test, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const limitMs = 20_000;
+/** Number of the system call that the program waits in, on the machine that runs it or its emulator. */
+const rtSigtimedwait = process.arch === "x64" ? "128" : "137";
+const hosts = {
+  amd64: { node: "x64", emulator: "qemu-x86_64-static" },
+  arm64: { node: "arm64", emulator: "qemu-aarch64-static" },
+} as const;
+
+/** The program as a command, behind an emulator where the machine is another; or why it cannot run here. */
+function commandFor(architecture: keyof typeof hosts): string[] | string {
+  if (process.platform !== "linux") return "not on Linux";
+  const program = fileURLToPath(new URL(`../../../pause/bin/pause-${architecture}`, import.meta.url));
+  const { node, emulator } = hosts[architecture];
+  if (process.arch === node) return [program];
+  const found = spawnSync(emulator, ["--version"]).error === undefined;
+  return found ? [emulator, program] : `not on ${architecture} and no ${emulator} in PATH`;
+}
+
+/** unshare's arguments for a new PID namespace; or why there can be none. */
+function namespaceFlags(): string[] | string {
+  const attempts = [
+    ["--pid", "--fork"],
+    ["--user", "--map-root-user", "--pid", "--fork"],
+  ];
+  const works = attempts.find((flags) => spawnSync("unshare", [...flags, "true"]).status === 0);
+  return works ?? "no new PID namespace to be had (no root, or no unshare)";
+}
+
+/** Fields of /proc/PID/stat after the command name: state, parent, … Undefined: no such process. */
+function readStat(pid: number): string[] | undefined {
+  try {
+    return readFileSync(`/proc/${String(pid)}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
+  } catch {
+    return undefined;
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((candidate) => readStat(candidate)?.[1] === String(pid));
+}
+
+async function until(what: string, isTrue: () => boolean): Promise<void> {
+  const endMs = performance.now() + limitMs;
+  while (!isTrue()) {
+    if (performance.now() > endMs) assert.fail(`waited in vain until ${what}`);
+    await sleep(5);
+  }
+}
+
+/** Whether `pid` waits for signals: only then do they test the program and not its start. */
+function isWaiting(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${String(pid)}/syscall`, "utf8").startsWith(`${rtSigtimedwait} `);
+  } catch {
+    return false;
+  }
+}
+
+function pidOf(process: ChildProcess): number {
+  if (process.pid === undefined) assert.fail("the process did not start");
+  return process.pid;
+}
+
+async function exitOf(process: ChildProcess): Promise<unknown[]> {
+  if (process.exitCode !== null || process.signalCode !== null) return [process.exitCode, process.signalCode];
+  return once(process, "exit", { signal: AbortSignal.timeout(limitMs) });
+}
+
+/** Gives those who read `descriptor` in the process the end of it. */
+function endPipe(process: ChildProcess, descriptor: 3 | 4 | 5): void {
+  // The declared tuple ends at descriptor 4.
+  const pipe = (process.stdio as readonly (Readable | Writable | null | undefined)[])[descriptor];
+  if (pipe === null || pipe === undefined) assert.fail(`descriptor ${String(descriptor)} is no pipe`);
+  pipe.destroy();
+}
+
+/** Starts a command that the end of the test kills, with all that it started in its PID namespace. */
+function start(t: TestContext, command: readonly string[]): ChildProcess {
+  const [file = "", ...args] = command;
+  const started = spawn(file, args, { stdio: ["ignore", "ignore", "inherit", "pipe", "pipe", "pipe"] });
+  t.after(() => {
+    if (started.pid === undefined || started.exitCode !== null || started.signalCode !== null) return;
+    for (const pid of childrenOf(started.pid)) process.kill(pid, "SIGKILL");
+    started.kill("SIGKILL");
+  });
+  return started;
+}
+
+for (const architecture of ["amd64", "arm64"] as const) {
+  describe(`pause-${architecture}`, () => {
+    const command = commandFor(architecture);
+
+    for (const signal of ["SIGTERM", "SIGINT"] as const) {
+      test(`ends with 0 on ${signal}`, async (t) => {
+        if (typeof command === "string") {
+          t.skip(command);
+          return;
+        }
+        const pause = start(t, command);
+        await until("it waits for signals", () => isWaiting(pidOf(pause)));
+        process.kill(pidOf(pause), signal);
+        assert.deepEqual(await exitOf(pause), [0, null]);
+      });
+
+      test(`ends with 0 on ${signal} as PID 1`, async (t) => {
+        if (typeof command === "string") {
+          t.skip(command);
+          return;
+        }
+        const flags = namespaceFlags();
+        if (typeof flags === "string") {
+          t.skip(flags);
+          return;
+        }
+        const unshare = start(t, ["unshare", ...flags, ...command]);
+        const isReady = (): boolean => childrenOf(pidOf(unshare)).some(isWaiting);
+        await until("it waits for signals", isReady);
+        const [pause = 0] = childrenOf(pidOf(unshare));
+        process.kill(pause, signal);
+        assert.deepEqual(await exitOf(unshare), [0, null]);
+      });
+    }
+
+    test("reaps orphans as PID 1, those of before its start as well, and goes on", async (t) => {
+      if (typeof command === "string") {
+        t.skip(command);
+        return;
+      }
+      const flags = namespaceFlags();
+      if (typeof flags === "string") {
+        t.skip(flags);
+        return;
+      }
+      // Descriptor 4 holds a child that dies before the program starts, 5 the start, 3 a child and two orphans.
+      const script = 'cat <&4 & cat <&3 & (cat <&3 & cat <&3 &); read _ <&5; exec "$@"';
+      const unshare = start(t, ["unshare", ...flags, "sh", "-c", script, "sh", ...command]);
+      const children = (): number[] => childrenOf(childrenOf(pidOf(unshare))[0] ?? 0);
+      await until("four children run", () => children().length === 4);
+      endPipe(unshare, 4);
+      // Some shells reap in the background.
+      const hasOneLess = (): boolean => children().filter((pid) => readStat(pid)?.[0] !== "Z").length === 3;
+      await until("one child is dead", hasOneLess);
+      endPipe(unshare, 5);
+      const [pause = 0] = childrenOf(pidOf(unshare));
+      await until("it waits for signals", () => isWaiting(pause));
+      await until("three children are left", () => children().length === 3);
+      endPipe(unshare, 3);
+      await until("no child is left, dead or alive", () => children().length === 0);
+      await until("it waits for signals again", () => isWaiting(pause));
+    });
+  });
+}

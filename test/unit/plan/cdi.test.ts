@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isCdiDeviceName, resolveCdiDevices, type CdiSpecFile } from "../../../src/shim/plan/cdi.js";
+import { refusal } from "./errors.js";
+
+function spec(
+  devices: readonly unknown[],
+  containerEdits?: unknown,
+  rest: Partial<CdiSpecFile> = {},
+): CdiSpecFile {
+  const content = { cdiVersion: "0.6.0", kind: "v.com/gpu", devices, containerEdits };
+  return { path: "/etc/cdi/v.json", priority: 0, content, ...rest };
+}
+
+const common = { env: ["COMMON=1"], hooks: [], intelRdt: null };
+const gpu0 = {
+  name: "0",
+  containerEdits: {
+    env: ["GPU=0"],
+    deviceNodes: [
+      { path: "/dev/g0", major: 195, minor: 0, type: "c" },
+      { path: "/dev/ctl", hostPath: "/dev/h", permissions: "rw" },
+    ],
+    mounts: [{ hostPath: "/lib/g", containerPath: "/lib/g", options: ["ro", "rbind", "rprivate"] }],
+    additionalGids: [44],
+  },
+};
+
+describe("resolveCdiDevices()", () => {
+  test("gives the common edits once and then each device's", () => {
+    const files = [spec([gpu0, { name: "1", containerEdits: { env: ["GPU=1"] } }], common)];
+    assert.deepEqual(resolveCdiDevices(files, ["v.com/gpu=0", "v.com/gpu=1", "v.com/gpu=0"]), {
+      env: ["COMMON=1", "GPU=0", "GPU=1"],
+      devices: [
+        { PathOnHost: "/dev/g0", PathInContainer: "/dev/g0", CgroupPermissions: "rwm" },
+        { PathOnHost: "/dev/h", PathInContainer: "/dev/ctl", CgroupPermissions: "rw" },
+      ],
+      mounts: [
+        {
+          Type: "bind",
+          Source: "/lib/g",
+          Target: "/lib/g",
+          ReadOnly: true,
+          BindOptions: { Propagation: "rprivate" },
+        },
+      ],
+      groups: ["44"],
+    });
+  });
+
+  test("takes the device of the later directory", () => {
+    const files = [
+      spec([{ name: "0", containerEdits: { env: ["FROM=run"] } }], undefined, {
+        path: "/var/run/cdi/v.json",
+        priority: 1,
+      }),
+      spec([{ name: "0", containerEdits: { env: ["FROM=etc"] } }]),
+    ];
+    assert.deepEqual(resolveCdiDevices(files, ["v.com/gpu=0"]).env, ["FROM=run"]);
+  });
+
+  test("refuses a device that two files of one directory define", () => {
+    const files = [spec([gpu0]), spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
+    assert.throws(
+      () => resolveCdiDevices(files, ["v.com/gpu=0"]),
+      refusal(
+        "invalid",
+        /"v\.com\/gpu=0": unresolvable CDI device: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/,
+      ),
+    );
+  });
+
+  test("refuses unknown devices, whatever the files hold", () => {
+    const files = [
+      spec([gpu0]),
+      ...[null, "text", 5, [], { kind: "v.com/gpu", devices: "x" }].map((content) =>
+        spec([], undefined, { content }),
+      ),
+    ];
+    for (const name of ["v.com/gpu=9", "v.com/nic=0", "w.com/gpu=0"]) {
+      assert.throws(
+        () => resolveCdiDevices(files, [name]),
+        refusal("invalid", /config\.CDI_devices ".*": unresolvable/),
+      );
+    }
+  });
+
+  for (const [part, edits] of [
+    ["hooks", { hooks: [{ hookName: "createContainer", path: "/bin/x" }] }],
+    ["intelRdt", { intelRdt: { closID: "x" } }],
+    ["netDevices", { netDevices: [{ hostInterfaceName: "eth1", name: "net1" }] }],
+    ["deviceNodes.uid", { deviceNodes: [{ path: "/dev/x", uid: 0 }] }],
+    [
+      'mounts.options "nosuid"',
+      { mounts: [{ hostPath: "/a", containerPath: "/a", options: ["ro", "nosuid"] }] },
+    ],
+    ['mounts.type "tmpfs"', { mounts: [{ hostPath: "/a", containerPath: "/a", type: "tmpfs" }] }],
+  ] as const) {
+    test(`refuses ${part} by name`, () => {
+      assert.throws(
+        () => resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]),
+        (error) =>
+          refusal("unsupported", /^config\.CDI_devices "v\.com\/gpu=0": this engine cannot apply /)(error) &&
+          String(error).includes(part),
+      );
+    });
+  }
+
+  for (const edits of [
+    { deviceNodes: [{}] },
+    { deviceNodes: [null] },
+    { mounts: [{ hostPath: "/a" }] },
+    { env: [5] },
+    { additionalGids: ["x"] },
+  ]) {
+    test(`refuses the malformed ${JSON.stringify(edits)}`, () => {
+      assert.throws(
+        () => resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]),
+        refusal("invalid", /malformed/),
+      );
+    });
+  }
+});
+
+test("isCdiDeviceName() wants vendor, class and name", () => {
+  for (const name of ["v.com/gpu=0", "nvidia.com/gpu=GPU-1:2", "a/b=c"])
+    assert.equal(isCdiDeviceName(name), true, name);
+  for (const name of ["", "gpu=0", "v.com/gpu", "v.com/gpu=", "v.com/1=0", "v.com/gpu=0 1", "/gpu=0"]) {
+    assert.equal(isCdiDeviceName(name), false, name);
+  }
+});

@@ -1,0 +1,392 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { CreateBody } from "../../../src/shim/domain/create-body.js";
+import type { LinuxContainerSecurityContext } from "../../../src/shim/domain/cri.js";
+import type { ValidContainerConfig } from "../../../src/shim/domain/requests.js";
+import {
+  containerNeeds,
+  planContainer,
+  type ContainerContext,
+} from "../../../src/shim/plan/container-plan.js";
+import {
+  containerContext,
+  containerLinux,
+  containerSecurity,
+  createRequest,
+  device,
+  mount,
+  namespaces,
+  nodeFacts,
+  resources,
+  sandboxId,
+} from "./builders.js";
+import { refusal } from "./errors.js";
+
+function body(config: Partial<ValidContainerConfig>, context: Partial<ContainerContext> = {}): CreateBody {
+  return planContainer(createRequest(config), containerContext(context)).body;
+}
+
+function secured(
+  security: Partial<LinuxContainerSecurityContext>,
+  context: Partial<ContainerContext> = {},
+): CreateBody {
+  return body({ linux: containerLinux({ security_context: containerSecurity(security) }) }, context);
+}
+
+const joined = `container:${sandboxId}`;
+
+describe("planContainer()", () => {
+  test("leaves out what would mean something when empty", () => {
+    const planned = body({ linux: containerLinux({ security_context: containerSecurity() }) });
+    for (const field of ["Entrypoint", "Cmd", "Env", "User", "WorkingDir", "StopSignal"]) {
+      assert.equal(field in planned, false, field);
+    }
+    for (const field of [
+      "MaskedPaths",
+      "ReadonlyPaths",
+      "CapAdd",
+      "CapDrop",
+      "Mounts",
+      "Binds",
+      "PidMode",
+      "Runtime",
+    ]) {
+      assert.equal(field in planned.HostConfig, false, field);
+    }
+  });
+
+  test("turns off health check and restarts, and names the container after the pod", () => {
+    const plan = planContainer(createRequest(), containerContext());
+    assert.deepEqual(plan.body.Healthcheck, { Test: ["NONE"] });
+    assert.deepEqual(plan.body.HostConfig.RestartPolicy, { Name: "no" });
+    assert.equal(plan.name, "k8s_c1_web-0_default_uid-1_1");
+    assert.equal(plan.alternativeName(1), "k8s_c1_web-0_default_uid-1_1_00000001");
+  });
+
+  describe("PID namespace", () => {
+    for (const [mode, expected] of [
+      [0, joined],
+      [1, undefined],
+      [2, "host"],
+      [3, "container:full-abc"],
+    ] as const) {
+      test(`mode ${String(mode)} is ${String(expected)}`, () => {
+        const options = namespaces({ pid: mode, target_id: mode === 3 ? "abc" : "" });
+        assert.equal(secured({ namespace_options: options }).HostConfig.PidMode, expected);
+      });
+    }
+  });
+
+  test("joins the sandbox, with the host's UTS namespace on its network", () => {
+    const plain = secured({}).HostConfig;
+    assert.deepEqual([plain.NetworkMode, plain.IpcMode, plain.UTSMode], [joined, joined, undefined]);
+    assert.equal(secured({ namespace_options: namespaces({ network: 2 }) }).HostConfig.UTSMode, "host");
+    const sandbox = { ...containerContext().sandbox, hostNetwork: true };
+    assert.equal(body({}, { sandbox }).HostConfig.UTSMode, "host");
+  });
+
+  test("has an IPC namespace of its own when asked, and never a network of its own", () => {
+    assert.equal(secured({ namespace_options: namespaces({ ipc: 1 }) }).HostConfig.IpcMode, "private");
+    assert.throws(
+      () => secured({ namespace_options: namespaces({ network: 1 }) }),
+      refusal("unsupported", /namespace_options\.network "CONTAINER"/),
+    );
+  });
+
+  test("runs with the sandbox's runtime, unnamed when it is the engine's default", () => {
+    const sandbox = containerContext().sandbox;
+    const runtimeOf = (runtime: string): string | undefined =>
+      body({}, { sandbox: { ...sandbox, snapshot: { ...sandbox.snapshot, runtime } } }).HostConfig.Runtime;
+    assert.deepEqual(["runc", "", "runsc"].map(runtimeOf), [undefined, undefined, "runsc"]);
+  });
+
+  test("follows its sandbox out of the engine's user namespace", () => {
+    const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
+    const { sandbox } = containerContext();
+    const inPrivileged = { ...sandbox, snapshot: { ...sandbox.snapshot, privileged: true } };
+    assert.equal(body({}, { facts }).HostConfig.UsernsMode, undefined);
+    assert.equal(body({}, { facts, sandbox: inPrivileged }).HostConfig.UsernsMode, "host");
+    assert.equal(secured({ privileged: true }, { facts }).HostConfig.UsernsMode, "host");
+  });
+
+  describe("security options", () => {
+    for (const [what, security, expected] of [
+      ["nothing is unconfined", {}, ["seccomp=unconfined"]],
+      ["RuntimeDefault by message", { seccomp: { profile_type: 0, localhost_ref: "" } }, undefined],
+      ["RuntimeDefault by string", { seccomp_profile_path: "docker/default" }, undefined],
+      [
+        "privileged sends no seccomp",
+        { privileged: true, seccomp: { profile_type: 1, localhost_ref: "" } },
+        undefined,
+      ],
+      [
+        "AppArmor message before string",
+        { apparmor: { profile_type: 1, localhost_ref: "" }, apparmor_profile: "localhost/x" },
+        ["apparmor=unconfined", "seccomp=unconfined"],
+      ],
+      [
+        "order",
+        {
+          selinux_options: { user: "", role: "", type: "t", level: "l" },
+          apparmor_profile: "localhost/p",
+          no_new_privs: true,
+        },
+        ["label=type:t", "label=level:l", "apparmor=p", "no-new-privileges", "seccomp=unconfined"],
+      ],
+    ] as const) {
+      test(what, () => {
+        assert.deepEqual(secured(security).HostConfig.SecurityOpt, expected);
+      });
+    }
+
+    test("a Localhost profile keeps numbers that JavaScript would round", () => {
+      const profile = '{\n "value": 18446744073709551615,\t"a": "x \\" y"\n}\n';
+      const options = secured(
+        { seccomp: { profile_type: 2, localhost_ref: "/p" } },
+        { inputs: { seccompProfile: profile } },
+      ).HostConfig.SecurityOpt;
+      assert.deepEqual(options, ['seccomp={"value":18446744073709551615,"a":"x \\" y"}']);
+    });
+
+    for (const text of ["", "not json", "[]", "null", '"text"']) {
+      test(`a Localhost profile of ${JSON.stringify(text)} is refused`, () => {
+        assert.throws(
+          () =>
+            secured(
+              { seccomp: { profile_type: 2, localhost_ref: "/p" } },
+              { inputs: { seccompProfile: text } },
+            ),
+          refusal("invalid", /seccomp\.localhost_ref: cannot load seccomp profile "\/p"/),
+        );
+      });
+    }
+
+    test("an AppArmor profile must be loaded, and the engine must have AppArmor", () => {
+      const localhost = { apparmor: { profile_type: 2, localhost_ref: "prof" } } as const;
+      assert.throws(
+        () => secured(localhost, { inputs: { loadedAppArmorProfiles: new Set(["other"]) } }),
+        refusal("precondition", /apparmor\.localhost_ref "prof": no such AppArmor profile/),
+      );
+      const without = nodeFacts({ security: { ...nodeFacts().security, apparmor: false } });
+      assert.throws(
+        () => secured(localhost, { facts: without }),
+        refusal("unsupported", /runs without AppArmor/),
+      );
+      assert.deepEqual(
+        secured({ apparmor_profile: "runtime/default" }, { facts: without }).HostConfig.SecurityOpt,
+        ["seccomp=unconfined"],
+      );
+    });
+  });
+
+  test("a privileged container has no masked paths, another has those of the request", () => {
+    const paths = { masked_paths: ["/proc/kcore"], readonly_paths: ["/proc/bus"] };
+    assert.deepEqual(secured(paths).HostConfig.MaskedPaths, ["/proc/kcore"]);
+    const privileged = secured({ ...paths, privileged: true }).HostConfig;
+    assert.deepEqual([privileged.MaskedPaths, privileged.ReadonlyPaths], [undefined, undefined]);
+  });
+
+  describe("user and groups", () => {
+    const app = { uid: 1000, gid: 1001, supplementaryGroups: [50, 29, 7], name: "app", home: "/" };
+    for (const [what, security, user, groups] of [
+      [
+        "Merge: Docker does it all",
+        { run_as_user: { value: "1000" }, supplemental_groups: ["8"] },
+        "1000",
+        ["8"],
+      ],
+      ["Merge by name", { run_as_username: "app" }, "app", undefined],
+      [
+        "Merge with a group adds the image's memberships",
+        { run_as_user: { value: "1000" }, run_as_group: { value: "7" }, supplemental_groups: ["8", "50"] },
+        "1000:7",
+        ["8", "50", "29"],
+      ],
+      [
+        "Strict names the primary group",
+        { run_as_user: { value: "1000" }, supplemental_groups_policy: 1 },
+        "1000:1001",
+        undefined,
+      ],
+      [
+        "Strict with the image's user",
+        { supplemental_groups_policy: 1, supplemental_groups: ["8"] },
+        "1000:1001",
+        ["8"],
+      ],
+      [
+        "Strict with a group needs nothing",
+        { run_as_user: { value: "1" }, run_as_group: { value: "2" }, supplemental_groups_policy: 1 },
+        "1:2",
+        undefined,
+      ],
+    ] as const) {
+      test(what, () => {
+        const request = createRequest({
+          linux: containerLinux({ security_context: containerSecurity(security) }),
+        });
+        const needed = containerNeeds(request, nodeFacts()).imageUser !== undefined;
+        const planned = planContainer(
+          request,
+          containerContext({ inputs: needed ? { imageUser: app } : {} }),
+        ).body;
+        assert.deepEqual([planned.User, planned.HostConfig.GroupAdd], [user, groups]);
+      });
+    }
+    test("an unknown user is refused when it must be resolved", () => {
+      assert.throws(
+        () => secured({ run_as_username: "ghost", supplemental_groups_policy: 1 }),
+        refusal("invalid", /unable to find user "ghost"/),
+      );
+    });
+  });
+
+  describe("log path", () => {
+    for (const [directory, path, expected] of [
+      ["/var/log/pods/p", "c/0.log", "/var/log/pods/p/c/0.log"],
+      ["/var/log/pods/p/", "./c//0.log", "/var/log/pods/p/c/0.log"],
+      ["/var/log/pods/p", "/c/0.log", "/var/log/pods/p/c/0.log"],
+      ["/", "0.log", "/0.log"],
+      ["/var/log/pods/p", "", ""],
+      ["", "c/0.log", ""],
+    ] as const) {
+      test(`${JSON.stringify(directory)} + ${JSON.stringify(path)} is ${JSON.stringify(expected)}`, () => {
+        const plan = planContainer(
+          createRequest({ log_path: path }, { log_directory: directory }),
+          containerContext(),
+        );
+        assert.equal(plan.logPath, expected);
+        assert.equal(plan.body.Labels["io.kubernetes.container.logpath"], expected);
+      });
+    }
+  });
+
+  test("environment keeps order and duplicates, and refuses bytes that are not UTF-8 without showing them", () => {
+    const env = (...pairs: [string, Buffer][]) => pairs.map(([key, value]) => ({ key, value }));
+    assert.deepEqual(body({ envs: env(["A", Buffer.from("ü=1")], ["A", Buffer.from("2")]) }).Env, [
+      "A=ü=1",
+      "A=2",
+    ]);
+    assert.throws(
+      () => body({ envs: env(["KEY", Buffer.from([0x73, 0xff])]) }),
+      refusal(
+        "unsupported",
+        /^config\.envs\[0\]\.value: the value of KEY is not UTF-8, which Docker cannot take$/,
+      ),
+    );
+  });
+
+  test("stop signal", () => {
+    assert.equal(body({ stop_signal: 38 }).StopSignal, "SIGRTMIN+3");
+    assert.equal(body({ stop_signal: 19 }).StopSignal, "SIGSEGV");
+  });
+
+  describe("devices", () => {
+    test("a directory becomes its devices, each in its place", () => {
+      const devices = new Map([["/dev/snd/", ["/dev/snd/pcm0", "/dev/snd/by-path/x"]]]);
+      const planned = body(
+        { devices: [device({ host_path: "/dev/snd/", container_path: "/dev/audio", permissions: "rw" })] },
+        { inputs: { devices } },
+      );
+      assert.deepEqual(planned.HostConfig.Devices, [
+        { PathOnHost: "/dev/snd/pcm0", PathInContainer: "/dev/audio/pcm0", CgroupPermissions: "rw" },
+        {
+          PathOnHost: "/dev/snd/by-path/x",
+          PathInContainer: "/dev/audio/by-path/x",
+          CgroupPermissions: "rw",
+        },
+      ]);
+    });
+    test("a single device may have another name in the container", () => {
+      const planned = body(
+        { devices: [device({ host_path: "/dev/kvm", container_path: "/dev/k" })] },
+        { inputs: { devices: new Map([["/dev/kvm", ["/dev/kvm"]]]) } },
+      );
+      assert.equal(planned.HostConfig.Devices?.[0]?.PathInContainer, "/dev/k");
+    });
+    for (const path of ["/", "/etc", "/dev/../etc", "/dev"]) {
+      test(`${path} is refused when nobody can look`, () => {
+        assert.throws(
+          () => body({ devices: [device({ host_path: path })] }),
+          refusal("unsupported", /^config\.devices\[0\]\.host_path "/),
+        );
+      });
+    }
+  });
+
+  describe("CDI", () => {
+    const config = { CDI_devices: [{ name: "v.com/c=d" }] };
+    test("the engine does it where it can", () => {
+      const facts = nodeFacts({ apiMinor: 44, cdi: true });
+      assert.deepEqual(body(config, { facts }).HostConfig.DeviceRequests, [
+        { Driver: "cdi", DeviceIDs: ["v.com/c=d"] },
+      ]);
+      assert.deepEqual(containerNeeds(createRequest(config), facts).cdiDevices, []);
+    });
+    test("elsewhere the node's specifications are merged in", () => {
+      const cdi = {
+        env: ["A=cdi", "C=3"],
+        devices: [{ PathOnHost: "/dev/x", PathInContainer: "/dev/x", CgroupPermissions: "rwm" }],
+        mounts: [{ Type: "bind", Source: "/l", Target: "/l" }],
+        groups: ["44"],
+      } as const;
+      const envs = [
+        { key: "A", value: Buffer.from("1") },
+        { key: "B", value: Buffer.from("2") },
+      ];
+      const planned = body({ ...config, envs }, { inputs: { cdi } });
+      assert.deepEqual(containerNeeds(createRequest(config), nodeFacts()).cdiDevices, ["v.com/c=d"]);
+      assert.deepEqual(planned.Env, ["B=2", "A=cdi", "C=3"]);
+      assert.deepEqual(planned.HostConfig.Devices, cdi.devices);
+      assert.deepEqual(planned.HostConfig.Mounts, cdi.mounts);
+      assert.deepEqual(planned.HostConfig.GroupAdd, ["44"]);
+      assert.equal(planned.HostConfig.DeviceRequests, undefined);
+    });
+  });
+
+  test("cgroup settings go into the plan, not into the body", () => {
+    const facts = nodeFacts({ cgroupVersion: 2 });
+    const linux = containerLinux({
+      resources: resources({
+        unified: { "memory.high": "1000" },
+        hugepage_limits: [{ page_size: "2MB", limit: "18446744073709551615" }],
+      }),
+    });
+    const plan = planContainer(createRequest({ linux }), containerContext({ facts }));
+    assert.deepEqual(plan.cgroup, {
+      unified: { "memory.high": "1000" },
+      hugepages: [{ pageSize: "2MB", limitBytes: 18446744073709551615n }],
+    });
+    assert.equal(planContainer(createRequest(), containerContext()).cgroup, undefined);
+  });
+});
+
+test("containerNeeds() names each thing once", () => {
+  const needs = containerNeeds(
+    createRequest({
+      mounts: [
+        mount({ host_path: "/a" }),
+        mount({ host_path: "/a", container_path: "/b" }),
+        mount({ host_path: "/c" }),
+      ],
+      devices: [device(), device({ container_path: "/dev/other" })],
+      linux: containerLinux({
+        security_context: containerSecurity({
+          seccomp: { profile_type: 2, localhost_ref: "/p.json" },
+          apparmor: { profile_type: 2, localhost_ref: "localhost/prof" },
+          run_as_user: { value: "5" },
+          run_as_group: { value: "6" },
+        }),
+      }),
+    }),
+    nodeFacts(),
+  );
+  assert.deepEqual(needs, {
+    seccompProfilePath: "/p.json",
+    appArmorProfile: "prof",
+    hostPaths: ["/a", "/c"],
+    devicePaths: ["/dev/fuse"],
+    cdiDevices: [],
+    imageUser: { user: "5" },
+  });
+});

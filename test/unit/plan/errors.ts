@@ -1,0 +1,13 @@
+import type { ErrorKind } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/base/errors.js";
+
+/** For assert.throws: a ShimError of this kind whose message matches. */
+export function refusal(kind: ErrorKind, message: RegExp): (error: unknown) => boolean {
+  return (error) => {
+    if (!(error instanceof ShimError)) throw error;
+    if (error.kind === kind && message.test(error.message)) return true;
+    throw new Error(
+      `expected ${kind} ${String(message)}, got ${error.kind} ${JSON.stringify(error.message)}`,
+    );
+  };
+}

@@ -1,0 +1,244 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { HostConfig } from "../../../src/shim/domain/create-body.js";
+import type { LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
+import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
+import {
+  namespaces,
+  nodeFacts,
+  runRequest,
+  sandboxContext,
+  sandboxLinux,
+  sandboxSecurity,
+} from "./builders.js";
+import { refusal } from "./errors.js";
+
+function securityPlan(
+  security: Partial<LinuxSandboxSecurityContext>,
+  context = sandboxContext(),
+): HostConfig {
+  const linux = sandboxLinux({ security_context: sandboxSecurity(security) });
+  return planSandbox(runRequest({ linux }), context).body.HostConfig;
+}
+
+const dns = { servers: ["10.0.0.10", "fd00::a"], searches: ["a.local", "b.local"], options: ["ndots:5"] };
+const ports = [
+  { protocol: 2, container_port: 36412, host_port: 36412, host_ip: "fd00::1" },
+  { protocol: 0, container_port: 9, host_port: 0, host_ip: "" },
+] as const;
+const mappings = [
+  { protocol: "sctp", containerPort: 36412, hostPort: 36412, hostIp: "fd00::1" },
+  { protocol: "tcp", containerPort: 9, hostPort: 0, hostIp: "" },
+];
+
+describe("planSandbox()", () => {
+  test("tells everything that the steps after the create need", () => {
+    const plan = planSandbox(
+      runRequest({
+        dns_config: dns,
+        port_mappings: ports,
+        annotations: { a: "b" },
+        log_directory: "/var/log/p",
+      }),
+      sandboxContext(),
+    );
+    const { body: _body, alternativeName, ...rest } = plan;
+    assert.deepEqual(rest, {
+      identity: { name: "web-0", namespace: "default", uid: "uid-1", attempt: 2 },
+      name: "k8s_POD_web-0_default_uid-1_2",
+      checkpoint: { namespace: "default", name: "web-0", hostNetwork: false, portMappings: mappings },
+      hostNetwork: false,
+      resolvConf: "nameserver 10.0.0.10\nnameserver fd00::a\nsearch a.local b.local\noptions ndots:5\n",
+      networkRequest: {
+        namespace: "default",
+        name: "web-0",
+        uid: "uid-1",
+        annotations: { a: "b" },
+        portMappings: mappings,
+        dns,
+      },
+      namespaces: { network: 0, pid: 1, ipc: 0 },
+      runtimeHandler: "",
+      cgroupParent: "",
+      logDirectory: "/var/log/p",
+    });
+    assert.equal(alternativeName(0xbeef), "k8s_POD_web-0_default_uid-1_2_0000beef");
+  });
+
+  test("with the host's network has no network request, publishes nothing and still has resolv.conf", () => {
+    const linux = sandboxLinux({
+      security_context: sandboxSecurity({ namespace_options: namespaces({ network: 2 }) }),
+    });
+    const plan = planSandbox(runRequest({ dns_config: dns, port_mappings: ports, linux }), sandboxContext());
+    assert.equal(plan.hostNetwork, true);
+    assert.equal(plan.networkRequest, undefined);
+    assert.deepEqual(plan.checkpoint, {
+      namespace: "default",
+      name: "web-0",
+      hostNetwork: true,
+      portMappings: mappings,
+    });
+    assert.equal(plan.body.HostConfig.PortBindings, undefined);
+    assert.equal(plan.body.ExposedPorts, undefined);
+    assert.match(plan.resolvConf ?? "", /^nameserver 10/);
+    assert.deepEqual(plan.namespaces, { network: 2, pid: 0, ipc: 0 });
+  });
+
+  test("leaves the engine's resolv.conf when the DNS configuration is absent or empty", () => {
+    const empty = { servers: [], searches: [], options: [] };
+    assert.equal(planSandbox(runRequest(), sandboxContext()).resolvConf, undefined);
+    assert.equal(planSandbox(runRequest({ dns_config: empty }), sandboxContext()).resolvConf, undefined);
+  });
+
+  test("puts DNS into the body when the engine's files are out of reach", () => {
+    const plan = planSandbox(runRequest({ dns_config: dns }), sandboxContext({ apiOnlyDns: true }));
+    assert.equal(plan.resolvConf, undefined);
+    assert.deepEqual(plan.body.HostConfig.Dns, dns.servers);
+    assert.deepEqual(plan.body.HostConfig.DnsSearch, dns.searches);
+    assert.deepEqual(plan.body.HostConfig.DnsOptions, dns.options);
+  });
+
+  test("asks for the score that the host can give", () => {
+    const context = sandboxContext({ oomScoreAdj: (wanted) => Math.max(wanted, -100) });
+    assert.equal(planSandbox(runRequest(), context).body.HostConfig.OomScoreAdj, -100);
+  });
+
+  describe("runtime handler", () => {
+    for (const [handler, runtime] of [
+      ["", undefined],
+      ["docker", undefined],
+      ["runc", "runc"],
+      ["runsc", "runsc"],
+    ] as const) {
+      test(`${JSON.stringify(handler)} is ${String(runtime)}`, () => {
+        const plan = planSandbox(runRequest({}, handler), sandboxContext());
+        assert.equal(plan.body.HostConfig.Runtime, runtime);
+        assert.equal(plan.runtimeHandler, handler);
+      });
+    }
+    test("an unknown one is refused with the known ones", () => {
+      assert.throws(
+        () => planSandbox(runRequest({}, "kata"), sandboxContext()),
+        refusal("invalid", /^RuntimeHandler "kata" not supported: .*"docker", "runc", "runsc"/),
+      );
+    });
+  });
+
+  describe("cgroup parent", () => {
+    const slice = "/kubepods.slice/kubepods-podX.slice";
+    for (const [driver, parent, expected] of [
+      ["cgroupfs", slice, slice],
+      ["systemd", slice, "kubepods-podX.slice"],
+      ["systemd", `${slice}//`, "kubepods-podX.slice"],
+      ["none", slice, undefined],
+      ["systemd", "", undefined],
+    ] as const) {
+      test(`${driver} ${JSON.stringify(parent)}`, () => {
+        const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
+        const plan = planSandbox(runRequest({ linux: sandboxLinux({ cgroup_parent: parent }) }), context);
+        assert.equal(plan.body.HostConfig.CgroupParent, expected);
+        assert.equal(plan.cgroupParent, parent);
+      });
+    }
+    for (const [driver, parent] of [
+      ["systemd", "/kubepods/podX"],
+      ["systemd", "/"],
+      ["cgroupfs", "/kubepods/../../x"],
+    ] as const) {
+      test(`${driver} refuses ${parent}`, () => {
+        const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
+        assert.throws(
+          () => planSandbox(runRequest({ linux: sandboxLinux({ cgroup_parent: parent }) }), context),
+          refusal("invalid", /^config\.linux\.cgroup_parent "/),
+        );
+      });
+    }
+  });
+
+  describe("sysctls", () => {
+    for (const [name, options] of [
+      ["net.core.somaxconn", { network: 2 }],
+      ["net/ipv4/ip_forward", { network: 2 }],
+      ["kernel.shmmax", { ipc: 2 }],
+      ["fs.mqueue.msg_max", { ipc: 2 }],
+    ] as const) {
+      const withSysctl = (part: Parameters<typeof namespaces>[0]): HostConfig =>
+        planSandbox(
+          runRequest({
+            linux: sandboxLinux({
+              sysctls: { [name]: "1" },
+              security_context: sandboxSecurity({ namespace_options: namespaces(part) }),
+            }),
+          }),
+          sandboxContext(),
+        ).body.HostConfig;
+      test(`${name} needs the pod's own namespace`, () => {
+        assert.throws(
+          () => withSysctl(options),
+          refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/),
+        );
+        assert.deepEqual(withSysctl({}).Sysctls, { [name]: "1" });
+      });
+    }
+  });
+
+  describe("security options", () => {
+    const localhost = { profile_type: 2, localhost_ref: "/etc/p.json" } as const;
+    const context = sandboxContext({ seccompProfile: '{ "defaultAction": "A B" }' });
+    for (const [what, security, expected] of [
+      ["nothing is the engine's default", {}, []],
+      ["RuntimeDefault", { seccomp: { profile_type: 0, localhost_ref: "" } }, []],
+      ["Unconfined", { seccomp: { profile_type: 1, localhost_ref: "" } }, ["seccomp=unconfined"]],
+      ["Localhost", { seccomp: localhost }, ['seccomp={"defaultAction":"A B"}']],
+      [
+        "the old string",
+        { seccomp_profile_path: "localhost//etc/p.json" },
+        ['seccomp={"defaultAction":"A B"}'],
+      ],
+      [
+        "the message before the string",
+        { seccomp: { profile_type: 0, localhost_ref: "" }, seccomp_profile_path: "unconfined" },
+        [],
+      ],
+      ["privileged without seccomp", { privileged: true, seccomp: localhost }, []],
+    ] as const) {
+      test(`seccomp: ${what}`, () => {
+        assert.deepEqual(securityPlan(security, context).SecurityOpt, ["no-new-privileges", ...expected]);
+      });
+    }
+    test("AppArmor comes before no-new-privileges and seccomp after it", () => {
+      const options = securityPlan(
+        {
+          apparmor: { profile_type: 2, localhost_ref: "localhost/prof" },
+          seccomp: { profile_type: 1, localhost_ref: "" },
+        },
+        sandboxContext({ loadedAppArmorProfiles: new Set(["prof"]) }),
+      ).SecurityOpt;
+      assert.deepEqual(options, ["apparmor=prof", "no-new-privileges", "seccomp=unconfined"]);
+    });
+  });
+
+  test("an engine with remapped users needs the host's for host namespaces and privileges, and only then", () => {
+    const facts = nodeFacts({ security: { ...nodeFacts().security, usernsRemap: true } });
+    const context = sandboxContext({ facts });
+    assert.equal(securityPlan({}, context).UsernsMode, undefined);
+    assert.equal(securityPlan({ privileged: true }, context).UsernsMode, "host");
+    assert.equal(securityPlan({ namespace_options: namespaces({ network: 2 }) }, context).UsernsMode, "host");
+    assert.equal(securityPlan({ namespace_options: namespaces({ pid: 2 }) }, context).UsernsMode, "host");
+    assert.equal(securityPlan({ privileged: true }).UsernsMode, undefined);
+  });
+
+  test("leaves the user to the image, or sends user and group as given", () => {
+    const plan = (security: Partial<LinuxSandboxSecurityContext>) =>
+      planSandbox(
+        runRequest({ linux: sandboxLinux({ security_context: sandboxSecurity(security) }) }),
+        sandboxContext(),
+      );
+    assert.equal(plan({}).body.User, undefined);
+    assert.equal(plan({ run_as_user: { value: "7" } }).body.User, "7");
+    assert.throws(
+      () => plan({ run_as_group: { value: "7" } }),
+      refusal("invalid", /run_as_group: runAsGroup is specified without a runAsUser/),
+    );
+  });
+});

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ResourceSnapshot } from "../../../src/shim/domain/snapshot.js";
+import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { nodeFacts, resources } from "./builders.js";
+import { refusal } from "./errors.js";
+
+function current(memory: number, memorySwap: number): ResourceSnapshot {
+  return {
+    cpuPeriod: 0,
+    cpuQuota: 0,
+    cpuShares: 0,
+    memory,
+    memorySwap,
+    cpusetCpus: "",
+    cpusetMems: "",
+    oomScoreAdj: 0,
+  };
+}
+
+describe("planUpdate()", () => {
+  test("changes nothing for zero and empty fields, nor for the OOM score", () => {
+    assert.deepEqual(planUpdate(resources({ oom_score_adj: "500" }), current(10, 10), nodeFacts()), {
+      body: {},
+    });
+  });
+
+  for (const [what, memory, swap, before, expected] of [
+    ["raises without swap", "20", "0", current(10, 10), { Memory: 20, MemorySwap: 20 }],
+    ["lowers without swap", "5", "0", current(10, 10), { Memory: 5, MemorySwap: 5 }],
+    ["first limit means no swap", "20", "0", current(0, 0), { Memory: 20, MemorySwap: 20 }],
+    ["keeps the bytes of swap", "20", "0", current(10, 14), { Memory: 20, MemorySwap: 24 }],
+    ["keeps unlimited swap", "20", "0", current(10, -1), { Memory: 20, MemorySwap: -1 }],
+    ["takes the swap that is given", "20", "30", current(10, 10), { Memory: 20, MemorySwap: 30 }],
+    ["swap alone comes with the memory in force", "0", "30", current(10, 10), { Memory: 10, MemorySwap: 30 }],
+    ["unlimited memory of an unlimited container is what it has", "-1", "0", current(0, 0), {}],
+    ["unlimited swap of an unlimited container is what it has", "0", "-1", current(0, 0), {}],
+  ] as const) {
+    test(what, () => {
+      const request = resources({ memory_limit_in_bytes: memory, memory_swap_limit_in_bytes: swap });
+      assert.deepEqual(planUpdate(request, before, nodeFacts()).body, expected);
+    });
+  }
+
+  test("refuses swap below memory, and swap without a memory limit", () => {
+    const request = resources({ memory_swap_limit_in_bytes: "5" });
+    assert.throws(
+      () => planUpdate(request, current(10, 10), nodeFacts()),
+      refusal("invalid", /^linux\.memory_swap/),
+    );
+    assert.throws(
+      () => planUpdate(request, current(0, 0), nodeFacts()),
+      refusal("unsupported", /^linux\.memory_swap/),
+    );
+  });
+
+  test("refuses to lift a limit, which the engine cannot", () => {
+    const request = resources({ memory_limit_in_bytes: "-1" });
+    assert.throws(
+      () => planUpdate(request, current(10, 10), nodeFacts()),
+      refusal("unsupported", /^linux\.memory_limit_in_bytes: /),
+    );
+  });
+
+  test("sends CPU fields, and hands over what only the cgroup knows", () => {
+    const request = resources({ cpu_quota: "-1", cpuset_cpus: "0-1", unified: { "memory.high": "5" } });
+    assert.deepEqual(planUpdate(request, current(0, 0), nodeFacts({ cgroupVersion: 2 })), {
+      body: { CpuQuota: -1, CpusetCpus: "0-1" },
+      cgroup: { unified: { "memory.high": "5" }, hugepages: [] },
+    });
+  });
+});

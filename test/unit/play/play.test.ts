@@ -1,0 +1,353 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
+import { playDown, playUp, showPods } from "../../../src/shim/play/play.js";
+import type { Fixture } from "./fake-cri.js";
+import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
+
+const image = "image: busybox:1";
+const spec = `
+  terminationGracePeriodSeconds: 4
+  initContainers: [{name: init, ${image}}]
+  containers: [{name: a, ${image}, volumeMounts: [{name: v, mountPath: /v, subPath: s}]}, {name: b, ${image}}]
+  volumes: [{name: v, emptyDir: {}}]
+`;
+const allCalls = [
+  "runPodSandbox web",
+  "createContainer init",
+  "startContainer init",
+  "createContainer a",
+  "startContainer a",
+  "createContainer b",
+  "startContainer b",
+];
+const { signal } = new AbortController();
+
+function fixtureWithInit(exitCode = 0): Fixture {
+  const fixture = makeFixture();
+  fixture.cri.exits.set("init", exitCode);
+  return fixture;
+}
+
+async function up(fixture: Fixture, options = { keep: false }, specLines = spec): Promise<void> {
+  await playUp([await podWith(specLines)], fixture.deps, options, signal);
+}
+
+describe("playUp()", () => {
+  test("makes sandbox, init containers, then containers, each created and started in turn", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    assert.deepEqual(fixture.cri.calls, allCalls);
+  });
+
+  test("prepares volumes and the log directory before the sandbox", async () => {
+    const fixture = fixtureWithInit();
+    fixture.cri.failOn = "runPodSandbox web";
+    await assert.rejects(up(fixture, { keep: true }));
+    assert.deepEqual(fixture.files.calls, [
+      "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v",
+      "makeDirectory /logs/default_web_uid-1",
+    ]);
+  });
+
+  test("mounts the volume, /etc/hosts and the termination message file", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    const config = fixture.cri.containers.find(({ config: { metadata } }) => metadata?.name === "a")?.config;
+    assert.deepEqual(
+      config?.mounts?.map(({ container_path = "", host_path = "" }) => `${container_path} ${host_path}`),
+      [
+        "/v /state/uid-1/volumes/empty-dir/v/resolved/s",
+        "/etc/hosts /state/uid-1/etc-hosts",
+        "/dev/termination-log /state/uid-1/containers/a/termination-message-0",
+      ],
+    );
+    assert.match(
+      fixture.files.texts.get("/state/uid-1/etc-hosts") ?? "",
+      /^10\.1\.2\.3\tweb$\n^fd00::3\tweb$/m,
+    );
+  });
+
+  test("leaves /etc/hosts alone where a volume is mounted", async () => {
+    const fixture = makeFixture();
+    const mounts = "volumeMounts: [{name: v, mountPath: /etc/hosts}]";
+    await up(
+      fixture,
+      { keep: false },
+      `  containers: [{name: a, ${image}, ${mounts}}]\n  volumes: [{name: v}]`,
+    );
+    const paths = fixture.cri.containers[0]?.config.mounts?.map((mount) => mount.container_path);
+    assert.deepEqual(paths, ["/etc/hosts", "/dev/termination-log"]);
+  });
+
+  test("gives pods of the host network the node's hosts file and the aliases", async () => {
+    const fixture = makeFixture();
+    const aliases = "hostAliases: [{ip: 192.0.2.9, hostnames: [db, db.local]}]";
+    await up(
+      fixture,
+      { keep: false },
+      `  hostNetwork: true\n  ${aliases}\n  containers: [{name: a, ${image}}]`,
+    );
+    const expected = "127.0.0.1 localhost\n192.0.2.7 node\n\n# hostAliases\n192.0.2.9\tdb\tdb.local\n";
+    assert.equal(fixture.files.texts.get("/state/uid-1/etc-hosts"), expected);
+  });
+
+  test("passes the runtime class as handler", async () => {
+    const fixture = makeFixture();
+    await up(fixture, { keep: false }, `  runtimeClassName: gvisor\n  containers: [{name: a, ${image}}]`);
+    assert.deepEqual(fixture.cri.runtimeHandlers, ["gvisor"]);
+  });
+
+  test("starts nothing when an image is missing and cannot be pulled", async () => {
+    const fixture = makeFixture();
+    fixture.cri.failOn = "pullImage other:1";
+    const text = `  containers: [{name: a, ${image}}, {name: b, image: other:1}]`;
+    await assert.rejects(
+      up(fixture, { keep: false }, text),
+      /ensure the image of container "b": pull image "other:1"/,
+    );
+    assert.deepEqual(fixture.cri.calls, ["pullImage other:1"]);
+    assert.deepEqual(fixture.files.calls, []);
+  });
+
+  for (const [index, call] of allCalls.entries()) {
+    for (const failsLate of [false, true]) {
+      test(`removes all that it has made when ${call} fails${failsLate ? " although it was done" : ""}`, async () => {
+        const fixture = fixtureWithInit();
+        const { cri, files } = fixture;
+        Object.assign(cri, { failOn: call, failsLate });
+        await assert.rejects(up(fixture), (error: Error) => {
+          assert.match(
+            error.message,
+            /^play pod "default\/web" \(pod\.yaml\): (create|start) .*: it (broke|was slow)$/,
+          );
+          return true;
+        });
+        assert.deepEqual(cri.calls.slice(0, index + 1), allCalls.slice(0, index + 1));
+        assert.deepEqual(cri.sandboxes, []);
+        assert.deepEqual(cri.containers, []);
+        assert.deepEqual([...files.paths], []);
+      });
+    }
+  }
+
+  test("stops running containers with the pod's grace period when it undoes", async () => {
+    const fixture = fixtureWithInit();
+    fixture.cri.failOn = "startContainer b";
+    await assert.rejects(up(fixture));
+    assert.deepEqual(fixture.cri.calls.slice(allCalls.length), [
+      "stopContainer a 4s",
+      "stopPodSandbox web",
+      "removePodSandbox web",
+    ]);
+  });
+
+  test("removes prepared files when a volume cannot be prepared", async () => {
+    const fixture = makeFixture();
+    fixture.files.failOn = "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v";
+    await assert.rejects(up(fixture), /create the sandbox: the disk broke/);
+    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(fixture.files.calls.slice(1), [
+      "removeTree /logs/default_web_uid-1",
+      "removeTree /state/uid-1",
+    ]);
+  });
+
+  test("keeps what it has made with keep, and goes on from there the next time", async () => {
+    const fixture = fixtureWithInit();
+    fixture.cri.failOn = "startContainer a";
+    await assert.rejects(up(fixture, { keep: true }));
+    assert.equal(fixture.cri.sandboxes.length, 1);
+    fixture.cri.failOn = "";
+    fixture.cri.calls.length = 0;
+    await up(fixture);
+    assert.deepEqual(fixture.cri.calls, ["startContainer a", "createContainer b", "startContainer b"]);
+  });
+
+  test("removes only its own containers from a sandbox that was there before", async () => {
+    const fixture = fixtureWithInit();
+    fixture.cri.failOn = "createContainer b";
+    await assert.rejects(up(fixture, { keep: true }));
+    fixture.cri.failOn = "startContainer b";
+    await assert.rejects(up(fixture));
+    const names = fixture.cri.containers.map(({ config }) => config.metadata?.name);
+    assert.deepEqual(names, ["init", "a"]);
+    assert.ok(fixture.files.paths.size > 0);
+  });
+
+  test("shows the end of the log of an init container that failed", async () => {
+    const fixture = fixtureWithInit(3);
+    fixture.files.texts.set(
+      "/logs/default_web_uid-1/init/0.log",
+      '{"log":"no such table\\n","stream":"stderr"}\n',
+    );
+    await assert.rejects(up(fixture), /init container "init" failed: exit code 3\n {2}init: no such table$/);
+    assert.deepEqual(fixture.cri.sandboxes, []);
+  });
+
+  test("does nothing for a pod that runs, and says so", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    fixture.cri.calls.length = 0;
+    fixture.reports.length = 0;
+    await up(fixture);
+    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(fixture.reports, ["default/web: already running"]);
+  });
+
+  test("refuses a changed manifest of a pod that runs, which goes on running", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    fixture.cri.calls.length = 0;
+    await assert.rejects(up(fixture, { keep: false }, `${spec}  hostname: other\n`), /has changed.*--down/);
+    assert.deepEqual(fixture.cri.calls, []);
+    assert.ok(!fixture.reports.some((line) => line.includes("removing")));
+  });
+
+  test("makes a new sandbox when the old one has ended, and keeps the volumes' data", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    for (const sandbox of fixture.cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+    for (const container of fixture.cri.containers) container.state = ContainerState.CONTAINER_EXITED;
+    fixture.cri.calls.length = 0;
+    await up(fixture);
+    assert.deepEqual(fixture.cri.calls, ["stopPodSandbox web", "removePodSandbox web", ...allCalls]);
+    assert.ok(!fixture.files.calls.some((call) => call.startsWith("removeTree")));
+  });
+
+  test("removes the pods before the one that fails as well", async () => {
+    const fixture = makeFixture();
+    const podNamed = (name: string) =>
+      readOnePod(
+        `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c-${name}, ${image}}]}`,
+      );
+    fixture.cri.failOn = "startContainer c-two";
+    const pods = [await podNamed("one"), await podNamed("two")];
+    await assert.rejects(playUp(pods, fixture.deps, { keep: false }, signal));
+    assert.deepEqual(
+      fixture.cri.calls.filter((call) => call.startsWith("removePod")),
+      ["removePodSandbox two", "removePodSandbox one"],
+    );
+  });
+
+  test("says what could not be undone, and keeps the first error", async () => {
+    const fixture = makeFixture();
+    fixture.cri.failOn = "startContainer a";
+    fixture.cri.stopPodSandbox = () => Promise.reject(new Error("stuck"));
+    await assert.rejects(up(fixture, { keep: false }, `  containers: [{name: a, ${image}}]`), /it broke/);
+    assert.match(
+      fixture.reports.join("\n"),
+      /cannot remove pod "default\/web": stuck; remove it with "play --down"/,
+    );
+    assert.ok(fixture.files.paths.size > 0, "the files of containers that may still run are kept");
+  });
+
+  test("stops while an init container runs, and removes it, when the user leaves", async () => {
+    const fixture = makeFixture();
+    const controller = new AbortController();
+    const started = fixture.cri.startContainer.bind(fixture.cri);
+    fixture.cri.startContainer = async (id) => {
+      await started(id);
+      controller.abort(new Error("interrupted"));
+    };
+    await assert.rejects(
+      playUp([await podWith(spec)], fixture.deps, { keep: false }, controller.signal),
+      /interrupted/,
+    );
+    assert.deepEqual(fixture.cri.calls.slice(3), [
+      "stopContainer init 4s",
+      "stopPodSandbox web",
+      "removePodSandbox web",
+    ]);
+  });
+
+  test("gives up when the server does not show what was done", async () => {
+    const fixture = makeFixture();
+    fixture.cri.startContainer = () => Promise.resolve();
+    const text = `  containers: [{name: a, ${image}}]`;
+    await assert.rejects(up(fixture, { keep: false }, text), /start container "a": it was done, but/);
+  });
+});
+
+describe("showPods()", () => {
+  test("prints a row for each pod", async () => {
+    const fixture = fixtureWithInit();
+    fixture.cri.exits.set("b", 1);
+    await up(fixture);
+    let text = "";
+    const states = await showPods([await podWith(spec)], fixture.cri, (part) => (text += part), signal);
+    assert.deepEqual(states, ["Running"]);
+    assert.equal(
+      text,
+      "POD          STATE    IP                PORTS  READY\ndefault/web  Running  10.1.2.3,fd00::3  -      1/2\n",
+    );
+  });
+});
+
+describe("playDown()", () => {
+  test("stops the containers with their grace, then removes the sandbox, logs and volumes", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    fixture.cri.calls.length = 0;
+    const { key } = await podWith(spec);
+    const { failed } = await playDown([{ source: "f", key }], fixture.deps, signal);
+    assert.equal(failed, 0);
+    assert.deepEqual(fixture.cri.calls, [
+      "stopContainer a 4s",
+      "stopContainer b 4s",
+      "stopPodSandbox web",
+      "removePodSandbox web",
+    ]);
+    assert.deepEqual([...fixture.files.paths], []);
+    assert.equal(fixture.reports.at(-1), "default/web: removed");
+  });
+
+  test("is no error for a pod that is not there", async () => {
+    const fixture = makeFixture();
+    const { key } = await podWith(spec);
+    assert.deepEqual(await playDown([{ source: "f", key }], fixture.deps, signal), { failed: 0 });
+    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(fixture.files.calls, []);
+    assert.deepEqual(fixture.reports, ["default/web: not there"]);
+  });
+
+  test("finds a pod whose manifest has got another uid", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    const { key } = await podWith(spec);
+    await playDown([{ source: "f", key: { ...key, uid: "new" } }], fixture.deps, signal);
+    assert.deepEqual(fixture.cri.sandboxes, []);
+    assert.deepEqual([...fixture.files.paths], []);
+  });
+
+  test("leaves a pod of the same name that play did not make, with its files", async () => {
+    const fixture = makeFixture();
+    const { key } = await podWith(spec);
+    const { name, namespace, uid } = key;
+    const labels = { "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": namespace };
+    await fixture.cri.runPodSandbox({ metadata: { name, namespace, uid, attempt: 0 }, labels }, "");
+    fixture.files.paths.add("/state/uid-1");
+    fixture.cri.calls.length = 0;
+    await playDown([{ source: "f", key }], fixture.deps, signal);
+    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(fixture.files.calls, []);
+    assert.match(fixture.reports.at(-1) ?? "", /left alone/);
+  });
+
+  test("goes on with the other pods when one cannot be removed", async () => {
+    const fixture = fixtureWithInit();
+    await up(fixture);
+    fixture.cri.failOn = "stopPodSandbox web";
+    const { key } = await podWith(spec);
+    const pods = [
+      { source: "f", key: { ...key, name: "other" } },
+      { source: "f", key },
+    ];
+    assert.deepEqual(await playDown(pods, fixture.deps, signal), { failed: 1 });
+    assert.deepEqual(fixture.reports.slice(-2), [
+      "default/web: cannot be removed: it broke",
+      "default/other: not there",
+    ]);
+    assert.ok(fixture.files.paths.size > 0);
+  });
+});

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ObservedContainer } from "../../../src/shim/play/next-step.js";
+import { podRow, podState } from "../../../src/shim/play/pod-view.js";
+import { formatTable } from "../../../src/shim/play/table.js";
+import { podWith } from "./fake-cri.js";
+
+const spec =
+  "  initContainers: [{name: i, image: x}]\n  containers: [{name: a, image: x}, {name: b, image: x}]";
+const sandbox = { id: "s", attempt: 0, isReady: true, createdAt: 1n, playHash: "", uid: "u" };
+
+function container(name: string, state: string): ObservedContainer {
+  const exited = /^\d+$/.test(state);
+  const fixed = { id: name, name, attempt: 0, reason: "", message: "" };
+  return { ...fixed, state: exited ? "exited" : (state as "running"), exitCode: exited ? Number(state) : 0 };
+}
+
+const cases: readonly (readonly [string, string])[] = [
+  ["", "Pending"],
+  ["i=running", "Pending"],
+  ["i=1", "Failed"],
+  ["i=0 a=running", "Pending"],
+  ["i=0 a=running b=created", "Pending"],
+  ["i=0 a=running b=running", "Running"],
+  ["i=0 a=running b=1", "Running"],
+  ["i=0 a=0 b=unknown", "Running"],
+  ["i=0 a=0 b=0", "Succeeded"],
+  ["i=0 a=0 b=2", "Failed"],
+];
+for (const [there, expected] of cases) {
+  test(`podState() with ${there === "" ? "only a sandbox" : there} is ${expected}`, async () => {
+    const containers = there
+      .split(" ")
+      .filter(Boolean)
+      .map((entry) => {
+        const [name = "", state = ""] = entry.split("=");
+        return container(name, state);
+      });
+    assert.equal(podState(await podWith(spec), { sandboxes: [sandbox], containers }), expected);
+  });
+}
+
+test("podState() without a sandbox, or with one that has ended", async () => {
+  const manifest = await podWith(spec);
+  assert.equal(podState(manifest, { sandboxes: [], containers: [] }), "Absent");
+  const containers = [container("a", "running"), container("b", "running")];
+  assert.equal(podState(manifest, { sandboxes: [{ ...sandbox, isReady: false }], containers }), "NotReady");
+});
+
+test("podRow() shows addresses, ports and how many containers run", async () => {
+  const ports =
+    "[{containerPort: 80}, {containerPort: 53, protocol: UDP, hostPort: 5353}, {containerPort: 1, hostPort: 2, hostIP: '::1'}]";
+  const manifest = await podWith(`  containers: [{name: a, image: x, ports: ${ports}}, {name: b, image: x}]`);
+  const observed = { sandboxes: [sandbox], containers: [container("a", "running"), container("b", "0")] };
+  assert.deepEqual(podRow(manifest, observed, ["10.0.0.1", "fd00::1"]), [
+    "default/web",
+    "Running",
+    "10.0.0.1,fd00::1",
+    "80/TCP,5353->53/UDP,[::1]:2->1/TCP",
+    "1/2",
+  ]);
+});
+
+test("formatTable() aligns columns and leaves no blanks at line ends", () => {
+  assert.equal(
+    formatTable([
+      ["A", "LONG", "C"],
+      ["longer", "x", ""],
+    ]),
+    "A       LONG  C\nlonger  x\n",
+  );
+});

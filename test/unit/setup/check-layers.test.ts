@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import ts from "typescript";
+import { importsOf, layerOf, layers, violations } from "../../../scripts/check-layers.mjs";
+
+const check = (path: string, text: string) => violations([{ path, imports: importsOf(ts, path, text) }]);
+
+describe("violations()", () => {
+  const forbidden: [string, string, RegExp][] = [
+    [
+      "src/shim/base/a.ts",
+      'import { b } from "../domain/b.js";',
+      /a\.ts:1: imports src\/shim\/domain\/b\.ts/,
+    ],
+    [
+      "src/shim/engine/a.ts",
+      'import type { b } from "../host/b.js";',
+      /engine imports only base, domain, ports/,
+    ],
+    ["src/network/a.ts", 'import { b } from "../shim/rpc/b.js";', /network imports only/],
+    ["src/shim/rpc/a.ts", 'import { b } from "../play/b.js";', /rpc imports only/],
+    ["src/shim/shim.ts", 'import { b } from "./play/b.js";', /shim imports only/],
+    ["src/shim/plan/a.ts", 'import { join } from "node:path";', /no module of Node\.js/],
+    ["src/shim/rpc/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
+    ["src/shim/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
+    ["src/shim/config/a.ts", '\nimport { parse } from "yaml";', /a\.ts:2: .*must be await import/],
+    ["src/shim/base/a.ts", 'import lodash from "lodash";', /does not know/],
+    ["src/shim/fresh/a.ts", 'import { b } from "../base/b.js";', /no layer/],
+    ["src/shim/domain/a.ts", 'export * from "../ports/b.js";', /domain imports only base/],
+    ["src/shim/domain/a.ts", 'type B = import("../ports/b.js").B;', /domain imports only base/],
+    ["src/shim/domain/a.ts", 'const b = await import("../ports/b.js");', /domain imports only base/],
+  ];
+  for (const [path, text, expected] of forbidden) {
+    test(`forbids ${text.trim()} in ${path}`, () => {
+      const found = check(path, text);
+      assert.equal(found.length, 1, found.join("\n"));
+      assert.match(found[0] ?? "", expected);
+    });
+  }
+
+  const allowed: [string, string][] = [
+    ["src/shim/rpc/a.ts", 'import { b } from "../state/b.js"; import { c } from "./c.js";'],
+    ["src/shim/main.ts", 'import { b } from "./commands/b.js"; import { Command } from "commander";'],
+    ["src/shim/config/a.ts", 'const { parse } = await import("yaml"); import type { Document } from "yaml";'],
+    ["src/shim/play/client.ts", 'import { credentials } from "@grpc/grpc-js";'],
+    [
+      "checkpoints/a.ts",
+      'import { open } from "node:fs/promises"; import { b } from "../src/shim/base/b.js";',
+    ],
+  ];
+  for (const [path, text] of allowed) {
+    test(`allows ${text} in ${path}`, () => {
+      assert.deepEqual(check(path, text), []);
+    });
+  }
+
+  test("reports a circle of imports once, with its way", () => {
+    const modules = ["b", "c", "a"].map((to, index) => {
+      const path = `src/shim/base/${"abc"[index] ?? ""}.ts`;
+      return { path, imports: importsOf(ts, path, `import "./${to}.js";`) };
+    });
+    const found = violations(modules);
+    assert.equal(found.length, 1);
+    assert.match(
+      found[0] ?? "",
+      /a\.ts -> src\/shim\/base\/b\.ts -> src\/shim\/base\/c\.ts -> src\/shim\/base\/a\.ts$/,
+    );
+  });
+});
+
+test("layerOf() knows folders, the files of the root, and no test", () => {
+  assert.equal(layerOf("src/shim/main.ts"), "main");
+  assert.equal(layerOf("src/network/noop/a.ts"), "network");
+  assert.equal(layerOf("test/unit/a.test.ts"), undefined);
+});
+
+test("layers never allow each other in a circle", () => {
+  const below = (layer: string, seen: readonly string[]): void => {
+    assert.ok(!seen.includes(layer), [...seen, layer].join(" -> "));
+    for (const next of layers[layer] ?? []) below(next, [...seen, layer]);
+  };
+  // main is at the top and may import everything but nobody imports it.
+  for (const layer of Object.keys(layers).filter((name) => name !== "main")) below(layer, []);
+});

@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, symlinkSync, mkdirSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import { createServer as createRawServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { candidateEndpoints, findEngine, probeEngine, type Attempt } from "../../../scripts/setup/engine.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "dockershim-engine-"));
+const closers: (() => void)[] = [];
+after(() => {
+  for (const close of closers) close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const engineVersion = {
+  Version: "20.10.24",
+  ApiVersion: "1.41",
+  Arch: "amd64",
+  Components: [{ Name: "Engine" }],
+};
+
+function listen(name: string, server: Pick<Server, "listen" | "close">): Promise<string> {
+  const path = join(folder, name);
+  return new Promise((resolve) => {
+    server.listen(path, () => {
+      resolve(`unix://${path}`);
+    });
+    closers.push(() => server.close());
+  });
+}
+
+function httpEngine(
+  name: string,
+  answers: Record<string, { status?: number; body: string }>,
+): Promise<string> {
+  const server = createServer((incoming, outgoing) => {
+    const answer = answers[incoming.url ?? ""];
+    outgoing.writeHead(answer?.status ?? (answer === undefined ? 404 : 200)).end(answer?.body ?? "");
+  });
+  return listen(name, server);
+}
+
+const probe = (endpoint: string, deadlineMs = 5000) => probeEngine(endpoint, {}, deadlineMs);
+
+describe("probeEngine()", () => {
+  test("tells version, API and architecture of an engine that answers", async () => {
+    const endpoint = await httpEngine("good", {
+      "/_ping": { body: "OK" },
+      "/version": { body: JSON.stringify(engineVersion) },
+    });
+    const { finding, version, apiVersion, architecture } = await probe(endpoint);
+    const expected = { finding: "engine", version: "20.10.24", apiVersion: "1.41", architecture: "amd64" };
+    assert.deepEqual({ finding, version, apiVersion, architecture }, expected);
+  });
+
+  const impostors = {
+    "answers 404": {},
+    "pings with another text": { "/_ping": { body: "pong" } },
+    "has no version": { "/_ping": { body: "OK" }, "/version": { body: "{}" } },
+    "has a version that is no JSON": { "/_ping": { body: "OK" }, "/version": { body: "<html>" } },
+    "is Podman": {
+      "/_ping": { body: "OK" },
+      "/version": { body: JSON.stringify({ ...engineVersion, Components: [{ Name: "Podman Engine" }] }) },
+    },
+  };
+  for (const [name, answers] of Object.entries(impostors)) {
+    test(`calls a program foreign that ${name}`, async () => {
+      const endpoint = await httpEngine(name.replaceAll(" ", "-"), answers);
+      assert.equal((await probe(endpoint)).finding, "foreign");
+    });
+  }
+
+  test("calls a program foreign that does not speak HTTP", async () => {
+    const server = createRawServer((socket) => socket.end("SSH-2.0-something\r\n\r\n"));
+    assert.equal((await probe(await listen("raw", server))).finding, "foreign");
+  });
+
+  test("calls a socket silent that takes the request and never answers", async () => {
+    const endpoint = await listen("silent", createServer());
+    assert.equal((await probe(endpoint, 50)).finding, "silent");
+  });
+
+  test("calls a socket silent whose answer never ends", async () => {
+    const server = createServer((_incoming, outgoing) => outgoing.writeHead(200).write("O"));
+    assert.equal((await probe(await listen("endless", server), 50)).finding, "silent");
+  });
+
+  test("tells a missing socket from one that nobody listens at", async () => {
+    writeFileSync(join(folder, "stale"), "");
+    assert.equal((await probe(`unix://${join(folder, "missing")}`)).finding, "absent");
+    assert.equal((await probe(`unix://${join(folder, "stale")}`)).finding, "refused");
+  });
+
+  for (const endpoint of [
+    "/var/run/docker.sock",
+    "unix://docker.sock",
+    "ssh://host",
+    "npipe:////./pipe/docker",
+  ]) {
+    test(`calls ${endpoint} invalid without trying it`, async () => {
+      assert.equal((await probe(endpoint)).finding, "invalid");
+    });
+  }
+});
+
+describe("candidateEndpoints()", () => {
+  const host = { home: "/home/somebody", userId: 1000 };
+
+  test("puts DOCKER_HOST first, then the system's, Docker Desktop's and the rootless socket", () => {
+    const endpoints = candidateEndpoints({ ...host, env: { DOCKER_HOST: "tcp://127.0.0.1:2375" } });
+    assert.equal(endpoints[0], "tcp://127.0.0.1:2375");
+    assert.equal(endpoints[1], "unix:///var/run/docker.sock");
+    assert.deepEqual(endpoints.slice(-3), [
+      "unix:///home/somebody/.docker/run/docker.sock",
+      "unix:///home/somebody/.docker/desktop/docker.sock",
+      "unix:///run/user/1000/docker.sock",
+    ]);
+  });
+
+  test("names a socket once that two paths lead to", () => {
+    mkdirSync(join(folder, ".docker", "run"), { recursive: true });
+    symlinkSync("run", join(folder, ".docker", "desktop"));
+    const endpoints = candidateEndpoints({ ...host, home: folder, env: {} });
+    assert.equal(endpoints.filter((endpoint) => endpoint.includes(folder)).length, 1);
+  });
+});
+
+describe("findEngine()", () => {
+  const host = { env: {}, home: "/home/somebody", userId: 1000 };
+  const answering =
+    (good: string) =>
+    (endpoint: string): Promise<Attempt> =>
+      Promise.resolve({ endpoint, finding: endpoint === good ? "engine" : "absent", detail: "" });
+
+  test("takes the first endpoint that answers and keeps what the others said", async () => {
+    const good = "unix:///home/somebody/.docker/run/docker.sock";
+    const search = await findEngine({ ...host, probe: answering(good) });
+    assert.equal(search.engine?.endpoint, good);
+    assert.equal(search.attempts[0]?.endpoint, "unix:///var/run/docker.sock");
+    assert.equal(search.attempts.at(-1)?.endpoint, good);
+  });
+
+  test("tries nothing but the endpoint that the user names", async () => {
+    const search = await findEngine({
+      ...host,
+      endpoint: "unix:///a",
+      probe: answering("unix:///var/run/docker.sock"),
+    });
+    assert.equal(search.engine, undefined);
+    assert.deepEqual(
+      search.attempts.map(({ endpoint }) => endpoint),
+      ["unix:///a"],
+    );
+  });
+});

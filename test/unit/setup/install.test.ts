@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { enginePackages, findProgram, isDebianLike } from "../../../scripts/setup/install.mjs";
+
+describe("isDebianLike()", () => {
+  const cases: [string, string, boolean][] = [
+    ["Debian", 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n', true],
+    ["Ubuntu", 'ID=ubuntu\nID_LIKE=debian\nHOME_URL="https://www.ubuntu.com/"\n', true],
+    ["Mint", 'ID=linuxmint\nID_LIKE="ubuntu debian"\n', true],
+    ["Fedora", 'ID=fedora\nREDHAT_SUPPORT_PRODUCT="not debian"\n', false],
+    ["a file that names Debian elsewhere", 'NAME="x"\nVARIANT_ID=debian\n', false],
+    ["no file", "", false],
+  ];
+  for (const [name, text, expected] of cases) {
+    test(`is ${String(expected)} for ${name}`, () => {
+      assert.equal(isDebianLike(text), expected);
+    });
+  }
+});
+
+test("findProgram() finds what is in PATH and nothing else", () => {
+  assert.notEqual(findProgram("sh"), undefined);
+  assert.equal(findProgram("no-such-program-anywhere"), undefined);
+});
+
+test("enginePackages() never replaces an engine that is installed", () => {
+  assert.equal(enginePackages().includes("docker.io"), findProgram("dockerd") === undefined);
+});

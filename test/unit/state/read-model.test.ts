@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import type { SandboxRecord } from "../../../src/shim/domain/sandbox.js";
+import { ReadModel } from "../../../src/shim/state/read-model.js";
+import { containerSnapshot, idOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
+
+const sandboxId = idOf("5a");
+
+function modelOf(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
+  const model = new ReadModel(() => undefined);
+  for (const snapshot of snapshots) model.put(snapshot);
+  return model;
+}
+
+const sandboxIds = (model: ReadModel): readonly string[] => [...model.sandboxes()].map(({ id }) => id);
+
+describe("ReadModel lookups", () => {
+  const model = modelOf(
+    sandboxSnapshot(idOf("5a1")),
+    sandboxSnapshot(idOf("5a2")),
+    containerSnapshot(idOf("5a3"), idOf("5a1")),
+    containerSnapshot(idOf("c1"), idOf("5a1")),
+    containerSnapshot(idOf("c2"), idOf("5a1")),
+  );
+
+  test("find by full id", () => {
+    assert.equal(model.sandbox(idOf("5a1"))?.id, idOf("5a1"));
+    assert.equal(model.container(idOf("c1"))?.id, idOf("c1"));
+  });
+
+  test("find by an unambiguous prefix; other kinds do not make one ambiguous", () => {
+    assert.equal(model.sandbox("5a1")?.id, idOf("5a1"));
+    assert.equal(model.container("5a")?.id, idOf("5a3"));
+  });
+
+  test("refuse an ambiguous prefix as invalid", () => {
+    assert.throws(() => model.sandbox("5a"), (error) => isKind(error, "invalid"));
+    assert.throws(() => model.requireContainer("c"), (error) => isKind(error, "invalid"));
+  });
+
+  test("do not take an empty id, a longer or an unknown one for a prefix", () => {
+    for (const id of ["", `${idOf("5a1")}0`, "ffff"]) {
+      assert.equal(model.sandbox(id), undefined);
+      assert.equal(model.container(id), undefined);
+    }
+  });
+
+  test("an id of the other kind is unknown", () => {
+    assert.equal(model.sandbox(idOf("c1")), undefined);
+    assert.equal(model.container(idOf("5a1")), undefined);
+    assert.throws(() => model.requireSandbox(idOf("c1")), (error) => isKind(error, "notFound"));
+    assert.throws(() => model.requireContainer(idOf("5a1")), (error) => isKind(error, "notFound"));
+  });
+
+  test("an exact id wins over longer ones that begin with it", () => {
+    const odd = modelOf(sandboxSnapshot("ab"), sandboxSnapshot("abc"));
+    assert.equal(odd.sandbox("ab")?.id, "ab");
+  });
+});
+
+describe("ReadModel contents", () => {
+  test("containers that no pod owns are not kept", () => {
+    const model = modelOf(snapshotOf({ id: idOf("f0"), name: "k8s_main_web_default_uid-1_0" }));
+    assert.deepEqual(model.ids(), []);
+    assert.equal(model.snapshot(idOf("f0")), undefined);
+  });
+
+  test("knows the containers of a sandbox, until they are deleted", () => {
+    const model = modelOf(sandboxSnapshot(sandboxId), containerSnapshot(idOf("c1"), sandboxId), containerSnapshot(idOf("c2"), sandboxId));
+    const ids = (): readonly string[] => model.containersOf(sandboxId).map(({ id }) => id);
+    assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
+    model.put(containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } }));
+    assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
+    model.delete(idOf("c1"));
+    model.delete(idOf("c1"));
+    assert.deepEqual(ids(), [idOf("c2")]);
+    model.delete(sandboxId);
+    assert.deepEqual(ids(), [idOf("c2")], "a container outlives its sandbox");
+    assert.deepEqual(model.ids(), [idOf("c2")]);
+  });
+
+  const underscored = (id: string): ReturnType<typeof snapshotOf> =>
+    containerSnapshot(id, sandboxId, {
+      name: "k8s_my_main_my_pod_default_uid-1_2",
+      labels: { "io.kubernetes.container.name": "wrong" },
+    });
+  const podRecord: SandboxRecord = {
+    ...{ namespace: "default", name: "my_pod", uid: "uid-1", attempt: 0, phase: "ready", runtimeHandler: "" },
+    namespaces: { network: 0, pid: 1, ipc: 0 },
+  };
+
+  test("reads container names with underscores through the identity of the sandbox", () => {
+    const model = new ReadModel(() => podRecord);
+    model.put(sandboxSnapshot(sandboxId));
+    model.put(underscored(idOf("c1")));
+    assert.deepEqual(model.container("c1")?.identity, { name: "my_main", attempt: 2 });
+  });
+
+  test("reads such names anew when the sandbox becomes known after its container", () => {
+    const model = new ReadModel(() => podRecord);
+    model.put(underscored(idOf("c1")));
+    assert.deepEqual(model.container("c1")?.identity, { name: "wrong", attempt: 2 });
+    model.put(sandboxSnapshot(sandboxId));
+    assert.deepEqual(model.container("c1")?.identity, { name: "my_main", attempt: 2 });
+  });
+
+  test("recordChanged() flips READY without the engine", () => {
+    let phase: SandboxRecord["phase"] = "creating";
+    const model = new ReadModel(() => ({ ...podRecord, phase }));
+    model.put(sandboxSnapshot(sandboxId));
+    assert.equal(model.sandbox(sandboxId)?.ready, false);
+    phase = "ready";
+    model.recordChanged(sandboxId);
+    assert.equal(model.sandbox(sandboxId)?.ready, true);
+    phase = "stopped";
+    model.recordChanged(sandboxId);
+    assert.equal(model.sandbox(sandboxId)?.ready, false);
+    model.recordChanged(idOf("ff"));
+    assert.deepEqual(model.ids(), [sandboxId]);
+  });
+
+  test("an entity that nobody changed stays the same object", () => {
+    const model = modelOf(sandboxSnapshot(sandboxId), containerSnapshot(idOf("c1"), sandboxId));
+    const [before] = model.containers();
+    model.put(containerSnapshot(idOf("c2"), sandboxId));
+    model.put(sandboxSnapshot(sandboxId));
+    assert.equal(model.container("c1"), before);
+  });
+});
+
+describe("ReadModel.hide()", () => {
+  const name = "k8s_POD_web_default_uid-1_0";
+
+  test("keeps the sandbox of that name out of lists until it is disposed", () => {
+    const model = modelOf(sandboxSnapshot(idOf("ee"), { name: "k8s_POD_other_default_uid-2_0" }));
+    {
+      using hidden = model.hide(name);
+      model.put(sandboxSnapshot(sandboxId, { name }));
+      hidden.setId(sandboxId);
+      assert.deepEqual(sandboxIds(model), [idOf("ee")]);
+      assert.equal(model.sandbox(sandboxId)?.id, sandboxId, "it can still be asked for by id");
+    }
+    assert.deepEqual(sandboxIds(model), [idOf("ee"), sandboxId]);
+  });
+
+  test("hides the sandbox under an alternative name, too", () => {
+    const model = modelOf();
+    {
+      using hidden = model.hide(name);
+      model.put(sandboxSnapshot(sandboxId, { name: `${name}_0badcafe` }));
+      assert.deepEqual(sandboxIds(model), [], "before its id is known");
+      hidden.setId(sandboxId);
+      assert.deepEqual(sandboxIds(model), []);
+    }
+    assert.deepEqual(sandboxIds(model), [sandboxId]);
+  });
+
+  test("has() knows ids that are just being made, and forgets all of them afterwards", () => {
+    const model = modelOf();
+    {
+      using hidden = model.hide(name);
+      hidden.setId(idOf("a1"));
+      hidden.setId(idOf("a2"));
+      assert.deepEqual([model.has(idOf("a1")), model.has(idOf("a2")), model.has(idOf("a3"))], [true, true, false]);
+    }
+    assert.deepEqual([model.has(idOf("a1")), model.has(idOf("a2"))], [false, false]);
+  });
+});
