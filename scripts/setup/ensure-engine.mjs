@@ -111,7 +111,15 @@ async function installMissing({ stateDirectory, log }) {
   const record = readRecord(stateDirectory);
   const installedPackages = [...new Set([...record.installedPackages, ...missing])];
   writeRecord(stateDirectory, { ...record, installedPackages });
-  await installPackages({ packages: missing, logDirectory: stateDirectory, log });
+  try {
+    await installPackages({ packages: missing, logDirectory: stateDirectory, log });
+  } finally {
+    const failed = await missingAmong(missing);
+    writeRecord(stateDirectory, {
+      ...record,
+      installedPackages: installedPackages.filter((name) => !failed.includes(name)),
+    });
+  }
 }
 
 /**
@@ -154,6 +162,15 @@ export function adviceFor(search) {
   if (denied !== undefined)
     return [`run it as root: sudo npm start, or name another engine: --docker-endpoint`];
   const asRoot = process.getuid?.() === 0 ? "" : "sudo ";
+  const mute = search.attempts.find(
+    ({ endpoint, finding }) => endpoint === defaultEndpoint && finding !== "absent",
+  );
+  if (mute?.finding === "silent" || mute?.finding === "foreign") {
+    const restart = hasSystemd()
+      ? `${asRoot}systemctl restart docker`
+      : "end that program, then run this again";
+    return [`nothing was changed, because ${mute.endpoint} is in use: ${restart}`];
+  }
   const start = hasSystemd() ? `${asRoot}systemctl start docker` : `${asRoot}dockerd`;
   const name = "an engine elsewhere: npm start -- --docker-endpoint unix:///path/to/docker.sock";
   if (process.platform !== "linux") return ["start Docker Desktop", name];

@@ -100,8 +100,11 @@ export async function installPackages({ packages, logDirectory, log }) {
     writeFileSync(logFile, `${update.output}\n${result.output}`);
     if (result.code === 0) return;
     const how = result.timedOut ? "took too long" : `ended with code ${String(result.code)}`;
-    if (attempt === 2)
-      throw new Error(`apt-get install ${how}, all of its output is in ${logFile}:\n${tail(result.output)}`);
+    if (attempt === 2) {
+      const complaints = update.output.split("\n").filter((line) => /^(E|W|Err):?/.test(line));
+      const output = [...complaints, ...result.output.split("\n").slice(-20)].join("\n");
+      throw new Error(`apt-get install ${how}, all of its output is in ${logFile}:\n${tail(output, 30)}`);
+    }
     log(`apt-get install ${how}, trying once more`);
   }
 }

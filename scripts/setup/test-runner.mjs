@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 /** @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number }} Counts */
@@ -132,10 +133,32 @@ function runGroup(args, { root, env }) {
     child.once("error", reject);
     child.once("exit", (code) => {
       clearTimeout(kill);
-      process.off("SIGINT", stop).off("SIGTERM", stop);
-      signalGroup("SIGKILL");
-      if (stopped === undefined) resolve(code ?? 1);
-      else reject(new StoppedError(stopped));
+      const finish = () => {
+        process.off("SIGINT", stop).off("SIGTERM", stop);
+        signalGroup("SIGKILL");
+        if (stopped === undefined) resolve(code ?? 1);
+        else reject(new StoppedError(stopped));
+      };
+      // On a signal node's runner ends before the test files, some of which clean up first.
+      if (stopped === undefined || child.pid === undefined) finish();
+      else void groupEnd(child.pid, CLEAN_UP_MS).then(finish);
     });
   });
+}
+
+/**
+ * Waits until no process of a group is left, or the time is over.
+ * @param {number} group
+ * @param {number} timeoutMs
+ */
+async function groupEnd(group, timeoutMs) {
+  const end = Date.now() + timeoutMs;
+  while (Date.now() < end) {
+    try {
+      process.kill(-group, 0);
+    } catch {
+      return;
+    }
+    await sleep(100);
+  }
 }

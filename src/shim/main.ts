@@ -3,13 +3,16 @@
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
+import { ShimError } from "./base/errors.js";
 import { runPlay } from "./commands/play-command.js";
 import { runCommandLine } from "./commands/run-command-line.js";
 import { runServe } from "./commands/serve-command.js";
 import { findPackageDirectory } from "./pause/builtin-image.js";
 
 const packageDirectory = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
-const { version } = JSON.parse(await readFile(`${packageDirectory}/package.json`, "utf8")) as { version: string };
+const { version } = JSON.parse(await readFile(`${packageDirectory}/package.json`, "utf8")) as {
+  version: string;
+};
 
 const writeOut = (text: string): void => {
   process.stdout.write(text);
@@ -36,9 +39,11 @@ process.exitCode = await runCommandLine(
         },
       }),
     play: (options) => {
-      process.once("SIGINT", () => {
-        interrupted.abort();
-      });
+      for (const name of ["SIGINT", "SIGTERM"] as const) {
+        process.once(name, () => {
+          interrupted.abort(new ShimError("cancelled", "interrupted"));
+        });
+      }
       return runPlay(
         { ...options, endpoint: options.endpoint.path },
         { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, signal: interrupted.signal },

@@ -2,7 +2,7 @@
 import { CheckpointDirectory } from "../../checkpoints/directory-store.js";
 import { selectNetworkPlugin } from "../network/select-plugin.js";
 import { withDeadline } from "./base/abort.js";
-import { ShimError } from "./base/errors.js";
+import { isKind, ShimError } from "./base/errors.js";
 import { KeyedLock } from "./base/keyed-lock.js";
 import type { Logger } from "./base/log.js";
 import type { Config } from "./config/resolve.js";
@@ -75,7 +75,9 @@ export async function startShim(
       return Promise.resolve();
     });
     const engine = instrument(docker, { log, observe: () => undefined });
-    const podRecords = await PodRecords.open(directories.pods, log, { quarantineDirectory: directories.quarantine });
+    const podRecords = await PodRecords.open(directories.pods, log, {
+      quarantineDirectory: directories.quarantine,
+    });
     const containerRecords = await ContainerRecords.open(directories.containers, log);
     const checkpoints = await CheckpointDirectory.open({
       directory: directories.checkpoints,
@@ -83,8 +85,13 @@ export async function startShim(
       alsoRead: [criDockerdCheckpoints],
       log,
     });
-    const network = await selectNetworkPlugin({ name: config.networkPlugin, cniConfDir: config.cniConfDir }, log);
-    await withDeadline(undefined, pluginStartTimeoutMs, "start the network plugin", (signal) => network.start(signal));
+    const network = await selectNetworkPlugin(
+      { name: config.networkPlugin, cniConfDir: config.cniConfDir },
+      log,
+    );
+    await withDeadline(undefined, pluginStartTimeoutMs, "start the network plugin", (signal) =>
+      network.start(signal),
+    );
 
     const link = new EngineLink();
     const model = new ReadModel((id) => podRecords.get(id));
@@ -96,14 +103,21 @@ export async function startShim(
         inspectImage: (reference, signal) => engine.inspectImage(reference, signal),
         loadImage: (archive, signal) => engine.loadImage(archive, signal),
         pull: (reference, signal) =>
-          pullForPause(reference, { engine, credentials, progressDeadlineMs: config.imagePullProgressDeadlineMs, log }, signal),
+          pullForPause(
+            reference,
+            { engine, credentials, progressDeadlineMs: config.imagePullProgressDeadlineMs, log },
+            signal,
+          ),
         get architecture() {
           return link.facts?.architecture ?? "amd64";
         },
         now: () => performance.now(),
         log,
       },
-      { reference: config.pauseImage, builtin: config.builtinPauseImage === "forbid" ? "forbidden" : "fallback" },
+      {
+        reference: config.pauseImage,
+        builtin: config.builtinPauseImage === "forbid" ? "forbidden" : "fallback",
+      },
     );
 
     let host: HostAccess = new RemoteHost();
@@ -117,19 +131,27 @@ export async function startShim(
     });
     failed.catch(() => undefined); // Whoever cares races it.
 
+    let everLive = false;
     const sync = new StateSync({
       engine,
       model,
       link,
       log,
       onConnect: async (facts) => {
-        refuseOtherCgroupDriver(config, facts, fail);
+        refuseOtherCgroupDriver(config, facts);
         host = await chooseHost(facts, formatEndpoint(endpoint));
         if (host.local) await oomScores.detect();
         images.forget();
         pauseImages.invalidate();
       },
+      // An engine that can never be served is a reason not to start; one that was exchanged later may come back.
+      onConnectError: (error) => {
+        if (everLive || !isKind(error, "precondition", "invalid")) return "tryAgain";
+        fail(error);
+        return "giveUp";
+      },
       onLive: (facts) => {
+        everLive = true;
         wentLive(facts);
         repairAfterStart(services).catch((error: unknown) => {
           log.error({ err: ShimError.from(error).message }, "repair after start failed");
@@ -205,14 +227,12 @@ async function engineEndpoint(
 }
 
 /** Containers of a kubelet with another cgroup driver than the engine's would be in cgroups that it does not know. */
-function refuseOtherCgroupDriver({ cgroupDriver }: Config, facts: NodeFacts, fail: (error: ShimError) => void): void {
+function refuseOtherCgroupDriver({ cgroupDriver }: Config, facts: NodeFacts): void {
   if (cgroupDriver === undefined || cgroupDriver === facts.cgroupDriver) return;
-  const error = new ShimError(
+  throw new ShimError(
     "invalid",
     `--cgroup-driver=${cgroupDriver}: the Docker Engine uses the cgroup driver "${facts.cgroupDriver}"`,
   );
-  fail(error);
-  throw error;
 }
 
 async function serve(
@@ -236,8 +256,16 @@ async function serve(
     handlers: {
       RuntimeService: validated({
         ...runtime,
-        ListPodSandbox: withItemBytes(runtime.ListPodSandbox, ({ items }) => items ?? [], api.encodeItem.sandbox),
-        ListContainers: withItemBytes(runtime.ListContainers, ({ containers }) => containers ?? [], api.encodeItem.container),
+        ListPodSandbox: withItemBytes(
+          runtime.ListPodSandbox,
+          ({ items }) => items ?? [],
+          api.encodeItem.sandbox,
+        ),
+        ListContainers: withItemBytes(
+          runtime.ListContainers,
+          ({ containers }) => containers ?? [],
+          api.encodeItem.container,
+        ),
       }),
       ImageService: validated(imageRpcs(services)),
     },

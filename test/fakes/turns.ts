@@ -1,15 +1,17 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as pause } from "node:timers/promises";
 
 /** Lets `count` turns of the event loop pass. */
 export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await nextTurn();
 }
 
-/** Waits, by turns of the event loop, until `condition` holds. Throws when it never does. */
+const patienceMs = 10_000;
+
+/** Waits until `condition` holds: a few turns of the event loop, mostly. Throws when it never does. */
 export async function until(what: string, condition: () => boolean): Promise<void> {
-  for (let turn = 0; turn < 20_000; turn += 1) {
-    if (condition()) return;
-    await nextTurn();
+  const end = Date.now() + patienceMs;
+  for (let turn = 0; !condition(); turn += 1) {
+    if (Date.now() > end) throw new Error(`gave up waiting until ${what}`);
+    await (turn < 100 ? nextTurn() : pause(1));
   }
-  throw new Error(`gave up waiting until ${what}`);
 }

@@ -1,4 +1,5 @@
 /** Deadlines and cancellation. Every waiting function takes a signal; limits are linked signals. */
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleepFor } from "node:timers/promises";
 import { ShimError } from "./errors.js";
 
@@ -6,7 +7,9 @@ import { ShimError } from "./errors.js";
 export function deadline(milliseconds: number, action: string): AbortSignal {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`));
+    controller.abort(
+      new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`),
+    );
   }, milliseconds);
   timer.unref();
   return controller.signal;
@@ -24,18 +27,21 @@ export async function withDeadline<T>(
 ): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => {
-    controller.abort(new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`));
+    controller.abort(
+      new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`),
+    );
   }, milliseconds);
   const onAbort = (): void => {
     controller.abort(parent?.reason);
   };
   if (parent?.aborted === true) onAbort();
-  else parent?.addEventListener("abort", onAbort, { once: true });
+  else if (parent !== undefined) listen(parent, onAbort);
   try {
     controller.signal.throwIfAborted();
     return await work(controller.signal);
   } catch (error) {
-    if (controller.signal.aborted && !(error instanceof ShimError)) throw ShimError.from(controller.signal.reason);
+    if (controller.signal.aborted && !(error instanceof ShimError))
+      throw ShimError.from(controller.signal.reason);
     throw error;
   } finally {
     clearTimeout(timer);
@@ -61,13 +67,19 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
     onAbort = () => {
       reject(ShimError.from(signal.reason));
     };
-    signal.addEventListener("abort", onAbort, { once: true });
+    listen(signal, onAbort);
   });
   try {
     return await Promise.race([promise, aborted]);
   } finally {
     if (onAbort !== undefined) signal.removeEventListener("abort", onAbort);
   }
+}
+
+/** One signal may end many pieces of work at once: Node would take more than ten listeners for a leak, and say so. */
+function listen(signal: AbortSignal, onAbort: () => void): void {
+  setMaxListeners(0, signal);
+  signal.addEventListener("abort", onAbort, { once: true });
 }
 
 /** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */

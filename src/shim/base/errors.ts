@@ -65,7 +65,12 @@ export class ShimError extends Error {
 
   /** The same kind, fields and cause with `action: ` before the message, as in `pull image "x": no such host`. */
   within(action: string, fields: ErrorFields = {}): ShimError {
-    return new ShimError(this.kind, `${action}: ${this.message}`, { ...fields, ...this.fields }, { cause: this });
+    return new ShimError(
+      this.kind,
+      `${action}: ${this.message}`,
+      { ...fields, ...this.fields },
+      { cause: this },
+    );
   }
 }
 

@@ -6,7 +6,10 @@ import { ShimError } from "./errors.js";
  * then; a caller that leaves sees the reason of its own signal.
  */
 export class SingleFlight<T> {
-  readonly #flights = new Map<string, { readonly promise: Promise<T>; readonly stop: AbortController; callers: number }>();
+  readonly #flights = new Map<
+    string,
+    { readonly promise: Promise<T>; readonly stop: AbortController; callers: number }
+  >();
 
   async run(key: string, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     signal.throwIfAborted();

@@ -11,6 +11,8 @@ export interface PlayOptions {
   readonly follow: boolean;
   /** Remove the pods of the files instead of running them. */
   readonly down: boolean;
+  /** Leave what was made when a pod fails. */
+  readonly keep: boolean;
   /** Where the CRI is served. */
   readonly endpoint: UnixEndpoint;
 }

@@ -106,8 +106,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .usage("[flags] file...")
     .option("--follow", "follow the logs of the containers")
     .option("--down", "remove the pods of the files instead")
+    .option("--keep", "leave what was made when a pod fails")
     .option("--endpoint <endpoint>", playEndpointHelp)
-    .action(async (given: { follow?: boolean; down?: boolean; endpoint?: string }) => {
+    .action(async (given: { follow?: boolean; down?: boolean; keep?: boolean; endpoint?: string }) => {
       refuseServeFlags(flags, "play");
       const { args: files } = play;
       if (files.length === 0) throw new ShimError("invalid", 'command "play": needs at least one file');
@@ -116,6 +117,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         files,
         follow: given.follow === true,
         down: given.down === true,
+        keep: given.keep === true,
         endpoint,
       });
     });

@@ -1,9 +1,8 @@
 /** `dockershim serve`: runs the shim in the foreground until a signal or a fatal error ends it. */
-import { messageOf } from "../base/errors.js";
 import { createLogger } from "../base/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import { parseSetupReport, renderFirstScreen } from "../first-screen.js";
+import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../grpc/transport/systemd.js";
 import type { Shim } from "../shim.js";
 import { startShim } from "../shim.js";
@@ -35,7 +34,6 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
       }
     });
   });
-  let exitCode = 0;
   try {
     const facts = await Promise.race([firstFacts(shim), shim.failed]);
     io.writeOut(
@@ -53,13 +51,11 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
     log.info({ socket: shim.endpoint, network: shim.network.name, reason: shim.network.reason }, "serving");
     await notifySystemd("READY=1", `serving on ${shim.endpoint}`, { environment, log });
     log.info({ signal: await Promise.race([signalled, shim.failed]) }, "stopping; containers keep running");
-  } catch (error) {
-    log.fatal({ err: messageOf(error) }, "cannot go on");
-    exitCode = 1;
+    return 0;
+  } finally {
+    await notifySystemd("STOPPING=1", "draining", { environment, log });
+    await shim.stop(drainTimeoutMs);
   }
-  await notifySystemd("STOPPING=1", "draining", { environment, log });
-  await shim.stop(drainTimeoutMs);
-  return exitCode;
 }
 
 /** Undefined when the engine is not there within a moment: the shim serves all the same and waits for it. */

@@ -1,7 +1,14 @@
 /** A container of a pod as the CRI sees it, derived from Docker's snapshot. */
 import type { Container as ContainerItem } from "./cri.js";
 import { ContainerState } from "./cri.js";
-import { containerNameLabel, containerType, fromDockerLabels, logPathLabel, sandboxIdLabel, typeLabel } from "./labels.js";
+import {
+  containerNameLabel,
+  containerType,
+  fromDockerLabels,
+  logPathLabel,
+  sandboxIdLabel,
+  typeLabel,
+} from "./labels.js";
 import type { Labels } from "./labels.js";
 import type { ContainerIdentity, PodIdentity } from "./names.js";
 import { parseName } from "./names.js";
@@ -88,7 +95,9 @@ function identityOf(snapshot: Snapshot, pod: PodIdentity | undefined): Container
 export function containerStateOf(snapshot: Snapshot): ContainerState {
   switch (snapshot.state.status) {
     case "created":
-      return snapshot.state.exitCode === 0 ? ContainerState.CONTAINER_CREATED : ContainerState.CONTAINER_EXITED;
+      return snapshot.state.exitCode === 0
+        ? ContainerState.CONTAINER_CREATED
+        : ContainerState.CONTAINER_EXITED;
     case "running":
     case "paused":
       return ContainerState.CONTAINER_RUNNING;

@@ -35,7 +35,8 @@ export function parseReference(text: string): ImageReference | undefined {
   let path = isRegistry ? name.slice(slash + 1) : name;
   if (registry === "index.docker.io") registry = "docker.io";
   if (registry === "docker.io" && !path.includes("/")) path = `library/${path}`;
-  if (!registryPattern.test(registry) || !path.split("/").every((part) => componentPattern.test(part))) return undefined;
+  if (!registryPattern.test(registry) || !path.split("/").every((part) => componentPattern.test(part)))
+    return undefined;
   return {
     registry,
     repository: `${registry}/${path}`,

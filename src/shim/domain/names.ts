@@ -17,11 +17,15 @@ const prefix = "k8s";
 const separator = "_";
 
 export function sandboxName(pod: PodIdentity): string {
-  return [prefix, sandboxContainerName, pod.name, pod.namespace, pod.uid, String(pod.attempt)].join(separator);
+  return [prefix, sandboxContainerName, pod.name, pod.namespace, pod.uid, String(pod.attempt)].join(
+    separator,
+  );
 }
 
 export function containerName(pod: PodIdentity, container: ContainerIdentity): string {
-  return [prefix, container.name, pod.name, pod.namespace, pod.uid, String(container.attempt)].join(separator);
+  return [prefix, container.name, pod.name, pod.namespace, pod.uid, String(container.attempt)].join(
+    separator,
+  );
 }
 
 /** The name to fall back to when the proper one is taken by something that cannot be removed; `random` is a uint32. */
@@ -30,7 +34,9 @@ export function alternativeName(name: string, random: number): string {
 }
 
 /** The six fields of a name (a leading slash is ignored), or undefined when the shim's ancestors did not make it. */
-export function parseName(name: string):
+export function parseName(
+  name: string,
+):
   | { readonly container: string; readonly pod: Omit<PodIdentity, "attempt">; readonly attempt: number }
   | undefined {
   const fields = name.replace(/^\//, "").split(separator);

@@ -1,7 +1,14 @@
 /** A pod sandbox as the CRI sees it, derived from Docker's snapshot and, when this program made it, from its record. */
 import type { PodSandbox } from "./cri.js";
 import { NamespaceMode, PodSandboxState } from "./cri.js";
-import { fromDockerLabels, podNameLabel, podNamespaceLabel, podUidLabel, sandboxType, typeLabel } from "./labels.js";
+import {
+  fromDockerLabels,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+  sandboxType,
+  typeLabel,
+} from "./labels.js";
 import type { Labels } from "./labels.js";
 import type { PodIdentity } from "./names.js";
 import { parseName } from "./names.js";
@@ -27,7 +34,11 @@ export interface Sandbox {
   readonly labels: Labels;
   readonly annotations: Labels;
   readonly runtimeHandler: string;
-  readonly namespaces: { readonly network: NamespaceMode; readonly pid: NamespaceMode; readonly ipc: NamespaceMode };
+  readonly namespaces: {
+    readonly network: NamespaceMode;
+    readonly pid: NamespaceMode;
+    readonly ipc: NamespaceMode;
+  };
   readonly snapshot: Snapshot;
   /** The entry of ListPodSandbox; the same object as long as nothing changed, so that its bytes can be kept. */
   readonly item: PodSandbox;
@@ -38,7 +49,12 @@ export function toSandbox(snapshot: Snapshot, record: SandboxRecord | undefined)
   if (snapshot.labels[typeLabel] !== sandboxType) return undefined;
   const pod = record ?? podOf(snapshot);
   if (pod === undefined) return undefined;
-  const identity: PodIdentity = { name: pod.name, namespace: pod.namespace, uid: pod.uid, attempt: pod.attempt };
+  const identity: PodIdentity = {
+    name: pod.name,
+    namespace: pod.namespace,
+    uid: pod.uid,
+    attempt: pod.attempt,
+  };
   const { labels, annotations } = fromDockerLabels(snapshot.labels);
   const ready = snapshot.state.running && (record === undefined || record.phase === "ready");
   const hostNetwork = snapshot.networkMode === "host";

@@ -142,10 +142,13 @@ function logFailure(call: Call, error: ShimError, fields: Record<string, unknown
   }
 }
 
+/** A timer may strike a moment before the clock reaches its time. */
+const timerSlackMs = 5;
+
 function departure(rpc: string, deadline: Deadline): ShimError {
-  if (Number(deadline) <= Date.now())
-    return new ShimError("timeout", `${rpc}: the deadline of the caller has passed`);
-  return new ShimError("cancelled", `${rpc}: the caller has left`);
+  return Number(deadline) <= Date.now() + timerSlackMs
+    ? new ShimError("timeout", `${rpc}: the deadline of the caller has passed`)
+    : new ShimError("cancelled", `${rpc}: the caller has left`);
 }
 
 /** What a handler threw as ShimError; once its signal is aborted, foreign errors are consequences of that. */

@@ -1,97 +1,137 @@
 /** Killing what an exec left running, with only what /proc says. */
-import { readdir, readFile } from "node:fs/promises";
 import { sleep } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
+import { hasCode } from "../base/file-errors.js";
+import { hasEnded, isCgroupOf, ProcFiles, type ProcessStat } from "./proc-files.js";
 
-interface ProcessEntry {
-  readonly pid: number;
-  readonly parent: number;
-  readonly session: number;
-  readonly state: string;
+export interface ProcessTreeOptions {
+  readonly proc?: ProcFiles;
+  /** `process.kill` unless given. */
+  readonly kill?: (pid: number, signal: "SIGSTOP" | "SIGKILL") => void;
 }
 
-/** Scans until nothing new appears; a process that forks faster than this is cut off by the limit. */
-const scanLimit = 100;
+const scanPauseMs = 5;
+/**
+ * So many scans without a new process are proof enough when one of those that are known does not stop: it hangs in the
+ * kernel or is frozen, and starts nothing either.
+ */
+const patientScans = 20;
 
 /**
  * Kills `pid` and everything that it started: its descendants, and the members of its session (every exec leads one),
- * which finds children whose parent is gone. They are stopped first and killed only when no new one appears, so that
- * none can fork its way out. Returns false when `pid` is not provably a process of the container.
+ * which finds children whose parent is gone. They are stopped first, and killed when all have stopped and no new one
+ * appears, so that none can fork its way out; then this waits until they have ended. What left the session and was
+ * adopted by the container's first process before the call is not found: nothing tells it from the container's own.
+ *
+ * Only processes of the container are touched, by the proof of their cgroup: pids may be used again, and those of an
+ * engine in another PID namespace mean something else here. Returns false when there is none. An abort of `signal` ends
+ * the wait, but what was found by then is killed all the same. Throws when a process may not be signalled.
  */
-export async function killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
-  if (!(await belongsTo(containerId, pid))) return false;
-  const found = new Set<number>();
-  for (let scan = 0; scan < scanLimit; scan++) {
-    signal.throwIfAborted();
-    const fresh = treeOf(pid, found, await processes()).filter((entry) => !found.has(entry.pid));
-    let stopped = 0;
-    for (const entry of fresh) {
-      if (!(await belongsTo(containerId, entry.pid))) continue;
-      found.add(entry.pid);
-      if (send(entry.pid, "SIGSTOP")) stopped++;
+export async function killProcessTree(
+  containerId: string,
+  pid: number,
+  signal: AbortSignal,
+  options: ProcessTreeOptions = {},
+): Promise<boolean> {
+  if (pid <= 1 || pid === process.pid) return false;
+  const tree = new ProcessTree(containerId, pid, options);
+  let found = false;
+  while (await tree.kill(signal)) found = true;
+  return found;
+}
+
+class ProcessTree {
+  readonly #proc: ProcFiles;
+  readonly #send: NonNullable<ProcessTreeOptions["kill"]>;
+  #members = new Map<number, ProcessStat>();
+  #refusal: ShimError | undefined;
+
+  constructor(
+    private readonly containerId: string,
+    private readonly root: number,
+    { proc = new ProcFiles(), kill = (pid, name) => process.kill(pid, name) }: ProcessTreeOptions,
+  ) {
+    this.#proc = proc;
+    this.#send = kill;
+  }
+
+  /** One round; false when it found nothing to kill. */
+  async kill(signal: AbortSignal): Promise<boolean> {
+    this.#members = new Map();
+    try {
+      await this.#stopAll(signal);
+    } finally {
+      // However it went: nothing may stay behind stopped.
+      for (const member of this.#members.values()) {
+        if (await this.#isOurs(member)) this.#signal(member.pid, "SIGKILL");
+      }
     }
-    if (stopped === 0) break;
+    if (this.#refusal !== undefined) throw this.#refusal;
+    await this.#untilEnded(signal);
+    return this.#members.size > 0;
   }
-  for (const target of found) {
-    if (await belongsTo(containerId, target)) send(target, "SIGKILL");
-  }
-  await untilGone(containerId, found, signal);
-  return true;
-}
 
-/** The path of a process's cgroup holds the id of its container, with every driver and cgroup version. */
-export async function belongsTo(containerId: string, pid: number): Promise<boolean> {
-  if (pid <= 1) return false;
-  const text = await readFile(`/proc/${String(pid)}/cgroup`, "utf8").catch(() => "");
-  return text.includes(containerId);
-}
-
-function treeOf(root: number, known: ReadonlySet<number>, all: readonly ProcessEntry[]): readonly ProcessEntry[] {
-  const members = new Set([root, ...known]);
-  for (let before = -1; before !== members.size; ) {
-    before = members.size;
-    for (const entry of all) {
-      if (members.has(entry.parent) || entry.session === root) members.add(entry.pid);
-    }
-  }
-  return all.filter((entry) => members.has(entry.pid) && entry.state !== "Z");
-}
-
-async function processes(): Promise<readonly ProcessEntry[]> {
-  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
-  const entries = await Promise.all(
-    pids.map(async (pid) => parseStat(await readFile(`/proc/${pid}/stat`, "utf8").catch(() => ""))),
-  );
-  return entries.filter((entry) => entry !== undefined);
-}
-
-/** `pid (command) state parent group session …`; the command may hold blanks and parentheses. */
-export function parseStat(text: string): ProcessEntry | undefined {
-  const end = text.lastIndexOf(")");
-  const [state = "", parent, , session] = text.slice(end + 2).split(" ");
-  if (end === -1 || session === undefined) return undefined;
-  return { pid: Number.parseInt(text, 10), parent: Number(parent), session: Number(session), state };
-}
-
-function send(pid: number, name: NodeJS.Signals): boolean {
-  try {
-    process.kill(pid, name);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
-    throw new ShimError("internal", `send ${name} to process ${String(pid)}: ${String(error)}`, { pid });
-  }
-}
-
-async function untilGone(containerId: string, pids: ReadonlySet<number>, signal: AbortSignal): Promise<void> {
-  for (const pid of pids) {
-    for (let state = await stateOf(pid); state !== "" && state !== "Z"; state = await stateOf(pid)) {
-      if (!(await belongsTo(containerId, pid))) break;
-      await sleep(10, signal);
+  async #stopAll(signal: AbortSignal): Promise<void> {
+    for (let quietScans = 0; quietScans < patientScans; quietScans++) {
+      signal.throwIfAborted();
+      const candidates = await this.#candidates();
+      for (const entry of candidates) {
+        if (this.#knows(entry) || !(await this.#isOurs(entry))) continue;
+        this.#members.set(entry.pid, entry);
+        this.#signal(entry.pid, "SIGSTOP");
+        quietScans = -1;
+      }
+      const moving = candidates.some((entry) => this.#knows(entry) && !isHalted(entry));
+      if (quietScans >= 0 && !moving) return;
+      await sleep(scanPauseMs, signal);
     }
   }
+
+  /** The root, its session, and the descendants of these and of all members. The root counts only while it is ours. */
+  async #candidates(): Promise<readonly ProcessStat[]> {
+    const all = (await this.#proc.processes()).filter(({ pid }) => pid > 1 && pid !== process.pid);
+    const root = all.find(({ pid }) => pid === this.root);
+    const pids = new Set(this.#members.keys());
+    if (root !== undefined && (await this.#isOurs(root))) pids.add(root.pid);
+    for (let before = -1; before !== pids.size; ) {
+      before = pids.size;
+      for (const { pid, parent, session } of all)
+        if (pids.has(parent) || session === this.root) pids.add(pid);
+    }
+    return all.filter((entry) => pids.has(entry.pid) && !hasEnded(entry));
+  }
+
+  #knows({ pid, startTime }: ProcessStat): boolean {
+    return this.#members.get(pid)?.startTime === startTime;
+  }
+
+  async #isOurs({ pid, startTime }: ProcessStat): Promise<boolean> {
+    if (!isCgroupOf(this.containerId, await this.#proc.text(pid, "cgroup"))) return false;
+    return (await this.#proc.stat(pid))?.startTime === startTime;
+  }
+
+  #signal(pid: number, name: "SIGSTOP" | "SIGKILL"): void {
+    try {
+      this.#send(pid, name);
+    } catch (error) {
+      if (hasCode(error, "ESRCH")) return;
+      // The others are to be killed nevertheless.
+      const message = `send ${name} to process ${String(pid)}: ${String(error)}`;
+      this.#refusal ??= new ShimError("internal", message, { pid }, { cause: error });
+    }
+  }
+
+  async #untilEnded(signal: AbortSignal): Promise<void> {
+    for (const { pid, startTime } of this.#members.values()) {
+      for (;;) {
+        const stat = await this.#proc.stat(pid);
+        if (hasEnded(stat) || stat?.startTime !== startTime) break;
+        await sleep(scanPauseMs, signal);
+      }
+    }
+  }
 }
 
-async function stateOf(pid: number): Promise<string> {
-  return parseStat(await readFile(`/proc/${String(pid)}/stat`, "utf8").catch(() => ""))?.state ?? "";
+function isHalted(stat: ProcessStat): boolean {
+  return /^[Tt]$/.test(stat.state) || hasEnded(stat);
 }

@@ -94,7 +94,10 @@ export interface Engine {
   connect(signal: AbortSignal): Promise<NodeFacts>;
 
   /** All containers, running or not, that have label `labelKey`; `label` narrows to one exact value. */
-  listContainers(filter: { readonly labelKey: string; readonly labelValue?: string }, signal: AbortSignal): Promise<readonly ListedContainer[]>;
+  listContainers(
+    filter: { readonly labelKey: string; readonly labelValue?: string },
+    signal: AbortSignal,
+  ): Promise<readonly ListedContainer[]>;
   /** Undefined: no such container. */
   inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined>;
   /**
@@ -105,10 +108,22 @@ export interface Engine {
   createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string>;
   startContainer(id: string, signal: AbortSignal): Promise<"started" | "already">;
   /** Waits until it has stopped. The request's own deadline is `graceSeconds` plus a margin. */
-  stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<"stopped" | "already" | "missing">;
-  killContainer(id: string, signalName: string, signal: AbortSignal): Promise<"killed" | "notRunning" | "missing">;
+  stopContainer(
+    id: string,
+    graceSeconds: number,
+    signal: AbortSignal,
+  ): Promise<"stopped" | "already" | "missing">;
+  killContainer(
+    id: string,
+    signalName: string,
+    signal: AbortSignal,
+  ): Promise<"killed" | "notRunning" | "missing">;
   /** With its anonymous volumes. A removal that already runs is waited for. */
-  removeContainer(id: string, options: { readonly force: boolean }, signal: AbortSignal): Promise<"removed" | "missing">;
+  removeContainer(
+    id: string,
+    options: { readonly force: boolean },
+    signal: AbortSignal,
+  ): Promise<"removed" | "missing">;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
 
   /** Tar of `path` in the container's file system; undefined when the path does not exist. */
@@ -117,7 +132,12 @@ export interface Engine {
    * Content of one regular file of a container (running or not), symbolic links inside the container followed; undefined
    * when it does not exist or is no file. More than `limitBytes` is `invalid`.
    */
-  readContainerFile(id: string, path: string, limitBytes: number, signal: AbortSignal): Promise<Buffer | undefined>;
+  readContainerFile(
+    id: string,
+    path: string,
+    limitBytes: number,
+    signal: AbortSignal,
+  ): Promise<Buffer | undefined>;
   statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined>;
   /** Unpacks `tar` at directory `path` of the container. */
   putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void>;

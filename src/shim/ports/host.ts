@@ -43,7 +43,9 @@ export interface HostAccess {
   /** Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and left out. */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
   /** Bytes and inodes in use below or on the file system of `path`. */
-  fileSystemUsage(path: string): Promise<{ readonly usedBytes: number; readonly usedInodes: number } | undefined>;
+  fileSystemUsage(
+    path: string,
+  ): Promise<{ readonly usedBytes: number; readonly usedInodes: number } | undefined>;
 }
 
 /** One CDI specification file. */

@@ -13,7 +13,11 @@ export interface PodNetworkRequest extends PodNetworkReference {
   readonly netns: string;
   readonly annotations: Readonly<Record<string, string>>;
   readonly portMappings: readonly PortMapping[];
-  readonly dns?: { readonly servers: readonly string[]; readonly searches: readonly string[]; readonly options: readonly string[] };
+  readonly dns?: {
+    readonly servers: readonly string[];
+    readonly searches: readonly string[];
+    readonly options: readonly string[];
+  };
 }
 
 /** For tear-down: `netns` is absent when the namespace is gone. Port mappings are those of the set-up. */

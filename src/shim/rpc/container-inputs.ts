@@ -54,8 +54,13 @@ async function lookAt(paths: readonly string[], host: HostAccess): Promise<Reado
   );
 }
 
-async function expand(paths: readonly string[], host: HostAccess): Promise<ReadonlyMap<string, readonly string[]>> {
-  return new Map(await Promise.all(paths.map(async (path) => [path, await host.expandDevice(path)] as const)));
+async function expand(
+  paths: readonly string[],
+  host: HostAccess,
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  return new Map(
+    await Promise.all(paths.map(async (path) => [path, await host.expandDevice(path)] as const)),
+  );
 }
 
 /** Undefined when nothing needs it, or when the image does not know the user. */
@@ -67,7 +72,8 @@ async function readImageUser(
 ): Promise<ResolvedImageUser | undefined> {
   if (need === undefined) return undefined;
   const image = await deps.engine.inspectImage(imageName, call.signal);
-  if (image === undefined) throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
+  if (image === undefined)
+    throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
   const files = deps.imageUsers.get(image.id) ?? (await readThroughScratch(image, deps, call));
   return resolveImageUser(files, need.user ?? image.user);
 }
@@ -76,7 +82,12 @@ async function readImageUser(
 async function readThroughScratch(image: ImageSnapshot, deps: Deps, call: Call): Promise<ImageUserFiles> {
   const { engine, settings } = deps;
   const name = `dockershim-scratch-${randomBytes(8).toString("hex")}`;
-  const body = { Image: image.id, Cmd: ["none"], Labels: { [scratchLabel]: "1" }, HostConfig: { NetworkMode: "none" } };
+  const body = {
+    Image: image.id,
+    Cmd: ["none"],
+    Labels: { [scratchLabel]: "1" },
+    HostConfig: { NetworkMode: "none" },
+  };
   const id = await engine.createContainer(name, body, call.signal);
   try {
     return await readUserFiles(id, image.id, deps, call.signal);

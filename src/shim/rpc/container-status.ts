@@ -118,7 +118,10 @@ function resourcesOf(
 }
 
 /** Undefined until the image's user database was read, which happens when a container is made of it. */
-function userOf({ snapshot }: Container, { imageUsers }: Pick<Deps, "imageUsers">): Answer<ContainerUser> | undefined {
+function userOf(
+  { snapshot }: Container,
+  { imageUsers }: Pick<Deps, "imageUsers">,
+): Answer<ContainerUser> | undefined {
   const files = imageUsers.get(snapshot.imageId);
   if (files === undefined) return undefined;
   // A name that the image does not know cannot have started a container; it has no ids to show.

@@ -74,7 +74,8 @@ async function create(plan: ContainerPlan, deps: Deps, call: Call): Promise<stri
     await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
   }
   const snapshot = await sync.refresh(id);
-  if (snapshot === undefined) throw new ShimError("unknown", "the engine lost the container right after its creation");
+  if (snapshot === undefined)
+    throw new ShimError("unknown", "the engine lost the container right after its creation");
   await rememberImageUsers(snapshot, deps, call);
   call.signal.throwIfAborted();
   rollback.commit();
@@ -90,7 +91,9 @@ async function clearRival(rivalId: string, name: string, deps: Deps, call: Call)
   }
   if (rival.labels[typeLabel] !== containerType) return "foreign";
   if (rival.state.running) {
-    throw new ShimError("conflict", `a running container already has the name "${name}"`, { containerId: rivalId });
+    throw new ShimError("conflict", `a running container already has the name "${name}"`, {
+      containerId: rivalId,
+    });
   }
   try {
     await removeContainerById(rivalId, deps, call);

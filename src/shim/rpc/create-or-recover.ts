@@ -17,7 +17,11 @@ export type RivalOutcome =
  * a random suffix, as dockershim did; both ancestors read such names.
  */
 export async function createOrRecover(
-  create: { readonly name: string; readonly alternativeName: (random: number) => string; readonly body: CreateBody },
+  create: {
+    readonly name: string;
+    readonly alternativeName: (random: number) => string;
+    readonly body: CreateBody;
+  },
   { engine }: Pick<Services, "engine">,
   call: Call,
   onRival: (rivalId: string) => Promise<RivalOutcome>,

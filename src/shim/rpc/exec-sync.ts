@@ -18,13 +18,19 @@ const exitPollMs = 50;
  * Runs a command to its end. A non-zero exit is a normal answer. When the time limit passes or the caller leaves, the
  * process is killed with everything that it started: neither Docker nor its API does that.
  */
-export async function execSync(request: ExecSyncRequest, deps: Deps, call: Call): Promise<Answer<ExecSyncResponse>> {
+export async function execSync(
+  request: ExecSyncRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ExecSyncResponse>> {
   await deps.link.live(call.signal);
   const { id, snapshot } = deps.model.requireContainer(request.container_id);
-  if (!snapshot.state.running) throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
+  if (!snapshot.state.running)
+    throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
   const timeoutMs = Number(request.timeout) * 1000;
   const options: ExecOptions = { command: request.cmd, tty: false, stdin: false, stdout: true, stderr: true };
-  const run = (signal: AbortSignal): Promise<Answer<ExecSyncResponse>> => runToEnd(id, options, deps, signal, call);
+  const run = (signal: AbortSignal): Promise<Answer<ExecSyncResponse>> =>
+    runToEnd(id, options, deps, signal, call);
   if (timeoutMs <= 0 || timeoutMs > 0x7fff_ffff) return run(call.signal);
   return withDeadline(call.signal, timeoutMs, `exec in container "${id}"`, run);
 }
@@ -67,13 +73,39 @@ async function readOutput(
   return { stdout: Buffer.concat(kept.stdout), stderr: Buffer.concat(kept.stderr) };
 }
 
-async function exitCodeOf(execId: string, { engine }: Pick<Deps, "engine">, signal: AbortSignal): Promise<number> {
+async function exitCodeOf(
+  execId: string,
+  { engine }: Pick<Deps, "engine">,
+  signal: AbortSignal,
+): Promise<number> {
   for (;;) {
     const state = await engine.inspectExec(execId, signal);
-    if (state === undefined) throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
+    if (state === undefined)
+      throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
     if (!state.running && state.exitCode !== undefined) return state.exitCode;
     await sleep(exitPollMs, signal);
   }
+}
+
+/** How long a process may take to appear after its start was asked for. */
+const appearanceMs = 5_000;
+
+/**
+ * Process id of a running exec; undefined when it has ended. The engine goes on with a start that its caller gave up,
+ * so one that has not begun yet is waited for, or it would begin with nobody to end it.
+ */
+async function pidOf(
+  execId: string,
+  engine: Services["engine"],
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  for (const giveUpAt = performance.now() + appearanceMs; performance.now() < giveUpAt; ) {
+    const state = await engine.inspectExec(execId, signal);
+    if (state === undefined || (!state.running && state.exitCode !== undefined)) return undefined;
+    if (state.pid !== 0) return state.pid;
+    await sleep(exitPollMs, signal);
+  }
+  return undefined;
 }
 
 /** Under a deadline of its own: the one of the call has passed. */
@@ -81,10 +113,11 @@ async function killExec(execId: string, containerId: string, deps: Deps, call: C
   const { engine, host, settings } = deps;
   try {
     await withDeadline(undefined, settings.cleanUpTimeoutMs, "kill exec", async (signal) => {
-      const state = await engine.inspectExec(execId, signal);
-      if (state?.running !== true || state.pid === 0) return;
-      const killed = await host().killProcessTree(containerId, state.pid, signal);
-      if (!killed) call.log.warn({ containerId, pid: state.pid }, "cannot kill the exec: its process is out of reach");
+      const pid = await pidOf(execId, engine, signal);
+      if (pid === undefined) return;
+      const killed = await host().killProcessTree(containerId, pid, signal);
+      if (!killed)
+        call.log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
     });
   } catch (error) {
     if (isKind(error, "notFound")) return;

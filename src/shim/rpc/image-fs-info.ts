@@ -25,13 +25,19 @@ export async function imageFsInfo(
   const facts = await deps.link.live(call.signal);
   const { cache } = deps;
   if (cache.value === undefined || Date.now() - cache.readAtMs > freshForMs) {
-    cache.value = await deps.flight.run("image file system", call.signal, (signal) => measure(facts, deps, signal));
+    cache.value = await deps.flight.run("image file system", call.signal, (signal) =>
+      measure(facts, deps, signal),
+    );
     cache.readAtMs = Date.now();
   }
   return { image_filesystems: [cache.value], container_filesystems: [] };
 }
 
-async function measure(facts: NodeFacts, deps: ImageFsDeps, signal: AbortSignal): Promise<Answer<FilesystemUsage>> {
+async function measure(
+  facts: NodeFacts,
+  deps: ImageFsDeps,
+  signal: AbortSignal,
+): Promise<Answer<FilesystemUsage>> {
   const { engine, host } = deps;
   const mountpoint = facts.dockerRootDir;
   const [usedBytes, usage] = await Promise.all([

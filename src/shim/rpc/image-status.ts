@@ -23,7 +23,11 @@ export async function imageStatus(
 }
 
 /** The form that cri-dockerd gave: labels, the OCI image config, and the history, oldest first. */
-async function verboseInfo(image: ImageSnapshot, { engine }: Pick<Services, "engine">, call: Call): Promise<string> {
+async function verboseInfo(
+  image: ImageSnapshot,
+  { engine }: Pick<Services, "engine">,
+  call: Call,
+): Promise<string> {
   const history = await engine.imageHistory(image.id, call.signal);
   return JSON.stringify({
     labels: image.labels,

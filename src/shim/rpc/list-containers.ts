@@ -15,7 +15,8 @@ export async function listContainers(
   for (const container of model.containers()) {
     if (filter !== null) {
       if (filter.state !== null && container.state !== filter.state.state) continue;
-      if (!matchesId(container.id, filter.id) || !matchesId(container.sandboxId, filter.pod_sandbox_id)) continue;
+      if (!matchesId(container.id, filter.id) || !matchesId(container.sandboxId, filter.pod_sandbox_id))
+        continue;
       if (!matchesLabels(container.snapshot.labels, filter.label_selector)) continue;
     }
     containers.push(container.item);

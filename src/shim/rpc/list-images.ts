@@ -18,7 +18,9 @@ export async function listImages(
       wanted === "" ||
       image.id === wanted ||
       image.id === `sha256:${wanted}` ||
-      [...repoTags(image.repoTags), ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
+      [...repoTags(image.repoTags), ...image.repoDigests].some(
+        (name) => normalizeReference(name) === normalized,
+      ),
   );
   return { images: matching.map((image) => listedImageItem(image, pauseImages)) };
 }

@@ -22,7 +22,8 @@ export async function listPodSandbox(
   const ready = filter.state === null ? undefined : filter.state.state === PodSandboxState.SANDBOX_READY;
   for (const sandbox of model.sandboxes()) {
     if (ready !== undefined && sandbox.ready !== ready) continue;
-    if (!matchesId(sandbox.id, filter.id) || !matchesLabels(sandbox.snapshot.labels, filter.label_selector)) continue;
+    if (!matchesId(sandbox.id, filter.id) || !matchesLabels(sandbox.snapshot.labels, filter.label_selector))
+      continue;
     items.push(sandbox.item);
   }
   return { items };

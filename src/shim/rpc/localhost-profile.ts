@@ -9,7 +9,11 @@ const limitBytes = 1024 * 1024;
 /** The text of the seccomp profile that a security context names by path; undefined when it names none. */
 export async function readLocalhostProfile(
   security:
-    | { readonly seccomp: SecurityProfile | null; readonly seccomp_profile_path: string; readonly privileged: boolean }
+    | {
+        readonly seccomp: SecurityProfile | null;
+        readonly seccomp_profile_path: string;
+        readonly privileged: boolean;
+      }
     | null
     | undefined,
   host: Pick<HostAccess, "readNodeFile">,
@@ -19,6 +23,10 @@ export async function readLocalhostProfile(
   try {
     return await host.readNodeFile(path, limitBytes);
   } catch (error) {
-    throw new ShimError("invalid", `cannot load seccomp profile "${path}": ${ShimError.from(error).message}`, { path });
+    throw new ShimError(
+      "invalid",
+      `cannot load seccomp profile "${path}": ${ShimError.from(error).message}`,
+      { path },
+    );
   }
 }

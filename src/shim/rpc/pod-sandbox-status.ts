@@ -1,6 +1,11 @@
 import type { Call } from "../base/call.js";
 import { nowNanoseconds } from "../base/time.js";
-import type { Answer, PodSandboxStatus, PodSandboxStatusRequest, PodSandboxStatusResponse } from "../domain/cri.js";
+import type {
+  Answer,
+  PodSandboxStatus,
+  PodSandboxStatusRequest,
+  PodSandboxStatusResponse,
+} from "../domain/cri.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { Services } from "./services.js";
 
@@ -48,7 +53,10 @@ async function addressesOf(
   return stored ?? sandbox.snapshot.addresses;
 }
 
-function verboseInfo(sandbox: Sandbox, { podRecords }: Pick<Services, "podRecords">): Record<string, unknown> {
+function verboseInfo(
+  sandbox: Sandbox,
+  { podRecords }: Pick<Services, "podRecords">,
+): Record<string, unknown> {
   const { snapshot } = sandbox;
   return {
     pid: snapshot.state.pid,

@@ -11,12 +11,23 @@ export interface PauseImagePullDeps extends Pick<Call, "log"> {
 }
 
 /** Pulls with each of the node's matching credentials in turn; without any, anonymously. The first success counts. */
-export async function pullForPause(reference: string, deps: PauseImagePullDeps, signal: AbortSignal): Promise<void> {
+export async function pullForPause(
+  reference: string,
+  deps: PauseImagePullDeps,
+  signal: AbortSignal,
+): Promise<void> {
   const found = await deps.credentials.lookUp(reference);
   const errors: ShimError[] = [];
   for (const credentials of found.length === 0 ? [undefined] : found) {
     try {
-      await pullWithProgressDeadline(deps.engine, reference, credentials, deps.progressDeadlineMs, signal, deps);
+      await pullWithProgressDeadline(
+        deps.engine,
+        reference,
+        credentials,
+        deps.progressDeadlineMs,
+        signal,
+        deps,
+      );
       return;
     } catch (error) {
       if (signal.aborted) throw error;

@@ -39,7 +39,8 @@ async function pull(
   }
   // By the full reference: with a digest among the names, any other tag of the image may have moved.
   const pulled = (await findImage(engine, image, signal)) ?? (await engine.inspectImage(image, signal));
-  if (pulled === undefined) throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
+  if (pulled === undefined)
+    throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
   return pulled.id;
 }
 
@@ -70,7 +71,8 @@ export async function pullWithProgressDeadline(
       ({ layer, status, current, total }) => {
         const seen = `${status} ${String(current)}/${String(total)}`;
         if (layers.get(layer) === seen) return;
-        if (layers.get(layer)?.split(" ")[0] !== status.split(" ")[0]) call.log.debug({ image, layer, status }, "pulling");
+        if (layers.get(layer)?.split(" ")[0] !== status.split(" ")[0])
+          call.log.debug({ image, layer, status }, "pulling");
         layers.set(layer, seen);
         clearTimeout(timer);
         timer = setTimeout(stalled, limitMs);
@@ -87,7 +89,10 @@ export async function pullWithProgressDeadline(
 
 function describe(layers: ReadonlyMap<string, string>): string {
   if (layers.size === 0) return "the registry or the engine sent nothing";
-  return [...layers].map(([layer, seen]) => `${layer}: ${seen}`).slice(-3).join("; ");
+  return [...layers]
+    .map(([layer, seen]) => `${layer}: ${seen}`)
+    .slice(-3)
+    .join("; ");
 }
 
 /** Kubelets compare the beginning of the message with these words, and only for code UNKNOWN. */
@@ -108,7 +113,13 @@ function credentialsOf(auth: AuthConfig | null): RegistryCredentials | undefined
     password = decoded.slice(colon + 1).replace(/\0+$/, "");
   }
   const { server_address, identity_token, registry_token } = auth;
-  const all = { username, password, serverAddress: server_address, identityToken: identity_token, registryToken: registry_token };
+  const all = {
+    username,
+    password,
+    serverAddress: server_address,
+    identityToken: identity_token,
+    registryToken: registry_token,
+  };
   const given = Object.entries(all).filter(([, value]) => value !== "");
-  return given.length === 0 ? undefined : (Object.fromEntries(given) as RegistryCredentials);
+  return given.length === 0 ? undefined : Object.fromEntries(given);
 }

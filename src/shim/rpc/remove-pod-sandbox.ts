@@ -6,7 +6,8 @@ import type { Services } from "./services.js";
 import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
-export type RemoveSandboxDeps = StopSandboxDeps & Pick<Services, "containerRecords" | "containerLanes" | "sandboxLanes">;
+export type RemoveSandboxDeps = StopSandboxDeps &
+  Pick<Services, "containerRecords" | "containerLanes" | "sandboxLanes">;
 
 /** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
@@ -33,7 +34,9 @@ export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: C
     const removals = await Promise.allSettled(
       model.containersOf(id).map((container) => removeContainerById(container.id, deps, call)),
     );
-    const failed = aggregate(removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])));
+    const failed = aggregate(
+      removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),
+    );
     if (failed !== undefined) throw failed;
     if (model.sandbox(id) !== undefined) {
       await engine.removeContainer(id, { force: true }, call.signal);

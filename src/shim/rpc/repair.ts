@@ -32,7 +32,10 @@ async function linkLogs({ model, host, log }: Deps, signal: AbortSignal): Promis
     try {
       await host().linkLog(logPath, snapshot, signal);
     } catch (error) {
-      log.warn({ containerId: id, path: logPath, err: messageOf(error) }, "cannot link the log of a running container");
+      log.warn(
+        { containerId: id, path: logPath, err: messageOf(error) },
+        "cannot link the log of a running container",
+      );
     }
   }
 }

@@ -6,6 +6,7 @@ import type { Answer, RunPodSandboxResponse } from "../domain/cri.js";
 import { sandboxType, typeLabel } from "../domain/labels.js";
 import type { ValidRunPodSandbox } from "../domain/requests.js";
 import type { Snapshot } from "../domain/snapshot.js";
+import { dockerRuntime } from "../plan/runtime-handler.js";
 import type { SandboxPlan } from "../plan/sandbox-plan.js";
 import { planSandbox } from "../plan/sandbox-plan.js";
 import type { PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
@@ -50,7 +51,9 @@ export async function runPodSandbox(
   call.pod = `${namespace}/${name}`;
   try {
     const plan = await planWithInputs(request, deps, call);
-    const id = await deps.sandboxLanes.run(plan.name, call.signal, () => run(plan, fingerprint(request), deps, call));
+    const id = await deps.sandboxLanes.run(plan.name, call.signal, () =>
+      run(plan, fingerprint(request), deps, call),
+    );
     return { pod_sandbox_id: id };
   } catch (error) {
     throw ShimError.from(error).within(`run sandbox for pod "${call.pod}"`, { pod: call.pod });
@@ -59,16 +62,22 @@ export async function runPodSandbox(
 
 async function planWithInputs(request: ValidRunPodSandbox, deps: Deps, call: Call): Promise<SandboxPlan> {
   const facts = await deps.link.live(call.signal);
+  // A handler that nobody knows is refused before anything is pulled for it.
+  dockerRuntime(request.runtime_handler, facts);
   const host = deps.host();
-  const security = request.config.linux?.security_context;
-  const seccompProfile = await readLocalhostProfile(security, host);
+  const [pauseImage, seccompProfile, loadedAppArmorProfiles] = await Promise.all([
+    deps.pauseImages.ensure(call.signal),
+    readLocalhostProfile(request.config.linux?.security_context, host),
+    facts.security.apparmor ? host.loadedAppArmorProfiles() : undefined,
+  ]);
   return planSandbox(request, {
     facts,
     network: deps.network,
-    pauseImage: await deps.pauseImages.ensure(call.signal),
+    pauseImage,
     oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
     apiOnlyDns: !host.local,
-    ...(seccompProfile === undefined ? {} : { seccompProfile }),
+    seccompProfile,
+    loadedAppArmorProfiles,
   });
 }
 
@@ -91,7 +100,11 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
   await podRecords.update(id, (record) => ({
     ...record,
     phase: "ready",
-    network: { ...record.network, state: plan.networkRequest === undefined ? "none" : "ready", ips: ips ?? [] },
+    network: {
+      ...record.network,
+      state: plan.networkRequest === undefined ? "none" : "ready",
+      ips: ips ?? [],
+    },
   }));
   rollback.commit();
   model.recordChanged(id);
@@ -99,7 +112,11 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
 }
 
 /** The sandbox that an equal request made before, when it is ready: its answer was lost on the way to the caller. */
-function findEarlier(plan: SandboxPlan, requestHash: string, { model, podRecords }: Deps): string | undefined {
+function findEarlier(
+  plan: SandboxPlan,
+  requestHash: string,
+  { model, podRecords }: Deps,
+): string | undefined {
   for (const sandbox of model.sandboxes()) {
     if (sandbox.snapshot.name !== plan.name || !sandbox.ready) continue;
     if (podRecords.get(sandbox.id)?.requestHash === requestHash) return sandbox.id;
@@ -129,13 +146,17 @@ async function createAndStart(
 
   rollback.defer("remove checkpoint", () => checkpoints.remove(id));
   rollback.defer("remove pod record", () => podRecords.remove(id));
-  await Promise.all([checkpoints.put(id, checkpointOf(plan)), podRecords.put(newRecord(id, plan, requestHash, deps))]);
+  await Promise.all([
+    checkpoints.put(id, checkpointOf(plan)),
+    podRecords.put(newRecord(id, plan, requestHash, deps)),
+  ]);
 
   try {
     await engine.startContainer(id, call.signal);
   } catch (error) {
     const score = plan.body.HostConfig.OomScoreAdj ?? 0;
-    if (!oomScores.learnFromFailure(score, error)) throw ShimError.from(error).within("start sandbox container");
+    if (!oomScores.learnFromFailure(score, error))
+      throw ShimError.from(error).within("start sandbox container");
     await engine.removeContainer(id, { force: true }, call.signal);
     await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
     const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
@@ -144,8 +165,14 @@ async function createAndStart(
   }
   const snapshot = await sync.refresh(id);
   if (snapshot?.state.running !== true) {
-    const state = snapshot === undefined ? "gone" : `${snapshot.state.status} (exit code ${String(snapshot.state.exitCode)})`;
-    throw new ShimError("unknown", `start sandbox container: the pause container is ${state} right after its start`);
+    const state =
+      snapshot === undefined
+        ? "gone"
+        : `${snapshot.state.status} (exit code ${String(snapshot.state.exitCode)})`;
+    throw new ShimError(
+      "unknown",
+      `start sandbox container: the pause container is ${state} right after its start`,
+    );
   }
   return { id, snapshot };
 }
@@ -175,7 +202,9 @@ async function clearRival(rivalId: string, plan: SandboxPlan, deps: Deps, call: 
   }
   if (rival.labels[typeLabel] !== sandboxType) return "foreign";
   if (rival.state.running) {
-    throw new ShimError("conflict", `a running sandbox already has the name "${plan.name}"`, { sandboxId: rivalId });
+    throw new ShimError("conflict", `a running sandbox already has the name "${plan.name}"`, {
+      sandboxId: rivalId,
+    });
   }
   await removeSandbox(rivalId, deps, call);
   return "removed";
@@ -202,7 +231,11 @@ function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network
     phase: "creating",
     runtimeHandler: plan.runtimeHandler,
     namespaces: plan.namespaces,
-    network: { plugin: network.name, state: plan.networkRequest === undefined ? "none" : "settingUp", ips: [] },
+    network: {
+      plugin: network.name,
+      state: plan.networkRequest === undefined ? "none" : "settingUp",
+      ips: [],
+    },
     logDirectory: plan.logDirectory,
     cgroupParent: plan.cgroupParent,
     requestHash,
@@ -220,7 +253,10 @@ async function setUpNetwork(
   const netns = host().networkNamespace(snapshot);
   const reference = { ...plan.networkRequest, sandboxId: snapshot.id };
   if (netns === undefined && network.dockerNetworkMode === "none") {
-    throw new ShimError("unavailable", "set up pod network: the network namespace of the sandbox is out of reach");
+    throw new ShimError(
+      "unavailable",
+      "set up pod network: the network namespace of the sandbox is out of reach",
+    );
   }
   rollback.defer("tear down pod network", (signal) =>
     network.tearDownPod({ ...reference, ...(netns === undefined ? {} : { netns }) }, signal),

@@ -10,5 +10,7 @@ export async function runtimeConfig(
   call: Call,
 ): Promise<Answer<RuntimeConfigResponse>> {
   const { cgroupDriver } = await link.live(call.signal);
-  return { linux: { cgroup_driver: cgroupDriver === "systemd" ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS } };
+  return {
+    linux: { cgroup_driver: cgroupDriver === "systemd" ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS },
+  };
 }

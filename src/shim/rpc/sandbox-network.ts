@@ -9,7 +9,10 @@ import type { Services } from "./services.js";
 type Deps = Pick<Services, "network" | "checkpoints" | "podRecords" | "host" | "log">;
 
 /** Port mappings of a pod's set-up, from its checkpoint: tear-down needs the same ones. */
-export async function portMappingsOf(sandboxId: string, { checkpoints }: Pick<Services, "checkpoints">): Promise<readonly PortMapping[]> {
+export async function portMappingsOf(
+  sandboxId: string,
+  { checkpoints }: Pick<Services, "checkpoints">,
+): Promise<readonly PortMapping[]> {
   const checkpoint = await checkpoints.get(sandboxId);
   return (checkpoint?.data.portMappings ?? []).map((mapping) => ({ hostIp: "", ...mapping }));
 }
@@ -18,7 +21,12 @@ export async function portMappingsOf(sandboxId: string, { checkpoints }: Pick<Se
  * Releases the pod's network until that succeeded once, across restarts of this program. `sandbox` is undefined when
  * the engine lost the container: then record and checkpoint say whose network it was.
  */
-export async function tearDownNetwork(id: string, sandbox: Sandbox | undefined, deps: Deps, call: Call): Promise<void> {
+export async function tearDownNetwork(
+  id: string,
+  sandbox: Sandbox | undefined,
+  deps: Deps,
+  call: Call,
+): Promise<void> {
   const { network, podRecords, checkpoints } = deps;
   const record = podRecords.get(id);
   if (record?.network.state === "tornDown" || record?.network.state === "none") return;
@@ -44,12 +52,23 @@ function referenceOf(
 }
 
 /** A second tear-down is harmless, so a disk that cannot remember the first one must not fail it. */
-async function remember(id: string, record: PodRecord | undefined, { podRecords, log }: Deps, call: Call): Promise<void> {
+async function remember(
+  id: string,
+  record: PodRecord | undefined,
+  { podRecords, log }: Deps,
+  call: Call,
+): Promise<void> {
   if (record === undefined) return;
   try {
-    await podRecords.update(id, (current) => ({ ...current, network: { ...current.network, state: "tornDown" } }));
+    await podRecords.update(id, (current) => ({
+      ...current,
+      network: { ...current.network, state: "tornDown" },
+    }));
   } catch (error) {
     if (isKind(error, "notFound")) return;
-    log.warn({ rpc: call.rpc, sandboxId: id, err: error }, "cannot remember that the pod network was torn down");
+    log.warn(
+      { rpc: call.rpc, sandboxId: id, err: error },
+      "cannot remember that the pod network was torn down",
+    );
   }
 }

@@ -6,7 +6,10 @@ import type { Answer, StartContainerRequest, StartContainerResponse } from "../d
 import { ContainerState } from "../domain/cri.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes" | "settings">;
+type Deps = Pick<
+  Services,
+  "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes" | "settings"
+>;
 
 /** What the OCI runtimes say when the command does not exist; the kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
@@ -36,15 +39,22 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
   const snapshot = await sync.refresh(id);
   // Also after a failed start: Docker may have written why into the log.
   if (snapshot !== undefined && container.logPath !== "") {
-    await host().linkLog(container.logPath, snapshot, call.signal).catch((error: unknown) => {
-      if (failure === undefined) throw ShimError.from(error).within(`link the log of container "${id}"`);
-      call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
-    });
+    await host()
+      .linkLog(container.logPath, snapshot, call.signal)
+      .catch((error: unknown) => {
+        if (failure === undefined) throw ShimError.from(error).within(`link the log of container "${id}"`);
+        call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
+      });
   }
   if (failure !== undefined) {
     const error = ShimError.from(failure);
     const message = noExecutable.test(error.message) ? "executable not found in $PATH" : error.message;
-    throw new ShimError(error.kind, `failed to start container "${id}": ${message}`, { containerId: id }, { cause: error });
+    throw new ShimError(
+      error.kind,
+      `failed to start container "${id}": ${message}`,
+      { containerId: id },
+      { cause: error },
+    );
   }
   const record = containerRecords.get(id);
   if (record === undefined || snapshot?.state.running !== true) return;
@@ -64,12 +74,18 @@ function requireStartable(container: Container, { model }: Pick<Services, "model
   const { id, state, sandboxId } = container;
   if (state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN) {
     const status = container.snapshot.state.status;
-    throw new ShimError("precondition", `cannot start container "${id}": it is ${status}`, { containerId: id });
+    throw new ShimError("precondition", `cannot start container "${id}": it is ${status}`, {
+      containerId: id,
+    });
   }
   if (model.sandbox(sandboxId)?.ready !== true) {
-    throw new ShimError("precondition", `cannot start container "${id}": its sandbox "${sandboxId}" is not ready`, {
-      containerId: id,
-      sandboxId,
-    });
+    throw new ShimError(
+      "precondition",
+      `cannot start container "${id}": its sandbox "${sandboxId}" is not ready`,
+      {
+        containerId: id,
+        sandboxId,
+      },
+    );
   }
 }

@@ -4,6 +4,7 @@ import { ShimError } from "../base/errors.js";
 import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { recursiveReadOnlyMounts } from "../plan/mounts.js";
+import { dockerRuntime, runtimeHandlers } from "../plan/runtime-handler.js";
 import type { Services } from "./services.js";
 
 /** The kubelet asks every five seconds: an engine that does not answer within this is not ready. */
@@ -46,7 +47,10 @@ function condition(
 }
 
 /** Asked anew each time: a frozen engine accepts connections and answers nothing. */
-async function problemOf({ engine, link }: Pick<Services, "engine" | "link">, call: Call): Promise<string | undefined> {
+async function problemOf(
+  { engine, link }: Pick<Services, "engine" | "link">,
+  call: Call,
+): Promise<string | undefined> {
   try {
     await withDeadline(call.signal, pingTimeoutMs, "ping the Docker Engine", (signal) => engine.ping(signal));
   } catch (error) {
@@ -63,17 +67,15 @@ async function problemOf({ engine, link }: Pick<Services, "engine" | "link">, ca
   }
 }
 
-/** "" is the default handler, `docker` its old name; the others are the engine's runtimes. */
+/** Features are those of the Docker runtime behind each handler. */
 function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
-  const features = (runtime: string): Answer<RuntimeHandler>["features"] => ({
-    recursive_read_only_mounts: recursiveReadOnlyMounts(facts, runtime),
-    user_namespaces: false,
-  });
-  return [
-    { name: "", features: features(facts.defaultRuntime) },
-    { name: "docker", features: features(facts.defaultRuntime) },
-    ...facts.runtimes.map(({ name }) => ({ name, features: features(name) })),
-  ];
+  return runtimeHandlers(facts).map((name) => ({
+    name,
+    features: {
+      recursive_read_only_mounts: recursiveReadOnlyMounts(facts, dockerRuntime(name, facts) ?? ""),
+      user_namespaces: false,
+    },
+  }));
 }
 
 function verboseInfo(

@@ -39,9 +39,11 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
 
   if (podRecords.get(id) !== undefined && podRecords.get(id)?.phase !== "stopped") {
     // A full disk must not keep a pod running: the stopped container says the same.
-    await podRecords.update(id, (record) => ({ ...record, phase: "stopped" })).catch((error: unknown) => {
-      log.warn({ sandboxId: id, err: error }, "cannot remember that the sandbox is being stopped");
-    });
+    await podRecords
+      .update(id, (record) => ({ ...record, phase: "stopped" }))
+      .catch((error: unknown) => {
+        log.warn({ sandboxId: id, err: error }, "cannot remember that the sandbox is being stopped");
+      });
     model.recordChanged(id);
   }
   await stopContainersOf(id, deps, call);
@@ -56,7 +58,11 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
 }
 
 /** The pod's processes end with their sandbox: dockershim left them running without a network. */
-async function stopContainersOf(id: string, { engine, model, sync }: StopSandboxDeps, call: Call): Promise<void> {
+async function stopContainersOf(
+  id: string,
+  { engine, model, sync }: StopSandboxDeps,
+  call: Call,
+): Promise<void> {
   const running = model.containersOf(id).filter((container) => container.snapshot.state.running);
   const results = await Promise.allSettled(
     running.map(async (container) => {
@@ -64,6 +70,8 @@ async function stopContainersOf(id: string, { engine, model, sync }: StopSandbox
       await sync.refresh(container.id);
     }),
   );
-  const failed = aggregate(results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])));
+  const failed = aggregate(
+    results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])),
+  );
   if (failed !== undefined) throw failed.within(`stop the containers of sandbox "${id}"`, { sandboxId: id });
 }

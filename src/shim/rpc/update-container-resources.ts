@@ -1,7 +1,11 @@
 import type { Call } from "../base/call.js";
 import { ShimError } from "../base/errors.js";
 import { ContainerState } from "../domain/cri.js";
-import type { Answer, UpdateContainerResourcesRequest, UpdateContainerResourcesResponse } from "../domain/cri.js";
+import type {
+  Answer,
+  UpdateContainerResourcesRequest,
+  UpdateContainerResourcesResponse,
+} from "../domain/cri.js";
 import { planUpdate } from "../plan/update-resources.js";
 import type { Services } from "./services.js";
 

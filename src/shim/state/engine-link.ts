@@ -11,13 +11,13 @@ export type LinkState =
   /** The engine does not answer; `reason` is for people. */
   | { readonly phase: "lost"; readonly reason: ShimError };
 
-/** How long a read waits for a link that is coming up before it fails. */
-const patienceMs = 5_000;
-
 /** The state of the link to the engine, and waiting for it. Written by StateSync alone. */
 export class EngineLink {
   #state: LinkState = { phase: "recovering", facts: undefined };
   #waiters: (() => void)[] = [];
+
+  /** @param patienceMs How long a read waits for a link that is coming up before it fails. */
+  constructor(private readonly patienceMs = 5_000) {}
 
   get state(): LinkState {
     return this.#state;
@@ -38,7 +38,7 @@ export class EngineLink {
     // The way of every list and status call: no timers, no allocation.
     const { state } = this;
     if (state.phase === "live") return state.facts;
-    const patience = AbortSignal.timeout(patienceMs);
+    const patience = AbortSignal.timeout(this.patienceMs);
     const either = AbortSignal.any([signal, patience]);
     for (;;) {
       const now = this.state;
@@ -46,7 +46,8 @@ export class EngineLink {
       if (now.phase === "lost") {
         throw new ShimError("unavailable", now.reason.message, {}, { cause: now.reason });
       }
-      if (patience.aborted) throw new ShimError("unavailable", "the state of the Docker Engine is still being read");
+      if (patience.aborted)
+        throw new ShimError("unavailable", "the state of the Docker Engine is still being read");
       try {
         await orAbort(new Promise<void>((wake) => this.#waiters.push(wake)), either);
       } catch (error) {

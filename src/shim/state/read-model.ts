@@ -14,7 +14,8 @@ export class ReadModel {
   readonly #sandboxes = new Map<string, Sandbox>();
   readonly #containers = new Map<string, Container>();
   readonly #containersOfSandbox = new Map<string, Map<string, Container>>();
-  readonly #hiddenNames = new Set<string>();
+  /** Docker names of sandboxes that are being made → ids of those that had such a name before. */
+  readonly #hiddenNames = new Map<string, ReadonlySet<string>>();
   readonly #hiddenIds = new Set<string>();
 
   constructor(private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined) {}
@@ -23,7 +24,10 @@ export class ReadModel {
   put(snapshot: Snapshot): void {
     const sandbox = toSandbox(snapshot, this.recordOf(snapshot.id));
     if (sandbox !== undefined) {
+      const isNew = !this.#sandboxes.has(sandbox.id);
       this.#sandboxes.set(sandbox.id, sandbox);
+      // Names of containers that were seen before their sandbox were read without its help.
+      if (isNew) for (const container of this.containersOf(sandbox.id)) this.put(container.snapshot);
       return;
     }
     if (snapshot.labels[typeLabel] === undefined) return;
@@ -54,19 +58,22 @@ export class ReadModel {
 
   /**
    * Keeps a sandbox out of lists while RunPodSandbox works on it: its id belongs to nobody before the answer. `id` is
-   * told as soon as there is one; disposing shows the sandbox again.
+   * told as soon as there is one; disposing shows the sandbox again. One that has had the name before stays visible.
    */
   hide(dockerName: string): { setId(id: string): void } & Disposable {
-    let hiddenId: string | undefined;
-    this.#hiddenNames.add(dockerName);
+    const hiddenIds = new Set<string>();
+    const namesakes = [...this.#sandboxes.values()].filter(
+      ({ snapshot }) => properName(snapshot.name) === dockerName,
+    );
+    this.#hiddenNames.set(dockerName, new Set(namesakes.map(({ id }) => id)));
     return {
       setId: (id) => {
-        hiddenId = id;
+        hiddenIds.add(id);
         this.#hiddenIds.add(id);
       },
       [Symbol.dispose]: () => {
         this.#hiddenNames.delete(dockerName);
-        if (hiddenId !== undefined) this.#hiddenIds.delete(hiddenId);
+        for (const id of hiddenIds) this.#hiddenIds.delete(id);
       },
     };
   }
@@ -74,8 +81,13 @@ export class ReadModel {
   /** Sandboxes that are not hidden. */
   *sandboxes(): IterableIterator<Sandbox> {
     for (const sandbox of this.#sandboxes.values()) {
-      if (this.#hiddenNames.size === 0 || !this.#hiddenNames.has(sandbox.snapshot.name)) yield sandbox;
+      if (this.#hiddenNames.size === 0 || !this.#isHidden(sandbox)) yield sandbox;
     }
+  }
+
+  #isHidden({ id, snapshot }: Sandbox): boolean {
+    const namesakes = this.#hiddenNames.get(properName(snapshot.name));
+    return namesakes !== undefined && !namesakes.has(id);
   }
 
   containers(): IterableIterator<Container> {
@@ -131,6 +143,11 @@ export class ReadModel {
     const sandboxId = snapshot.labels[sandboxIdLabel];
     return sandboxId === undefined ? undefined : this.#sandboxes.get(sandboxId)?.pod;
   }
+}
+
+/** A Docker name without the suffix that it got because its proper name was taken. */
+function properName(name: string): string {
+  return name.replace(/_[0-9a-f]{8}$/, "");
 }
 
 function find<T>(entities: ReadonlyMap<string, T>, idOrPrefix: string, what: string): T | undefined {

@@ -1,9 +1,15 @@
+interface Lane {
+  readonly running: Promise<void>;
+  /** The one that begins when `running` has ended. */
+  next: Promise<void> | undefined;
+}
+
 /**
  * Refreshes of one id never overlap, and a trigger during a refresh makes one more afterwards. So the inspect that
  * started last also ends last, and the newest answer wins without versions, locks or merging.
  */
 export class Refresher {
-  readonly #lanes = new Map<string, { running: Promise<void>; next: Promise<void> | undefined }>();
+  readonly #lanes = new Map<string, Lane>();
 
   /** `work` inspects one id and stores what it finds; it has its own deadline and may throw. */
   constructor(private readonly work: (id: string) => Promise<void>) {}
@@ -18,7 +24,7 @@ export class Refresher {
 
   #begin(id: string): Promise<void> {
     const running = this.work(id);
-    const lane = { running, next: undefined };
+    const lane: Lane = { running, next: undefined };
     this.#lanes.set(id, lane);
     const done = (): void => {
       // A queued refresh replaces the lane by its own when it begins.

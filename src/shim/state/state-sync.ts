@@ -1,8 +1,8 @@
-import { withDeadline, sleep } from "../base/abort.js";
+import { orAbort, sleep, withDeadline } from "../base/abort.js";
 import { runInCall } from "../base/call.js";
-import { messageOf, ShimError } from "../base/errors.js";
+import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
-import { typeLabel } from "../domain/labels.js";
+import { sandboxType, typeLabel } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
@@ -37,6 +37,8 @@ export interface StateSyncDeps {
   readonly log: Logger;
   /** Called after each connect, before the model is live. A throw counts as a failed connect. */
   readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
+  /** Told of each failed connect and each broken link; may say that trying again is of no use. */
+  readonly onConnectError?: (error: ShimError) => "giveUp" | "tryAgain";
   /** Called each time that the model has become live, without being waited for. */
   readonly onLive: (facts: NodeFacts) => void;
   /** Image events, for the caches of images. */
@@ -90,8 +92,11 @@ export class StateSync {
 
   async #inspect(id: string): Promise<void> {
     const { engine, model } = this.deps;
-    const snapshot = await withDeadline(undefined, this.options.inspectTimeoutMs, `inspect container ${id}`, (signal) =>
-      engine.inspectContainer(id, signal),
+    const snapshot = await withDeadline(
+      this.#stop.signal,
+      this.options.inspectTimeoutMs,
+      `inspect container ${id}`,
+      (signal) => engine.inspectContainer(id, signal),
     );
     if (snapshot === undefined) model.delete(id);
     else model.put(snapshot);
@@ -101,18 +106,21 @@ export class StateSync {
   async #follow(signal: AbortSignal): Promise<void> {
     const { link, log } = this.deps;
     let pauseMs = this.options.reconnectMs.first;
-    while (!signal.aborted) {
+    for (;;) {
       try {
         await this.#session(signal, () => {
           pauseMs = this.options.reconnectMs.first;
         });
       } catch (error) {
-        if (signal.aborted) break;
+        if (signal.aborted) return;
         const reason = ShimError.from(error, "unavailable");
+        if (this.deps.onConnectError?.(reason) === "giveUp") return;
         if (link.state.phase === "live") {
           // Often only the stream broke; the next round tells.
           log.warn({ err: reason.message }, "engine link broken, connecting again");
           link.set({ phase: "recovering", facts: link.state.facts });
+          // A stream that breaks at once every time must not become a busy loop.
+          await sleep(this.options.reconnectMs.first, signal).catch(() => undefined);
           continue;
         }
         // One line per change, not one per attempt.
@@ -127,8 +135,11 @@ export class StateSync {
   /** From connect to the end of the event stream; always ends by throwing. */
   async #session(signal: AbortSignal, onLive: () => void): Promise<never> {
     const { engine, link, log } = this.deps;
-    const facts = await withDeadline(signal, this.options.connectTimeoutMs, "connect to the Docker Engine", (limited) =>
-      engine.connect(limited),
+    const facts = await withDeadline(
+      signal,
+      this.options.connectTimeoutMs,
+      "connect to the Docker Engine",
+      (limited) => engine.connect(limited),
     );
     if (link.state.phase === "lost") link.set({ phase: "recovering", facts });
     await this.deps.onConnect(facts, signal);
@@ -145,8 +156,15 @@ export class StateSync {
       });
       const reading = this.#readEvents(opened, session.signal);
       reading.catch(() => undefined); // Heard by the races below; it also ends when one of them was lost earlier.
-      await Promise.race([subscribed, reading]);
-      await this.#resync(session.signal);
+      const { connectTimeoutMs } = this.options;
+      await withDeadline(
+        session.signal,
+        connectTimeoutMs,
+        "subscribe to the events of the Docker Engine",
+        (limited) => orAbort(Promise.race([subscribed, reading]), limited),
+      );
+      // All of it: whatever happened while nobody listened may have left the state as it was (a restart).
+      await this.#resync(session.signal, { only: "all" });
       link.set({ phase: "live", facts });
       onLive();
       log.info({ engine: facts.engineVersion, api: `1.${String(facts.apiMinor)}` }, "engine live");
@@ -176,42 +194,52 @@ export class StateSync {
   async #resyncPeriodically(signal: AbortSignal): Promise<never> {
     for (;;) {
       await sleep(this.options.resyncIntervalMs, signal);
-      await this.#resync(signal);
+      await this.#resync(signal, { only: "different" });
     }
   }
 
-  /** Lists, and refreshes every id that is missing, extra, or in another state than the model has it. */
-  async #resync(signal: AbortSignal): Promise<void> {
+  /** Lists, and refreshes every id, or those that are missing, extra, or in another state than the model has it. */
+  async #resync(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
     const { engine, model } = this.deps;
     const before = new Set(model.ids());
     const listed = await withDeadline(signal, this.options.connectTimeoutMs, "list containers", (limited) =>
       engine.listContainers({ labelKey: typeLabel }, limited),
     );
-    const stale: string[] = [];
-    for (const container of sandboxesFirst(listed)) {
-      if (model.snapshot(container.id)?.state.status !== container.status) stale.push(container.id);
-      before.delete(container.id);
-    }
-    stale.push(...before);
-    await this.#refreshAll(stale);
+    for (const { id } of listed) before.delete(id);
+    const stale = listed.filter(
+      ({ id, status }) => only === "all" || model.snapshot(id)?.state.status !== status,
+    );
+    // Names of containers are read with the help of their sandbox.
+    await this.#refreshAll(
+      idsOf(stale, (type) => type === sandboxType),
+      signal,
+    );
+    await this.#refreshAll([...idsOf(stale, (type) => type !== sandboxType), ...before], signal);
   }
 
-  /** A failing inspect does not hold back the rest. */
-  async #refreshAll(ids: readonly string[]): Promise<void> {
+  /** A failing inspect does not hold back the rest; an engine that is gone ends everything. */
+  async #refreshAll(ids: readonly string[], signal: AbortSignal): Promise<void> {
     const queue = ids.values();
     const worker = async (): Promise<void> => {
       for (const id of queue) {
-        await this.#refresher.refresh(id).catch((error: unknown) => {
-          this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
-        });
+        try {
+          await orAbort(this.#refresher.refresh(id), signal);
+        } catch (error) {
+          if (signal.aborted || isKind(error, "unavailable")) throw error;
+          this.deps.log.warn(
+            { containerId: id, err: messageOf(error) },
+            "inspect failed, its status is stale",
+          );
+        }
       }
     };
     await Promise.all(Array.from({ length: resyncWidth }, worker));
   }
 }
 
-/** Names of containers are read with the help of their sandbox, so sandboxes go first. */
-function sandboxesFirst(listed: readonly ListedContainer[]): readonly ListedContainer[] {
-  const rank = (container: ListedContainer): number => (container.labels[typeLabel] === "podsandbox" ? 0 : 1);
-  return listed.toSorted((a, b) => rank(a) - rank(b));
+function idsOf(
+  listed: readonly ListedContainer[],
+  isWanted: (type: string | undefined) => boolean,
+): readonly string[] {
+  return listed.filter(({ labels }) => isWanted(labels[typeLabel])).map(({ id }) => id);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, symlinkSync, mkdirSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
-import { createServer as createRawServer } from "node:net";
+import { createServer } from "node:http";
+import { createServer as createRawServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -21,7 +21,7 @@ const engineVersion = {
   Components: [{ Name: "Engine" }],
 };
 
-function listen(name: string, server: Pick<Server, "listen" | "close">): Promise<string> {
+function listen(name: string, server: Server): Promise<string> {
   const path = join(folder, name);
   return new Promise((resolve) => {
     server.listen(path, () => {

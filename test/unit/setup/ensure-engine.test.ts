@@ -43,6 +43,10 @@ describe("adviceFor()", () => {
     assert.match(adviceFor(search("denied")).join("\n"), /sudo npm start/);
   });
 
+  test("does not offer a second engine where something has the usual socket", () => {
+    assert.doesNotMatch(adviceFor(search("silent")).join("\n"), /install|start the engine/);
+  });
+
   test("names a line to start or install an engine, and the flag for an engine elsewhere", () => {
     const advice = adviceFor(search("absent"));
     assert.match(advice[0] ?? "", /^(start|install)/);

@@ -156,6 +156,15 @@ describe("ReadModel.hide()", () => {
     assert.deepEqual(sandboxIds(model), [sandboxId]);
   });
 
+  test("leaves a sandbox visible that had the name before", () => {
+    const model = modelOf(sandboxSnapshot(idOf("01d"), { name }), sandboxSnapshot(idOf("01d2"), { name: `${name}_0badcafe` }));
+    using hidden = model.hide(name);
+    model.put(sandboxSnapshot(idOf("01d"), { name }));
+    model.put(sandboxSnapshot(sandboxId, { name: `${name}_deadbeef` }));
+    hidden.setId(sandboxId);
+    assert.deepEqual(sandboxIds(model), [idOf("01d"), idOf("01d2")]);
+  });
+
   test("has() knows ids that are just being made, and forgets all of them afterwards", () => {
     const model = modelOf();
     {

@@ -181,7 +181,7 @@ describe("StateSync while live", () => {
   });
 
   test("one hanging inspect makes only its own status stale", async () => {
-    await using harness = new Harness({ inspectTimeoutMs: 5 });
+    await using harness = new Harness({ inspectTimeoutMs: 100 });
     const { engine } = harness;
     const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
     await harness.start();
@@ -198,7 +198,7 @@ describe("StateSync while live", () => {
   });
 
   test("one hanging inspect does not keep the model from becoming live", async () => {
-    await using harness = new Harness({ inspectTimeoutMs: 5 });
+    await using harness = new Harness({ inspectTimeoutMs: 100 });
     const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
     harness.engine.hangs = (verb, [id]) => verb === "inspectContainer" && id === stuck;
     await harness.start();
@@ -309,17 +309,18 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("an engine that freezes before it accepts the subscription is lost", async () => {
-    await using harness = new Harness({ connectTimeoutMs: 5 });
+    await using harness = new Harness({ connectTimeoutMs: 50 });
     const { engine, link } = harness;
     engine.hangs = (verb) => verb === "events";
     harness.sync.start();
     await until("the engine is lost", () => link.state.phase === "lost");
+    assert.match(link.state.phase === "lost" ? link.state.reason.message : "", /^subscribe to the events/);
     engine.hangs = () => false;
     await harness.live();
   });
 
   test("a live engine that freezes is found out by the next resync", async () => {
-    await using harness = new Harness({ resyncIntervalMs: 1, connectTimeoutMs: 5 });
+    await using harness = new Harness({ resyncIntervalMs: 1, connectTimeoutMs: 50 });
     await harness.start();
     harness.engine.freeze();
     await until("the engine is lost", () => harness.link.state.phase === "lost");

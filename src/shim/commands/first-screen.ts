@@ -1,5 +1,5 @@
 /** The first screen: everything that somebody who has just started the shim wants to know. Pure. */
-import type { NodeFacts } from "./domain/node-facts.js";
+import type { NodeFacts } from "../domain/node-facts.js";
 
 /** What the set-up script did before the shim started; it arrives as JSON in DOCKERSHIM_SETUP_REPORT. */
 export interface SetupReport {
@@ -29,8 +29,18 @@ export interface FirstScreen {
 export function renderFirstScreen(screen: FirstScreen): string {
   const { facts, network, setup } = screen;
   const rows: (readonly [string, string])[] = [
-    ["engine", facts === undefined ? `waiting for one at ${screen.engineEndpoint}` : engineLine(screen.engineEndpoint, facts)],
-    ["cgroups", facts === undefined ? "unknown yet" : `driver ${facts.cgroupDriver}, version ${String(facts.cgroupVersion)}`],
+    [
+      "engine",
+      facts === undefined
+        ? `waiting for one at ${screen.engineEndpoint}`
+        : engineLine(screen.engineEndpoint, facts),
+    ],
+    [
+      "cgroups",
+      facts === undefined
+        ? "unknown yet"
+        : `driver ${facts.cgroupDriver}, version ${String(facts.cgroupVersion)}`,
+    ],
     ["network plugin", `${network.name} (${network.reason})`],
     ["pause image", screen.pauseImage],
     ["state directory", screen.stateDirectory],
@@ -39,8 +49,19 @@ export function renderFirstScreen(screen: FirstScreen): string {
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const table = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);
-  const play = setup === undefined || setup.playLine === "" ? [] : ["", "Run a first pod from a second terminal:", "", `  ${setup.playLine}`];
-  return ["", `dockershim ${screen.version} serves the Kubernetes CRI. Ctrl-C ends it; containers keep running.`, "", ...table, ...play, "", ""].join("\n");
+  const play =
+    setup === undefined || setup.playLine === ""
+      ? []
+      : ["", "Run a first pod from a second terminal:", "", `  ${setup.playLine}`];
+  return [
+    "",
+    `dockershim ${screen.version} serves the Kubernetes CRI. Ctrl-C ends it; containers keep running.`,
+    "",
+    ...table,
+    ...play,
+    "",
+    "",
+  ].join("\n");
 }
 
 function engineLine(endpoint: string, facts: NodeFacts): string {

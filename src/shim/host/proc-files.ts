@@ -1,0 +1,111 @@
+/** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { hasCode } from "../base/file-errors.js";
+
+export interface ProcessStat {
+  readonly pid: number;
+  readonly parent: number;
+  readonly session: number;
+  /** As `S`, `D`, `T`, `Z`. */
+  readonly state: string;
+  readonly threads: number;
+  /** Clock ticks since boot: with the pid it names one process for ever, the pid alone only while it lives. */
+  readonly startTime: string;
+}
+
+/** So many files are open at once: a host may have more processes than this program may have files. */
+const filesAtOnce = 32;
+
+export class ProcFiles {
+  /** `root` differs from /proc in tests. */
+  constructor(readonly root = "/proc") {}
+
+  path(pid: number | "self", name: string): string {
+    return `${this.root}/${String(pid)}/${name}`;
+  }
+
+  async pids(): Promise<readonly number[]> {
+    const names = await readdir(this.root);
+    return names.filter((name) => /^[1-9]\d*$/.test(name)).map(Number);
+  }
+
+  /** Also undefined when this program may not look. */
+  text(pid: number | "self", name: string): Promise<string | undefined> {
+    return unlessGone(readFile(this.path(pid, name), "utf8"));
+  }
+
+  link(pid: number | "self", name: string): Promise<string | undefined> {
+    return unlessGone(readlink(this.path(pid, name)));
+  }
+
+  /** The name of the program, cut to 15 bytes by the kernel. */
+  async command(pid: number): Promise<string | undefined> {
+    return (await this.text(pid, "comm"))?.trimEnd();
+  }
+
+  async stat(pid: number): Promise<ProcessStat | undefined> {
+    return parseStat((await this.text(pid, "stat")) ?? "");
+  }
+
+  async processes(): Promise<readonly ProcessStat[]> {
+    return this.mapDefined(await this.pids(), (pid) => this.stat(pid));
+  }
+
+  /** The targets of a process's open files, as `socket:[123]`. */
+  async openFiles(pid: number): Promise<readonly string[]> {
+    const names = (await unlessGone(readdir(this.path(pid, "fd")))) ?? [];
+    return this.mapDefined(names, (name) => this.link(pid, `fd/${name}`));
+  }
+
+  /** The answers of `look` that are not undefined, in order, a limited number of questions at once. */
+  async mapDefined<K, T>(
+    keys: readonly K[],
+    look: (key: K) => Promise<T | undefined>,
+  ): Promise<readonly T[]> {
+    const found: T[] = [];
+    for (let from = 0; from < keys.length; from += filesAtOnce) {
+      const answers = await Promise.all(keys.slice(from, from + filesAtOnce).map(look));
+      for (const answer of answers) if (answer !== undefined) found.push(answer);
+    }
+    return found;
+  }
+}
+
+/**
+ * `pid (command) state parent group session …`, with the number of threads as field 20 and the start time as field 22.
+ * The command may hold blanks, parentheses and line feeds.
+ */
+export function parseStat(text: string): ProcessStat | undefined {
+  const end = text.lastIndexOf(")");
+  const fields = text.slice(end + 2).split(" ");
+  const [state = "", parent, , session] = fields;
+  const [threads, , startTime] = fields.slice(17);
+  if (end === -1 || startTime === undefined) return undefined;
+  return {
+    pid: Number.parseInt(text, 10),
+    parent: Number(parent),
+    session: Number(session),
+    state,
+    threads: Number(threads),
+    startTime: startTime.trim(),
+  };
+}
+
+/** Whether a process has ended: a zombie whose other threads live on has not. */
+export function hasEnded(stat: ProcessStat | undefined): boolean {
+  return stat === undefined || stat.state === "X" || (stat.state === "Z" && stat.threads <= 1);
+}
+
+/** Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver and version the path holds the id. */
+export function isCgroupOf(containerId: string, procCgroup: string | undefined): boolean {
+  return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
+}
+
+async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
+  try {
+    return await looking;
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM", "ENOTDIR")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { toListedContainer, toSnapshot } from "../../../src/shim/engine/snapshot.js";
+
+describe("toSnapshot()", () => {
+  const minimal = { Id: "a".repeat(64) };
+
+  test("a full answer is read, in the shape of API 1.41 and in that of 1.52", () => {
+    const answer = {
+      Id: "a".repeat(64),
+      Created: "2024-05-06T07:08:09.123456789Z",
+      Name: "/k8s_POD_x",
+      Image: "sha256:feed",
+      LogPath: "/log",
+      ResolvConfPath: "/resolv.conf",
+      State: {
+        Status: "exited",
+        Running: false,
+        Pid: 0,
+        ExitCode: 137,
+        OOMKilled: true,
+        Error: "boom",
+        StartedAt: "2024-05-06T07:08:10Z",
+        FinishedAt: "2024-05-06T07:08:11.5Z",
+      },
+      Config: {
+        Image: "busybox:1",
+        Labels: { a: "b" },
+        User: "1:2",
+        Tty: true,
+        OpenStdin: true,
+        StdinOnce: true,
+        StopSignal: "SIGQUIT",
+      },
+      HostConfig: {
+        NetworkMode: "container:x",
+        PidMode: "host",
+        IpcMode: "shareable",
+        CgroupParent: "/kubepods",
+        Runtime: "runc",
+        GroupAdd: ["5"],
+        Privileged: true,
+        CpuPeriod: 1,
+        CpuQuota: -1,
+        CpuShares: 3,
+        Memory: 4,
+        MemorySwap: -1,
+        CpusetCpus: "0",
+        CpusetMems: "1",
+        OomScoreAdj: -998,
+        Mounts: [
+          {
+            Type: "bind",
+            Source: "/s",
+            Target: "/t",
+            ReadOnly: true,
+            BindOptions: { Propagation: "rslave", ReadOnlyForceRecursive: true },
+          },
+          { Type: "image", Source: "busybox", Target: "/i", ImageOptions: { Subpath: "bin" } },
+        ],
+        Binds: ["/a:/b:ro,rshared,Z", "volume:/v", "/c:/d"],
+      },
+      Mounts: [
+        { Type: "bind", Source: "/s", Destination: "/t", RW: false, Propagation: "rslave" },
+        { Type: "volume", Name: "v", Source: "/x", Destination: "/v", RW: true, Propagation: "" },
+      ],
+      NetworkSettings: {
+        Networks: {
+          b: { IPAddress: "", GlobalIPv6Address: "fd00::1" },
+          a: { IPAddress: "10.0.0.2", GlobalIPv6Address: "fd00::2" },
+        },
+      },
+      GraphDriver: { Name: "overlay2", Data: { UpperDir: "/up" } },
+    };
+    const expected = {
+      id: "a".repeat(64),
+      name: "k8s_POD_x",
+      labels: { a: "b" },
+      created: 1714979289123456789n,
+      state: {
+        status: "exited",
+        running: false,
+        pid: 0,
+        exitCode: 137,
+        oomKilled: true,
+        error: "boom",
+        started: 1714979290000000000n,
+        finished: 1714979291500000000n,
+      },
+      imageId: "sha256:feed",
+      imageName: "busybox:1",
+      user: "1:2",
+      tty: true,
+      openStdin: true,
+      stdinOnce: true,
+      stopSignal: "SIGQUIT",
+      mounts: [
+        { type: "bind", source: "/s", destination: "/t", readOnly: true, propagation: "rslave", name: "" },
+        { type: "volume", source: "/x", destination: "/v", readOnly: false, propagation: "", name: "v" },
+      ],
+      requestedMounts: [
+        requested({
+          type: "bind",
+          source: "/s",
+          target: "/t",
+          readOnly: true,
+          recursiveReadOnly: true,
+          propagation: "rslave",
+        }),
+        requested({ type: "image", source: "busybox", target: "/i", imageSubPath: "bin" }),
+        requested({ type: "bind", source: "/a", target: "/b", readOnly: true, propagation: "rshared" }),
+        requested({ type: "volume", source: "volume", target: "/v" }),
+        requested({ type: "bind", source: "/c", target: "/d" }),
+      ],
+      logPath: "/log",
+      resolvConfPath: "/resolv.conf",
+      networkMode: "container:x",
+      pidMode: "host",
+      ipcMode: "shareable",
+      cgroupParent: "/kubepods",
+      runtime: "runc",
+      groupAdd: ["5"],
+      privileged: true,
+      resources: {
+        cpuPeriod: 1,
+        cpuQuota: -1,
+        cpuShares: 3,
+        memory: 4,
+        memorySwap: -1,
+        cpusetCpus: "0",
+        cpusetMems: "1",
+        oomScoreAdj: -998,
+      },
+      addresses: ["10.0.0.2", "fd00::1", "fd00::2"],
+      graphDriver: { UpperDir: "/up" },
+    };
+    assert.deepEqual(toSnapshot(answer), expected);
+    const older = { ...answer, NetworkSettings: { ...answer.NetworkSettings, IPAddress: "10.0.0.2" } };
+    assert.deepEqual(toSnapshot(older), expected);
+    assert.deepEqual(toSnapshot({ ...answer, GraphDriver: null }).graphDriver, {});
+  });
+
+  function requested(mount: object): object {
+    const none = {
+      type: "",
+      source: "",
+      target: "",
+      readOnly: false,
+      recursiveReadOnly: false,
+      propagation: "",
+      imageSubPath: "",
+    };
+    return { ...none, ...mount };
+  }
+
+  test("what Go leaves out or nulls is empty, and never is 0", () => {
+    const snapshot = toSnapshot({
+      ...minimal,
+      State: { Status: "created", StartedAt: "0001-01-01T00:00:00Z", FinishedAt: "0001-01-01T00:00:00Z" },
+      Config: { Labels: null },
+      HostConfig: { Mounts: null, Binds: null, GroupAdd: null },
+      Mounts: null,
+      NetworkSettings: { Networks: null },
+      GraphDriver: { Data: null },
+    });
+    assert.deepEqual(
+      [snapshot.labels, snapshot.mounts, snapshot.requestedMounts, snapshot.groupAdd, snapshot.addresses],
+      [{}, [], [], [], []],
+    );
+    assert.deepEqual([snapshot.state.started, snapshot.state.finished, snapshot.graphDriver], [0n, 0n, {}]);
+  });
+
+  test("a label named __proto__ is a label", () => {
+    const answer: unknown = JSON.parse('{"Id":"x","Config":{"Labels":{"__proto__":"p","n":1}}}');
+    assert.deepEqual(Object.entries(toSnapshot(answer).labels), [["__proto__", "p"]]);
+  });
+
+  test("a status that is not known follows from whether it runs", () => {
+    assert.equal(toSnapshot({ ...minimal, State: { Status: "new", Running: true } }).state.status, "running");
+    assert.equal(toSnapshot({ ...minimal, State: { Status: "new" } }).state.status, "exited");
+  });
+
+  for (const answer of [null, [], "x", {}, { Id: 5 }]) {
+    test(`${JSON.stringify(answer)} describes no container`, () => {
+      assert.throws(() => toSnapshot(answer), { kind: "unknown" });
+    });
+  }
+});
+
+test("toListedContainer() reads an entry of the list", () => {
+  const entry = { Id: "x", State: "running", Labels: { a: "b" }, Names: ["/n", "/m/n"] };
+  assert.deepEqual(toListedContainer(entry), {
+    id: "x",
+    status: "running",
+    labels: { a: "b" },
+    names: ["n", "m/n"],
+  });
+});

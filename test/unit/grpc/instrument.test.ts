@@ -1,0 +1,137 @@
+import { describe, test } from "node:test";
+import assert from "node:assert/strict";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import type { Observation } from "../../../src/shim/grpc/instrument.js";
+import type { LogRecord } from "./recording-logger.js";
+import { connectClient, startTestServer, type Message } from "./test-server.js";
+
+/** The log lines of a call, without times. */
+async function logOf(
+  rpc: string,
+  request: Message,
+  error?: unknown,
+  answer: object = {},
+): Promise<LogRecord[]> {
+  const handler = (): Promise<object> =>
+    error === undefined ? Promise.resolve(answer) : Promise.reject(error);
+  await using server = await startTestServer({ [rpc]: handler });
+  using client = connectClient(server.path);
+  await client.call(rpc, request).catch(() => undefined);
+  return server.records
+    .filter((record) => "rpc" in record)
+    .map((record) => {
+      if ("ms" in record) assert.equal(typeof record["ms"], "number");
+      return Object.fromEntries(
+        Object.entries(record).filter(([key]) => key !== "ms" && key !== "stack"),
+      ) as LogRecord;
+    });
+}
+
+const config = {
+  metadata: { name: "web", namespace: "default", uid: "u", attempt: 0 },
+  labels: { secret: "s3cret" },
+};
+
+describe("the log of a call", () => {
+  test("has a mutating RPC at info, entry and exit, with its subject", async () => {
+    const subject = { rpc: "RunPodSandbox", req: 1, pod: "default/web" };
+    assert.deepEqual(await logOf("RunPodSandbox", { config }), [
+      { ...subject, level: "info", msg: "started" },
+      { ...subject, code: "OK", level: "info", msg: "answered" },
+    ]);
+  });
+
+  test("has a reading RPC at debug", async () => {
+    const subject = { rpc: "ContainerStatus", req: 1, containerId: "c1" };
+    assert.deepEqual(await logOf("ContainerStatus", { container_id: "c1" }), [
+      { ...subject, level: "debug", msg: "started" },
+      { ...subject, code: "OK", level: "debug", msg: "answered" },
+    ]);
+  });
+
+  test("names pod, container and image of CreateContainer and nothing else of it", async () => {
+    const request = {
+      pod_sandbox_id: "s1",
+      sandbox_config: config,
+      config: {
+        metadata: { name: "app" },
+        image: { image: "nginx" },
+        envs: [{ key: "k", value: Buffer.from("s3cret") }],
+      },
+    };
+    const [line] = await logOf("CreateContainer", request);
+    assert.deepEqual(line, {
+      rpc: "CreateContainer",
+      req: 1,
+      pod: "default/web",
+      sandboxId: "s1",
+      container: "app",
+      level: "info",
+      msg: "started",
+    });
+  });
+
+  test("contains neither command nor output of ExecSync", async () => {
+    const request = { container_id: "c1", cmd: ["s3cret"] };
+    const lines = await logOf("ExecSync", request, undefined, { stdout: Buffer.from("s3cret") });
+    assert.equal(lines.length, 2);
+    assert.doesNotMatch(JSON.stringify(lines), /s3cret/);
+  });
+
+  const failures: readonly (readonly [rpc: string, error: Error, level: string, code: string])[] = [
+    ["RunPodSandbox", new ShimError("conflict", "taken", { sandboxId: "s2" }), "warn", "ALREADY_EXISTS"],
+    ["ContainerStatus", new ShimError("notFound", "none"), "warn", "NOT_FOUND"],
+    ["StartContainer", new TypeError("x is not a function"), "error", "INTERNAL"],
+    ["StartContainer", new ShimError("unavailable", "engine is away"), "warn", "UNAVAILABLE"],
+    ["ListContainers", new ShimError("unavailable", "engine is away"), "debug", "UNAVAILABLE"],
+    ["StartContainer", new ShimError("cancelled", "left"), "info", "CANCELLED"],
+  ];
+  for (const [rpc, error, level, code] of failures) {
+    test(`has ${rpc} that ends in ${code} at ${level}`, async () => {
+      const [, line] = await logOf(rpc, {}, error);
+      assert.deepEqual([line?.level, line?.["code"], line?.["err"]], [level, code, error.message]);
+      if (error instanceof ShimError && "sandboxId" in error.fields) assert.equal(line?.["sandboxId"], "s2");
+    });
+  }
+
+  test("has the stack of a bug", async () => {
+    const bug = new TypeError("x is not a function");
+    await using server = await startTestServer({ Version: () => Promise.reject(bug) });
+    using client = connectClient(server.path);
+    await assert.rejects(client.call("Version", {}));
+    assert.equal(server.records.find(({ level }) => level === "error")?.["stack"], bug.stack);
+  });
+});
+
+describe("observe", () => {
+  test("hears of every call, also of those that fail or have no handler", async () => {
+    const observed: Observation[] = [];
+    await using server = await startTestServer(
+      { Version: () => Promise.resolve({}), Status: () => Promise.reject(new ShimError("timeout", "late")) },
+      { observe: (observation) => observed.push(observation) },
+    );
+    using client = connectClient(server.path);
+    for (const rpc of ["Version", "Status", "Attach"]) await client.call(rpc, {}).catch(() => undefined);
+    assert.deepEqual(
+      observed.map(({ rpc, code }) => [rpc, code]),
+      [
+        ["Version", "OK"],
+        ["Status", "DEADLINE_EXCEEDED"],
+        ["Attach", "UNIMPLEMENTED"],
+      ],
+    );
+    assert.ok(observed.every(({ ms }) => ms >= 0));
+  });
+
+  test("may fail without harm to the call", async () => {
+    const observe = (): void => {
+      throw new Error("metrics are broken");
+    };
+    await using server = await startTestServer(
+      { Version: () => Promise.resolve({ version: "1" }) },
+      { observe },
+    );
+    using client = connectClient(server.path);
+    assert.equal((await client.call("Version", {}))["version"], "1");
+  });
+});
