@@ -64,7 +64,10 @@ const packages = [
  * @returns {string | undefined}
  */
 export function layerOf(path) {
-  const match = /^(?:src\/shim\/(\w+)(?:\/|\.ts$)|src\/(network)\/|(checkpoints)\/)/.exec(path);
+  if (path === "src/shim/main.ts") return "main";
+  // The files beside shim.ts are its parts.
+  if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "shim";
+  const match = /^(?:src\/shim\/([\w-]+)\/|src\/(network)\/|(checkpoints)\/)/.exec(path);
   const layer = match?.[1] ?? match?.[2] ?? match?.[3];
   return layer !== undefined && layer in layers ? layer : undefined;
 }

@@ -28,7 +28,7 @@ import { pullForPause } from "./rpc/pull-for-pause.js";
 import { repairAfterStart } from "./rpc/repair.js";
 import type { Services } from "./rpc/services.js";
 import { imageRpcs, runtimeRpcs } from "./rpc/table.js";
-import { claimStateDirectory, openStateDirectory } from "./state-directory.js";
+import { claimStateDirectory, openStateDirectory } from "./state/state-directory.js";
 import { ContainerRecords } from "./state/container-records.js";
 import { EngineLink } from "./state/engine-link.js";
 import { ImageCache } from "./state/image-cache.js";

@@ -17,7 +17,7 @@ import type { CriApi } from "./proto.js";
 import { acceptConnection } from "./transport/authority.js";
 import { formatEndpoint, type Endpoint } from "./transport/endpoint.js";
 import { activatedDescriptor, listenOnDescriptor, type Environment } from "./transport/systemd.js";
-import { bindUnixSocket } from "./transport/unix-socket.js";
+import { bindUnixSocket } from "../base/unix-socket.js";
 
 export interface GrpcServerOptions extends InstrumentOptions {
   readonly endpoint: Endpoint;

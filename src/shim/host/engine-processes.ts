@@ -110,7 +110,6 @@ export class EngineProcesses {
       const wanted = clamp(engineScore);
       const present = Number(await file.readFile("utf8"));
       if (!(present > wanted)) return undefined;
-      await file.truncate(0).catch(() => undefined);
       await file.write(String(wanted), 0);
       return wanted;
     } finally {

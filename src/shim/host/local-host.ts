@@ -1,27 +1,32 @@
+import { readFileSync } from "node:fs";
 import { ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { CgroupSettings, HostAccess } from "../ports/host.js";
+import type { CdiSpecDocument, CgroupSettings, HostAccess } from "../ports/host.js";
 import { readCdiSpecs } from "./cdi-specs.js";
 import { applyCgroup } from "./cgroup-files.js";
 import { linkLog, unlinkLog } from "./log-link.js";
 import * as nodeFiles from "./node-files.js";
+import { isCgroupOf } from "./proc-files.js";
 import { killProcessTree } from "./process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
 
-/** The engine runs on this host and shares our files, processes and cgroups. */
+/**
+ * The engine runs on this host, and its files are ours to reach. Whether its processes are (this program may be in another
+ * PID namespace) shows at each one of them.
+ */
 export class LocalHost implements HostAccess {
   readonly local = true;
   readonly statPath = nodeFiles.statPath;
   readonly readNodeFile = nodeFiles.readNodeFile;
-  readonly loadedAppArmorProfiles = nodeFiles.loadedAppArmorProfiles;
-  readonly expandDevice = nodeFiles.expandDevice;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
-  readonly killProcessTree = killProcessTree;
   readonly unlinkLog = unlinkLog;
-  readonly readCdiSpecs = readCdiSpecs;
 
-  constructor(private readonly facts: NodeFacts) {}
+  constructor(
+    private readonly facts: Pick<NodeFacts, "cgroupVersion">,
+    private readonly log: Pick<Logger, "warn">,
+  ) {}
 
   async writeResolvConf(sandbox: Snapshot, content: string): Promise<void> {
     if (sandbox.resolvConfPath === "") {
@@ -31,7 +36,12 @@ export class LocalHost implements HostAccess {
   }
 
   networkNamespace(sandbox: Snapshot): string | undefined {
-    return sandbox.state.pid > 0 ? `/proc/${String(sandbox.state.pid)}/ns/net` : undefined;
+    const { pid } = sandbox.state;
+    return pid > 1 && isCgroupOf(sandbox.id, procCgroup(pid)) ? `/proc/${String(pid)}/ns/net` : undefined;
+  }
+
+  killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
+    return killProcessTree(containerId, pid, signal);
   }
 
   /** A log driver without files (journald, none) leaves nothing to link. */
@@ -40,6 +50,29 @@ export class LocalHost implements HostAccess {
   }
 
   async applyCgroup(container: Snapshot, settings: CgroupSettings): Promise<void> {
-    await applyCgroup(container.id, container.state.pid, settings, this.facts.cgroupVersion);
+    const { id, state } = container;
+    const { cgroupVersion } = this.facts;
+    await applyCgroup({ containerId: id, pid: state.pid, cgroupVersion }, settings);
+  }
+
+  loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {
+    return nodeFiles.loadedAppArmorProfiles();
+  }
+
+  expandDevice(hostPath: string): Promise<readonly string[]> {
+    return nodeFiles.expandDevice(hostPath);
+  }
+
+  readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]> {
+    return readCdiSpecs(directories, this.log);
+  }
+}
+
+/** Files in /proc are in memory: no disk is waited for. */
+function procCgroup(pid: number): string | undefined {
+  try {
+    return readFileSync(`/proc/${String(pid)}/cgroup`, "utf8");
+  } catch {
+    return undefined;
   }
 }

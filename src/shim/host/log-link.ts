@@ -1,50 +1,77 @@
 /** The link from a container's log path to the engine's log file: what kubelets read with dockershim. */
+import { randomBytes } from "node:crypto";
 import { lstat, mkdir, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { randomBytes } from "node:crypto";
 import { ShimError } from "../base/errors.js";
+import { fileError, hasCode } from "../base/file-errors.js";
 
 /** Where every engine keeps the files of a container: `<data root>/containers/<64 hex digits>/…`. */
 const engineLogFile = /\/containers\/[0-9a-f]{64}\/[^/]+$/;
 
 /**
  * Makes `link` point to `target`, atomically. An older link of this kind is replaced; a file that stands there is moved
- * aside under the name that kubelets give to rotated logs, and a directory is an error.
+ * aside under the name that kubelets give to rotated logs. `precondition` when something else is in the way.
  */
 export async function linkLog(link: string, target: string): Promise<void> {
-  await mkdir(dirname(link), { recursive: true, mode: 0o755 });
-  const there = await lstat(link).catch(absent);
-  if (there?.isSymbolicLink() === true) {
+  try {
+    if (!(await isThere(link, target))) await replace(link, target);
+  } catch (error) {
+    throw fileError("link the log at", link, error);
+  }
+}
+
+/** Removes `link` if it is a link to an engine's log file; anything else stays as it is. */
+export async function unlinkLog(link: string): Promise<void> {
+  try {
+    if (engineLogFile.test(await readlink(link))) await unlink(link);
+  } catch (error) {
+    // Not a link, or gone.
+    if (!hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) throw fileError("unlink the log at", link, error);
+  }
+}
+
+/** Whether nothing is left to be done. Clears the way when there is. */
+async function isThere(link: string, target: string): Promise<boolean> {
+  const there = await lstat(link).catch(unlessMissing);
+  if (there === undefined) return false;
+  if (there.isSymbolicLink()) {
     const old = await readlink(link);
-    if (old === target) return;
-    if (!engineLogFile.test(old)) throw new ShimError("precondition", `"${link}" is a link to "${old}"`, { path: link });
-  } else if (there?.isFile() === true) {
-    await rename(link, `${link}.${timestamp(new Date())}`);
-  } else if (there !== undefined) {
+    if (old === target) return true;
+    if (!engineLogFile.test(old)) {
+      throw new ShimError("precondition", `"${link}" is a link to "${old}"`, { path: link });
+    }
+  } else if (there.isFile()) {
+    await rename(link, await freeName(`${link}.${timestamp(new Date())}`));
+  } else {
     throw new ShimError("precondition", `"${link}" is in the way: it is no log file`, { path: link });
   }
-  const temporary = join(dirname(link), `.${basename(link)}.${randomBytes(6).toString("hex")}`);
+  return false;
+}
+
+async function replace(link: string, target: string): Promise<void> {
+  await mkdir(dirname(link), { recursive: true, mode: 0o755 });
+  const temporary = join(dirname(link), `.${basename(link).slice(0, 128)}.${randomBytes(6).toString("hex")}`);
   await symlink(target, temporary);
   try {
     await rename(temporary, link);
   } catch (error) {
-    await unlink(temporary).catch(absent);
+    // The first error counts; the name says what a leftover is, and goes with the directory.
+    await unlink(temporary).catch(() => undefined);
     throw error;
   }
 }
 
-/** Removes `link` if it is a link to an engine's log file; files and directories stay as they are. */
-export async function unlinkLog(link: string): Promise<void> {
-  const target = await readlink(link).catch((error: unknown) => {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EINVAL" || code === "ENOENT" || code === "ENOTDIR") return undefined;
-    throw error;
-  });
-  if (target !== undefined && engineLogFile.test(target)) await unlink(link).catch(absent);
+/** Two files in one second must not become one. */
+async function freeName(wanted: string): Promise<string> {
+  let name = wanted;
+  for (let count = 1; (await lstat(name).catch(unlessMissing)) !== undefined; count++) {
+    name = `${wanted}-${String(count)}`;
+  }
+  return name;
 }
 
-function absent(error: unknown): undefined {
-  if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+function unlessMissing(error: unknown): undefined {
+  if (hasCode(error, "ENOENT")) return undefined;
   throw error;
 }
 

@@ -1,60 +1,101 @@
 /** Files of the node that requests refer to. */
-import { open, readdir, readFile, realpath, stat, statfs } from "node:fs/promises";
+import { constants, open, readdir, readFile, realpath, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { ShimError } from "../base/errors.js";
+import { fileError, hasCode } from "../base/file-errors.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 
+/** Undefined: no such path. Symbolic links are followed. */
 export async function statPath(path: string): Promise<"file" | "directory" | "other" | undefined> {
   try {
     const found = await stat(path);
     if (found.isDirectory()) return "directory";
     return found.isFile() ? "file" : "other";
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
-    throw new ShimError("unavailable", `look at "${path}": ${String(error)}`, { path }, { cause: error });
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
+    // A loop of links, a name that is too long: nothing that waiting would mend.
+    if (hasCode(error, "ELOOP", "ENAMETOOLONG")) return "other";
+    throw fileError("look at", path, error);
   }
 }
 
-/** The text of a regular file of at most `limitBytes`. */
+/** The text of a regular file of at most `limitBytes`; `invalid` for anything else. Symbolic links are followed. */
 export async function readNodeFile(path: string, limitBytes: number): Promise<string> {
-  if ((await statPath(path)) !== "file") throw new ShimError("invalid", `"${path}" is no regular file`, { path });
-  const file = await open(path, "r");
   try {
-    const { size } = await file.stat();
-    if (size > limitBytes) {
-      throw new ShimError("invalid", `"${path}" has ${String(size)} bytes, more than ${String(limitBytes)}`, { path });
+    // Not waiting for the other end of a FIFO.
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      if (!(await file.stat()).isFile()) {
+        throw new ShimError("invalid", `read "${path}": not a regular file`, { path });
+      }
+      // Not by the size that stat tells: that of files in /proc is 0, and others grow.
+      const buffer = Buffer.alloc(limitBytes + 1);
+      let length = 0;
+      for (let read = -1; read !== 0 && length < buffer.length; length += read) {
+        read = (await file.read(buffer, length, buffer.length - length, length)).bytesRead;
+      }
+      if (length > limitBytes) {
+        const message = `read "${path}": larger than ${String(limitBytes)} bytes`;
+        throw new ShimError("invalid", message, { path });
+      }
+      return buffer.toString("utf8", 0, length);
+    } finally {
+      await file.close();
     }
-    return await file.readFile("utf8");
-  } finally {
-    await file.close();
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) {
+      throw new ShimError("invalid", `read "${path}": no such file`, { path });
+    }
+    throw fileError("read", path, error);
   }
 }
 
 /** Names from `name (mode)` lines; undefined on kernels without AppArmor. */
-export async function loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {
-  const text = await readFile(appArmorProfiles, "utf8").catch(() => undefined);
+export async function loadedAppArmorProfiles(
+  path = appArmorProfiles,
+): Promise<ReadonlySet<string> | undefined> {
+  const text = await readFile(path, "utf8").catch(() => undefined);
   if (text === undefined) return undefined;
-  return new Set(text.split("\n").map((line) => line.replace(/ \([a-z]+\)$/, "")));
+  const names = text.split("\n").map((line) => line.replace(/ \([a-z]+\)$/, ""));
+  return new Set(names.filter((name) => name !== ""));
 }
 
-/** Below `/dev` a directory stands for every device in it, as in Docker's own command line. */
-export async function expandDevice(hostPath: string): Promise<readonly string[]> {
-  const real = await realpath(hostPath).catch(() => undefined);
-  if (real === undefined) throw new ShimError("invalid", `device "${hostPath}" does not exist`, { path: hostPath });
-  const found = await stat(real);
-  if (!found.isDirectory()) return [hostPath];
-  if (real !== "/dev" && !real.startsWith("/dev/")) {
-    throw new ShimError("invalid", `device "${hostPath}" is a directory outside /dev`, { path: hostPath });
+/**
+ * The path itself, or for a directory below `/dev` the path of every device in it, as in Docker's own command line. Links
+ * inside the directory are not followed.
+ */
+export async function expandDevice(hostPath: string, deviceRoot = "/dev"): Promise<readonly string[]> {
+  try {
+    const real = await realpath(hostPath);
+    if (!(await stat(real)).isDirectory()) return [hostPath];
+    if (real !== deviceRoot && !real.startsWith(`${deviceRoot}/`)) {
+      const message = `device "${hostPath}" is a directory outside ${deviceRoot}`;
+      throw new ShimError("invalid", message, { path: hostPath });
+    }
+    return (await devicesBelow(hostPath)).sort();
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) {
+      throw new ShimError("invalid", `device "${hostPath}" does not exist`, { path: hostPath });
+    }
+    throw fileError("look at device", hostPath, error);
   }
-  const devices: string[] = [];
-  for (const entry of await readdir(hostPath, { recursive: true, withFileTypes: true })) {
-    if (entry.isCharacterDevice() || entry.isBlockDevice()) devices.push(join(entry.parentPath, entry.name));
-  }
-  return devices.sort();
 }
 
+/** Not by readdir's `recursive`: where its entries keep their directory differs among the releases of Node.js 20. */
+async function devicesBelow(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { withFileTypes: true });
+  const found = await Promise.all(
+    entries.map(async (entry) => {
+      const path = join(directory, entry.name);
+      if (entry.isDirectory()) return devicesBelow(path);
+      return entry.isCharacterDevice() || entry.isBlockDevice() ? [path] : [];
+    }),
+  );
+  return found.flat();
+}
+
+/** What is in use on the file system of `path`; undefined when that cannot be told. */
 export async function fileSystemUsage(
   path: string,
 ): Promise<{ readonly usedBytes: number; readonly usedInodes: number } | undefined> {

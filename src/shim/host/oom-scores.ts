@@ -2,53 +2,87 @@
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../base/log.js";
 import { messageOf } from "../base/errors.js";
+import { findDockerd } from "./find-engine.js";
+import { ProcFiles } from "./proc-files.js";
 
-export type OomScorePolicy =
+/** The values of `--clamp-oom-scores`. */
+export type OomScoreClamping =
   /** Find out, from the engine's process or from the first container that fails. */
   | "auto"
-  /** Send scores as they are. */
+  /** No container gets a lower score than the engine itself. */
   | "always"
-  /** Never send a score below the engine's own. */
+  /** Send scores as they are. */
   | "never";
+
+export interface HostOomScoresOptions {
+  /** Of the engine. With it, only a process that listens there is taken for the engine's. */
+  readonly socketPath?: string | undefined;
+  /** The engine's pid file. */
+  readonly pidFile?: string;
+  /** For tests. */
+  readonly proc?: ProcFiles;
+}
 
 /** CAP_SYS_RESOURCE is capability 24: without it a process may raise OOM scores but not lower them. */
 const sysResourceBit = 1n << 24n;
 
-const pidFile = "/var/run/docker.pid";
+/** The first user namespace, in which the kernel wants that capability. */
+const firstUserNamespace = "user:[4026531837]";
 
 /** How runc fails when it may not write the score: its first process dies before it says why, or the write is refused. */
 const failurePatterns = [/oom_score_adj/i, /can't get final child's PID from pipe/i];
 
+/**
+ * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores pass from
+ * parent to child, and only going below needs the capability.
+ */
 export class HostOomScores {
+  readonly #proc: ProcFiles;
   #floor: number | undefined;
 
   constructor(
-    private readonly policy: OomScorePolicy,
+    private readonly clamping: OomScoreClamping,
     private readonly log: Logger,
+    private readonly options: HostOomScoresOptions = {},
   ) {
-    if (policy === "never") this.#floor = 0;
+    this.#proc = options.proc ?? new ProcFiles();
+    if (clamping === "always") this.#floor = 0;
   }
 
-  /** Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local engine. */
+  /**
+   * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local engine. When it
+   * cannot be seen, what was known before holds.
+   */
   async detect(): Promise<void> {
-    if (this.policy !== "auto" || this.#floor !== undefined) return;
-    const pid = (await readFile(pidFile, "utf8").catch(() => "")).trim();
-    if (!/^\d+$/.test(pid)) return;
-    const [comm, status, score] = await Promise.all(
-      ["comm", "status", "oom_score_adj"].map((name) => readFile(`/proc/${pid}/${name}`, "utf8").catch(() => "")),
-    );
-    const bounding = /^CapBnd:\s*([0-9a-f]+)$/m.exec(status ?? "")?.[1];
-    if (comm?.trim() !== "dockerd" || bounding === undefined) return;
-    if ((BigInt(`0x${bounding}`) & sysResourceBit) !== 0n) return;
-    this.#limit(Math.max(0, Number(score)), "the engine has no CAP_SYS_RESOURCE");
+    if (this.clamping === "never") return;
+    const pid = await this.#enginePid();
+    const [status, score, userNamespace] = await Promise.all([
+      this.#proc.text(pid, "status"),
+      this.#proc.text(pid, "oom_score_adj"),
+      this.#proc.link(pid, "ns/user"),
+    ]);
+    const own = Number.parseInt(score ?? "", 10);
+    const effective = capabilities("CapEff", status);
+    const bounding = capabilities("CapBnd", status);
+    if (Number.isNaN(own) || effective === undefined || bounding === undefined) return;
+    if (this.clamping === "always") {
+      this.#limit(own, "--clamp-oom-scores=always");
+    } else if ((effective & bounding & sysResourceBit) === 0n) {
+      this.#limit(own, "the engine has no CAP_SYS_RESOURCE");
+    } else if (userNamespace !== undefined && userNamespace !== firstUserNamespace) {
+      this.#limit(own, "the engine runs in a user namespace");
+    } else {
+      this.#floor = undefined;
+    }
   }
 
   clamp(wanted: number): number {
     return this.#floor === undefined ? wanted : Math.max(wanted, this.#floor);
   }
 
+  /** With what is known by then: a nested engine and this program mostly have the same score to begin with. */
   learnFromFailure(score: number, error: unknown): boolean {
-    if (this.policy !== "auto" || this.#floor !== undefined || score >= 0) return false;
+    if (this.clamping !== "auto" || this.#floor !== undefined || score >= 0) return false;
     if (!failurePatterns.some((pattern) => pattern.test(messageOf(error)))) return false;
     this.#limit(0, "a container with a negative score did not start");
     return true;
@@ -59,8 +93,24 @@ export class HostOomScores {
     return this.#floor;
   }
 
-  #limit(floor: number, reason: string): void {
-    this.#floor = floor;
-    this.log.warn({ floor, reason }, "OOM scores cannot be lowered on this host: containers get no lower score than this");
+  /** 0 when there is none to be seen. */
+  async #enginePid(): Promise<number> {
+    const { socketPath, pidFile = "/var/run/docker.pid" } = this.options;
+    if (socketPath !== undefined) return (await findDockerd(this.#proc, socketPath))?.pid ?? 0;
+    const text = (await readFile(pidFile, "utf8").catch(() => "")).trim();
+    const pid = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+    return (await this.#proc.command(pid)) === "dockerd" ? pid : 0;
   }
+
+  #limit(floor: number, reason: string): void {
+    if (this.#floor === floor) return;
+    this.#floor = floor;
+    const message = "OOM scores cannot be lowered on this host: containers get no lower score than this";
+    this.log.warn({ floor, reason }, message);
+  }
+}
+
+function capabilities(name: string, status: string | undefined): bigint | undefined {
+  const digits = new RegExp(`^${name}:\\s*([0-9a-f]+)$`, "m").exec(status ?? "")?.[1];
+  return digits === undefined ? undefined : BigInt(`0x${digits}`);
 }

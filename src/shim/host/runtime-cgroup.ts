@@ -25,7 +25,7 @@ export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string)
   const memoryBytes = await memoryLimit(proc);
   const failures: unknown[] = [];
   const done = new Set<string>();
-  for (const controller of hierarchiesOf(mounts)) {
+  for (const controller of hierarchiesOf(present, mounts)) {
     const mount = mounts.get(controller);
     if (mount === undefined || present.get(controller) === name) continue;
     try {
@@ -48,11 +48,11 @@ export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string)
 }
 
 /** On hosts with both versions the controllers are those of v1, and what v2 has is left to its owner. */
-function hierarchiesOf(mounts: CgroupMounts): readonly string[] {
-  const v1 = [...mounts.keys()].filter((key) => /^[a-z_]+$/.test(key) && key !== "rw" && key !== "ro");
+function hierarchiesOf(present: ReadonlyMap<string, string>, mounts: CgroupMounts): readonly string[] {
+  const v1 = [...present.keys()].filter((key) => /^[a-z_]+$/.test(key) && mounts.has(key));
   if (v1.length === 0) return mounts.has(unified) ? [unified] : [];
-  // The limit comes before the others, and cpuset last: it is the one that fails on odd hosts.
-  return v1.sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+  // The memory limit comes first, and cpuset last: it is the one that fails on odd hosts.
+  return v1.sort((a, b) => rank(a) - rank(b));
 }
 
 function rank(controller: string): number {

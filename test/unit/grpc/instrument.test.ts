@@ -9,7 +9,7 @@ import { connectClient, startTestServer, type Message } from "./test-server.js";
 async function logOf(
   rpc: string,
   request: Message,
-  error?: unknown,
+  error?: Error,
   answer: object = {},
 ): Promise<LogRecord[]> {
   const handler = (): Promise<object> =>

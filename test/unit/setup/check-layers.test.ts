@@ -70,6 +70,7 @@ describe("violations()", () => {
 
 test("layerOf() knows folders, the files of the root, and no test", () => {
   assert.equal(layerOf("src/shim/main.ts"), "main");
+  assert.equal(layerOf("src/shim/state-directory.ts"), "shim");
   assert.equal(layerOf("src/network/noop/a.ts"), "network");
   assert.equal(layerOf("test/unit/a.test.ts"), undefined);
 });

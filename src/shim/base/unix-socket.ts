@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { chmod, lstat, mkdir, rename, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { dirname, join } from "node:path";
-import { messageOf, ShimError } from "../../base/errors.js";
+import { messageOf, ShimError } from "./errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
 const longestPathBytes = 107;

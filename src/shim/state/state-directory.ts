@@ -1,9 +1,9 @@
 /** The state directory: its layout, and that only one shim uses it. */
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { createDirectory } from "./base/directories.js";
-import { ShimError } from "./base/errors.js";
-import { bindUnixSocket } from "./grpc/transport/unix-socket.js";
+import { createDirectory } from "../base/directories.js";
+import { ShimError } from "../base/errors.js";
+import { bindUnixSocket } from "../base/unix-socket.js";
 
 export interface StateDirectory {
   /** Checkpoints; the name and the content are dockershim's. */

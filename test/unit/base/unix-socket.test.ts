@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
-import { ShimError, type ErrorKind } from "../../../../src/shim/base/errors.js";
-import { bindUnixSocket } from "../../../../src/shim/grpc/transport/unix-socket.js";
+import { ShimError, type ErrorKind } from "../../../src/shim/base/errors.js";
+import { bindUnixSocket } from "../../../src/shim/base/unix-socket.js";
 
 interface Place extends AsyncDisposable {
   readonly directory: string;

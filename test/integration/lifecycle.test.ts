@@ -1,0 +1,153 @@
+/** One pod from its sandbox to its removal, through both versions of the CRI. */
+import assert from "node:assert/strict";
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+describe("a pod's life", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+  });
+  after(() => bed.close());
+
+  test("runtime.v1: each step is done when its call returns, and lists and statuses show it", async () => {
+    const { cri } = shim;
+    await using pod = await bed.runPod(cri, { annotations: { "example.com/note": "kept" } });
+    const sandbox = await pod.status();
+    assert.equal(sandbox.state, PodSandboxState.SANDBOX_READY);
+    assert.deepEqual(sandbox.metadata, pod.config.metadata);
+    assert.deepEqual(sandbox.annotations, { "example.com/note": "kept" });
+    assert.deepEqual(sandbox.labels, { [runLabel]: bed.run });
+    assert.match(sandbox.network?.ip ?? "", /^\d+\.\d+\.\d+\.\d+$/);
+    assert.ok(BigInt(sandbox.created_at) > 0n);
+
+    const id = await pod.create({ annotations: { a: "b" } });
+    const created = await pod.containerStatus(id);
+    assert.equal(created.state, ContainerState.CONTAINER_CREATED);
+    assert.deepEqual(created.metadata, { name: "main", attempt: 0 });
+    assert.deepEqual(created.annotations, { a: "b" });
+    assert.equal(created.log_path, join(String(pod.config.log_directory), "main.log"));
+    await rejectsWith(
+      cri.ExecSync({ container_id: id, cmd: ["true"], timeout: "5" }),
+      "FAILED_PRECONDITION",
+      /not running/,
+    );
+
+    await cri.StartContainer({ container_id: id });
+    const running = await pod.containerStatus(id);
+    assert.equal(running.state, ContainerState.CONTAINER_RUNNING);
+    assert.ok(BigInt(running.started_at) >= BigInt(running.created_at));
+    assert.equal(running.image?.image, bed.image);
+    const listed = await cri.ListContainers({ filter: { pod_sandbox_id: pod.id } });
+    assert.deepEqual(
+      listed.containers.map((one) => [one.id, one.state, one.metadata?.name]),
+      [[id, ContainerState.CONTAINER_RUNNING, "main"]],
+    );
+
+    const result = await pod.exec(id, "sh", "-c", "echo out; echo err >&2; exit 3");
+    assert.deepEqual(result, { stdout: "out\n", stderr: "err\n", exitCode: 3 });
+
+    await cri.UpdateContainerResources({
+      container_id: id,
+      linux: { memory_limit_in_bytes: String(64 << 20), cpu_shares: "512" },
+    });
+    const resources = (await pod.containerStatus(id)).resources?.linux;
+    assert.equal(resources?.memory_limit_in_bytes, String(64 << 20));
+    assert.equal(resources?.cpu_shares, "512");
+
+    await cri.StopContainer({ container_id: id, timeout: "10" });
+    const stopped = await pod.containerStatus(id);
+    assert.equal(stopped.state, ContainerState.CONTAINER_EXITED);
+    assert.equal(stopped.exit_code, 0);
+    assert.equal(stopped.reason, "Completed");
+    assert.ok(BigInt(stopped.finished_at) >= BigInt(stopped.started_at));
+
+    await cri.RemoveContainer({ container_id: id });
+    await rejectsWith(cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
+    assert.deepEqual((await cri.ListContainers({ filter: { id } })).containers, []);
+
+    await pod.stop();
+    assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_NOTREADY);
+    await pod.remove();
+    await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: pod.id }), "NOT_FOUND");
+    assert.deepEqual((await cri.ListPodSandbox({ filter: { id: pod.id } })).items, []);
+    assert.equal(await inspectContainer(pod.id), undefined);
+    for (const part of ["sandbox", "pods", "containers"]) {
+      assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
+    }
+  });
+
+  test("runtime.v1alpha2: the same pod through the older API, and both APIs see the same", async () => {
+    const older = shim.client("v1alpha2");
+    assert.deepEqual(await older.Version({ version: "0.1.0" }), await shim.cri.Version({ version: "v1" }));
+    await using pod = await bed.runPod(older);
+    const id = await pod.start({ envs: [{ key: "GREETING", value: Buffer.from("hello") }] });
+    assert.equal(await pod.shell(id, "echo $GREETING"), "hello");
+    const { status } = await shim.cri.ContainerStatus({ container_id: id });
+    assert.equal(status?.state, ContainerState.CONTAINER_RUNNING);
+    await older.StopContainer({ container_id: id, timeout: "10" });
+    await older.RemoveContainer({ container_id: id });
+    await rejectsWith(older.ContainerStatus({ container_id: id }), "NOT_FOUND");
+    await rejectsWith(shim.cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
+  });
+
+  test("the log path leads to what the container printed, and goes away with it", async () => {
+    const { cri } = shim;
+    await using pod = await bed.runPod(cri);
+    const id = await pod.start({ command: ["sh", "-c", "echo to the log"] });
+    const { log_path } = await pod.untilExited(id);
+    const engine = await inspectContainer(id);
+    assert.equal(await readlink(log_path), engine?.LogPath);
+    await until("the line in the log", async () => (await readFile(log_path, "utf8")).includes("to the log"));
+    await cri.RemoveContainer({ container_id: id });
+    await assert.rejects(readlink(log_path), { code: "ENOENT" });
+  });
+
+  test("a container that ends by itself is seen with its exit code, without anybody asking the engine", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start({ command: ["sh", "-c", "exit 42"] });
+    const status = await pod.untilExited(id);
+    assert.equal(status.exit_code, 42);
+    assert.equal(status.reason, "Error");
+  });
+
+  test("a command that does not exist fails StartContainer and shows why in the status", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.create({ command: ["/no/such/program"] });
+    await rejectsWith(shim.cri.StartContainer({ container_id: id }), "UNKNOWN", /failed to start container/);
+    const status = await pod.containerStatus(id);
+    assert.equal(status.state, ContainerState.CONTAINER_EXITED);
+    assert.equal(status.reason, "ContainerCannotRun");
+    assert.notEqual(status.exit_code, 0);
+  });
+
+  test("an id may be shortened, an ambiguous one is refused, one of the wrong kind is unknown", async () => {
+    const { cri } = shim;
+    await using pod = await bed.runPod(cri);
+    const id = await pod.create();
+    const { status } = await cri.ContainerStatus({ container_id: id.slice(0, 16) });
+    assert.equal(status?.id, id);
+    await rejectsWith(cri.ContainerStatus({ container_id: pod.id }), "NOT_FOUND");
+    await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: id }), "NOT_FOUND");
+    const names = Array.from({ length: 17 }, (_, index) => `c${String(index)}`);
+    // Of 17 ids two begin with the same hexadecimal digit.
+    const ids = [];
+    for (const name of names) ids.push(await pod.create({ metadata: { name } }));
+    const digits = ids.map((one) => one.charAt(0));
+    const ambiguous = digits.find((digit, index) => digits.indexOf(digit) < index) ?? "";
+    await rejectsWith(cri.ContainerStatus({ container_id: ambiguous }), "INVALID_ARGUMENT", /ambiguous/);
+  });
+
+  test("RPCs that are not built answer UNIMPLEMENTED", async () => {
+    await rejectsWith(shim.cri.ListMetricDescriptors({}), "UNIMPLEMENTED");
+  });
+});

@@ -1,0 +1,152 @@
+/** Stands between a shim and the engine: writes down every request, and can hold one at a chosen moment. */
+import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { dockerSocket } from "./docker.js";
+
+export interface RecordedRequest {
+  readonly method: string;
+  /** Without the version prefix. */
+  readonly path: string;
+}
+
+export interface Hold {
+  /** Resolves when a request has been held. */
+  readonly held: Promise<void>;
+}
+
+interface Trap {
+  readonly matches: (request: RecordedRequest) => boolean;
+  readonly moment: "before" | "after";
+  readonly spring: () => void;
+}
+
+/** A request body or answer is passed on as it comes; exec's hijacked connections are passed on as raw bytes. */
+export class RecordingProxy implements AsyncDisposable {
+  readonly endpoint: string;
+  readonly #server = createServer();
+  readonly #sockets = new Set<Duplex>();
+  #requests: RecordedRequest[] = [];
+  #trap: Trap | undefined;
+
+  private constructor(readonly socket: string) {
+    this.endpoint = `unix://${socket}`;
+    this.#server.on("request", (incoming, outgoing) => {
+      this.#pass(incoming, outgoing);
+    });
+    this.#server.on("upgrade", (incoming: IncomingMessage, client: Socket, head: Buffer) => {
+      this.#passRaw(incoming, client, head);
+    });
+    this.#server.on("connection", (client) => {
+      this.#sockets.add(client);
+      client.on("close", () => this.#sockets.delete(client));
+    });
+  }
+
+  /** Listens at once; the engine need not be there yet. */
+  static async listen(socket: string): Promise<RecordingProxy> {
+    const proxy = new RecordingProxy(socket);
+    proxy.#server.listen(socket);
+    await once(proxy.#server, "listening");
+    return proxy;
+  }
+
+  /** All requests since the last `forget`, in order of arrival. */
+  get requests(): readonly RecordedRequest[] {
+    return this.#requests;
+  }
+
+  /** `METHOD path`, with names and ids as `NAME` and `ID`, without pings. */
+  get calls(): readonly string[] {
+    return this.#requests.filter(({ path }) => path !== "/_ping").map(describe);
+  }
+
+  forget(): void {
+    this.#requests = [];
+  }
+
+  /**
+   * The next request that matches is held for ever: before the engine sees it, or after the engine has answered and
+   * before the shim knows. One at a time.
+   */
+  holdNext(moment: "before" | "after", matches: (request: RecordedRequest) => boolean): Hold {
+    let spring!: () => void;
+    const held = new Promise<void>((resolve) => (spring = resolve));
+    this.#trap = { matches, moment, spring };
+    return { held };
+  }
+
+  /** Cuts every connection: what is held never arrives. */
+  cutConnections(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cutConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #pass(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const trap = this.#record(incoming);
+    if (trap?.moment === "before") {
+      trap.spring();
+      return;
+    }
+    const { method = "GET", url = "/", headers } = incoming;
+    const onward = httpRequest({ socketPath: dockerSocket, method, path: url, headers, agent: false });
+    onward.on("response", (answer) => {
+      if (trap !== undefined) {
+        answer.resume();
+        answer.on("end", trap.spring);
+        return;
+      }
+      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+      outgoing.flushHeaders();
+      answer.pipe(outgoing);
+      answer.on("error", () => outgoing.destroy());
+    });
+    onward.on("error", () => outgoing.destroy());
+    outgoing.on("close", () => onward.destroy());
+    incoming.pipe(onward);
+  }
+
+  #passRaw(incoming: IncomingMessage, client: Socket, head: Buffer): void {
+    this.#record(incoming);
+    const engine = connect(dockerSocket);
+    this.#sockets.add(engine);
+    const lines = [`${incoming.method ?? "GET"} ${incoming.url ?? "/"} HTTP/1.1`];
+    for (let at = 0; at < incoming.rawHeaders.length; at += 2) {
+      lines.push(`${incoming.rawHeaders[at] ?? ""}: ${incoming.rawHeaders[at + 1] ?? ""}`);
+    }
+    engine.write(`${lines.join("\r\n")}\r\n\r\n`);
+    engine.write(head);
+    client.pipe(engine).pipe(client);
+    engine.on("error", () => client.destroy());
+    client.on("error", () => engine.destroy());
+    client.on("close", () => engine.destroy());
+    engine.on("close", () => {
+      this.#sockets.delete(engine);
+      client.destroy();
+    });
+  }
+
+  #record({ method = "GET", url = "/" }: IncomingMessage): Trap | undefined {
+    const request = { method, path: url.replace(/^\/v\d+\.\d+/, "") };
+    this.#requests.push(request);
+    const trap = this.#trap;
+    if (trap?.matches(request) !== true) return undefined;
+    this.#trap = undefined;
+    return trap;
+  }
+}
+
+function describe({ method, path }: RecordedRequest): string {
+  const shown = path
+    .replace(/[0-9a-f]{64}/g, "ID")
+    .replace(/name=[^&]*/, "name=NAME")
+    .replace(/filters=[^&]*/, "filters=FILTERS")
+    .replace(/=true\b/g, "=1");
+  return `${method} ${shown}`;
+}

@@ -1,0 +1,210 @@
+/** The real program as a child process. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { isBuilt } from "../../scripts/setup/build.mjs";
+import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
+import { dockerEndpoint } from "./docker.js";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const startTimeoutMs = 60_000;
+
+export interface ShimOptions {
+  /** Holds the state directory and the socket. */
+  readonly directory: string;
+  readonly dockerEndpoint?: string;
+  /** After those that every shim of the tests gets, so they win. */
+  readonly flags?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** How to start the program: the build when it is that of the sources, else the sources. */
+function program(): readonly string[] {
+  const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
+  if (given !== "") return [given];
+  if (isBuilt(root)) return [join(root, "dist", "src", "shim", "main.js")];
+  return ["--import", "tsx", join(root, "src", "shim", "main.ts")];
+}
+
+/** Starts the program with `argv`, and only that. */
+function spawnProgram(argv: readonly string[], environment: Readonly<Record<string, string>>): ChildProcess {
+  const inherited = Object.entries(process.env).filter(
+    ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
+  );
+  return spawn(process.execPath, [...program(), ...argv], {
+    cwd: root,
+    env: { ...Object.fromEntries(inherited), ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+}
+
+/** Runs the program to its end, as the commands other than `serve` and refused starts have it. */
+export async function runProgram(
+  argv: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<Exit> {
+  const child = spawnProgram(argv, environment);
+  const timer = setTimeout(() => child.kill("SIGKILL"), startTimeoutMs);
+  try {
+    return await collect(child);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function collect(child: ChildProcess): Promise<Exit> {
+  const texts = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8").on("data", (text: string) => (texts[name] += text));
+  }
+  const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
+  return { code, signal, ...texts };
+}
+
+export class ShimProcess implements AsyncDisposable {
+  readonly socket: string;
+  readonly endpoint: string;
+  readonly stateDirectory: string;
+  readonly #child: ChildProcess;
+  readonly #clients: CriClient[] = [];
+  #log = "";
+  #client: CriClient | undefined;
+  #exit: Exit | undefined;
+  /** Resolves when the process has ended, however it did. */
+  readonly exited: Promise<Exit>;
+
+  private constructor(options: ShimOptions) {
+    this.socket = join(options.directory, "cri.sock");
+    this.endpoint = `unix://${this.socket}`;
+    this.stateDirectory = join(options.directory, "state");
+    this.#child = spawnProgram(
+      [
+        "--network-plugin=no-op",
+        `--pod-infra-container-image=${builtinPauseReference}`,
+        `--state-dir=${this.stateDirectory}`,
+        `--container-runtime-endpoint=${this.endpoint}`,
+        `--docker-endpoint=${options.dockerEndpoint ?? dockerEndpoint}`,
+        ...(options.flags ?? []),
+      ],
+      options.environment ?? {},
+    );
+    this.#child.stderr?.on("data", (text: Buffer) => (this.#log += text.toString()));
+    this.#child.stdout?.on("data", (text: Buffer) => (this.#log += text.toString()));
+    this.exited = collect(this.#child).then((exit) => (this.#exit = exit));
+  }
+
+  /** Returns when it says that it serves; throws with its output when it ends instead. */
+  static async start(options: ShimOptions): Promise<ShimProcess> {
+    const shim = new ShimProcess(options);
+    try {
+      await shim.untilLogged(/"msg":"serving"/);
+      return shim;
+    } catch (error) {
+      await shim.kill();
+      throw error;
+    }
+  }
+
+  /** Returns as soon as the socket takes connections: without an engine long before the program says that it serves. */
+  static async startWithoutEngine(options: ShimOptions): Promise<ShimProcess> {
+    const shim = new ShimProcess(options);
+    while (!(await accepts(shim.socket))) {
+      if (shim.#exit !== undefined) throw new Error(`the shim ended:\n${shim.log}`);
+      await sleep(20);
+    }
+    return shim;
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Everything that it has printed so far. */
+  get log(): string {
+    return this.#log;
+  }
+
+  /** A client of runtime.v1. */
+  get cri(): CriClient {
+    return (this.#client ??= this.client("v1"));
+  }
+
+  client(version: ApiVersion): CriClient {
+    const client = connectCri(this.socket, version);
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** Returns when the output matches; throws when the process ends or takes a minute. */
+  async untilLogged(pattern: RegExp): Promise<void> {
+    const { stdout, stderr } = this.#child;
+    await new Promise<void>((resolve, reject) => {
+      const finish = (error?: Error): void => {
+        clearTimeout(timer);
+        stdout?.off("data", look);
+        stderr?.off("data", look);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      const look = (): void => {
+        if (pattern.test(this.#log)) finish();
+      };
+      const timer = setTimeout(() => {
+        finish(new Error(`the shim did not say ${String(pattern)}:\n${this.#log}`));
+      }, startTimeoutMs);
+      stdout?.on("data", look);
+      stderr?.on("data", look);
+      void this.exited.then(() => finish(new Error(`the shim ended:\n${this.#log}`)));
+      look();
+    });
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
+  /** As a crash or the OOM killer ends it. */
+  async kill(): Promise<Exit> {
+    this.#closeClients();
+    this.signal("SIGKILL");
+    return this.exited;
+  }
+
+  async stop(): Promise<Exit> {
+    this.#closeClients();
+    this.signal("SIGTERM");
+    return this.exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#exit === undefined) await this.kill();
+  }
+
+  #closeClients(): void {
+    for (const client of this.#clients.splice(0)) client[Symbol.dispose]();
+    this.#client = undefined;
+  }
+}
+
+async function accepts(path: string): Promise<boolean> {
+  const socket = connect(path);
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}

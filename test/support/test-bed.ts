@@ -1,0 +1,167 @@
+/** What the tests of one file share: names of their own, an image, a directory, and that nothing of it stays behind. */
+import { randomBytes } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
+import { messageOf } from "../../src/shim/base/errors.js";
+import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import {
+  containersWithLabel,
+  docker,
+  inspectImage,
+  loadImage,
+  removeContainer,
+  removeImage,
+} from "./docker.js";
+import { Pod } from "./pod.js";
+import type { CriClient } from "./cri-client.js";
+import { ShimProcess, type ShimOptions } from "./shim-process.js";
+import { testImageArchive, type TestImageOptions } from "./test-image.js";
+
+/** On every sandbox and container of the tests; the value is the run's. */
+export const runLabel = "dockershim.test/run";
+
+/** Counts that take longer run in full only then. */
+export const long = process.env["DOCKERSHIM_TEST_LONG"] === "1";
+
+/** Why tests with a real engine cannot run here, or false. For the option `skip` of node:test. */
+export async function reasonToSkip(): Promise<string | false> {
+  try {
+    const { status } = await docker("GET", "/_ping");
+    if (status !== 200) return `the Docker Engine answers ${String(status)}`;
+    if (process.getuid?.() !== 0) return "not root";
+    return false;
+  } catch (error) {
+    return `no Docker Engine: ${messageOf(error)}`;
+  }
+}
+
+export type PodOverrides = Omit<Answer<PodSandboxConfig>, "metadata"> & {
+  readonly metadata?: Answer<PodSandboxConfig>["metadata"];
+};
+
+export class TestBed {
+  /** Part of all names. */
+  readonly run = randomBytes(4).toString("hex");
+  readonly #undo: (() => Promise<unknown>)[] = [];
+  #count = 0;
+
+  private constructor(
+    /** A directory of its own for everything. */
+    readonly directory: string,
+    private readonly hadPauseImage: boolean,
+  ) {}
+
+  /** A busybox image that only this test file has. */
+  get image(): string {
+    return `dockershim.test/busybox:${this.run}`;
+  }
+
+  static async open(): Promise<TestBed> {
+    const hadPauseImage = (await inspectImage(builtinPauseReference)) !== undefined;
+    const bed = new TestBed(await mkdtemp(join(tmpdir(), "dockershim-test-")), hadPauseImage);
+    await bed.load({ reference: bed.image, marker: bed.run });
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      const onSignal = (): void => {
+        void bed.close().finally(() => process.exit(1));
+      };
+      process.once(signal, onSignal);
+      bed.#undo.push(async () => process.off(signal, onSignal));
+    }
+    return bed;
+  }
+
+  /** Loads an image, which goes away with the bed. */
+  async load(options: TestImageOptions): Promise<void> {
+    this.#undo.push(() => removeImage(options.reference));
+    await loadImage(await testImageArchive(options));
+  }
+
+  /** A shim with a state directory of its own, or with that of an earlier one whose `directory` is given. */
+  async startShim(options: Partial<ShimOptions> = {}): Promise<ShimProcess> {
+    const shim = await ShimProcess.start({ directory: await this.newDirectory(), ...options });
+    this.#undo.push(() => shim[Symbol.asyncDispose]());
+    return shim;
+  }
+
+  async startShimWithoutEngine(options: Partial<ShimOptions>): Promise<ShimProcess> {
+    const shim = await ShimProcess.startWithoutEngine({ directory: await this.newDirectory(), ...options });
+    this.#undo.push(() => shim[Symbol.asyncDispose]());
+    return shim;
+  }
+
+  async newDirectory(): Promise<string> {
+    return mkdtemp(join(this.directory, "d-"));
+  }
+
+  /** Called at the end, last added first. */
+  onClose(undo: () => Promise<unknown>): void {
+    this.#undo.push(undo);
+  }
+
+  /** A name that nobody else has. */
+  newName(prefix = "t"): string {
+    return `${prefix}-${this.run}-${String((this.#count += 1))}`;
+  }
+
+  /** The configuration of a pod that only this test knows. */
+  podConfig(overrides: PodOverrides = {}): Answer<PodSandboxConfig> {
+    const name = this.newName();
+    return {
+      metadata: { name, namespace: "dockershim-test", uid: `uid-${name}`, attempt: 0 },
+      log_directory: join(this.directory, "logs", name),
+      linux: {},
+      ...overrides,
+      labels: { [runLabel]: this.run, ...overrides.labels },
+    };
+  }
+
+  /** The configuration of a container that runs until it is told to stop. */
+  containerConfig(overrides: Answer<ContainerConfig> = {}): Answer<ContainerConfig> {
+    const { name } = overrides.metadata ?? {};
+    return {
+      image: { image: this.image },
+      command: ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done"],
+      log_path: `${name ?? "main"}.log`,
+      linux: { security_context: { namespace_options: { pid: 1 } } },
+      ...overrides,
+      metadata: { name: "main", attempt: 0, ...overrides.metadata },
+      labels: { [runLabel]: this.run, ...overrides.labels },
+    };
+  }
+
+  /** Runs a sandbox; it is stopped and removed at the end of its scope. */
+  async runPod(cri: CriClient, overrides: PodOverrides = {}, runtimeHandler = ""): Promise<Pod> {
+    return Pod.run(this, cri, this.podConfig(overrides), runtimeHandler);
+  }
+
+  /** Ids of everything that this run has in the engine. */
+  async leftovers(): Promise<readonly string[]> {
+    return containersWithLabel(`${runLabel}=${this.run}`);
+  }
+
+  /** Ends the shims and removes containers, images and files. Reports what went wrong after all is done. */
+  async close(): Promise<void> {
+    const errors: unknown[] = [];
+    const attempt = async (step: () => Promise<unknown>): Promise<void> => {
+      try {
+        await step();
+      } catch (error) {
+        errors.push(error);
+      }
+    };
+    // Images last: containers use them, and those of a shim that still runs may come back.
+    const undo = this.#undo.splice(0).reverse();
+    await attempt(async () => {
+      for (const id of await this.leftovers()) await attempt(() => removeContainer(id));
+    });
+    for (const step of undo) await attempt(step);
+    await attempt(async () => {
+      for (const id of await this.leftovers()) await attempt(() => removeContainer(id));
+    });
+    if (!this.hadPauseImage) await attempt(() => removeImage(builtinPauseReference));
+    await attempt(() => rm(this.directory, { recursive: true, force: true }));
+    if (errors.length > 0) throw new AggregateError(errors, errors.map(messageOf).join("; "));
+  }
+}

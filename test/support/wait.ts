@@ -1,0 +1,19 @@
+/** Waiting for something that no event tells of. */
+import { setTimeout as sleep } from "node:timers/promises";
+
+const timeoutMs = 30_000;
+const pollMs = 50;
+
+/** The first result of `look` that is not undefined or false; throws after half a minute, saying what was waited for. */
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | undefined | false> | T | undefined | false,
+): Promise<T> {
+  const end = Date.now() + timeoutMs;
+  for (;;) {
+    const result = await look();
+    if (result !== undefined && result !== false) return result;
+    if (Date.now() > end) throw new Error(`waited in vain: ${what}`);
+    await sleep(pollMs);
+  }
+}
