@@ -25,20 +25,28 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     this.dockerPublishesPorts = plugin.dockerPublishesPorts;
   }
 
-  start(signal: AbortSignal): Promise<void> {
-    return this.plugin.start(signal);
+  async start(signal: AbortSignal): Promise<void> {
+    try {
+      await this.plugin.start(signal);
+    } catch (error) {
+      throw ShimError.from(error).within(`network plugin "${this.name}" failed init`);
+    }
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    return this.#inLane("set up", request, signal, () => this.plugin.setUpPod(request, signal));
+    return this.#inLane("failed to set up", request, signal, () => this.plugin.setUpPod(request, signal));
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    await this.#inLane("tear down", request, signal, () => this.plugin.tearDownPod(request, signal));
+    await this.#inLane("failed to teardown", request, signal, () => this.plugin.tearDownPod(request, signal));
   }
 
-  podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
-    return this.plugin.podAddresses(reference);
+  async podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
+    try {
+      return await this.plugin.podAddresses(reference);
+    } catch (error) {
+      throw this.#failure("failed on the status hook for", reference, error);
+    }
   }
 
   podCidrChanged(cidrs: readonly string[]): Promise<void> {
@@ -54,18 +62,29 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   }
 
   async #inLane<T>(
-    action: string,
-    { namespace, name, sandboxId }: PodNetworkReference,
+    verb: string,
+    reference: PodNetworkReference,
     signal: AbortSignal,
     work: () => Promise<T>,
   ): Promise<T> {
+    const { namespace, name, sandboxId } = reference;
     // Without a pod's name the sandbox stands for itself, so that unknown ones do not wait for each other.
     const key = name === "" ? sandboxId : `${namespace}/${name}`;
     try {
       return await this.#lanes.run(key, signal, work);
     } catch (error) {
-      const text = `networkPlugin ${this.name} failed to ${action} pod "${name}_${namespace}" network`;
-      throw ShimError.from(error).within(text, { sandboxId });
+      throw this.#failure(verb, reference, error, " network");
     }
+  }
+
+  /** Worded as dockershim's plugin manager does: people search for it. */
+  #failure(
+    verb: string,
+    { namespace, name, sandboxId }: PodNetworkReference,
+    error: unknown,
+    what = "",
+  ): ShimError {
+    const action = `networkPlugin ${this.name} ${verb} pod "${name}_${namespace}"${what}`;
+    return ShimError.from(error).within(action, { sandboxId });
   }
 }

@@ -1,41 +1,45 @@
 import { stat } from "node:fs/promises";
-import { ShimError } from "../shim/base/errors.js";
+import { ShimError, unreachable } from "../shim/base/errors.js";
 import type { Logger } from "../shim/base/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import { LockedNetworkPlugin } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 
 export interface NetworkSelection {
-  /** `--network-plugin`: undefined when it was not given. */
-  readonly name: string | undefined;
+  /** Value of `--network-plugin`. */
+  readonly name: "auto" | "no-op" | "cni" | "kubenet";
+  /** Value of `--cni-conf-dir`. */
   readonly cniConfDir: string;
 }
 
-/** Values of `--network-plugin`; the empty one means no-op. */
-const known = ["cni", "kubenet", "no-op"] as const;
-
-/** The plugin that the flag names, or the fallback, with the reason for the choice. */
-export async function selectNetworkPlugin(selection: NetworkSelection, log: Logger): Promise<NetworkPlugin> {
-  const { name, cniConfDir } = selection;
+/** The plugin that the flag names, or the one that suits this node, with the reason for the choice. */
+export async function selectNetworkPlugin(
+  { name, cniConfDir }: NetworkSelection,
+  log: Logger,
+): Promise<NetworkPlugin> {
   switch (name) {
-    case "":
     case "no-op":
-    case "noop":
-    case "kubernetes.io/no-op":
-      return new LockedNetworkPlugin(new NoopNetworkPlugin(`--network-plugin=${name}`, log));
-    case undefined: {
-      const configured = await isDirectory(cniConfDir);
-      const reason = configured
-        ? `no --network-plugin given; "${cniConfDir}" exists, but cni is not built yet`
-        : `no --network-plugin given and "${cniConfDir}" does not exist`;
-      return new LockedNetworkPlugin(new NoopNetworkPlugin(reason, log));
+      return noop(`--network-plugin=${name}`, log);
+    case "auto": {
+      if (!(await isDirectory(cniConfDir)))
+        return noop(`"${cniConfDir}" does not exist, so there is no CNI`, log);
+      const reason = `"${cniConfDir}" exists, but this version has no CNI plugin yet`;
+      log.warn({ path: cniConfDir }, `pods get addresses of Docker's bridge: ${reason}`);
+      return noop(reason, log);
     }
     case "cni":
     case "kubenet":
-      throw new ShimError("unsupported", `--network-plugin=${name}: this version has only the no-op plugin`);
+      throw new ShimError(
+        "unsupported",
+        `--network-plugin=${name}: this version has only the plugin "no-op"`,
+      );
     default:
-      throw new ShimError("invalid", `--network-plugin=${name}: unknown, the plugins are ${known.join(", ")}`);
+      return unreachable(name);
   }
+}
+
+function noop(reason: string, log: Logger): NetworkPlugin {
+  return new LockedNetworkPlugin(new NoopNetworkPlugin({ reason, log }));
 }
 
 async function isDirectory(path: string): Promise<boolean> {

@@ -87,7 +87,13 @@ export class FakeContainers {
     const container = this.#require(id);
     if (container.state.running) return "already";
     this.#pid += 1;
-    container.state = { ...neverStarted, status: "running", running: true, pid: this.#pid, started: this.#tick() };
+    container.state = {
+      ...neverStarted,
+      status: "running",
+      running: true,
+      pid: this.#pid,
+      started: this.#tick(),
+    };
     this.#emit("start", container.id);
     return "started";
   }
@@ -133,7 +139,8 @@ export class FakeContainers {
     const container = this.find(id);
     if (container === undefined) return "missing";
     if (container.state.running) {
-      if (!force) throw new ShimError("precondition", `You cannot remove a running container ${id}`, { status: 409 });
+      if (!force)
+        throw new ShimError("precondition", `You cannot remove a running container ${id}`, { status: 409 });
       this.exit(container.id, 137);
     }
     this.#emit("destroy", container.id);
@@ -186,7 +193,16 @@ function toSnapshot({ id, name, body, imageId, created, state, resources }: Fake
   const { HostConfig: host } = body;
   const ownNetwork = host.NetworkMode === undefined || host.NetworkMode === "default";
   return snapshotOf({
-    ...{ id, name, imageId, created, state, labels: body.Labels, imageName: body.Image, user: body.User ?? "" },
+    ...{
+      id,
+      name,
+      imageId,
+      created,
+      state,
+      labels: body.Labels,
+      imageName: body.Image,
+      user: body.User ?? "",
+    },
     stopSignal: body.StopSignal ?? "",
     logPath: host.LogConfig?.Type === "none" ? "" : `/var/lib/docker/containers/${id}/${id}-json.log`,
     resolvConfPath: `/var/lib/docker/containers/${id}/resolv.conf`,

@@ -3,7 +3,12 @@ import { orAbort } from "../../src/shim/base/abort.js";
 import { ShimError } from "../../src/shim/base/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
-import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../../src/shim/domain/snapshot.js";
+import type {
+  ImageSnapshot,
+  ListedContainer,
+  ListedImage,
+  Snapshot,
+} from "../../src/shim/domain/snapshot.js";
 import type {
   ArchiveStat,
   Engine,
@@ -57,11 +62,15 @@ export class FakeEngine implements Engine {
   constructor(readonly journal = new Journal()) {
     this.facts = nodeFacts();
     this.images = new FakeImages(
-      (event) => { this.events$.emit(event); },
+      (event) => {
+        this.events$.emit(event);
+      },
       (imageId) => this.containers.usesImage(imageId),
     );
     this.containers = new FakeContainers(
-      (event, labels) => { this.events$.emit(event, labels); },
+      (event, labels) => {
+        this.events$.emit(event, labels);
+      },
       () => this.images,
     );
   }
@@ -111,7 +120,9 @@ export class FakeEngine implements Engine {
     filter: { readonly labelKey: string; readonly labelValue?: string },
     signal: AbortSignal,
   ): Promise<readonly ListedContainer[]> {
-    return this.#call("listContainers", [filter], signal, () => this.containers.list(filter.labelKey, filter.labelValue));
+    return this.#call("listContainers", [filter], signal, () =>
+      this.containers.list(filter.labelKey, filter.labelValue),
+    );
   }
 
   async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
@@ -135,11 +146,21 @@ export class FakeEngine implements Engine {
     });
   }
 
-  async stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<"stopped" | "already" | "missing"> {
-    return this.#call("stopContainer", [id, graceSeconds], signal, () => this.containers.stop(id, graceSeconds));
+  async stopContainer(
+    id: string,
+    graceSeconds: number,
+    signal: AbortSignal,
+  ): Promise<"stopped" | "already" | "missing"> {
+    return this.#call("stopContainer", [id, graceSeconds], signal, () =>
+      this.containers.stop(id, graceSeconds),
+    );
   }
 
-  async killContainer(id: string, signalName: string, signal: AbortSignal): Promise<"killed" | "notRunning" | "missing"> {
+  async killContainer(
+    id: string,
+    signalName: string,
+    signal: AbortSignal,
+  ): Promise<"killed" | "notRunning" | "missing"> {
     return this.#call("killContainer", [id, signalName], signal, () => {
       const outcome = this.containers.stop(id, 0);
       if (outcome === "missing") return "missing";
@@ -147,12 +168,18 @@ export class FakeEngine implements Engine {
     });
   }
 
-  async removeContainer(id: string, options: { readonly force: boolean }, signal: AbortSignal): Promise<"removed" | "missing"> {
+  async removeContainer(
+    id: string,
+    options: { readonly force: boolean },
+    signal: AbortSignal,
+  ): Promise<"removed" | "missing"> {
     return this.#call("removeContainer", [id, options], signal, () => this.containers.remove(id, options));
   }
 
   async updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
-    await this.#call("updateContainer", [id, resources], signal, () => { this.containers.update(id, resources); });
+    await this.#call("updateContainer", [id, resources], signal, () => {
+      this.containers.update(id, resources);
+    });
   }
 
   async getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined> {
@@ -162,7 +189,12 @@ export class FakeEngine implements Engine {
     });
   }
 
-  async readContainerFile(id: string, path: string, limitBytes: number, signal: AbortSignal): Promise<Buffer | undefined> {
+  async readContainerFile(
+    id: string,
+    path: string,
+    limitBytes: number,
+    signal: AbortSignal,
+  ): Promise<Buffer | undefined> {
     return this.#call("readContainerFile", [id, path], signal, () => {
       const image = this.images.find(this.containers.get(id).imageId);
       const content = image?.files[path];
@@ -175,13 +207,17 @@ export class FakeEngine implements Engine {
   async statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined> {
     return this.#call("statArchive", [id, path], signal, () => {
       const tar = this.archives.get(`${id}:${path}`);
-      return tar === undefined ? undefined : { name: path, size: tar.length, isDirectory: false, linkTarget: "" };
+      return tar === undefined
+        ? undefined
+        : { name: path, size: tar.length, isDirectory: false, linkTarget: "" };
     });
   }
 
   async putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void> {
     const content = Buffer.isBuffer(tar) ? tar : Buffer.concat((await tar.toArray()) as Buffer[]);
-    await this.#call("putArchive", [id, path], signal, () => { this.archives.set(`${id}:${path}`, content); });
+    await this.#call("putArchive", [id, path], signal, () => {
+      this.archives.set(`${id}:${path}`, content);
+    });
   }
 
   async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
@@ -238,10 +274,16 @@ export class FakeEngine implements Engine {
   }
 
   async imageDiskUsage(signal: AbortSignal): Promise<number | undefined> {
-    return this.#call("imageDiskUsage", [], signal, () => this.images.list().reduce((sum, { size }) => sum + size, 0));
+    return this.#call("imageDiskUsage", [], signal, () =>
+      this.images.list().reduce((sum, { size }) => sum + size, 0),
+    );
   }
 
-  async *events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncGenerator<EngineEvent, void> {
+  async *events(
+    labelKey: string,
+    onOpen: () => void,
+    signal: AbortSignal,
+  ): AsyncGenerator<EngineEvent, void> {
     await this.#call("events", [labelKey], signal, () => undefined);
     yield* this.events$.subscribe(labelKey, signal, onOpen);
   }
@@ -268,5 +310,8 @@ export class FakeEngine implements Engine {
 }
 
 function unreachable(): ShimError {
-  return new ShimError("unavailable", "cannot reach the Docker Engine at unix:///fake.sock: connection refused");
+  return new ShimError(
+    "unavailable",
+    "cannot reach the Docker Engine at unix:///fake.sock: connection refused",
+  );
 }

@@ -39,7 +39,11 @@ export class FakeEvents {
     }
   }
 
-  async *subscribe(labelKey: string, signal: AbortSignal, onOpen: () => void): AsyncGenerator<EngineEvent, void> {
+  async *subscribe(
+    labelKey: string,
+    signal: AbortSignal,
+    onOpen: () => void,
+  ): AsyncGenerator<EngineEvent, void> {
     const subscription: Subscription = {
       queue: [],
       labelled: (event) => event.type === "image" || this.#hasLabel(event, labelKey),

@@ -44,12 +44,17 @@ export class FakeExecs {
 
   start(id: string, signal: AbortSignal): ProcessStreams {
     const exec = this.#execs.get(id);
-    if (exec === undefined) throw new ShimError("notFound", `No such exec instance: ${id}`, { missing: "exec" });
+    if (exec === undefined)
+      throw new ShimError("notFound", `No such exec instance: ${id}`, { missing: "exec" });
     exec.started = true;
     this.openStreams += 1;
     let open = true;
     return {
-      input: new Writable({ write: (_chunk, _encoding, done) => { done(); } }),
+      input: new Writable({
+        write: (_chunk, _encoding, done) => {
+          done();
+        },
+      }),
       output: outputOf(exec, signal),
       close: () => {
         if (open) this.openStreams -= 1;
@@ -65,7 +70,11 @@ export class FakeExecs {
       exec.lingers -= 1;
       return { running: true, exitCode: undefined, pid: exec.pid };
     }
-    return { running: exec.started && exec.exitCode === undefined, exitCode: exec.exitCode, pid: exec.started ? exec.pid : 0 };
+    return {
+      running: exec.started && exec.exitCode === undefined,
+      exitCode: exec.exitCode,
+      pid: exec.started ? exec.pid : 0,
+    };
   }
 
   /** Kills the process; false when there is none with this id. */

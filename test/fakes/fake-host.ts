@@ -82,7 +82,12 @@ export class FakeHost implements HostAccess {
     return this.#do("fileSystemUsage", [path], undefined, () => ({ usedBytes: 5000, usedInodes: 50 }));
   }
 
-  async #do<T>(verb: keyof HostAccess, args: readonly unknown[], signal: AbortSignal | undefined, work: () => T): Promise<T> {
+  async #do<T>(
+    verb: keyof HostAccess,
+    args: readonly unknown[],
+    signal: AbortSignal | undefined,
+    work: () => T,
+  ): Promise<T> {
     await Promise.resolve();
     if (signal?.aborted === true) throw ShimError.from(signal.reason);
     const step = this.journal.enter("host", verb, args);

@@ -32,7 +32,11 @@ export class FakeImages {
   ) {}
 
   add({ tags = [], digests = [], snapshot = {}, files = {}, ...given }: NewImage): string {
-    const id = given.id ?? `sha256:${createHash("sha256").update(JSON.stringify([tags, digests])).digest("hex")}`;
+    const id =
+      given.id ??
+      `sha256:${createHash("sha256")
+        .update(JSON.stringify([tags, digests]))
+        .digest("hex")}`;
     for (const image of this.#images.values()) for (const tag of tags) image.tags.delete(tag);
     this.#images.set(id, { id, tags: new Set(tags), digests: new Set(digests), changes: snapshot, files });
     this.emit({ type: "image", action: "pull", id: tags[0] ?? id });
@@ -79,7 +83,8 @@ export class FakeImages {
     if (byId && image.tags.size > 1) {
       throw new ShimError("precondition", `conflict: unable to delete ${reference} (must be forced)`);
     }
-    for (const set of names) for (const name of set) if (normalizeReference(name) === wanted) set.delete(name);
+    for (const set of names)
+      for (const name of set) if (normalizeReference(name) === wanted) set.delete(name);
     this.emit({ type: "image", action: "untag", id: image.id });
     if (byId || image.tags.size === 0) {
       this.#images.delete(image.id);

@@ -53,14 +53,24 @@ export async function listedSandboxes(shim: TestShim): Promise<Readonly<Record<s
 
 /** What ListContainers shows: id → state. */
 export async function listedContainers(shim: TestShim): Promise<Readonly<Record<string, number>>> {
-  const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, shim.call("ListContainers"));
+  const { containers = [] } = await shim.runtime.ListContainers(
+    { filter: null },
+    shim.call("ListContainers"),
+  );
   return Object.fromEntries(containers.map(({ id = "", state = 0 }) => [id, state]));
 }
 
 /** Fails unless `promise` is rejected with an error of `kind` whose message matches. */
-export async function rejectsWith(promise: Promise<unknown>, kind: ErrorKind, message: RegExp = /./): Promise<void> {
+export async function rejectsWith(
+  promise: Promise<unknown>,
+  kind: ErrorKind,
+  message: RegExp = /./,
+): Promise<void> {
   await assert.rejects(promise, (error) => {
-    assert.ok(isKind(error, kind), `expected kind ${kind}, got ${String(error)} (${(error as { kind?: string }).kind ?? "no kind"})`);
+    assert.ok(
+      isKind(error, kind),
+      `expected kind ${kind}, got ${String(error)} (${(error as { kind?: string }).kind ?? "no kind"})`,
+    );
     assert.match(error.message, message);
     return true;
   });

@@ -19,7 +19,9 @@ export function namespaceOptions(changes: Partial<NamespaceOption> = {}): Namesp
   return { network: POD, pid: CONTAINER, ipc: POD, target_id: "", userns_options: null, ...changes };
 }
 
-export function sandboxSecurity(changes: Partial<LinuxSandboxSecurityContext> = {}): LinuxSandboxSecurityContext {
+export function sandboxSecurity(
+  changes: Partial<LinuxSandboxSecurityContext> = {},
+): LinuxSandboxSecurityContext {
   return {
     namespace_options: namespaceOptions(),
     selinux_options: null,
@@ -139,7 +141,10 @@ export function containerConfig(changes: Partial<ValidContainerConfig> = {}): Va
   };
 }
 
-export function createRequest(sandboxId: string, changes: Partial<ValidContainerConfig> = {}): ValidCreateContainer {
+export function createRequest(
+  sandboxId: string,
+  changes: Partial<ValidContainerConfig> = {},
+): ValidCreateContainer {
   return { pod_sandbox_id: sandboxId, config: containerConfig(changes), sandbox_config: sandboxConfig() };
 }
 

@@ -11,7 +11,7 @@ import { ImageCache } from "../../src/shim/state/image-cache.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
-import { StateSync } from "../../src/shim/state/state-sync.js";
+import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
 import { temporaryDirectory } from "../unit/base/temporary-directory.js";
 import { FakeEngine } from "./fake-engine.js";
 import { FakeHost } from "./fake-host.js";
@@ -104,14 +104,17 @@ export class TestShim implements AsyncDisposable {
     const podRecords = await openPodRecords(world);
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(world.engine);
-    const sync = new StateSync({
-      ...{ engine: world.engine, model, link, log },
-      onConnect: () => Promise.resolve(),
-      onLive: () => undefined,
-      onImageEvent: (event) => {
-        images.forget(event);
+    const sync = new StateSync(
+      {
+        ...{ engine: world.engine, model, link, log },
+        onConnect: () => Promise.resolve(),
+        onLive: () => undefined,
+        onImageEvent: () => {
+          images.forget();
+        },
       },
-    });
+      { ...defaultStateSyncOptions, reconnectMs: { first: 1, last: 5 } },
+    );
     const services: Services = {
       ...{ engine: world.engine, link, model, sync, podRecords, images, log },
       containerRecords: await ContainerRecords.open(`${world.directory}/containers`, log),
@@ -148,7 +151,14 @@ export class TestShim implements AsyncDisposable {
   /** The context of one call; `abort` is the caller leaving. */
   call(rpc = "Test"): Call & { readonly abort: (reason: unknown) => void } {
     const controller = new AbortController();
-    return { rpc, signal: controller.signal, log: this.log, abort: (reason) => { controller.abort(reason); } };
+    return {
+      rpc,
+      signal: controller.signal,
+      log: this.log,
+      abort: (reason) => {
+        controller.abort(reason);
+      },
+    };
   }
 
   [Symbol.asyncDispose](): Promise<void> {

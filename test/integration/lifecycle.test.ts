@@ -123,7 +123,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   test("a command that does not exist fails StartContainer and shows why in the status", async () => {
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.create({ command: ["/no/such/program"] });
-    await rejectsWith(shim.cri.StartContainer({ container_id: id }), "UNKNOWN", /failed to start container/);
+    await rejectsWith(shim.cri.StartContainer({ container_id: id }), "INVALID_ARGUMENT", /failed to start container/);
     const status = await pod.containerStatus(id);
     assert.equal(status.state, ContainerState.CONTAINER_EXITED);
     assert.equal(status.reason, "ContainerCannotRun");

@@ -14,12 +14,15 @@ export interface RecordedRequest {
 export interface Hold {
   /** Resolves when a request has been held. */
   readonly held: Promise<void>;
+  /** Lets it go on; without that it is held for ever. */
+  release(): void;
 }
 
 interface Trap {
   readonly matches: (request: RecordedRequest) => boolean;
   readonly moment: "before" | "after";
   readonly spring: () => void;
+  readonly released: Promise<void>;
 }
 
 /** A request body or answer is passed on as it comes; exec's hijacked connections are passed on as raw bytes. */
@@ -59,7 +62,7 @@ export class RecordingProxy implements AsyncDisposable {
 
   /** `METHOD path`, with names and ids as `NAME` and `ID`, without pings. */
   get calls(): readonly string[] {
-    return this.#requests.filter(({ path }) => path !== "/_ping").map(describe);
+    return this.#requests.filter(({ path }) => path !== "/_ping").map(describeRequest);
   }
 
   forget(): void {
@@ -67,14 +70,16 @@ export class RecordingProxy implements AsyncDisposable {
   }
 
   /**
-   * The next request that matches is held for ever: before the engine sees it, or after the engine has answered and
-   * before the shim knows. One at a time.
+   * The next request that matches is held: before the engine sees it, or after the engine has answered and before the
+   * shim knows. One at a time.
    */
   holdNext(moment: "before" | "after", matches: (request: RecordedRequest) => boolean): Hold {
     let spring!: () => void;
+    let release!: () => void;
     const held = new Promise<void>((resolve) => (spring = resolve));
-    this.#trap = { matches, moment, spring };
-    return { held };
+    const released = new Promise<void>((resolve) => (release = resolve));
+    this.#trap = { matches, moment, spring, released };
+    return { held, release };
   }
 
   /** Cuts every connection: what is held never arrives. */
@@ -83,6 +88,7 @@ export class RecordingProxy implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#server.listening) return;
     this.cutConnections();
     this.#server.close();
     await once(this.#server, "close");
@@ -90,22 +96,33 @@ export class RecordingProxy implements AsyncDisposable {
 
   #pass(incoming: IncomingMessage, outgoing: ServerResponse): void {
     const trap = this.#record(incoming);
-    if (trap?.moment === "before") {
-      trap.spring();
+    if (trap?.moment !== "before") {
+      this.#forward(incoming, outgoing, trap);
       return;
     }
+    trap.spring();
+    void trap.released.then(() => {
+      this.#forward(incoming, outgoing, undefined);
+    });
+  }
+
+  /** With a trap, the engine's answer waits for its release. */
+  #forward(incoming: IncomingMessage, outgoing: ServerResponse, trap: Trap | undefined): void {
     const { method = "GET", url = "/", headers } = incoming;
     const onward = httpRequest({ socketPath: dockerSocket, method, path: url, headers, agent: false });
     onward.on("response", (answer) => {
-      if (trap !== undefined) {
-        answer.resume();
-        answer.on("end", trap.spring);
+      const pass = (): void => {
+        outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+        outgoing.flushHeaders();
+        answer.pipe(outgoing);
+      };
+      answer.on("error", () => outgoing.destroy());
+      if (trap === undefined) {
+        pass();
         return;
       }
-      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-      outgoing.flushHeaders();
-      answer.pipe(outgoing);
-      answer.on("error", () => outgoing.destroy());
+      trap.spring();
+      void trap.released.then(pass);
     });
     onward.on("error", () => outgoing.destroy());
     outgoing.on("close", () => onward.destroy());
@@ -142,7 +159,8 @@ export class RecordingProxy implements AsyncDisposable {
   }
 }
 
-function describe({ method, path }: RecordedRequest): string {
+/** `METHOD path`, with names and ids as `NAME` and `ID`. */
+export function describeRequest({ method, path }: RecordedRequest): string {
   const shown = path
     .replace(/[0-9a-f]{64}/g, "ID")
     .replace(/name=[^&]*/, "name=NAME")

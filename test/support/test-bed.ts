@@ -16,6 +16,7 @@ import {
 } from "./docker.js";
 import { Pod } from "./pod.js";
 import type { CriClient } from "./cri-client.js";
+import { RecordingProxy } from "./recording-proxy.js";
 import { ShimProcess, type ShimOptions } from "./shim-process.js";
 import { testImageArchive, type TestImageOptions } from "./test-image.js";
 
@@ -89,6 +90,13 @@ export class TestBed {
     const shim = await ShimProcess.startWithoutEngine({ directory: await this.newDirectory(), ...options });
     this.#undo.push(() => shim[Symbol.asyncDispose]());
     return shim;
+  }
+
+  /** Between a shim and the engine; listens at once. */
+  async startProxy(): Promise<RecordingProxy> {
+    const proxy = await RecordingProxy.listen(join(await this.newDirectory(), "proxy.sock"));
+    this.#undo.push(() => proxy[Symbol.asyncDispose]());
+    return proxy;
   }
 
   async newDirectory(): Promise<string> {

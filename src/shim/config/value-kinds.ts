@@ -57,7 +57,7 @@ function alternatives(values: readonly string[]): string {
 }
 
 /** One of `values`; `synonyms` are read as the value that they name. */
-export function enumKind<T extends string>(
+export function enumKind<const T extends string>(
   values: readonly T[],
   rule: { synonyms?: Readonly<Record<string, T>>; hint?: string } = {},
 ): ValueKind<T> {

@@ -9,15 +9,24 @@ export interface ImageReference {
   readonly digest?: string;
 }
 
-const digestPattern = /^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}$/;
+const digestPattern = /^(?:sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})$/;
+const idPattern = /^(?:sha256:)?[0-9a-f]{64}$/;
 const tagPattern = /^\w[\w.-]{0,127}$/;
 const componentPattern = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$/;
 const registryPattern =
   /^(?:\[[0-9a-fA-F:]+\]|[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*)(?::\d+)?$/;
 
-/** The parts of a reference, or undefined when Docker would refuse it. 64 hex digits are an id, not a name. */
+/** Longest whole reference; beyond all that its parts may have together. */
+const referenceLimit = 1024;
+/** Longest name below the registry. */
+const pathLimit = 255;
+
+/**
+ * The parts of a reference, or undefined when Docker would refuse it. An id (64 hex digits, with or without `sha256:`)
+ * is not a name, although Docker would read the longer form as tag of an image `sha256`.
+ */
 export function parseReference(text: string): ImageReference | undefined {
-  if (text === "" || text.length > 4096 || /^[0-9a-f]{64}$/.test(text)) return undefined;
+  if (text === "" || text.length > referenceLimit || idPattern.test(text)) return undefined;
   const at = text.indexOf("@");
   const digest = at === -1 ? undefined : text.slice(at + 1);
   if (digest !== undefined && !digestPattern.test(digest)) return undefined;
@@ -35,7 +44,11 @@ export function parseReference(text: string): ImageReference | undefined {
   let path = isRegistry ? name.slice(slash + 1) : name;
   if (registry === "index.docker.io") registry = "docker.io";
   if (registry === "docker.io" && !path.includes("/")) path = `library/${path}`;
-  if (!registryPattern.test(registry) || !path.split("/").every((part) => componentPattern.test(part)))
+  if (
+    path.length > pathLimit ||
+    !registryPattern.test(registry) ||
+    !path.split("/").every((part) => componentPattern.test(part))
+  )
     return undefined;
   return {
     registry,

@@ -7,6 +7,7 @@ import {
   loadSync,
   type MessageTypeDefinition,
   type Options,
+  type PackageDefinition,
   type ServiceDefinition,
 } from "@grpc/proto-loader";
 import { ShimError } from "../base/errors.js";
@@ -52,10 +53,18 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
     version,
     package: loadSync(join(directory, "runtime", version, "api.proto"), loadOptions),
   }));
+  // The type of a package entry cannot be told apart by its fields; a service is one by its name.
+  const serviceOf = (version: string, definition: PackageDefinition, service: ServiceName): ServiceDefinition =>
+    definition[`runtime.${version}.${service}`] as ServiceDefinition;
   const methods = definitions.flatMap(({ version, package: definition }) =>
     (["RuntimeService", "ImageService"] as const).flatMap((service) =>
-      // The type of a package entry cannot be told apart by its fields; a service is one by its name.
-      methodsOf(service, definition[`runtime.${version}.${service}`] as ServiceDefinition),
+      // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also have the
+      // fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
+      methodsOf(
+        service,
+        serviceOf(version, definition, service),
+        serviceOf("v1", definitions[0]?.package ?? definition, service),
+      ),
     ),
   );
   const item = <T>(name: string): ((message: Answer<T>) => Buffer) => {
@@ -99,15 +108,18 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-function methodsOf(service: ServiceName, definition: ServiceDefinition): Method[] {
-  return Object.entries(definition).map(([name, method]) => ({
-    service,
-    name,
-    path: method.path,
-    responseStream: method.responseStream,
-    decodeRequest: (bytes) => decodeStrictly(bytes, method.requestDeserialize),
-    encodeResponse: method.responseSerialize,
-  }));
+function methodsOf(service: ServiceName, definition: ServiceDefinition, codecs: ServiceDefinition): Method[] {
+  return Object.entries(definition).map(([name, method]) => {
+    const { requestDeserialize, responseSerialize } = codecs[name] ?? method;
+    return {
+      service,
+      name,
+      path: method.path,
+      responseStream: method.responseStream,
+      decodeRequest: (bytes) => decodeStrictly(bytes, requestDeserialize),
+      encodeResponse: responseSerialize,
+    };
+  });
 }
 
 /** `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be altered). */

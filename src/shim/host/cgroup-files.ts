@@ -4,7 +4,13 @@ import { join } from "node:path";
 import { messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import type { CgroupSettings } from "../ports/host.js";
-import { directoryOf, parseProcCgroup, readCgroupMounts, unified, type CgroupMounts } from "./cgroup-mounts.js";
+import {
+  directoryOf,
+  parseProcCgroup,
+  readCgroupMounts,
+  unified,
+  type CgroupMounts,
+} from "./cgroup-mounts.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 
 export interface CgroupTarget {
@@ -33,7 +39,9 @@ export async function applyCgroup(
   const text = target.pid > 1 ? await proc.text(target.pid, "cgroup") : undefined;
   if (text === undefined || !isCgroupOf(target.containerId, text)) {
     const { containerId } = target;
-    throw new ShimError("unsupported", "the cgroup of the container is out of reach on this host", { containerId });
+    throw new ShimError("unsupported", "the cgroup of the container is out of reach on this host", {
+      containerId,
+    });
   }
   const cgroup = new ContainerCgroup(target.containerId, parseProcCgroup(text), await readCgroupMounts(proc));
   const names = Object.entries(settings.unified);
@@ -69,7 +77,8 @@ class ContainerCgroup {
 }
 
 async function writeSetting(cgroup: ContainerCgroup, name: string, value: string): Promise<void> {
-  if (!settingForm.test(name)) throw new ShimError("invalid", `cgroup setting "${name}": not the name of a limit`);
+  if (!settingForm.test(name))
+    throw new ShimError("invalid", `cgroup setting "${name}": not the name of a limit`);
   const directory = cgroup.directory(unified);
   if (directory === undefined) throw noController(`cgroup setting "${name}"`);
   // Files with one value per device take one line at a time.
@@ -79,7 +88,8 @@ async function writeSetting(cgroup: ContainerCgroup, name: string, value: string
 }
 
 async function limitHugepages(cgroup: ContainerCgroup, pageSize: string, limitBytes: bigint): Promise<void> {
-  if (!pageSizeForm.test(pageSize)) throw new ShimError("invalid", `hugepages of "${pageSize}": not a page size`);
+  if (!pageSizeForm.test(pageSize))
+    throw new ShimError("invalid", `hugepages of "${pageSize}": not a page size`);
   const v1 = cgroup.directory("hugetlb");
   // Without it, a host of version 1 may still have the controller in the hierarchy of version 2.
   const directory = v1 ?? cgroup.directory(unified);
@@ -103,6 +113,11 @@ async function write(path: string, value: string): Promise<boolean> {
   } catch (error) {
     if (hasCode(error, "ENOENT")) return false;
     const kind = hasCode(error, "EROFS") ? "unsupported" : "invalid";
-    throw new ShimError(kind, `write "${value}" to "${path}": ${messageOf(error)}`, { path }, { cause: error });
+    throw new ShimError(
+      kind,
+      `write "${value}" to "${path}": ${messageOf(error)}`,
+      { path },
+      { cause: error },
+    );
   }
 }

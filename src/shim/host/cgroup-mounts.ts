@@ -49,7 +49,10 @@ export function directoryOf({ mountPoint, root }: CgroupMount, path: string): st
   const below = root === "/" ? path : path === root ? "/" : path.slice(root.length);
   const inside = root === "/" || path === root || path.startsWith(`${root}/`);
   if (!inside || path.split("/").includes("..")) {
-    throw new ShimError("unsupported", `the cgroup "${path}" is out of reach: "${mountPoint}" shows "${root}"`);
+    throw new ShimError(
+      "unsupported",
+      `the cgroup "${path}" is out of reach: "${mountPoint}" shows "${root}"`,
+    );
   }
   return join(mountPoint, below);
 }

@@ -60,7 +60,10 @@ export class EngineProcesses {
       const dockerd = await findDockerd(this.#proc, endpoint.path, pidFiles);
       if (dockerd === undefined || !(await sharesPidNamespace(this.#proc, dockerd.pid))) {
         this.#say("engine", "unknown", () => {
-          log.info({ endpoint: endpoint.path }, "no process here is proven to be the engine's, all are left alone");
+          log.info(
+            { endpoint: endpoint.path },
+            "no process here is proven to be the engine's, all are left alone",
+          );
         });
         return;
       }

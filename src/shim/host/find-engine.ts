@@ -64,10 +64,10 @@ export async function sharesPidNamespace(proc: ProcFiles, pid: number): Promise<
   return own !== undefined && own === other;
 }
 
-async function identify<C extends EngineProcess["command"]>(
+async function identify(
   proc: ProcFiles,
   pid: number,
-  command: C,
+  command: EngineProcess["command"],
 ): Promise<EngineProcess | undefined> {
   if (pid <= 1 || (await proc.command(pid)) !== command) return undefined;
   const stat = await proc.stat(pid);

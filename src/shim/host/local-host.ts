@@ -30,7 +30,9 @@ export class LocalHost implements HostAccess {
 
   async writeResolvConf(sandbox: Snapshot, content: string): Promise<void> {
     if (sandbox.resolvConfPath === "") {
-      throw new ShimError("unavailable", "the engine names no resolv.conf for the sandbox", { sandboxId: sandbox.id });
+      throw new ShimError("unavailable", "the engine names no resolv.conf for the sandbox", {
+        sandboxId: sandbox.id,
+      });
     }
     await rewriteInPlace(sandbox.resolvConfPath, content);
   }

@@ -39,6 +39,8 @@ const failurePatterns = [/oom_score_adj/i, /can't get final child's PID from pip
 export class HostOomScores {
   readonly #proc: ProcFiles;
   #floor: number | undefined;
+  /** The lowest score that a child of this program has without asking; that of an engine beside it in a container, too. */
+  #inherited = 0;
 
   constructor(
     private readonly clamping: OomScoreClamping,
@@ -55,6 +57,10 @@ export class HostOomScores {
    */
   async detect(): Promise<void> {
     if (this.clamping === "never") return;
+    this.#inherited = Math.max(
+      0,
+      Number.parseInt((await this.#proc.text("self", "oom_score_adj")) ?? "0", 10),
+    );
     const pid = await this.#enginePid();
     const [status, score, userNamespace] = await Promise.all([
       this.#proc.text(pid, "status"),
@@ -80,11 +86,11 @@ export class HostOomScores {
     return this.#floor === undefined ? wanted : Math.max(wanted, this.#floor);
   }
 
-  /** With what is known by then: a nested engine and this program mostly have the same score to begin with. */
+  /** Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known. */
   learnFromFailure(score: number, error: unknown): boolean {
     if (this.clamping !== "auto" || this.#floor !== undefined || score >= 0) return false;
     if (!failurePatterns.some((pattern) => pattern.test(messageOf(error)))) return false;
-    this.#limit(0, "a container with a negative score did not start");
+    this.#limit(this.#inherited, "a container with a negative score did not start");
     return true;
   }
 

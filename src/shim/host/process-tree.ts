@@ -93,7 +93,7 @@ class ProcessTree {
     const root = all.find(({ pid }) => pid === this.root);
     const pids = new Set(this.#members.keys());
     if (root !== undefined && (await this.#isOurs(root))) pids.add(root.pid);
-    for (let before = -1; before !== pids.size; ) {
+    for (let before = -1; before !== pids.size;) {
       before = pids.size;
       for (const { pid, parent, session } of all)
         if (pids.has(parent) || session === this.root) pids.add(pid);

@@ -15,7 +15,7 @@ export async function rewriteInPlace(path: string, content: string): Promise<voi
     }
     // The content first, then the cut: a reader in between sees the new servers, never an empty file.
     const bytes = Buffer.from(content, "utf8");
-    for (let written = 0; written < bytes.length; ) {
+    for (let written = 0; written < bytes.length;) {
       written += (await file.write(bytes, written, bytes.length - written, written)).bytesWritten;
     }
     await file.truncate(bytes.length);

@@ -3,7 +3,13 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { aggregate, messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
-import { directoryOf, parseProcCgroup, readCgroupMounts, unified, type CgroupMounts } from "./cgroup-mounts.js";
+import {
+  directoryOf,
+  parseProcCgroup,
+  readCgroupMounts,
+  unified,
+  type CgroupMounts,
+} from "./cgroup-mounts.js";
 import type { ProcFiles } from "./proc-files.js";
 
 const memoryShare = 0.7;
@@ -18,7 +24,10 @@ const leastMemoryBytes = 150 * 1024 * 1024;
  */
 export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string): Promise<boolean> {
   if (!/^\/[^/]/.test(name) || name.split("/").includes("..")) {
-    throw new ShimError("invalid", `move process ${String(pid)} into cgroup "${name}": not the absolute name of one`);
+    throw new ShimError(
+      "invalid",
+      `move process ${String(pid)} into cgroup "${name}": not the absolute name of one`,
+    );
   }
   const mounts = await readCgroupMounts(proc);
   const present = parseProcCgroup((await proc.text(pid, "cgroup")) ?? "");
@@ -61,7 +70,10 @@ function rank(controller: string): number {
 
 async function makeCgroup(mountPoint: string, directory: string, controller: string): Promise<void> {
   let parent = mountPoint;
-  for (const part of directory.slice(mountPoint.length).split("/").filter((one) => one !== "")) {
+  for (const part of directory
+    .slice(mountPoint.length)
+    .split("/")
+    .filter((one) => one !== "")) {
     if (controller === unified) {
       // Refused where processes stand in the way; the limit that is written later says whether it matters.
       await write(join(parent, "cgroup.subtree_control"), "+memory").catch(() => undefined);
@@ -104,7 +116,12 @@ async function write(path: string, value: string): Promise<void> {
   try {
     await writeFile(path, value, { flag: "r+" });
   } catch (error) {
-    throw new ShimError("internal", `write "${value}" to "${path}": ${messageOf(error)}`, { path }, { cause: error });
+    throw new ShimError(
+      "internal",
+      `write "${value}" to "${path}": ${messageOf(error)}`,
+      { path },
+      { cause: error },
+    );
   }
 }
 

@@ -13,6 +13,8 @@ export interface PodNetworkRequest extends PodNetworkReference {
   readonly netns: string;
   readonly annotations: Readonly<Record<string, string>>;
   readonly portMappings: readonly PortMapping[];
+  /** Cgroup of the pod, for plugins that act on it; empty or absent when it has none. */
+  readonly cgroupParent?: string;
   readonly dns?: {
     readonly servers: readonly string[];
     readonly searches: readonly string[];
@@ -38,6 +40,8 @@ export interface NetworkPlugin {
 
   /** Called once before anything else. */
   start(signal: AbortSignal): Promise<void>;
+  /** Ends what goes on in the background. Pods keep their networks. */
+  stop?(): Promise<void>;
   /** All pod IPs, first one first; undefined when Docker's own addresses are the pod's. */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Idempotent; works with the namespace or the configuration gone. */

@@ -69,13 +69,14 @@ async function create(plan: ContainerPlan, deps: Deps, call: Call): Promise<stri
   rollback.defer("refresh removed container", () => sync.refresh(id));
   rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
   call.signal.throwIfAborted();
+  const snapshot = await sync.refresh(id);
+  if (snapshot === undefined)
+    throw new ShimError("unknown", "the engine lost the container right after its creation");
+  // Not before the read model has the container: records of containers that nobody knows are swept away.
   if (plan.cgroup !== undefined) {
     rollback.defer("remove container record", () => containerRecords.remove(id));
     await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
   }
-  const snapshot = await sync.refresh(id);
-  if (snapshot === undefined)
-    throw new ShimError("unknown", "the engine lost the container right after its creation");
   await rememberImageUsers(snapshot, deps, call);
   call.signal.throwIfAborted();
   rollback.commit();

@@ -1,11 +1,19 @@
 import { withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
-import { scratchLabel } from "./container-inputs.js";
+import { rememberImageUsers, scratchLabel } from "./container-inputs.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
   Services,
-  "engine" | "model" | "host" | "podRecords" | "containerRecords" | "checkpoints" | "settings" | "log"
+  | "engine"
+  | "model"
+  | "host"
+  | "imageUsers"
+  | "podRecords"
+  | "containerRecords"
+  | "checkpoints"
+  | "settings"
+  | "log"
 >;
 
 const repairTimeoutMs = 60_000;
@@ -14,6 +22,7 @@ const repairTimeoutMs = 60_000;
  * Mends what a killed predecessor left half made. Runs each time that the read model has become live:
  * - running containers whose log link is missing get it (the kubelet sends no second StartContainer),
  * - scratch containers are removed,
+ * - the user databases of the images in use are read again, for the statuses,
  * - records of containers and pods that are gone, and have nothing left to release, are forgotten.
  *
  * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
@@ -23,6 +32,7 @@ export async function repairAfterStart(deps: Deps): Promise<void> {
     await linkLogs(deps, signal);
     await removeScratchContainers(deps, signal);
     await forgetGone(deps);
+    await readImageUsers(deps, signal);
   });
 }
 
@@ -45,6 +55,11 @@ async function removeScratchContainers({ engine, log }: Deps, signal: AbortSigna
     log.info({ containerId: id }, "removing a leftover scratch container");
     await engine.removeContainer(id, { force: true }, signal);
   }
+}
+
+async function readImageUsers(deps: Deps, signal: AbortSignal): Promise<void> {
+  const call = { rpc: "repair", signal, log: deps.log };
+  for (const { snapshot } of [...deps.model.containers()]) await rememberImageUsers(snapshot, deps, call);
 }
 
 async function forgetGone({ model, podRecords, containerRecords, checkpoints }: Deps): Promise<void> {

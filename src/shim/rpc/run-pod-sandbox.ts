@@ -82,7 +82,7 @@ async function planWithInputs(request: ValidRunPodSandbox, deps: Deps, call: Cal
 }
 
 async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Call): Promise<string> {
-  const earlier = findEarlier(plan, requestHash, deps);
+  const earlier = findEarlier(requestHash, deps);
   if (earlier !== undefined) {
     call.log.info({ sandboxId: earlier }, "an equal earlier request made this sandbox, which runs");
     return earlier;
@@ -90,11 +90,12 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
   const { model, podRecords, settings } = deps;
   using hidden = model.hide(plan.name);
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+  const attempt: Attempt = { rollback, hidden, holdsNetwork: false };
 
-  const { id, snapshot } = await createAndStart(plan, requestHash, deps, call, rollback, hidden);
+  const { id, snapshot } = await createAndStart(plan, requestHash, deps, call, attempt);
   const host = deps.host();
   if (plan.resolvConf !== undefined) await host.writeResolvConf(snapshot, plan.resolvConf, call.signal);
-  const ips = await setUpNetwork(plan, snapshot, deps, call, rollback);
+  const ips = await setUpNetwork(plan, snapshot, deps, call, attempt);
 
   call.signal.throwIfAborted();
   await podRecords.update(id, (record) => ({
@@ -112,16 +113,19 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
 }
 
 /** The sandbox that an equal request made before, when it is ready: its answer was lost on the way to the caller. */
-function findEarlier(
-  plan: SandboxPlan,
-  requestHash: string,
-  { model, podRecords }: Deps,
-): string | undefined {
-  for (const sandbox of model.sandboxes()) {
-    if (sandbox.snapshot.name !== plan.name || !sandbox.ready) continue;
-    if (podRecords.get(sandbox.id)?.requestHash === requestHash) return sandbox.id;
+function findEarlier(requestHash: string, { model, podRecords }: Deps): string | undefined {
+  for (const { id, ready } of model.sandboxes()) {
+    if (ready && podRecords.get(id)?.requestHash === requestHash) return id;
   }
   return undefined;
+}
+
+/** What one run has done so far, and how it is undone. */
+interface Attempt {
+  readonly rollback: Rollback;
+  readonly hidden: { setId(id: string): void };
+  /** The network was asked for, and has not been released. */
+  holdsNetwork: boolean;
 }
 
 interface Started {
@@ -134,18 +138,16 @@ async function createAndStart(
   requestHash: string,
   deps: Deps,
   call: Call,
-  rollback: Rollback,
-  hidden: { setId(id: string): void },
+  attempt: Attempt,
 ): Promise<Started> {
   const { engine, sync, podRecords, checkpoints, oomScores } = deps;
+  const { rollback, hidden } = attempt;
   const id = await createSandboxContainer(plan, deps, call);
   hidden.setId(id);
-  rollback.defer("refresh removed sandbox", () => sync.refresh(id));
+  rollback.defer("forget removed sandbox", () => forgetRemoved(id, attempt, deps));
   rollback.defer("remove sandbox container", (signal) => engine.removeContainer(id, { force: true }, signal));
   call.signal.throwIfAborted();
 
-  rollback.defer("remove checkpoint", () => checkpoints.remove(id));
-  rollback.defer("remove pod record", () => podRecords.remove(id));
   await Promise.all([
     checkpoints.put(id, checkpointOf(plan)),
     podRecords.put(newRecord(id, plan, requestHash, deps)),
@@ -158,10 +160,10 @@ async function createAndStart(
     if (!oomScores.learnFromFailure(score, error))
       throw ShimError.from(error).within("start sandbox container");
     await engine.removeContainer(id, { force: true }, call.signal);
-    await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
+    await forgetRemoved(id, attempt, deps);
     const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
     const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
-    return createAndStart(retry, requestHash, deps, call, rollback, hidden);
+    return createAndStart(retry, requestHash, deps, call, attempt);
   }
   const snapshot = await sync.refresh(id);
   if (snapshot?.state.running !== true) {
@@ -175,6 +177,19 @@ async function createAndStart(
     );
   }
   return { id, snapshot };
+}
+
+/**
+ * Forgets a sandbox that was undone. One that could not be undone keeps its record, or it would be taken for a ready
+ * one, and its checkpoint: so the kubelet is shown a sandbox that is not ready, and removes it.
+ */
+async function forgetRemoved(
+  id: string,
+  { holdsNetwork }: Attempt,
+  { sync, podRecords, checkpoints }: Pick<Deps, "sync" | "podRecords" | "checkpoints">,
+): Promise<void> {
+  if ((await sync.refresh(id)) !== undefined || holdsNetwork) return;
+  await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
 }
 
 async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call): Promise<string> {
@@ -247,7 +262,7 @@ async function setUpNetwork(
   snapshot: Snapshot,
   { network, host }: Deps,
   call: Call,
-  rollback: Rollback,
+  attempt: Attempt,
 ): Promise<readonly string[] | undefined> {
   if (plan.networkRequest === undefined) return undefined;
   const netns = host().networkNamespace(snapshot);
@@ -258,9 +273,11 @@ async function setUpNetwork(
       "set up pod network: the network namespace of the sandbox is out of reach",
     );
   }
-  rollback.defer("tear down pod network", (signal) =>
-    network.tearDownPod({ ...reference, ...(netns === undefined ? {} : { netns }) }, signal),
-  );
+  attempt.holdsNetwork = true;
+  attempt.rollback.defer("tear down pod network", async (signal) => {
+    await network.tearDownPod({ ...reference, ...(netns === undefined ? {} : { netns }) }, signal);
+    attempt.holdsNetwork = false;
+  });
   return network.setUpPod({ ...reference, netns: netns ?? "" }, call.signal);
 }
 

@@ -4,6 +4,7 @@ import { withDeadline } from "../base/abort.js";
 import type { Container } from "../domain/container.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
 import { ContainerState } from "../domain/cri.js";
+import { applyCgroupLimits } from "./cgroup-limits.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
@@ -27,16 +28,19 @@ export async function startContainer(
 }
 
 async function start(id: string, deps: Deps, call: Call): Promise<void> {
-  const { engine, model, sync, host, containerRecords } = deps;
+  const { engine, model, sync, host } = deps;
   const container = model.requireContainer(id);
   requireStartable(container, deps);
-  let failure: unknown;
+  let failure: ShimError | undefined;
   try {
     await engine.startContainer(id, call.signal);
+    await applyLimits(id, deps, call);
   } catch (error) {
-    failure = error;
+    failure = inKubeletWords(ShimError.from(error), id);
+    // The first error is the one to report; events bring the state in any case.
+    await sync.refresh(id).catch(() => undefined);
   }
-  const snapshot = await sync.refresh(id);
+  const snapshot = model.snapshot(id);
   // Also after a failed start: Docker may have written why into the log.
   if (snapshot !== undefined && container.logPath !== "") {
     await host()
@@ -46,28 +50,36 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
         call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
       });
   }
-  if (failure !== undefined) {
-    const error = ShimError.from(failure);
-    const message = noExecutable.test(error.message) ? "executable not found in $PATH" : error.message;
-    throw new ShimError(
-      error.kind,
-      `failed to start container "${id}": ${message}`,
-      { containerId: id },
-      { cause: error },
-    );
-  }
+  if (failure !== undefined) throw failure;
+}
+
+/** Waits until the read model has the started container; one that cannot get its limits must not run. */
+async function applyLimits(id: string, deps: Deps, call: Call): Promise<void> {
+  const { engine, sync, containerRecords, settings } = deps;
   const record = containerRecords.get(id);
-  if (record === undefined || snapshot?.state.running !== true) return;
   try {
-    await host().applyCgroup(snapshot, record.cgroup, call.signal);
+    const snapshot = await sync.refresh(id);
+    if (record === undefined || snapshot?.state.running !== true) return;
+    await applyCgroupLimits(snapshot, record.cgroup, deps, call);
   } catch (error) {
-    // Without its limits it must not run.
-    await withDeadline(undefined, deps.settings.cleanUpTimeoutMs, "stop container", (signal) =>
-      engine.stopContainer(id, 0, signal),
-    );
-    await sync.refresh(id);
-    throw ShimError.from(error).within(`apply the cgroup limits of container "${id}"`, { containerId: id });
+    if (record !== undefined) {
+      await withDeadline(undefined, settings.cleanUpTimeoutMs, "stop container", (signal) =>
+        engine.stopContainer(id, 0, signal),
+      ).catch((stopError: unknown) => {
+        call.log.error(
+          { containerId: id, err: messageOf(stopError) },
+          "cannot stop a container without limits",
+        );
+      });
+    }
+    throw ShimError.from(error).within("apply its cgroup limits");
   }
+}
+
+function inKubeletWords(error: ShimError, id: string): ShimError {
+  const message = noExecutable.test(error.message) ? "executable not found in $PATH" : error.message;
+  const fields = { ...error.fields, containerId: id };
+  return new ShimError(error.kind, `failed to start container "${id}": ${message}`, fields, { cause: error });
 }
 
 function requireStartable(container: Container, { model }: Pick<Services, "model">): void {

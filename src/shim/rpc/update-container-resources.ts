@@ -7,6 +7,7 @@ import type {
   UpdateContainerResourcesResponse,
 } from "../domain/cri.js";
 import { planUpdate } from "../plan/update-resources.js";
+import { applyCgroupLimits } from "./cgroup-limits.js";
 import type { Services } from "./services.js";
 
 /** Zero fields mean "leave". A request without `linux` changes nothing. */
@@ -15,7 +16,7 @@ export async function updateContainerResources(
   deps: Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes">,
   call: Call,
 ): Promise<Answer<UpdateContainerResourcesResponse>> {
-  const { engine, link, model, sync, host, containerRecords, containerLanes } = deps;
+  const { engine, link, model, sync, containerRecords, containerLanes } = deps;
   const facts = await link.live(call.signal);
   const { id } = model.requireContainer(request.container_id);
   const { linux } = request;
@@ -30,14 +31,14 @@ export async function updateContainerResources(
     const { body, cgroup } = planUpdate(linux, snapshot.resources, facts);
     try {
       if (Object.keys(body).length > 0) await engine.updateContainer(id, body, call.signal);
+      await sync.refresh(id);
       if (cgroup !== undefined) {
-        if (snapshot.state.running) await host().applyCgroup(snapshot, cgroup, call.signal);
+        if (snapshot.state.running) await applyCgroupLimits(snapshot, cgroup, deps, call);
         await containerRecords.merge(id, cgroup);
       }
     } catch (error) {
       throw ShimError.from(error).within(`failed to update container "${id}"`, { containerId: id });
     }
-    await sync.refresh(id);
   });
   return {};
 }

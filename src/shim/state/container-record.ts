@@ -18,6 +18,13 @@ export interface ContainerRecord {
   readonly cgroup: CgroupSettings;
 }
 
+/** As it is written: JSON has no integers beyond 2^53. */
+type ContainerRecordFile = Omit<ContainerRecord, "cgroup"> & {
+  readonly cgroup: Omit<CgroupSettings, "hugepages"> & {
+    readonly hugepages: readonly { readonly pageSize: string; readonly limitBytes: string }[];
+  };
+};
+
 type Hugepages = CgroupSettings["hugepages"][number];
 
 /** Readable JSON; byte counts are decimal strings. */
@@ -33,8 +40,8 @@ export function parseContainerRecord(bytes: Uint8Array): ParsedRecord<ContainerR
   const wrong =
     firstWrongField(value, recordChecks, "") ?? firstWrongField(value["cgroup"], cgroupChecks, "cgroup.");
   if (wrong !== undefined) return { kind: "corrupt", reason: `${wrong} is missing or malformed` };
-  // The checks above cover every field of the type, but byte counts are still strings.
-  const { cgroup, ...rest } = value as unknown as ContainerRecord;
+  // The checks above cover every field of the type.
+  const { cgroup, ...rest } = value as unknown as ContainerRecordFile;
   const hugepages = cgroup.hugepages.map((entry) => ({ ...entry, limitBytes: BigInt(entry.limitBytes) }));
   return { kind: "record", record: { ...rest, cgroup: { ...cgroup, hugepages } } };
 }

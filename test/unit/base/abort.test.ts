@@ -51,7 +51,10 @@ describe("withDeadline()", () => {
 
   test("passes the work's own error on as it is", async () => {
     const own = new Error("own");
-    await assert.rejects(withDeadline(undefined, 60_000, "act", () => Promise.reject(own)), own);
+    await assert.rejects(
+      withDeadline(undefined, 60_000, "act", () => Promise.reject(own)),
+      own,
+    );
   });
 });
 

@@ -63,5 +63,8 @@ test("isKind() knows kinds of ShimErrors only", () => {
 });
 
 test("messageOf() takes anything that was thrown", () => {
-  assert.deepEqual([messageOf(new Error("e")), messageOf("s"), messageOf(undefined)], ["e", "s", "undefined"]);
+  assert.deepEqual(
+    [messageOf(new Error("e")), messageOf("s"), messageOf(undefined)],
+    ["e", "s", "undefined"],
+  );
 });

@@ -21,7 +21,11 @@ describe("KeyedLock", () => {
       await turns(2);
       seen.push(`${name} ends`);
     };
-    await Promise.all([lock.run("a", never, work("1")), lock.run("a", never, work("2")), lock.run("a", never, work("3"))]);
+    await Promise.all([
+      lock.run("a", never, work("1")),
+      lock.run("a", never, work("2")),
+      lock.run("a", never, work("3")),
+    ]);
     assert.deepEqual(seen, ["1 begins", "1 ends", "2 begins", "2 ends", "3 begins", "3 ends"]);
   });
 
@@ -36,7 +40,10 @@ describe("KeyedLock", () => {
 
   test("run() frees the lane when the work throws", async () => {
     const lock = new KeyedLock();
-    await assert.rejects(lock.run("a", never, () => Promise.reject(new Error("work"))), /work/);
+    await assert.rejects(
+      lock.run("a", never, () => Promise.reject(new Error("work"))),
+      /work/,
+    );
     assert.equal(await lock.run("a", never, () => Promise.resolve("next")), "next");
   });
 

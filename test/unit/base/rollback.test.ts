@@ -43,7 +43,10 @@ describe("Rollback", () => {
     await assert.rejects(act(), /^Error: the action$/);
     assert.deepEqual(undone, ["good"]);
     const errors = log.lines.filter((line) => line.level === "error");
-    assert.deepEqual(errors.map(({ fields }) => fields), [{ step: "bad", err: "cannot undo" }]);
+    assert.deepEqual(
+      errors.map(({ fields }) => fields),
+      [{ step: "bad", err: "cannot undo" }],
+    );
   });
 
   test("an undo that hangs is given up after its own deadline", async () => {

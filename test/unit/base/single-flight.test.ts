@@ -14,7 +14,10 @@ describe("SingleFlight", () => {
       await turns(1);
       return (runs += 1);
     };
-    assert.deepEqual(await Promise.all([flights.run("k", never, work), flights.run("k", never, work)]), [1, 1]);
+    assert.deepEqual(
+      await Promise.all([flights.run("k", never, work), flights.run("k", never, work)]),
+      [1, 1],
+    );
     assert.equal(await flights.run("k", never, work), 2, "a later call begins anew");
   });
 
@@ -28,7 +31,10 @@ describe("SingleFlight", () => {
     const flights = new SingleFlight<string>();
     const fail = (): Promise<string> => turns(1).then(() => Promise.reject(new Error("broken")));
     const results = await Promise.allSettled([flights.run("k", never, fail), flights.run("k", never, fail)]);
-    assert.deepEqual(results.map((result) => result.status), ["rejected", "rejected"]);
+    assert.deepEqual(
+      results.map((result) => result.status),
+      ["rejected", "rejected"],
+    );
     assert.equal(await flights.run("k", never, () => Promise.resolve("fine")), "fine");
   });
 
@@ -57,13 +63,19 @@ describe("SingleFlight", () => {
       workSignal = signal;
       return orAbort(new Promise<string>(() => undefined), signal);
     };
-    const settled = Promise.allSettled([flights.run("k", one.signal, hang), flights.run("k", two.signal, hang)]);
+    const settled = Promise.allSettled([
+      flights.run("k", one.signal, hang),
+      flights.run("k", two.signal, hang),
+    ]);
     one.abort(new Error("one left"));
     await turns(1);
     assert.equal(workSignal?.aborted, false);
     two.abort(new Error("two left"));
     const results = await settled;
-    assert.deepEqual(results.map((result) => result.status), ["rejected", "rejected"]);
+    assert.deepEqual(
+      results.map((result) => result.status),
+      ["rejected", "rejected"],
+    );
     assert.equal(workSignal?.aborted, true);
     assert.equal(await flights.run("k", never, () => Promise.resolve("anew")), "anew");
   });

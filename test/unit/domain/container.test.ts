@@ -3,7 +3,14 @@ import { describe, test } from "node:test";
 import { containerStateOf, exitOf, toContainer } from "../../../src/shim/domain/container.js";
 import { ContainerState } from "../../../src/shim/domain/cri.js";
 import type { DockerStatus } from "../../../src/shim/domain/snapshot.js";
-import { containerSnapshot, createdAt, idOf, sandboxSnapshot, snapshotOf, type SnapshotChanges } from "../../fakes/snapshots.js";
+import {
+  containerSnapshot,
+  createdAt,
+  idOf,
+  sandboxSnapshot,
+  snapshotOf,
+  type SnapshotChanges,
+} from "../../fakes/snapshots.js";
 
 const id = idOf("c1");
 const sandboxId = idOf("5a");
@@ -26,7 +33,10 @@ describe("toContainer()", () => {
   ];
   for (const [name, container, attempt] of underscored) {
     test(`reads ${name} with the help of its sandbox`, () => {
-      assert.deepEqual(toContainer(containerSnapshot(id, sandboxId, { name }), pod)?.identity, { name: container, attempt });
+      assert.deepEqual(toContainer(containerSnapshot(id, sandboxId, { name }), pod)?.identity, {
+        name: container,
+        attempt,
+      });
     });
   }
 
@@ -39,7 +49,10 @@ describe("toContainer()", () => {
   const foreign: readonly (readonly [string, SnapshotChanges])[] = [
     ["a sandbox", sandboxSnapshot(id)],
     ["what no pod owns", { name: "k8s_main_web_default_uid-1_0" }],
-    ["a container without sandbox", { name: "k8s_main_web_default_uid-1_0", labels: { "io.kubernetes.docker.type": "container" } }],
+    [
+      "a container without sandbox",
+      { name: "k8s_main_web_default_uid-1_0", labels: { "io.kubernetes.docker.type": "container" } },
+    ],
     ["a container with a strange name", containerSnapshot(id, sandboxId, { name: "odd" })],
   ];
   for (const [name, changes] of foreign) {
@@ -50,13 +63,22 @@ describe("toContainer()", () => {
 
   test("the list item names sandbox, image and time, and hides the shim's own labels", () => {
     const labels = { app: "web", "annotation.hash": "1", "io.kubernetes.container.logpath": "/var/log/x" };
-    const container = toContainer(containerSnapshot(id, sandboxId, { labels, imageName: "busybox:1" }), undefined);
+    const container = toContainer(
+      containerSnapshot(id, sandboxId, { labels, imageName: "busybox:1" }),
+      undefined,
+    );
     assert.equal(container?.logPath, "/var/log/x");
     assert.deepEqual(container.item, {
       id,
       pod_sandbox_id: sandboxId,
       metadata: { name: "main", attempt: 0 },
-      image: { image: "busybox:1", annotations: {}, user_specified_image: "", runtime_handler: "", image_ref: "" },
+      image: {
+        image: "busybox:1",
+        annotations: {},
+        user_specified_image: "",
+        runtime_handler: "",
+        image_ref: "",
+      },
       image_ref: `sha256:${idOf("1a")}`,
       image_id: `sha256:${idOf("1a")}`,
       state: CONTAINER_RUNNING,
@@ -90,32 +112,46 @@ describe("exitOf()", () => {
   const [started, finished] = [createdAt + 5n, createdAt + 9n];
   const ended = { status: "exited", running: false, pid: 0, started, finished } as const;
   const never = { status: "created", running: false, pid: 0, started: 0n, finished: 0n } as const;
-  const table: readonly (readonly [string, SnapshotChanges["state"] & object, ReturnType<typeof exitOf>])[] = [
-    ["running", { started }, { reason: "", message: "", startedAt: started, finishedAt: 0n }],
+  const table: readonly (readonly [string, SnapshotChanges["state"] & object, ReturnType<typeof exitOf>])[] =
     [
-      "running again after an exit",
-      { started, finished: createdAt + 2n },
-      { reason: "", message: "", startedAt: started, finishedAt: 0n },
-    ],
-    ["ended well", { ...ended, exitCode: 0 }, { reason: "Completed", message: "", startedAt: started, finishedAt: finished }],
-    ["ended badly", { ...ended, exitCode: 3 }, { reason: "Error", message: "", startedAt: started, finishedAt: finished }],
-    [
-      "killed for memory",
-      { ...ended, exitCode: 137, oomKilled: true },
-      { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
-    ],
-    [
-      "killed for memory with exit code 0",
-      { ...ended, exitCode: 0, oomKilled: true },
-      { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
-    ],
-    [
-      "refused by the OCI runtime",
-      { ...never, exitCode: 127, error: "no such file" },
-      { reason: "ContainerCannotRun", message: "no such file", startedAt: createdAt, finishedAt: createdAt },
-    ],
-    ["created", never, { reason: "", message: "", startedAt: 0n, finishedAt: 0n }],
-  ];
+      ["running", { started }, { reason: "", message: "", startedAt: started, finishedAt: 0n }],
+      [
+        "running again after an exit",
+        { started, finished: createdAt + 2n },
+        { reason: "", message: "", startedAt: started, finishedAt: 0n },
+      ],
+      [
+        "ended well",
+        { ...ended, exitCode: 0 },
+        { reason: "Completed", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "ended badly",
+        { ...ended, exitCode: 3 },
+        { reason: "Error", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "killed for memory",
+        { ...ended, exitCode: 137, oomKilled: true },
+        { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "killed for memory with exit code 0",
+        { ...ended, exitCode: 0, oomKilled: true },
+        { reason: "OOMKilled", message: "", startedAt: started, finishedAt: finished },
+      ],
+      [
+        "refused by the OCI runtime",
+        { ...never, exitCode: 127, error: "no such file" },
+        {
+          reason: "ContainerCannotRun",
+          message: "no such file",
+          startedAt: createdAt,
+          finishedAt: createdAt,
+        },
+      ],
+      ["created", never, { reason: "", message: "", startedAt: 0n, finishedAt: 0n }],
+    ];
   for (const [name, state, expected] of table) {
     test(`of a container that is ${name}`, () => {
       assert.deepEqual(exitOf(snapshotOf({ state })), expected);

@@ -36,7 +36,9 @@ describe("fromDockerLabels()", () => {
   });
 
   test("gives labels and annotations back as they were", () => {
-    const key = fc.string({ minLength: 1 }).filter((text) => !text.startsWith("annotation.") && text !== "__proto__");
+    const key = fc
+      .string({ minLength: 1 })
+      .filter((text) => !text.startsWith("annotation.") && text !== "__proto__");
     const own = { "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "s" };
     fc.assert(
       fc.property(fc.dictionary(key, fc.string()), fc.dictionary(key, fc.string()), (labels, annotations) => {

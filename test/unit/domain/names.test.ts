@@ -18,7 +18,11 @@ test("alternativeName() adds a uint32 as eight hex digits", () => {
 
 describe("parseName()", () => {
   const parsed = { container: "main", pod: { name: "web", namespace: "default", uid: "uid-1" }, attempt: 7 };
-  const good = ["k8s_main_web_default_uid-1_7", "/k8s_main_web_default_uid-1_7", "k8s_main_web_default_uid-1_7_0badcafe"];
+  const good = [
+    "k8s_main_web_default_uid-1_7",
+    "/k8s_main_web_default_uid-1_7",
+    "k8s_main_web_default_uid-1_7_0badcafe",
+  ];
   for (const name of good) {
     test(`reads ${name}`, () => {
       assert.deepEqual(parseName(name), parsed);
@@ -45,11 +49,19 @@ describe("parseName()", () => {
     const part = fc.stringMatching(/^[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?$/);
     const uint32 = fc.integer({ min: 0, max: 0xffff_ffff });
     fc.assert(
-      fc.property(part, part, part, part, uint32, fc.option(uint32), (container, name, namespace, uid, attempt, random) => {
-        const made = containerName({ name, namespace, uid, attempt: 0 }, { name: container, attempt });
-        const text = random === null ? made : alternativeName(made, random);
-        assert.deepEqual(parseName(text), { container, pod: { name, namespace, uid }, attempt });
-      }),
+      fc.property(
+        part,
+        part,
+        part,
+        part,
+        uint32,
+        fc.option(uint32),
+        (container, name, namespace, uid, attempt, random) => {
+          const made = containerName({ name, namespace, uid, attempt: 0 }, { name: container, attempt });
+          const text = random === null ? made : alternativeName(made, random);
+          assert.deepEqual(parseName(text), { container, pod: { name, namespace, uid }, attempt });
+        },
+      ),
     );
   });
 });

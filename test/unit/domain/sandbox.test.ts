@@ -40,7 +40,12 @@ describe("toSandbox()", () => {
         "io.kubernetes.pod.uid": "uid_1",
       },
     });
-    assert.deepEqual(toSandbox(snapshot, undefined)?.pod, { name: "my_pod", namespace: "default", uid: "uid_1", attempt: 4 });
+    assert.deepEqual(toSandbox(snapshot, undefined)?.pod, {
+      name: "my_pod",
+      namespace: "default",
+      uid: "uid_1",
+      attempt: 4,
+    });
   });
 
   test("is undefined when nothing says whose pod it is", () => {
@@ -72,8 +77,16 @@ describe("toSandbox()", () => {
 
   test("tells the namespaces of a pod from record and snapshot", () => {
     const { POD, CONTAINER, NODE } = NamespaceMode;
-    assert.deepEqual(toSandbox(sandboxSnapshot(id), record)?.namespaces, { network: POD, pid: POD, ipc: POD });
-    assert.deepEqual(toSandbox(sandboxSnapshot(id), undefined)?.namespaces, { network: POD, pid: CONTAINER, ipc: POD });
+    assert.deepEqual(toSandbox(sandboxSnapshot(id), record)?.namespaces, {
+      network: POD,
+      pid: POD,
+      ipc: POD,
+    });
+    assert.deepEqual(toSandbox(sandboxSnapshot(id), undefined)?.namespaces, {
+      network: POD,
+      pid: CONTAINER,
+      ipc: POD,
+    });
     const host = sandboxSnapshot(id, { networkMode: "host", pidMode: "host", ipcMode: "host" });
     assert.deepEqual(toSandbox(host, record)?.namespaces, { network: NODE, pid: NODE, ipc: NODE });
     assert.equal(toSandbox(host, record)?.hostNetwork, true);

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Signal } from "../../../src/shim/domain/cri.js";
-import { stopSignalName, stopSignalNumber, stopTimeoutSeconds } from "../../../src/shim/domain/stop-signal.js";
+import {
+  stopSignalName,
+  stopSignalNumber,
+  stopTimeoutSeconds,
+} from "../../../src/shim/domain/stop-signal.js";
 
 describe("stopTimeoutSeconds()", () => {
   const table = [

@@ -235,7 +235,7 @@ describe("EngineClient", () => {
     });
   }
 
-  test("docker-modem's debug log does not show credentials", async () => {
+  test("docker-modem's debug formatting, which runs for every request, sees neither credentials nor the agent", async () => {
     await using docker = await startFakeDocker();
     const sent: string[] = [];
     docker.answers.set("GET /thing", (request, response) => {
@@ -256,6 +256,8 @@ describe("EngineClient", () => {
     );
     assert.deepEqual(sent, ["hunter2"]);
     assert.match(stderr, /Sending/);
+    // Nor the agent, whose inspection costs far more than the request, whether or not the log is on.
+    assert.match(stderr, /agent: \[agent\]/);
     assert.doesNotMatch(stderr, /hunter2/);
   });
 

@@ -34,7 +34,10 @@ describe("EngineLink.live()", () => {
   test("fails unavailable with the reason when the engine is lost", async () => {
     const link = new EngineLink();
     link.set(lost);
-    await assert.rejects(link.live(never), (error) => isKind(error, "unavailable") && error.message === "no such socket");
+    await assert.rejects(
+      link.live(never),
+      (error) => isKind(error, "unavailable") && error.message === "no such socket",
+    );
   });
 
   test("fails when the engine is lost while it waits, also for another kind of reason", async () => {
@@ -42,7 +45,10 @@ describe("EngineLink.live()", () => {
     const waiting = link.live(never);
     await turns(1);
     link.set({ phase: "lost", reason: new ShimError("precondition", "engine too old") });
-    await assert.rejects(waiting, (error) => isKind(error, "unavailable") && error.message === "engine too old");
+    await assert.rejects(
+      waiting,
+      (error) => isKind(error, "unavailable") && error.message === "engine too old",
+    );
   });
 
   test("ends with the caller's reason when the caller leaves", async () => {
@@ -58,7 +64,10 @@ describe("EngineLink.live()", () => {
     const link = new EngineLink(1);
     const keepAlive = setInterval(() => undefined, 1000);
     try {
-      await assert.rejects(link.live(never), (error) => isKind(error, "unavailable") && error.message.includes("still being read"));
+      await assert.rejects(
+        link.live(never),
+        (error) => isKind(error, "unavailable") && error.message.includes("still being read"),
+      );
     } finally {
       clearInterval(keepAlive);
     }

@@ -7,7 +7,11 @@ import { turns } from "../../fakes/turns.js";
 
 const never = new AbortController().signal;
 
-function engineWithImage(): { readonly engine: FakeEngine; readonly id: string; readonly inspects: () => number } {
+function engineWithImage(): {
+  readonly engine: FakeEngine;
+  readonly id: string;
+  readonly inspects: () => number;
+} {
   const engine = new FakeEngine();
   const id = engine.images.add({ tags: ["busybox:latest"] });
   return { engine, id, inspects: () => engine.journal.names("engine.inspectImage").length };
@@ -19,7 +23,10 @@ describe("ImageCache", () => {
     const cache = new ImageCache(engine);
     const images = await Promise.all([cache.get(id, never), cache.get(id, never)]);
     await cache.get(id, never);
-    assert.deepEqual(images.map((image) => image?.id), [id, id]);
+    assert.deepEqual(
+      images.map((image) => image?.id),
+      [id, id],
+    );
     assert.equal(inspects(), 1);
   });
 
@@ -35,14 +42,27 @@ describe("ImageCache", () => {
     assert.equal(inspects(), 2);
   });
 
-  test("does not remember that an image is missing, or that an inspect failed", async () => {
-    const { engine, id } = engineWithImage();
+  test("asks again after a failed inspect, and meanwhile answers what was last known", async () => {
+    const { engine, id, inspects } = engineWithImage();
     const cache = new ImageCache(engine);
     engine.failNext("inspectImage", new ShimError("unknown", "broken"));
-    await assert.rejects(cache.get(id, never), /broken/);
+    assert.equal(await cache.get(id, never), undefined);
+    assert.equal((await cache.get(id, never))?.id, id);
+    cache.forget();
+    engine.failNext("inspectImage", new ShimError("unknown", "broken"));
+    assert.equal((await cache.get(id, never))?.id, id);
+    assert.equal(inspects(), 3);
+  });
+
+  test("remembers that an image is missing until an image event", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const cache = new ImageCache(engine);
     engine.images.lose(id);
     assert.equal(await cache.get(id, never), undefined);
+    assert.equal(await cache.get(id, never), undefined);
+    assert.equal(inspects(), 1);
     engine.images.add({ id, tags: ["busybox:latest"] });
+    cache.forget();
     assert.equal((await cache.get(id, never))?.id, id);
   });
 

@@ -35,8 +35,14 @@ describe("ReadModel lookups", () => {
   });
 
   test("refuse an ambiguous prefix as invalid", () => {
-    assert.throws(() => model.sandbox("5a"), (error) => isKind(error, "invalid"));
-    assert.throws(() => model.requireContainer("c"), (error) => isKind(error, "invalid"));
+    assert.throws(
+      () => model.sandbox("5a"),
+      (error) => isKind(error, "invalid"),
+    );
+    assert.throws(
+      () => model.requireContainer("c"),
+      (error) => isKind(error, "invalid"),
+    );
   });
 
   test("do not take an empty id, a longer or an unknown one for a prefix", () => {
@@ -49,8 +55,14 @@ describe("ReadModel lookups", () => {
   test("an id of the other kind is unknown", () => {
     assert.equal(model.sandbox(idOf("c1")), undefined);
     assert.equal(model.container(idOf("5a1")), undefined);
-    assert.throws(() => model.requireSandbox(idOf("c1")), (error) => isKind(error, "notFound"));
-    assert.throws(() => model.requireContainer(idOf("5a1")), (error) => isKind(error, "notFound"));
+    assert.throws(
+      () => model.requireSandbox(idOf("c1")),
+      (error) => isKind(error, "notFound"),
+    );
+    assert.throws(
+      () => model.requireContainer(idOf("5a1")),
+      (error) => isKind(error, "notFound"),
+    );
   });
 
   test("an exact id wins over longer ones that begin with it", () => {
@@ -67,7 +79,11 @@ describe("ReadModel contents", () => {
   });
 
   test("knows the containers of a sandbox, until they are deleted", () => {
-    const model = modelOf(sandboxSnapshot(sandboxId), containerSnapshot(idOf("c1"), sandboxId), containerSnapshot(idOf("c2"), sandboxId));
+    const model = modelOf(
+      sandboxSnapshot(sandboxId),
+      containerSnapshot(idOf("c1"), sandboxId),
+      containerSnapshot(idOf("c2"), sandboxId),
+    );
     const ids = (): readonly string[] => model.containersOf(sandboxId).map(({ id }) => id);
     assert.deepEqual(ids(), [idOf("c1"), idOf("c2")]);
     model.put(containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } }));
@@ -157,7 +173,10 @@ describe("ReadModel.hide()", () => {
   });
 
   test("leaves a sandbox visible that had the name before", () => {
-    const model = modelOf(sandboxSnapshot(idOf("01d"), { name }), sandboxSnapshot(idOf("01d2"), { name: `${name}_0badcafe` }));
+    const model = modelOf(
+      sandboxSnapshot(idOf("01d"), { name }),
+      sandboxSnapshot(idOf("01d2"), { name: `${name}_0badcafe` }),
+    );
     using hidden = model.hide(name);
     model.put(sandboxSnapshot(idOf("01d"), { name }));
     model.put(sandboxSnapshot(sandboxId, { name: `${name}_deadbeef` }));
@@ -171,7 +190,10 @@ describe("ReadModel.hide()", () => {
       using hidden = model.hide(name);
       hidden.setId(idOf("a1"));
       hidden.setId(idOf("a2"));
-      assert.deepEqual([model.has(idOf("a1")), model.has(idOf("a2")), model.has(idOf("a3"))], [true, true, false]);
+      assert.deepEqual(
+        [model.has(idOf("a1")), model.has(idOf("a2")), model.has(idOf("a3"))],
+        [true, true, false],
+      );
     }
     assert.deepEqual([model.has(idOf("a1")), model.has(idOf("a2"))], [false, false]);
   });

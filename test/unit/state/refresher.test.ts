@@ -7,28 +7,32 @@ import { turns } from "../../fakes/turns.js";
 describe("Refresher", () => {
   test("refreshes of one id never overlap, whatever the triggers", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(fc.nat(3), { maxLength: 12 }), fc.array(fc.nat(4), { maxLength: 12 }), async (pauses, durations) => {
-        let running = 0;
-        let begun = 0;
-        const refresher = new Refresher(async () => {
-          running += 1;
-          assert.equal(running, 1, "two refreshes overlap");
-          await turns(durations[begun++ % Math.max(1, durations.length)] ?? 1);
-          running -= 1;
-        });
-        const refreshes: Promise<void>[] = [];
-        for (const pause of pauses) {
-          await turns(pause);
-          const before = begun;
-          refreshes.push(
-            refresher.refresh("a").then(() => {
-              assert.ok(begun > before, "it resolved without a refresh that began after it was asked for");
-            }),
-          );
-        }
-        await Promise.all(refreshes);
-        assert.ok(begun <= pauses.length, "more refreshes than triggers");
-      }),
+      fc.asyncProperty(
+        fc.array(fc.nat(3), { maxLength: 12 }),
+        fc.array(fc.nat(4), { maxLength: 12 }),
+        async (pauses, durations) => {
+          let running = 0;
+          let begun = 0;
+          const refresher = new Refresher(async () => {
+            running += 1;
+            assert.equal(running, 1, "two refreshes overlap");
+            await turns(durations[begun++ % Math.max(1, durations.length)] ?? 1);
+            running -= 1;
+          });
+          const refreshes: Promise<void>[] = [];
+          for (const pause of pauses) {
+            await turns(pause);
+            const before = begun;
+            refreshes.push(
+              refresher.refresh("a").then(() => {
+                assert.ok(begun > before, "it resolved without a refresh that began after it was asked for");
+              }),
+            );
+          }
+          await Promise.all(refreshes);
+          assert.ok(begun <= pauses.length, "more refreshes than triggers");
+        },
+      ),
       { numRuns: 50 },
     );
   });
@@ -80,7 +84,9 @@ describe("Refresher", () => {
   });
 
   test("different ids do not wait for each other", async () => {
-    const refresher = new Refresher((id) => (id === "hanging" ? new Promise(() => undefined) : Promise.resolve()));
+    const refresher = new Refresher((id) =>
+      id === "hanging" ? new Promise(() => undefined) : Promise.resolve(),
+    );
     void refresher.refresh("hanging");
     await refresher.refresh("quick");
   });

@@ -39,7 +39,8 @@ class Harness implements AsyncDisposable {
         onConnect: () => Promise.resolve(),
         onLive: () => undefined,
         onImageEvent: (event) => this.imageEvents.push(event),
-        onChange: (id, snapshot) => this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
+        onChange: (id, snapshot) =>
+          this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
         ...deps,
       },
       { ...patient, ...options },
@@ -48,7 +49,10 @@ class Harness implements AsyncDisposable {
 
   /** A sandbox in the engine, made by somebody else. */
   sandbox(name: string, { running = true } = {}): string {
-    const id = this.engine.containers.create(`k8s_POD_${name}_default_uid_0`, body({ [typeLabel]: sandboxType }));
+    const id = this.engine.containers.create(
+      `k8s_POD_${name}_default_uid_0`,
+      body({ [typeLabel]: sandboxType }),
+    );
     if (running) this.engine.containers.start(id);
     return id;
   }
@@ -85,7 +89,12 @@ describe("StateSync start", () => {
     const id = harness.sandbox("a");
     await harness.start();
     const order = harness.engine.journal.names();
-    assert.deepEqual(order, ["engine.connect", "engine.events", "engine.listContainers", "engine.inspectContainer"]);
+    assert.deepEqual(order, [
+      "engine.connect",
+      "engine.events",
+      "engine.listContainers",
+      "engine.inspectContainer",
+    ]);
     assert.equal(harness.statusOf(id), "running");
   });
 
@@ -108,7 +117,9 @@ describe("StateSync start", () => {
   test("an onConnect that throws counts as a lost engine, and is tried again", async () => {
     let attempts = 0;
     const onConnect = (): Promise<void> =>
-      (attempts += 1) === 1 ? Promise.reject(new ShimError("precondition", "wrong cgroup driver")) : Promise.resolve();
+      (attempts += 1) === 1
+        ? Promise.reject(new ShimError("precondition", "wrong cgroup driver"))
+        : Promise.resolve();
     await using harness = new Harness({}, { onConnect });
     await harness.start();
     assert.equal(attempts, 2);
@@ -126,10 +137,20 @@ describe("StateSync start", () => {
   test("reads sandboxes before containers, however slow they are", async () => {
     await using harness = new Harness();
     const { engine, model } = harness;
-    const pod = { "io.kubernetes.pod.name": "a_b", "io.kubernetes.pod.namespace": "default", "io.kubernetes.pod.uid": "u" };
+    const pod = {
+      "io.kubernetes.pod.name": "a_b",
+      "io.kubernetes.pod.namespace": "default",
+      "io.kubernetes.pod.uid": "u",
+    };
     // Made in this order, so that the list has the container first.
-    const container = engine.containers.create("k8s_my_main_a_b_default_u_0", body({ [typeLabel]: containerType, [sandboxIdLabel]: "?" }));
-    const sandbox = engine.containers.create("k8s_POD_a_b_default_u_0", body({ [typeLabel]: sandboxType, ...pod }));
+    const container = engine.containers.create(
+      "k8s_my_main_a_b_default_u_0",
+      body({ [typeLabel]: containerType, [sandboxIdLabel]: "?" }),
+    );
+    const sandbox = engine.containers.create(
+      "k8s_POD_a_b_default_u_0",
+      body({ [typeLabel]: sandboxType, ...pod }),
+    );
     // A container that names its sandbox can only be made after it; the fake lets the label follow.
     Object.assign(engine.containers.get(container).body.Labels, { [sandboxIdLabel]: sandbox });
     let held = true;
@@ -167,7 +188,10 @@ describe("StateSync while live", () => {
     engine.containers.exit(ended, 3);
     engine.containers.remove(removed, { force: true });
     const added = harness.sandbox("d");
-    await until("all is healed", () => harness.statusOf(removed) === undefined && harness.statusOf(added) === "running");
+    await until(
+      "all is healed",
+      () => harness.statusOf(removed) === undefined && harness.statusOf(added) === "running",
+    );
     assert.deepEqual([harness.statusOf(kept), harness.statusOf(ended)], ["running", "exited"]);
   });
 
@@ -176,7 +200,10 @@ describe("StateSync while live", () => {
     harness.sandbox("a");
     await harness.start();
     harness.engine.journal.clear();
-    await until("it was listed again", () => harness.engine.journal.names("engine.listContainers").length >= 3);
+    await until(
+      "it was listed again",
+      () => harness.engine.journal.names("engine.listContainers").length >= 3,
+    );
     assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
   });
 
@@ -260,8 +287,15 @@ describe("StateSync when the link breaks", () => {
     const added = harness.sandbox("d");
     await until("the link is live again", () => phases.includes("live"));
     assert.deepEqual(phases, ["recovering", "live"]);
-    assert.deepEqual([ended, removed, added].map((id) => harness.statusOf(id)), ["exited", undefined, "running"]);
-    assert.notEqual(pidBefore, harness.model.snapshot(restarted)?.state.pid, "a container that runs again is another process");
+    assert.deepEqual(
+      [ended, removed, added].map((id) => harness.statusOf(id)),
+      ["exited", undefined, "running"],
+    );
+    assert.notEqual(
+      pidBefore,
+      harness.model.snapshot(restarted)?.state.pid,
+      "a container that runs again is another process",
+    );
   });
 
   test("a lost engine makes reads fail unavailable with the reason, until it is back", async () => {
@@ -271,7 +305,10 @@ describe("StateSync when the link breaks", () => {
     await harness.start();
     engine.down();
     await until("the engine is lost", () => link.state.phase === "lost");
-    await assert.rejects(link.live(never), (error) => isKind(error, "unavailable") && error.message.includes("connection refused"));
+    await assert.rejects(
+      link.live(never),
+      (error) => isKind(error, "unavailable") && error.message.includes("connection refused"),
+    );
     engine.containers.exit(id, 1);
     engine.facts = nodeFacts({ engineVersion: "29.0.0" });
     engine.up();

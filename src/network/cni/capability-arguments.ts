@@ -1,0 +1,80 @@
+/** What the runtime has to say to plugins: arguments for all, and values for those that declare the capability. */
+import { ShimError } from "../../shim/base/errors.js";
+import type { PortMapping } from "../../shim/domain/port-mapping.js";
+import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
+import { bandwidthOf } from "./bandwidth.js";
+import type { CniArgument } from "./invoke.js";
+import type { Json, JsonObject } from "./json-text.js";
+
+/** A pod CIDR is needed by whoever declares this. */
+export const ipRangesCapability = "ipRanges";
+
+/**
+ * `CNI_ARGS` of a pod. `IgnoreUnknown` is for plugins that refuse keys they do not know. Pairs are joined with ";" and
+ * have no escapes, so a value with one is `invalid`.
+ */
+export function podArguments(pod: PodNetworkReference & { readonly uid?: string }): readonly CniArgument[] {
+  const pairs: CniArgument[] = [
+    ["IgnoreUnknown", "1"],
+    ["K8S_POD_NAMESPACE", pod.namespace],
+    ["K8S_POD_NAME", pod.name],
+    ["K8S_POD_INFRA_CONTAINER_ID", pod.sandboxId],
+    ...(pod.uid === undefined || pod.uid === "" ? [] : [["K8S_POD_UID", pod.uid] as const]),
+  ];
+  for (const [key, value] of pairs) {
+    // eslint-disable-next-line no-control-regex -- a NUL cannot be in an environment variable.
+    if (/[;\u0000]/.test(value)) throw new ShimError("invalid", `${key}=${JSON.stringify(value)}: contains ";"`);
+  }
+  return pairs;
+}
+
+/**
+ * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no plugin would
+ * look at them, as dockershim had it.
+ */
+export function podCapabilities(
+  pod: PodNetworkRequest,
+  podCidrs: readonly string[],
+  declared: ReadonlySet<string>,
+): JsonObject {
+  const offered: Readonly<Record<string, Json | undefined>> = {
+    ...portMappingsCapability(pod.portMappings),
+    bandwidth: bandwidthOf(pod.annotations),
+    [ipRangesCapability]: ipRanges(podCidrs),
+    dns: dnsOf(pod.dns),
+    cgroupPath: pod.cgroupParent === "" ? undefined : pod.cgroupParent,
+    aliases: [pod.name],
+    "io.kubernetes.cri.pod-annotations":
+      Object.keys(pod.annotations).length === 0 ? undefined : { ...pod.annotations },
+  };
+  return Object.fromEntries(
+    Object.entries(offered).filter(
+      (pair): pair is [string, Json] => pair[1] !== undefined && declared.has(pair[0]),
+    ),
+  );
+}
+
+/** `portMappings` without the entries that map nothing; no key at all when none is left. */
+export function portMappingsCapability(mappings: readonly PortMapping[]): JsonObject {
+  const entries = mappings
+    .filter(({ hostPort }) => hostPort > 0)
+    .map(({ hostPort, containerPort, protocol, hostIp }) => ({ hostPort, containerPort, protocol, hostIP: hostIp }));
+  return entries.length === 0 ? {} : { portMappings: entries };
+}
+
+/** One range set per CIDR, so that a pod gets an address of each; dual-stack CIDRs may come joined by a comma. */
+function ipRanges(podCidrs: readonly string[]): Json | undefined {
+  const cidrs = splitCidrs(podCidrs);
+  return cidrs.length === 0 ? undefined : cidrs.map((subnet) => [{ subnet }]);
+}
+
+export function splitCidrs(podCidrs: readonly string[]): readonly string[] {
+  return podCidrs.flatMap((text) => text.split(",")).flatMap((text) => (text.trim() === "" ? [] : [text.trim()]));
+}
+
+function dnsOf(dns: PodNetworkRequest["dns"]): Json | undefined {
+  if (dns === undefined) return undefined;
+  const { servers, searches, options } = dns;
+  if (servers.length + searches.length + options.length === 0) return undefined;
+  return { servers: [...servers], searches: [...searches], options: [...options] };
+}

@@ -1,0 +1,41 @@
+/** Brings up `lo` of a pod. Its namespace takes it down by dying, so there is no counterpart. */
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { messageOf, ShimError } from "../../shim/base/errors.js";
+import { parseNetworkList } from "./configuration.js";
+import { formatJson } from "./json-text.js";
+import type { Attachment, NetworkEngine } from "./network-engine.js";
+
+const run = promisify(execFile);
+
+/** The name under which the ancestors cached their loopback attachments. */
+export const loopbackNetworkName = "cni-loopback";
+
+/** 0.4.0: an older one makes the plugin print a result that contradicts its version. */
+const configuration = { cniVersion: "0.4.0", name: loopbackNetworkName, plugins: [{ type: "loopback" }] };
+
+/** By the loopback plugin where it is installed, else by `ip` inside the namespace. Nothing is cached. */
+export async function bringUpLoopback(
+  engine: NetworkEngine,
+  attachment: Attachment,
+  signal: AbortSignal,
+): Promise<void> {
+  const installed = await engine.invoker.find("loopback").catch(() => undefined);
+  if (installed !== undefined) {
+    const list = parseNetworkList(formatJson(configuration), "loopback");
+    await engine.add(list, { ...attachment, capabilityArgs: {} }, signal);
+    return;
+  }
+  const words = [`--net=${attachment.netns}`, "--", "ip", "link", "set", "lo", "up"];
+  try {
+    await run("nsenter", words, { signal, killSignal: "SIGKILL" });
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new ShimError(
+      "unknown",
+      `bring up lo of ${attachment.subject}: ${messageOf(error).trim()}`,
+      { netns: attachment.netns },
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,162 @@
+/** Runs a plugin's binary, and ends it with everything that it started. */
+import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { sleep } from "../../shim/base/abort.js";
+import { messageOf, ShimError } from "../../shim/base/errors.js";
+import { hasCode } from "../../shim/base/file-errors.js";
+
+export interface ProcessOptions {
+  readonly environment: NodeJS.ProcessEnv;
+  readonly input: string;
+  readonly signal: AbortSignal;
+  readonly limits?: Partial<ProcessLimits>;
+}
+
+export interface ProcessLimits {
+  readonly stdoutBytes: number;
+  /** What a plugin writes beyond this is read and dropped. */
+  readonly stderrBytes: number;
+  /** How long to wait for the pipes after the exit: a child of the plugin may hold them open for ever. */
+  readonly graceMs: number;
+  /** How long a killed process may take to die before it is left to the kernel. */
+  readonly deathMs: number;
+  /** Tries, and the pause between, while the binary is being replaced. */
+  readonly busyTries: number;
+  readonly busyPauseMs: number;
+}
+
+const defaults: ProcessLimits = {
+  stdoutBytes: 16 * 1024 * 1024,
+  stderrBytes: 64 * 1024,
+  graceMs: 1000,
+  deathMs: 5000,
+  busyTries: 6,
+  busyPauseMs: 1000,
+};
+
+export interface ProcessExit {
+  /** Undefined when a signal ended it. */
+  readonly exitCode: number | undefined;
+  readonly signalName: string | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/**
+ * Runs `path` without arguments in a process group of its own. When `signal` aborts, the whole group is killed and
+ * the abort's reason is thrown. A binary that cannot be started is `unavailable`, with the path.
+ */
+export async function runProcess(path: string, options: ProcessOptions): Promise<ProcessExit> {
+  const limits = { ...defaults, ...options.limits };
+  for (let tries = 1; ; tries += 1) {
+    options.signal.throwIfAborted();
+    try {
+      return await runOnce(path, options, limits);
+    } catch (error) {
+      if (!hasCode(error, "ETXTBSY") || tries >= limits.busyTries) throw startError(path, error);
+      await sleep(limits.busyPauseMs, options.signal);
+    }
+  }
+}
+
+async function runOnce(path: string, options: ProcessOptions, limits: ProcessLimits): Promise<ProcessExit> {
+  const { environment, input, signal } = options;
+  // Detached: it leads a process group, which can be killed as one.
+  const child = spawn(path, [], { env: environment, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+  return new Promise((resolve, reject) => {
+    const stdout = new Collector(limits.stdoutBytes);
+    const stderr = new Collector(limits.stderrBytes);
+    let timer: NodeJS.Timeout | undefined;
+    let stopReason: unknown;
+
+    const stop = (reason: unknown): void => {
+      if (stopReason !== undefined || child.exitCode !== null || child.signalCode !== null) return;
+      stopReason = reason;
+      killGroup(child);
+      timer = setTimeout(finish, limits.deathMs);
+    };
+    const onAbort = (): void => stop(ShimError.from(signal.reason));
+    const finish = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      child.stdout.destroy();
+      child.stderr.destroy();
+      if (stopReason !== undefined) {
+        reject(ShimError.from(stopReason));
+        return;
+      }
+      resolve({
+        exitCode: child.exitCode ?? undefined,
+        signalName: child.signalCode ?? undefined,
+        stdout: stdout.text(),
+        stderr: stderr.text(),
+      });
+    };
+
+    signal.addEventListener("abort", onAbort, { once: true });
+    child.once("error", (error) => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      reject(error);
+    });
+    child.once("exit", () => {
+      clearTimeout(timer);
+      timer = setTimeout(finish, limits.graceMs);
+    });
+    child.once("close", finish);
+    child.stdout.on("data", (chunk: Buffer) => {
+      if (!stdout.add(chunk)) {
+        stop(new ShimError("unknown", `wrote more than ${String(limits.stdoutBytes)} bytes to stdout`));
+      }
+    });
+    child.stderr.on("data", (chunk: Buffer) => void stderr.add(chunk));
+    // A plugin may exit without reading its configuration: its exit tells more than EPIPE does.
+    child.stdin.on("error", () => undefined);
+    child.stdin.end(input);
+  });
+}
+
+function killGroup(child: ChildProcessWithoutNullStreams): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, "SIGKILL");
+  } catch (error) {
+    // The group is gone already. Anything else leaves the leader, which can be killed by itself.
+    if (!hasCode(error, "ESRCH")) child.kill("SIGKILL");
+  }
+}
+
+/** Says why a file of the right name could not be run. */
+function startError(path: string, error: unknown): ShimError {
+  if (error instanceof ShimError) return error;
+  const reason = hasCode(error, "EACCES")
+    ? "not executable"
+    : hasCode(error, "ENOEXEC")
+      ? "not a program of this machine"
+      : hasCode(error, "ENOENT")
+        ? "the file or its interpreter is missing"
+        : hasCode(error, "ETXTBSY")
+          ? "still being written"
+          : messageOf(error);
+  return new ShimError("unavailable", `run ${JSON.stringify(path)}: ${reason}`, { path }, { cause: error });
+}
+
+/** The first bytes of a stream. */
+class Collector {
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(private readonly limit: number) {}
+
+  /** False when something did not fit any more. */
+  add(chunk: Buffer): boolean {
+    const room = this.limit - this.#bytes;
+    const kept = chunk.length <= room ? chunk : chunk.subarray(0, room);
+    this.#bytes += kept.length;
+    if (kept.length > 0) this.#chunks.push(kept);
+    return kept.length === chunk.length;
+  }
+
+  text(): string {
+    return Buffer.concat(this.#chunks).toString("utf8");
+  }
+}

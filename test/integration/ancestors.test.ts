@@ -1,0 +1,165 @@
+/** Pods that dockershim or cri-dockerd made: the shim takes them over. */
+import assert from "node:assert/strict";
+import { access, mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+/** Where cri-dockerd has them; the shim reads there, too. */
+const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
+
+interface Vector {
+  readonly name: string;
+  readonly dockershim: { readonly file: string };
+  readonly criDockerd: { readonly file: string };
+}
+
+describe("pods of the ancestors", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let vector: Vector;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    const golden = new URL("../golden/checkpoint-vectors.json", import.meta.url);
+    const { vectors } = JSON.parse(await readFile(fileURLToPath(golden), "utf8")) as { vectors: Vector[] };
+    const found = vectors.find(({ name }) => name === "one tcp mapping");
+    assert.ok(found);
+    vector = found;
+    // So that the image is there.
+    await (await bed.runPod(shim.cri))[Symbol.asyncDispose]();
+  });
+  after(() => bed.close());
+
+  /** A sandbox and a container as both programs made them: names, labels, modes. Answers their ids. */
+  async function makePod(): Promise<{ name: string; sandbox: string; container: string }> {
+    const name = bed.newName("old");
+    const uid = `uid-${name}`;
+    const kubelet = {
+      [runLabel]: bed.run,
+      "io.kubernetes.pod.name": name,
+      "io.kubernetes.pod.namespace": "old-ns",
+      "io.kubernetes.pod.uid": uid,
+    };
+    const sandbox = await createContainer(`k8s_POD_${name}_old-ns_${uid}_3`, {
+      Image: builtinPauseReference,
+      Hostname: name,
+      Labels: {
+        ...kubelet,
+        "io.kubernetes.container.name": "POD",
+        "io.kubernetes.docker.type": "podsandbox",
+        "annotation.kubernetes.io/config.source": "api",
+      },
+      HostConfig: { IpcMode: "shareable", SecurityOpt: ["no-new-privileges"], CpuShares: 2 },
+    });
+    await startContainer(sandbox);
+    const container = await createContainer(`k8s_web_${name}_old-ns_${uid}_7`, {
+      Image: bed.image,
+      Entrypoint: ["sleep", "1000"],
+      Labels: {
+        ...kubelet,
+        "io.kubernetes.container.name": "web",
+        "io.kubernetes.docker.type": "container",
+        "io.kubernetes.sandbox.id": sandbox,
+        "io.kubernetes.container.logpath": join(bed.directory, `${name}.log`),
+        "annotation.io.kubernetes.container.hash": "abcd",
+      },
+      HostConfig: { NetworkMode: `container:${sandbox}`, IpcMode: `container:${sandbox}` },
+    });
+    await startContainer(container);
+    return { name, sandbox, container };
+  }
+
+  for (const { flavour, directory } of [
+    { flavour: "dockershim", directory: () => join(shim.stateDirectory, "sandbox") },
+    { flavour: "criDockerd", directory: () => join(shim.stateDirectory, "sandbox") },
+    { flavour: "criDockerd", directory: () => criDockerdCheckpoints },
+  ] as const) {
+    const where = directory.toString().includes("stateDirectory") ? "the state directory" : "cri-dockerd's";
+    test(`a pod with a checkpoint of ${flavour} in ${where} is listed, stopped and removed`, async (t) => {
+      const { cri } = shim;
+      const { name, sandbox, container } = await makePod();
+      const folder = directory();
+      if (folder === criDockerdCheckpoints) await borrowDirectory(folder, t);
+      const checkpoint = join(folder, sandbox);
+      await writeFile(checkpoint, vector[flavour].file, { mode: 0o600 });
+      const item = await until("the sandbox in the list", async () =>
+        (await cri.ListPodSandbox({ filter: { id: sandbox } })).items[0],
+      );
+      assert.equal(item.state, PodSandboxState.SANDBOX_READY);
+      assert.deepEqual(item.metadata, { name, namespace: "old-ns", uid: `uid-${name}`, attempt: 3 });
+      assert.deepEqual(item.annotations, { "kubernetes.io/config.source": "api" });
+      const { status } = await cri.PodSandboxStatus({ pod_sandbox_id: sandbox });
+      assert.equal(status?.network?.ip, (await inspectContainer(sandbox))?.NetworkSettings.IPAddress);
+      const one = await until("the container in the list", async () =>
+        (await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } })).containers[0],
+      );
+      assert.equal(one.id, container);
+      assert.equal(one.state, ContainerState.CONTAINER_RUNNING);
+      assert.deepEqual(one.metadata, { name: "web", attempt: 7 });
+      assert.deepEqual(one.annotations, { "io.kubernetes.container.hash": "abcd" });
+      const executed = await cri.ExecSync({ container_id: container, cmd: ["echo", "hi"], timeout: "30" });
+      assert.equal(executed.stdout.toString(), "hi\n");
+
+      await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+      assert.equal((await inspectContainer(sandbox))?.State.Running, false);
+      assert.equal((await inspectContainer(container))?.State.Running, false);
+      await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
+      assert.equal(await inspectContainer(sandbox), undefined);
+      assert.equal(await inspectContainer(container), undefined);
+      await assert.rejects(access(checkpoint), { code: "ENOENT" });
+    });
+  }
+
+  test("a checkpoint whose containers are gone is listed as not ready, and goes away with Stop and Remove", async () => {
+    const { cri } = shim;
+    const { sandbox, container } = await makePod();
+    const checkpoint = join(shim.stateDirectory, "sandbox", sandbox);
+    await writeFile(checkpoint, vector.criDockerd.file, { mode: 0o600 });
+    await removeContainer(container);
+    await removeContainer(sandbox);
+    const item = await until("the checkpoint in the list", async () => {
+      const found = (await cri.ListPodSandbox({})).items.find(({ id }) => id === sandbox);
+      // Until the engine's events have arrived, the name is the container's.
+      return found?.metadata?.name === "web-0" ? found : undefined;
+    });
+    assert.equal(item.state, PodSandboxState.SANDBOX_NOTREADY);
+    await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+    await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
+    await assert.rejects(access(checkpoint), { code: "ENOENT" });
+  });
+
+  test("a restarted shim sees the ancestors' pods at once, also without a checkpoint", async () => {
+    const directory = await bed.newDirectory();
+    const { sandbox, container } = await makePod();
+    await using second = await bed.startShim({ directory });
+    const { items } = await second.cri.ListPodSandbox({ filter: { id: sandbox } });
+    assert.deepEqual(
+      items.map(({ id, state }) => [id, state]),
+      [[sandbox, PodSandboxState.SANDBOX_READY]],
+    );
+    await second.cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+    await second.cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
+    assert.equal(await inspectContainer(container), undefined);
+  });
+});
+
+/** Makes the directory where it is missing, and takes back what was made when the test ends. */
+async function borrowDirectory(path: string, t: { after(undo: () => Promise<void>): void }): Promise<void> {
+  const first = await mkdir(path, { recursive: true });
+  if (first === undefined) return;
+  t.after(async () => {
+    for (let one = path; one.startsWith(first); one = dirname(one)) {
+      // Somebody else may use it by now.
+      await rmdir(one).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code !== "ENOTEMPTY") throw error;
+      });
+    }
+  });
+}

@@ -1,0 +1,115 @@
+/**
+ * The requests that the engine sees, in order. The sequences of dockershim 1.20 and cri-dockerd 0.4 were recorded; what is
+ * different here is what docs/differences.md says, and that inspects come after a change (for the read model), not before.
+ */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { describeRequest, type RecordingProxy } from "../support/recording-proxy.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+describe("order of engine calls", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let proxy: RecordingProxy;
+  before(async () => {
+    bed = await TestBed.open();
+    proxy = await bed.startProxy();
+    shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  });
+  after(() => bed.close());
+
+  /**
+   * What `act`, which answers an id, makes the shim ask about that container: the changes, and the last inspect. Events
+   * cause further inspects, at any time.
+   */
+  async function callsOf(act: () => Promise<string>): Promise<readonly string[]> {
+    proxy.forget();
+    const id = await act();
+    const own = proxy.requests.filter(({ path }) => path.includes(id) || path.startsWith("/containers/create"));
+    return own.filter(({ method }, index) => method !== "GET" || index === own.length - 1).map(describeRequest);
+  }
+
+  test("RunPodSandbox: (pause image), create, start, inspect", async () => {
+    const run = async (): Promise<string> => {
+      const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
+      return (await shim.cri.RunPodSandbox({ config })).pod_sandbox_id;
+    };
+    const expected = ["POST /containers/create?name=NAME", "POST /containers/ID/start", "GET /containers/ID/json"];
+    assert.deepEqual(await callsOf(run), expected);
+    const calls = proxy.calls;
+    const looked = calls.findIndex((call) => /^GET \/images\/.*\/json$/.test(call));
+    assert.ok(looked !== -1 && looked < calls.indexOf(expected[0] ?? ""), calls.join("\n"));
+    // It is known to be there from now on.
+    assert.deepEqual(await callsOf(run), expected);
+    assert.deepEqual(proxy.calls.filter((call) => call.includes("/images/")), []);
+  });
+
+  test("a container: create, inspect; start, inspect; stop, inspect; remove, inspect", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    // Once per image the user database is read, too.
+    await pod.create({ metadata: { name: "first" } });
+    let id = "";
+    const inspect = "GET /containers/ID/json";
+    assert.deepEqual(await callsOf(async () => (id = await pod.create())), [
+      "POST /containers/create?name=NAME",
+      inspect,
+    ]);
+    const calls = async (act: () => Promise<unknown>): Promise<readonly string[]> =>
+      callsOf(async () => {
+        await act();
+        return id;
+      });
+    assert.deepEqual(await calls(() => shim.cri.StartContainer({ container_id: id })), [
+      "POST /containers/ID/start",
+      inspect,
+    ]);
+    assert.deepEqual(await calls(() => shim.cri.StopContainer({ container_id: id, timeout: "7" })), [
+      "POST /containers/ID/stop?t=7",
+      inspect,
+    ]);
+    assert.deepEqual(await calls(() => shim.cri.RemoveContainer({ container_id: id })), [
+      "DELETE /containers/ID?v=1&force=1",
+      inspect,
+    ]);
+  });
+
+  test("StopPodSandbox stops containers, then the sandbox; RemovePodSandbox removes in that order", async () => {
+    const pod = await bed.runPod(shim.cri);
+    const id = await pod.start({ command: ["sleep", "1000"] });
+    const changes = (): readonly string[] =>
+      proxy.requests
+        .filter(({ method }) => method !== "GET")
+        .map(({ method, path }) => `${method} ${path.replace(pod.id, "SANDBOX").replace(id, "CONTAINER")}`);
+    proxy.forget();
+    await pod.stop();
+    assert.deepEqual(changes(), [
+      "POST /containers/CONTAINER/stop?t=0",
+      "POST /containers/SANDBOX/stop?t=10",
+    ]);
+    proxy.forget();
+    await pod.remove();
+    const removals = changes().filter((call) => call.startsWith("DELETE"));
+    assert.deepEqual(
+      removals.map((call) => call.replace(/\?.*/, "")),
+      ["DELETE /containers/CONTAINER", "DELETE /containers/SANDBOX"],
+    );
+  });
+
+  test("lists and statuses ask the engine nothing", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start();
+    await pod.containerStatus(id);
+    proxy.forget();
+    for (let round = 0; round < 10; round += 1) {
+      await shim.cri.ListPodSandbox({});
+      await shim.cri.ListContainers({});
+      await pod.status();
+      await pod.containerStatus(id);
+    }
+    // What other containers of this engine do may cause an inspect, never the calls.
+    const own = proxy.requests.filter(({ path }) => path.includes(pod.id) || path.includes(id));
+    const others = proxy.calls.filter((call) => call !== "GET /containers/ID/json");
+    assert.deepEqual([...own, ...others], []);
+  });
+});

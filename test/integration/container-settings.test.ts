@@ -1,0 +1,263 @@
+/** What a container is told to be, seen from inside of it. */
+import assert from "node:assert/strict";
+import { access, mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { Answer, LinuxContainerSecurityContext } from "../../src/shim/domain/cri.js";
+import { SecurityProfileProfileType, Signal, SupplementalGroupsPolicy } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer } from "../support/docker.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+describe("container settings", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let pod: Pod;
+  let count = 0;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    pod = await bed.runPod(shim.cri);
+  });
+  after(() => bed.close());
+
+  /** Names are taken only once in a pod. */
+  const metadata = () => ({ name: `c${String((count += 1))}` });
+
+  async function startSecured(security: Answer<LinuxContainerSecurityContext>): Promise<string> {
+    return pod.start({
+      metadata: metadata(),
+      linux: { security_context: { namespace_options: { pid: 1 }, ...security } },
+    });
+  }
+
+  test("command, arguments, environment and working directory", async () => {
+    const id = await pod.start({
+      metadata: metadata(),
+      command: ["sh", "-c", 'echo "$0|$1|$FROM_IMAGE|$A|$B|$(pwd)"; sleep 1000; :'],
+      args: ["zero", "with space"],
+      envs: [
+        { key: "A", value: Buffer.from("1 = 1") },
+        { key: "B", value: Buffer.from("grün") },
+      ],
+      working_dir: "/tmp",
+    });
+    // What the process itself has, not what an exec gets.
+    const environment = (await pod.shell(id, "tr '\\0' '\\n' < /proc/1/environ")).split("\n");
+    for (const line of ["A=1 = 1", "B=grün", "FROM_IMAGE=yes"]) assert.ok(environment.includes(line), line);
+    assert.equal(await pod.shell(id, "readlink /proc/1/cwd"), "/tmp");
+    const commandLine = await pod.shell(id, "tr '\\0' '\\n' < /proc/1/cmdline");
+    assert.match(commandLine, /\nzero\nwith space$/);
+    const { log_path } = await pod.containerStatus(id);
+    assert.match(await readFile(log_path, "utf8"), /zero\|with space\|yes\|1 = 1\|grün\|\/tmp/);
+  });
+
+  test("mounts: read-write and read-only, and the status names the paths of the request", async () => {
+    const directory = await bed.newDirectory();
+    await mkdir(join(directory, "data:with colon"));
+    await writeFile(join(directory, "file"), "content");
+    const mounts = [
+      { container_path: "/rw", host_path: join(directory, "data:with colon") },
+      { container_path: "/ro", host_path: join(directory, "file"), readonly: true },
+    ];
+    const id = await pod.start({ metadata: metadata(), mounts });
+    await pod.shell(id, "echo written > /rw/out");
+    assert.equal(await readFile(join(directory, "data:with colon", "out"), "utf8"), "written\n");
+    assert.equal(await pod.shell(id, "cat /ro"), "content");
+    assert.notEqual((await pod.exec(id, "sh", "-c", "echo x > /ro")).exitCode, 0);
+    const status = await pod.containerStatus(id);
+    const shown = status.mounts.map(({ container_path, host_path, readonly }) => [
+      container_path,
+      host_path,
+      readonly,
+    ]);
+    assert.deepEqual(
+      shown.sort(),
+      [
+        ["/rw", mounts[0]?.host_path, false],
+        ["/ro", mounts[1]?.host_path, true],
+      ].sort(),
+    );
+  });
+
+  test("a mount from a path that is missing is refused, and no directory is made there", async () => {
+    const missing = join(await bed.newDirectory(), "missing");
+    const before = await bed.leftovers();
+    const message = await pod
+      .create({ metadata: metadata(), mounts: [{ container_path: "/x", host_path: missing }] })
+      .then(() => assert.fail("it was created"), String);
+    assert.match(message, new RegExp(missing));
+    await assert.rejects(access(missing), { code: "ENOENT" });
+    assert.deepEqual(await bed.leftovers(), before);
+  });
+
+  test("run_as_user, run_as_group and supplemental groups; Merge adds the image's groups, Strict does not", async () => {
+    const cases = [
+      {
+        name: "user alone",
+        security: { run_as_user: { value: "1000" } },
+        expected: ["1000", "1000", "1000 50000"],
+      },
+      {
+        name: "user name",
+        security: { run_as_username: "tester" },
+        expected: ["1000", "1000", "1000 50000"],
+      },
+      {
+        name: "user and group, Merge",
+        security: {
+          run_as_user: { value: "1000" },
+          run_as_group: { value: "2000" },
+          supplemental_groups: ["3000"],
+        },
+        expected: ["1000", "2000", "2000 3000 50000"],
+      },
+      {
+        name: "Strict",
+        security: {
+          run_as_user: { value: "1000" },
+          run_as_group: { value: "2000" },
+          supplemental_groups: ["3000"],
+          supplemental_groups_policy: SupplementalGroupsPolicy.Strict,
+        },
+        expected: ["1000", "2000", "2000 3000"],
+      },
+      {
+        name: "Strict without a group",
+        security: {
+          run_as_user: { value: "1000" },
+          supplemental_groups: ["3000"],
+          supplemental_groups_policy: SupplementalGroupsPolicy.Strict,
+        },
+        expected: ["1000", "1000", "1000 3000"],
+      },
+    ];
+    for (const { name, security, expected } of cases) {
+      const id = await startSecured(security);
+      const lines = (await pod.shell(id, "id -u; id -g; id -G")).split("\n");
+      assert.deepEqual([lines[0], lines[1], sorted(lines[2])], expected, name);
+      const { user } = await pod.containerStatus(id);
+      const groups = (user?.linux?.supplemental_groups ?? []).join(" ");
+      assert.deepEqual([user?.linux?.uid, user?.linux?.gid, sorted(groups)], expected, `${name}: status`);
+    }
+  });
+
+  test("run_as_group without a user is refused", async () => {
+    await rejectsWith(startSecured({ run_as_group: { value: "2000" } }), "INVALID_ARGUMENT");
+  });
+
+  test("capabilities: dropped, added, and all of them when privileged", async () => {
+    const effective = async (security: Answer<LinuxContainerSecurityContext>): Promise<bigint> => {
+      const id = await startSecured(security);
+      return BigInt(`0x${await pod.shell(id, "grep CapEff /proc/1/status | cut -f2")}`);
+    };
+    const chown = 1n << 0n;
+    const netAdmin = 1n << 12n;
+    const usual = await effective({});
+    assert.ok((usual & chown) !== 0n && (usual & netAdmin) === 0n);
+    const changed = await effective({
+      capabilities: { add_capabilities: ["NET_ADMIN"], drop_capabilities: ["CHOWN"] },
+    });
+    assert.equal(changed, (usual | netAdmin) & ~chown);
+    assert.equal(await effective({ capabilities: { drop_capabilities: ["ALL"] } }), 0n);
+    const ours = /CapBnd:\s*(\w+)/.exec(await readFile("/proc/self/status", "utf8"))?.[1] ?? "0";
+    const sysResource = 1n << 24n;
+    // Without it on the host, old engines cannot start privileged containers at all.
+    if ((BigInt(`0x${ours}`) & sysResource) !== 0n) {
+      assert.ok(((await effective({ privileged: true })) & netAdmin) !== 0n);
+    }
+  });
+
+  test("no_new_privs reaches the process", async () => {
+    for (const [no_new_privs, expected] of [
+      [true, "1"],
+      [false, "0"],
+    ] as const) {
+      const id = await startSecured({ no_new_privs });
+      assert.equal(await pod.shell(id, "grep NoNewPrivs /proc/1/status | cut -f2"), expected);
+    }
+  });
+
+  test("a read-only root file system", async () => {
+    const id = await startSecured({ readonly_rootfs: true });
+    const { exitCode, stderr } = await pod.exec(id, "touch", "/new");
+    assert.notEqual(exitCode, 0);
+    assert.match(stderr, /Read-only/);
+  });
+
+  describe("seccomp", () => {
+    /** 0: none, 2: a filter. */
+    const mode = async (id: string): Promise<string> => pod.shell(id, "grep Seccomp: /proc/1/status | cut -f2");
+
+    test("none, RuntimeDefault and Unconfined, from the message and from the older string", async () => {
+      const { RuntimeDefault, Unconfined } = SecurityProfileProfileType;
+      const cases: [Answer<LinuxContainerSecurityContext>, string][] = [
+        [{}, "0"],
+        [{ seccomp: { profile_type: Unconfined } }, "0"],
+        [{ seccomp: { profile_type: RuntimeDefault } }, "2"],
+        [{ seccomp_profile_path: "unconfined" }, "0"],
+        [{ seccomp_profile_path: "runtime/default" }, "2"],
+        [{ seccomp: { profile_type: Unconfined }, seccomp_profile_path: "runtime/default" }, "0"],
+      ];
+      for (const [security, expected] of cases) {
+        assert.equal(await mode(await startSecured(security)), expected, JSON.stringify(security));
+      }
+    });
+
+    test("a Localhost profile is obeyed", async () => {
+      const path = join(await bed.newDirectory(), "no-mkdir.json");
+      const syscalls = [{ names: ["mkdir", "mkdirat"], action: "SCMP_ACT_ERRNO" }];
+      await writeFile(path, JSON.stringify({ defaultAction: "SCMP_ACT_ALLOW", syscalls }));
+      for (const security of [
+        { seccomp: { profile_type: SecurityProfileProfileType.Localhost, localhost_ref: path } },
+        { seccomp_profile_path: `localhost/${path}` },
+      ]) {
+        const id = await startSecured(security);
+        assert.equal(await mode(id), "2");
+        assert.match((await pod.exec(id, "mkdir", "/tmp/x")).stderr, /Operation not permitted/);
+      }
+    });
+
+    test("a Localhost profile that is not there is refused at creation", async () => {
+      const security = {
+        seccomp: { profile_type: SecurityProfileProfileType.Localhost, localhost_ref: "/no/such.json" },
+      };
+      await rejectsWith(startSecured(security), "INVALID_ARGUMENT", /no\/such\.json/);
+    });
+  });
+
+  test("masked and read-only paths replace Docker's own", async () => {
+    const id = await startSecured({ masked_paths: ["/proc/uptime"], readonly_paths: ["/proc/sys/net"] });
+    assert.equal(await pod.shell(id, "cat /proc/uptime"), "");
+    const mounts = await pod.shell(id, "cat /proc/mounts");
+    assert.match(mounts, /proc \/proc\/sys\/net proc ro/);
+    assert.doesNotMatch(mounts, / \/sys\/firmware /);
+    const usual = await startSecured({});
+    assert.match(await pod.shell(usual, "cat /proc/mounts"), / \/sys\/firmware /);
+  });
+
+  test("stop_signal of the request is what StopContainer sends", async () => {
+    const id = await pod.start({
+      metadata: metadata(),
+      stop_signal: Signal.SIGNAL_SIGUSR1,
+      command: ["sh", "-c", "trap 'exit 7' USR1; trap 'exit 9' TERM; while :; do sleep 1000 & wait; done"],
+    });
+    assert.equal((await inspectContainer(id))?.Config.StopSignal, "SIGUSR1");
+    await pod.shell(id, "grep -q . /proc/1/cmdline");
+    await shim.cri.StopContainer({ container_id: id, timeout: "20" });
+    assert.equal((await pod.containerStatus(id)).exit_code, 7);
+  });
+
+  test("what Docker cannot express is refused by name", async () => {
+    const mounts = [{ container_path: "/i", image: { image: bed.image } }];
+    await assert.rejects(pod.create({ metadata: metadata(), mounts }), /image/);
+    const security = { namespace_options: { pid: 1 }, capabilities: { add_ambient_capabilities: ["CHOWN"] } };
+    await assert.rejects(startSecured(security), /ambient/);
+  });
+});
+
+function sorted(groups: string | undefined): string {
+  return (groups ?? "").split(" ").sort((a, b) => Number(a) - Number(b)).join(" ");
+}

@@ -1,0 +1,175 @@
+/** Stop and remove, in any order, any number of times, also when the engine lost the object in between. */
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const rounds = long ? 200 : 12;
+
+/** A sequence that depends on the seed alone, so that a failure can be repeated. */
+function* random(seed: number): Generator<number, never> {
+  for (let state = seed; ; ) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    yield state / 2 ** 32;
+  }
+}
+
+describe("idempotence", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+  });
+  after(() => bed.close());
+
+  async function nothingIsLeft(): Promise<void> {
+    assert.deepEqual(await bed.leftovers(), []);
+    for (const part of ["sandbox", "pods", "containers"]) {
+      assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
+    }
+  }
+
+  test("stop and remove of unknown ids succeed, statuses of them are NOT_FOUND", async () => {
+    const { cri } = shim;
+    for (const id of ["0123456789abcdef".repeat(4), "nosuch", "a name"]) {
+      await cri.StopPodSandbox({ pod_sandbox_id: id });
+      await cri.RemovePodSandbox({ pod_sandbox_id: id });
+      await cri.StopContainer({ container_id: id, timeout: "1" });
+      await cri.RemoveContainer({ container_id: id });
+      await rejectsWith(cri.PodSandboxStatus({ pod_sandbox_id: id }), "NOT_FOUND");
+      await rejectsWith(cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
+      await rejectsWith(cri.StartContainer({ container_id: id }), "NOT_FOUND");
+      await rejectsWith(cri.ExecSync({ container_id: id, cmd: ["true"] }), "NOT_FOUND");
+      await rejectsWith(cri.UpdateContainerResources({ container_id: id, linux: {} }), "NOT_FOUND");
+    }
+  });
+
+  test(`${String(rounds)} random orders of stops and removes, with objects removed behind the shim's back`, async () => {
+    const { cri } = shim;
+    for (let round = 0; round < rounds; round += 1) {
+      const numbers = random(round);
+      const pod = await bed.runPod(cri);
+      const id = await pod.start({ command: ["sleep", "1000"] });
+      const actions: readonly (readonly [string, () => Promise<unknown>])[] = [
+        ["StopContainer", () => cri.StopContainer({ container_id: id, timeout: "0" })],
+        ["RemoveContainer", () => cri.RemoveContainer({ container_id: id })],
+        ["StopPodSandbox", () => pod.stop()],
+        ["RemovePodSandbox", () => pod.remove()],
+        ["docker rm container", () => removeContainer(id)],
+        ["docker rm sandbox", () => removeContainer(pod.id)],
+      ];
+      const done: string[] = [];
+      for (let step = 0; step < 8; step += 1) {
+        const [name, act] = actions[Math.floor(numbers.next().value * actions.length)] ?? ["", async () => 0];
+        done.push(name);
+        await assert.doesNotReject(act(), `round ${String(round)}: ${done.join(", ")}`);
+      }
+      await pod.stop();
+      await pod.remove();
+      await nothingIsLeft();
+    }
+  });
+
+  test("each of stop and remove, five at once, succeeds for all callers", async () => {
+    const { cri } = shim;
+    const pod = await bed.runPod(cri);
+    const id = await pod.start({ command: ["sleep", "1000"] });
+    const five = (act: () => Promise<unknown>): Promise<unknown> => Promise.all(Array.from({ length: 5 }, act));
+    await five(() => cri.StopContainer({ container_id: id, timeout: "0" }));
+    await five(() => cri.RemoveContainer({ container_id: id }));
+    await five(() => pod.stop());
+    await five(() => pod.remove());
+    await nothingIsLeft();
+  });
+
+  test("a sandbox that the engine lost is listed from its checkpoint until it is removed", async () => {
+    const { cri } = shim;
+    const pod = await bed.runPod(cri);
+    await removeContainer(pod.id);
+    const listed = async () => (await cri.ListPodSandbox({})).items.find(({ id }) => id === pod.id);
+    // The engine's event may still be on its way.
+    await until("the shim to know", () =>
+      pod.status().then(
+        () => false,
+        () => true,
+      ),
+    );
+    await rejectsWith(pod.status(), "NOT_FOUND");
+    const item = await listed();
+    assert.equal(item?.state, PodSandboxState.SANDBOX_NOTREADY);
+    assert.equal(item.metadata?.name, pod.config.metadata?.name);
+    await pod.stop();
+    await pod.remove();
+    assert.equal(await listed(), undefined);
+    await nothingIsLeft();
+  });
+
+  test("RunPodSandbox again with the same request answers the same sandbox; with another one it is refused", async () => {
+    const { cri } = shim;
+    const config = bed.podConfig();
+    const first = await cri.RunPodSandbox({ config });
+    assert.equal((await cri.RunPodSandbox({ config })).pod_sandbox_id, first.pod_sandbox_id);
+    await rejectsWith(cri.RunPodSandbox({ config: { ...config, hostname: "other" } }), "ALREADY_EXISTS");
+    assert.equal((await inspectContainer(first.pod_sandbox_id))?.State.Running, true);
+    await cri.StopPodSandbox(first);
+    // A stopped one is a leftover: it is replaced.
+    const second = await cri.RunPodSandbox({ config });
+    assert.notEqual(second.pod_sandbox_id, first.pod_sandbox_id);
+    assert.equal(await inspectContainer(first.pod_sandbox_id), undefined);
+    await cri.StopPodSandbox(second);
+    await cri.RemovePodSandbox(second);
+    await nothingIsLeft();
+  });
+
+  test("CreateContainer again replaces a container that does not run, and never one that does", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const first = await pod.create();
+    const second = await pod.create();
+    assert.notEqual(first, second);
+    assert.equal(await inspectContainer(first), undefined);
+    await shim.cri.StartContainer({ container_id: second });
+    await rejectsWith(pod.create(), "ALREADY_EXISTS");
+    assert.equal((await inspectContainer(second))?.State.Running, true);
+  });
+
+  test("containers that no pod owns exist for no call, and survive all of them", async () => {
+    const { cri } = shim;
+    const name = `foreign-${bed.run}`;
+    const id = await createContainer(name, {
+      Image: bed.image,
+      Cmd: ["sleep", "1000"],
+      Labels: { [runLabel]: bed.run },
+      HostConfig: { NetworkMode: "none" },
+    });
+    await startContainer(id);
+    for (const reference of [id, id.slice(0, 12), name]) {
+      await cri.StopContainer({ container_id: reference, timeout: "0" });
+      await cri.RemoveContainer({ container_id: reference });
+      await cri.StopPodSandbox({ pod_sandbox_id: reference });
+      await cri.RemovePodSandbox({ pod_sandbox_id: reference });
+      await rejectsWith(cri.ContainerStatus({ container_id: reference }), "NOT_FOUND");
+      await rejectsWith(cri.ExecSync({ container_id: reference, cmd: ["true"] }), "NOT_FOUND");
+    }
+    assert.deepEqual((await cri.ListContainers({ filter: { id } })).containers, []);
+    assert.equal((await inspectContainer(id))?.State.Running, true);
+    await removeContainer(id);
+  });
+
+  test("a sandbox given to container calls, and the other way round, is left alone", async () => {
+    const { cri } = shim;
+    await using pod = await bed.runPod(cri);
+    const id = await pod.start();
+    await cri.StopContainer({ container_id: pod.id, timeout: "0" });
+    await cri.RemoveContainer({ container_id: pod.id });
+    await cri.StopPodSandbox({ pod_sandbox_id: id });
+    await cri.RemovePodSandbox({ pod_sandbox_id: id });
+    for (const one of [pod.id, id]) assert.equal((await inspectContainer(one))?.State.Running, true);
+  });
+});

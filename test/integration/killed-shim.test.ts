@@ -1,0 +1,102 @@
+/** The shim is killed at each step of RunPodSandbox; what it leaves can be cleaned up through its successor. */
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import type { RecordedRequest } from "../support/recording-proxy.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+
+type Step = { readonly name: string; readonly matches: (request: RecordedRequest) => boolean };
+
+/** Requests of RunPodSandbox that change something, or that it waits for. */
+const steps: readonly Step[] = [
+  { name: "the pause image's inspect", matches: ({ path }) => path.startsWith("/images/") },
+  { name: "create", matches: ({ path }) => path.startsWith("/containers/create") },
+  { name: "start", matches: ({ path }) => path.endsWith("/start") },
+];
+
+describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  before(async () => {
+    bed = await TestBed.open();
+  });
+  after(() => bed.close());
+
+  const moments = ["before", "after"] as const;
+  for (const { name, matches } of steps) {
+    for (const moment of moments) {
+      test(`${moment} the engine did "${name}": Stop and Remove of what is listed leave nothing`, async () => {
+        const directory = await bed.newDirectory();
+        const proxy = await bed.startProxy();
+        const first = await bed.startShim({ directory, dockerEndpoint: proxy.endpoint });
+        const hold = proxy.holdNext(moment, matches);
+        const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
+        const call = first.cri.RunPodSandbox({ config });
+        call.catch(() => undefined); // Nobody is there to answer it.
+        await hold.held;
+        await first.kill();
+        await proxy[Symbol.asyncDispose]();
+        await cleanUp(directory, config.metadata?.name ?? "");
+      });
+    }
+  }
+
+  test("after the last step, before the answer: the sandbox is ready and the call can be repeated", async () => {
+    const directory = await bed.newDirectory();
+    const first = await bed.startShim({ directory });
+    const config = bed.podConfig();
+    const { pod_sandbox_id } = await first.cri.RunPodSandbox({ config });
+    await first.kill();
+    const second = await bed.startShim({ directory });
+    assert.equal((await second.cri.RunPodSandbox({ config })).pod_sandbox_id, pod_sandbox_id);
+    await second.kill();
+    await cleanUp(directory, config.metadata?.name ?? "");
+  });
+
+  test("a sandbox whose set-up was cut off is never ready, and the same request makes a new one", async () => {
+    const directory = await bed.newDirectory();
+    const proxy = await bed.startProxy();
+    const first = await bed.startShim({ directory, dockerEndpoint: proxy.endpoint });
+    const hold = proxy.holdNext("after", ({ path }) => path.endsWith("/start"));
+    const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
+    first.cri.RunPodSandbox({ config }).catch(() => undefined);
+    await hold.held;
+    await first.kill();
+    const second = await bed.startShim({ directory });
+    const [item] = (await second.cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } })).items;
+    assert.equal(item?.state, PodSandboxState.SANDBOX_NOTREADY);
+    const before = await bed.leftovers();
+    assert.equal(before.length, 1);
+    // The kubelet stops it before it makes a new one, with the next attempt.
+    await second.cri.StopPodSandbox({ pod_sandbox_id: item.id });
+    const { pod_sandbox_id } = await second.cri.RunPodSandbox({ config });
+    assert.notEqual(pod_sandbox_id, item.id);
+    await second.kill();
+    await cleanUp(directory, config.metadata?.name ?? "");
+  });
+
+  /** As a kubelet would: by the ids of ListPodSandbox, through a new shim on the same state directory. */
+  async function cleanUp(directory: string, name: string): Promise<void> {
+    await using shim = await bed.startShim({ directory });
+    const { items } = await shim.cri.ListPodSandbox({});
+    // The engine may have pods of others.
+    const own = items.filter(({ metadata }) => metadata?.name === name);
+    assert.ok(own.length <= 1);
+    for (const { id } of own) {
+      await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
+      await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
+    }
+    assert.deepEqual(await bed.leftovers(), []);
+    for (const part of ["sandbox", "pods", "containers", "quarantine"]) {
+      assert.deepEqual(await entries(join(shim.stateDirectory, part)), [], part);
+    }
+  }
+});
+
+async function entries(directory: string): Promise<readonly string[]> {
+  return readdir(directory).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  });
+}

@@ -1,0 +1,126 @@
+/** Which namespaces a pod and its containers share. */
+import assert from "node:assert/strict";
+import { readFile, readlink } from "node:fs/promises";
+import { hostname } from "node:os";
+import { after, before, describe, test } from "node:test";
+import { NamespaceMode } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+const { POD, CONTAINER, NODE, TARGET } = NamespaceMode;
+
+async function namespaceOf(containerId: string, kind: string): Promise<string> {
+  const pid = (await inspectContainer(containerId))?.State.Pid ?? 0;
+  return readlink(`/proc/${String(pid)}/ns/${kind}`);
+}
+
+describe("namespaces", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+  });
+  after(() => bed.close());
+
+  const withPid = (name: string, pid: NamespaceMode, target_id = "") => ({
+    metadata: { name },
+    linux: { security_context: { namespace_options: { pid, target_id } } },
+  });
+
+  test("pid modes: CONTAINER has its own, POD the sandbox's, TARGET another container's, NODE the host's", async () => {
+    await using pod = await bed.runPod(shim.cri, {
+      linux: { security_context: { namespace_options: { pid: POD } } },
+    });
+    const own = await pod.start(withPid("own", CONTAINER));
+    const shared = await pod.start(withPid("shared", POD));
+    const target = await pod.start(withPid("target", TARGET, own));
+    const node = await pod.start(withPid("node", NODE));
+    const sandbox = await namespaceOf(pod.id, "pid");
+    const host = await readlink("/proc/self/ns/pid");
+    assert.equal(await namespaceOf(shared, "pid"), sandbox);
+    assert.equal(await namespaceOf(target, "pid"), await namespaceOf(own, "pid"));
+    assert.equal(await namespaceOf(node, "pid"), host);
+    assert.equal(new Set([await namespaceOf(own, "pid"), sandbox, host]).size, 3);
+    assert.equal((await pod.status()).linux?.namespaces?.options?.pid, POD);
+  });
+
+  test("a TARGET that does not exist is NOT_FOUND", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    await rejectsWith(pod.create(withPid("x", TARGET, "0123456789ab")), "NOT_FOUND");
+  });
+
+  test("network and IPC are the sandbox's for all containers; the pod's host name is seen in them", async () => {
+    await using pod = await bed.runPod(shim.cri, { hostname: "pod-host-name" });
+    const first = await pod.start({ metadata: { name: "first" } });
+    const second = await pod.start({ metadata: { name: "second" } });
+    for (const kind of ["net", "ipc", "uts"]) {
+      const names = await Promise.all([pod.id, first, second].map((id) => namespaceOf(id, kind)));
+      if (kind !== "uts") assert.equal(new Set(names).size, 1, kind);
+      assert.notEqual(names[0], await readlink(`/proc/self/ns/${kind}`), kind);
+    }
+    assert.equal(await pod.shell(first, "hostname"), "pod-host-name");
+    assert.equal(await pod.shell(second, "hostname"), "pod-host-name");
+  });
+
+  test("a pod on the host's network has the node's interfaces and host name, and no IP of its own", async () => {
+    const options = { network: NODE, pid: CONTAINER, ipc: POD };
+    await using pod = await bed.runPod(shim.cri, {
+      linux: { security_context: { namespace_options: options } },
+    });
+    const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
+    assert.equal(await namespaceOf(id, "net"), await readlink("/proc/self/ns/net"));
+    assert.equal(await pod.shell(id, "hostname"), hostname());
+    const status = await pod.status();
+    assert.equal(status.network?.ip, "");
+    assert.equal(status.linux?.namespaces?.options?.network, NODE);
+  });
+
+  test("the host's IPC and PID namespaces", async () => {
+    const options = { network: POD, pid: NODE, ipc: NODE };
+    await using pod = await bed.runPod(shim.cri, {
+      linux: { security_context: { namespace_options: options } },
+    });
+    const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
+    assert.equal(await namespaceOf(id, "ipc"), await readlink("/proc/self/ns/ipc"));
+    assert.equal(await namespaceOf(id, "pid"), await readlink("/proc/self/ns/pid"));
+  });
+
+  test("sysctls apply to the pod alone", async () => {
+    const here = await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8");
+    await using pod = await bed.runPod(shim.cri, {
+      linux: { sysctls: { "net.ipv4.ip_local_port_range": "20000 20100", "kernel.shm_rmid_forced": "1" } },
+    });
+    const id = await pod.start();
+    assert.match(await pod.shell(id, "cat /proc/sys/net/ipv4/ip_local_port_range"), /^20000\s+20100$/);
+    assert.equal(await pod.shell(id, "cat /proc/sys/kernel/shm_rmid_forced"), "1");
+    assert.equal(await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), here);
+  });
+
+  test("net sysctls are refused with the host's network, and leave nothing", async () => {
+    const config = bed.podConfig({
+      linux: {
+        sysctls: { "net.ipv4.ip_forward": "1" },
+        security_context: { namespace_options: { network: NODE } },
+      },
+    });
+    await rejectsWith(shim.cri.RunPodSandbox({ config }), "INVALID_ARGUMENT", /net\.ipv4\.ip_forward/);
+    assert.deepEqual(await bed.leftovers(), []);
+  });
+
+  test("an unknown runtime handler is refused, the engine's runtimes are accepted and echoed", async () => {
+    const config = bed.podConfig();
+    await rejectsWith(
+      shim.cri.RunPodSandbox({ config, runtime_handler: "no-such-handler" }),
+      "INVALID_ARGUMENT",
+      /no-such-handler/,
+    );
+    const { runtime_handlers } = await shim.cri.Status({});
+    const names = runtime_handlers.map(({ name }) => name);
+    assert.ok(names.includes("") && names.includes("runc"), names.join());
+    await using pod = await bed.runPod(shim.cri, {}, "runc");
+    assert.equal((await pod.status()).runtime_handler, "runc");
+  });
+});

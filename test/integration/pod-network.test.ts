@@ -1,0 +1,129 @@
+/** The pod's address, its host ports, and resolv.conf, with the fallback network plugin. */
+import assert from "node:assert/strict";
+import { readFile, stat } from "node:fs/promises";
+import { createServer } from "node:net";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
+import { inspectContainer } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const webServer = ["sh", "-c", "mkdir /tmp/www && echo hello > /tmp/www/index.html && httpd -f -p 8080 -h /tmp/www"];
+
+async function get(url: string): Promise<string> {
+  return until(`an answer from ${url}`, async () => {
+    try {
+      const answer = await fetch(url, { signal: AbortSignal.timeout(2_000) });
+      return await answer.text();
+    } catch {
+      return undefined; // The server is not up yet.
+    }
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+describe("the pod's network", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+  });
+  after(() => bed.close());
+
+  test("the pod answers on the IP of its status, which is gone when it is stopped", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    await pod.start({ command: webServer });
+    const ip = await pod.ip();
+    assert.equal(await get(`http://${ip}:8080/`), "hello\n");
+    await pod.stop();
+    assert.equal(await pod.ip(), "");
+  });
+
+  test("a host port leads to the pod, on the host IP of the request only; the checkpoint keeps all mappings", async () => {
+    const port = await freePort();
+    await using pod = await bed.runPod(shim.cri, {
+      port_mappings: [
+        { protocol: Protocol.TCP, container_port: 8080, host_port: port, host_ip: "127.0.0.1" },
+        { protocol: Protocol.UDP, container_port: 53 },
+      ],
+    });
+    await pod.start({ command: webServer });
+    assert.equal(await get(`http://127.0.0.1:${String(port)}/`), "hello\n");
+    const listeners = await readFile("/proc/net/tcp", "utf8");
+    const hex = port.toString(16).toUpperCase().padStart(4, "0");
+    assert.match(listeners, new RegExp(` 0100007F:${hex} `));
+    assert.doesNotMatch(listeners, new RegExp(` 00000000:${hex} `));
+    const checkpoint = await readFile(`${shim.stateDirectory}/sandbox/${pod.id}`, "utf8");
+    assert.deepEqual((JSON.parse(checkpoint) as { data: object }).data, {
+      port_mappings: [
+        { protocol: "tcp", container_port: 8080, host_port: port, host_ip: "127.0.0.1" },
+        { protocol: "udp", container_port: 53, host_port: 0 },
+      ],
+    });
+    await pod.stop();
+    // Free again: another pod can have it.
+    await using next = await bed.runPod(shim.cri, {
+      port_mappings: [{ protocol: Protocol.TCP, container_port: 8080, host_port: port }],
+    });
+    assert.notEqual(next.id, pod.id);
+  });
+
+  test("resolv.conf: every container sees what the pod asked for, in the file that Docker made", async () => {
+    const dns_config = {
+      servers: ["10.96.0.10", "2001:db8::1"],
+      searches: ["default.svc.cluster.local", "cluster.local"],
+      options: ["ndots:5", "timeout:1"],
+    };
+    const expected =
+      "nameserver 10.96.0.10\nnameserver 2001:db8::1\nsearch default.svc.cluster.local cluster.local\noptions ndots:5 timeout:1\n";
+    await using pod = await bed.runPod(shim.cri, { dns_config });
+    const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
+    const { ino } = await stat(path);
+    assert.equal(await readFile(path, "utf8"), expected);
+    const ids = [await pod.start({ metadata: { name: "one" } }), await pod.start({ metadata: { name: "two" } })];
+    for (const id of ids) {
+      assert.equal(`${await pod.shell(id, "cat /etc/resolv.conf")}\n`, expected);
+      assert.equal(await pod.shell(id, "stat -c %i /etc/resolv.conf"), String(ino));
+    }
+    assert.equal((await stat(path)).ino, ino);
+  });
+
+  test("resolv.conf keeps the inode that the engine made it with", async () => {
+    await using proxy = await bed.startProxy();
+    await using behindProxy = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+    // Held after the start: the engine has made the file, the shim has not touched it.
+    const hold = proxy.holdNext("after", ({ path }) => path.endsWith("/start"));
+    const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
+    const call = behindProxy.cri.RunPodSandbox({ config });
+    await hold.held;
+    const [id = ""] = await bed.leftovers();
+    const path = (await inspectContainer(id))?.ResolvConfPath ?? "";
+    const { ino } = await stat(path);
+    hold.release();
+    const { pod_sandbox_id } = await call;
+    assert.equal(pod_sandbox_id, id);
+    assert.equal(await readFile(path, "utf8"), "nameserver 10.0.0.1\n");
+    assert.equal((await stat(path)).ino, ino);
+    await behindProxy.cri.StopPodSandbox({ pod_sandbox_id });
+    await behindProxy.cri.RemovePodSandbox({ pod_sandbox_id });
+  });
+
+  test("a host-network pod gets the pod's resolv.conf too", async () => {
+    const linux = { security_context: { namespace_options: { network: NamespaceMode.NODE } } };
+    await using pod = await bed.runPod(shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
+    const id = await pod.start({ linux: { security_context: { namespace_options: { network: 2, pid: 1 } } } });
+    assert.equal(await pod.shell(id, "cat /etc/resolv.conf"), "nameserver 10.96.0.10");
+  });
+});

@@ -1,0 +1,541 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import type { CreateBody } from "../../../src/shim/domain/create-body.js";
+import { hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
+
+const id = "a".repeat(64);
+const body: CreateBody = { Image: "busybox:1", Labels: {}, HostConfig: {} };
+
+function never(): AbortSignal {
+  return new AbortController().signal;
+}
+
+function status(code: number): Respond {
+  return (_request, response) => {
+    response.writeHead(code);
+    response.end();
+  };
+}
+
+describe("DockerEngine connection", () => {
+  test("connect() speaks the negotiated version from then on, and another one after an upgrade", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(
+      "GET /version",
+      json({ Version: "20.10.24", ApiVersion: "1.41", MinAPIVersion: "1.12" }),
+    );
+    docker.answers.set("GET /containers/json", json([]));
+    const engine = await docker.engine();
+    await engine.listContainers({ labelKey: "k" }, never());
+    assert.deepEqual([...docker.versions], ["none", "1.41"]);
+    docker.answers.set(
+      "GET /version",
+      json({ Version: "26.1.5", ApiVersion: "1.45", MinAPIVersion: "1.24" }),
+    );
+    assert.equal((await engine.connect(never())).apiMinor, 45);
+    await engine.listContainers({ labelKey: "k" }, never());
+    assert.deepEqual([...docker.versions], ["none", "1.41", "1.45"]);
+  });
+
+  test("ping() wants a 200", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    docker.answers.set("GET /_ping", status(200));
+    await engine.ping(never());
+    docker.answers.set("GET /_ping", refuse(500, "starting"));
+    await assert.rejects(engine.ping(never()), { message: "starting" });
+  });
+});
+
+describe("DockerEngine containers", () => {
+  test("listContainers() asks for all, with the label as key or key=value", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(
+      "GET /containers/json",
+      json([{ Id: id, State: "exited", Labels: null, Names: null }]),
+    );
+    const engine = await docker.engine();
+    assert.equal((await engine.listContainers({ labelKey: "k" }, never())).length, 1);
+    await engine.listContainers({ labelKey: "k", labelValue: "v" }, never());
+    const asked = docker.requests.map((request) => new URL(request.slice(4), "http://x").searchParams);
+    assert.deepEqual(
+      asked.map((query) => [query.get("all"), query.get("filters")]),
+      [
+        ["1", '{"label":["k"]}'],
+        ["1", '{"label":["k=v"]}'],
+      ],
+    );
+  });
+
+  for (const [verb, code, outcome] of [
+    ["start", 204, "started"],
+    ["start", 304, "already"],
+    ["stop", 204, "stopped"],
+    ["stop", 304, "already"],
+    ["stop", 404, "missing"],
+    ["kill", 204, "killed"],
+    ["kill", 409, "notRunning"],
+    ["kill", 404, "missing"],
+    ["remove", 204, "removed"],
+    ["remove", 404, "missing"],
+  ] as const) {
+    test(`${verb}: status ${String(code)} is "${outcome}"`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set(
+        verb === "remove" ? `DELETE /containers/${id}` : `POST /containers/${id}/${verb}`,
+        status(code),
+      );
+      const engine = await docker.engine();
+      const call = {
+        start: async () => engine.startContainer(id, never()),
+        stop: async () => engine.stopContainer(id, 1, never()),
+        kill: async () => engine.killContainer(id, "SIGTERM", never()),
+        remove: async () => engine.removeContainer(id, { force: true }, never()),
+      }[verb];
+      assert.equal(await call(), outcome);
+    });
+  }
+
+  for (const [graceSeconds, sent] of [
+    [30, "30"],
+    [0, "0"],
+    [-5, "0"],
+    [1.2, "2"],
+    [1e15, "2073600"],
+  ] as const) {
+    test(`stopContainer() with a grace of ${String(graceSeconds)} s asks for ${sent}`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set(`POST /containers/${id}/stop`, status(204));
+      await (await docker.engine()).stopContainer(id, graceSeconds, never());
+      assert.deepEqual(docker.requests, [`POST /containers/${id}/stop?t=${sent}`]);
+    });
+  }
+
+  test("stopContainer() is not under the deadline of short calls", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`POST /containers/${id}/stop`, (_request, response) => {
+      setTimeout(() => response.writeHead(204).end(), 60);
+    });
+    const engine = await docker.engine({ shortTimeoutMs: 20 });
+    assert.equal(await engine.stopContainer(id, 1, never()), "stopped");
+  });
+
+  test("createContainer() sends name and body and answers the id", async () => {
+    await using docker = await startFakeDocker();
+    let sent: unknown;
+    docker.answers.set("POST /containers/create", (request, response, data) => {
+      sent = JSON.parse(data.toString());
+      json({ Id: id, Warnings: ["w"] }, 201)(request, response, data);
+    });
+    const engine = await docker.engine();
+    assert.equal(await engine.createContainer("k8s_x", body, never()), id);
+    assert.deepEqual([docker.requests, sent], [["POST /containers/create?name=k8s_x"], body]);
+  });
+
+  test("createContainer() waits for the id although its caller left", async () => {
+    await using docker = await startFakeDocker();
+    const caller = new AbortController();
+    docker.answers.set("POST /containers/create", (request, response, data) => {
+      caller.abort();
+      setTimeout(() => json({ Id: id }, 201)(request, response, data), 20);
+    });
+    const engine = await docker.engine();
+    assert.equal(await engine.createContainer("x", body, caller.signal), id);
+  });
+
+  test("createContainer() whose caller left ends by its own deadline when no answer comes", async () => {
+    await using docker = await startFakeDocker();
+    const caller = new AbortController();
+    docker.answers.set("POST /containers/create", () => caller.abort());
+    const engine = await docker.engine({ shortTimeoutMs: 60 });
+    await assert.rejects(engine.createContainer("x", body, caller.signal), (error) =>
+      isKind(error, "timeout"),
+    );
+  });
+
+  test("createContainer() for a caller that has left already creates nothing", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    await assert.rejects(engine.createContainer("x", body, AbortSignal.abort()), (error) =>
+      isKind(error, "cancelled"),
+    );
+    assert.deepEqual(docker.requests, []);
+  });
+
+  test("createContainer() takes an answer without an id for no success", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("POST /containers/create", json({}, 201));
+    await assert.rejects((await docker.engine()).createContainer("x", body, never()), { kind: "unknown" });
+  });
+
+  const inProgress = refuse(409, `removal of container ${id} is already in progress`);
+
+  test("removeContainer() waits for a removal that already runs", async () => {
+    await using docker = await startFakeDocker();
+    let inspects = 0;
+    docker.answers.set(`DELETE /containers/${id}`, inProgress);
+    docker.answers.set(`GET /containers/${id}/json`, (...args) => {
+      inspects += 1;
+      (inspects < 3 ? json({ Id: id, State: { Status: "removing" } }) : refuse(404, "No such container"))(
+        ...args,
+      );
+    });
+    const engine = await docker.engine();
+    assert.equal(await engine.removeContainer(id, { force: false }, never()), "removed");
+    assert.equal(docker.requests.filter((request) => request.startsWith("DELETE")).length, 1);
+  });
+
+  test("removeContainer() tries for itself when the other removal failed", async () => {
+    await using docker = await startFakeDocker();
+    let removals = 0;
+    docker.answers.set(`DELETE /containers/${id}`, (...args) => {
+      removals += 1;
+      (removals === 1 ? inProgress : status(204))(...args);
+    });
+    docker.answers.set(`GET /containers/${id}/json`, json({ Id: id, State: { Status: "dead" } }));
+    assert.equal(await (await docker.engine()).removeContainer(id, { force: false }, never()), "removed");
+    assert.equal(removals, 2);
+  });
+
+  test("removeContainer() does not wait for ever", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`DELETE /containers/${id}`, inProgress);
+    docker.answers.set(`GET /containers/${id}/json`, json({ Id: id, State: { Status: "removing" } }));
+    const engine = await docker.engine({ shortTimeoutMs: 120 });
+    await assert.rejects(engine.removeContainer(id, { force: false }, never()), (error) =>
+      isKind(error, "timeout"),
+    );
+  });
+
+  test("removeContainer() passes another conflict on", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`DELETE /containers/${id}`, refuse(409, "You cannot remove a running container"));
+    await assert.rejects((await docker.engine()).removeContainer(id, { force: false }, never()), {
+      kind: "precondition",
+    });
+    assert.deepEqual(docker.requests, [`DELETE /containers/${id}?v=1&force=0`]);
+  });
+
+  test("an id that would be another path is that of no container, and no request", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    for (const odd of ["", ".", ".."]) {
+      assert.equal(await engine.inspectContainer(odd, never()), undefined);
+      assert.equal(await engine.stopContainer(odd, 1, never()), "missing");
+      assert.equal(await engine.removeContainer(odd, { force: true }, never()), "missing");
+      await assert.rejects(engine.startContainer(odd, never()), (error) => isKind(error, "notFound"));
+    }
+    assert.deepEqual(docker.requests, []);
+  });
+});
+
+describe("DockerEngine events", () => {
+  const label = "io.kubernetes.docker.type";
+
+  function event(type: string, action: string, eventId: string, attributes: object = {}): string {
+    return `${JSON.stringify({ Type: type, Action: action, Actor: { ID: eventId, Attributes: attributes }, time: 1 })}\n`;
+  }
+
+  test("wanted events come out whatever chunks they arrive in, unlabelled containers left out", async () => {
+    await using docker = await startFakeDocker();
+    const text =
+      event("container", "create", "1", { [label]: "container", name: "ü€" }) +
+      event("container", "create", "2", { other: "x" }) +
+      event("network", "connect", "3") +
+      event("image", "pull", "busybox:1") +
+      event("container", "destroy", "1", { [label]: "" });
+    docker.answers.set("GET /events", (_request, response) => {
+      response.writeHead(200);
+      for (const byte of Buffer.from(text)) response.write(Buffer.from([byte]));
+    });
+    const engine = await docker.engine();
+    const stop = new AbortController();
+    const seen: string[] = [];
+    let open = 0;
+    for await (const { type, action, id: eventId } of engine.events(label, () => (open += 1), stop.signal)) {
+      seen.push(`${type} ${action} ${eventId}`);
+      if (action === "destroy") stop.abort();
+    }
+    assert.deepEqual(seen, ["container create 1", "image pull busybox:1", "container destroy 1"]);
+    assert.equal(open, 1);
+    const filters = new URL(docker.requests[0]?.slice(4) ?? "", "http://x").searchParams.get("filters") ?? "";
+    assert.doesNotMatch(filters, /exec|label/);
+    while (docker.sockets.size > 1) await new Promise(setImmediate);
+  });
+
+  for (const [name, respond] of [
+    ["ends", (_request, response) => response.end(event("image", "pull", "x"))],
+    [
+      "breaks",
+      (_request, response) =>
+        response.write(event("image", "pull", "x"), () => setImmediate(() => response.socket?.destroy())),
+    ],
+  ] as readonly (readonly [string, Respond])[]) {
+    test(`a stream that ${name} throws unavailable after its last event`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set("GET /events", respond);
+      const engine = await docker.engine();
+      const seen: string[] = [];
+      const read = async (): Promise<void> => {
+        for await (const { id: eventId } of engine.events(label, () => undefined, never()))
+          seen.push(eventId);
+      };
+      await assert.rejects(read(), (error) => isKind(error, "unavailable"));
+      assert.deepEqual(seen, ["x"]);
+    });
+  }
+
+  test("a line of more than 1 MiB is an error and not memory", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /events", (_request, response) => response.write("x".repeat(1024 * 1024 + 1)));
+    const engine = await docker.engine();
+    const events = engine.events(label, () => undefined, never());
+    const next = events[Symbol.asyncIterator]().next();
+    await assert.rejects(next, (error) => isKind(error, "exhausted"));
+  });
+
+  test("a refused subscription throws and was never open", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /events", refuse(500, "no events today"));
+    const engine = await docker.engine();
+    const events = engine.events(label, () => assert.fail("open"), never());
+    const next = events[Symbol.asyncIterator]().next();
+    await assert.rejects(next, { message: "no events today" });
+  });
+});
+
+describe("DockerEngine exec", () => {
+  const options = { command: ["true"], tty: false, stdin: true, stdout: true, stderr: true };
+
+  test("startExec() that the engine refuses throws its words", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("POST /exec/e/start", refuse(409, "Container x is not running"));
+    await assert.rejects((await docker.engine()).startExec("e", options, never()), {
+      kind: "precondition",
+      message: "Container x is not running",
+    });
+  });
+
+  test("startExec() ends with its deadline when the engine is frozen", async () => {
+    await using docker = await startFakeDocker();
+    docker.server.on("upgrade", () => undefined);
+    const engine = await docker.engine({ shortTimeoutMs: 50 });
+    await assert.rejects(engine.startExec("e", options, never()), (error) => isKind(error, "timeout"));
+  });
+
+  test("input that nobody reads any longer does not crash, and close() ends the reader", async () => {
+    await using docker = await startFakeDocker();
+    docker.server.on("upgrade", (_request, socket) => {
+      socket.on("error", () => undefined);
+      socket.write("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n", () =>
+        socket.destroy(),
+      );
+    });
+    const engine = await docker.engine();
+    const streams = await engine.startExec("e", options, never());
+    streams.input.write("x".repeat(100_000));
+    const output = streams.output[Symbol.asyncIterator]();
+    await output.next().catch((error: unknown) => assert.ok(isKind(error, "unavailable")));
+    streams.close();
+    streams.close();
+  });
+
+  test("close() ends a reader that waits", async () => {
+    await using docker = await startFakeDocker();
+    docker.server.on("upgrade", (_request, socket) => {
+      socket.on("error", () => undefined);
+      socket.write(
+        "HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n\x01\0\0\0\0\0\0\x02hi",
+      );
+    });
+    const engine = await docker.engine();
+    const streams = await engine.startExec("e", options, never());
+    const output = streams.output[Symbol.asyncIterator]();
+    // The first bytes of the output came with the head of the answer.
+    const first = await output.next();
+    assert.equal(first.done === true ? undefined : first.value.data.toString(), "hi");
+    const second = output.next();
+    streams.close();
+    await assert.rejects(second, (error) => isKind(error, "cancelled"));
+  });
+});
+
+describe("DockerEngine files", () => {
+  const stat = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64");
+
+  test("getArchive() closes the connection when the reader gives up, also unread", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => response.write("part"));
+    const engine = await docker.engine();
+    const open = docker.sockets.size;
+    const stream = await engine.getArchive(id, "/x", never());
+    stream?.destroy();
+    while (docker.sockets.size > open) await new Promise(setImmediate);
+  });
+
+  test("getArchive() fails when the stream is cut and when its caller leaves", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) =>
+      response.write("part", () => setTimeout(() => response.socket?.destroy(), 5)),
+    );
+    const engine = await docker.engine();
+    const read = async (signal: AbortSignal): Promise<void> => {
+      const stream = await engine.getArchive(id, "/x", signal);
+      for await (const _ of stream ?? []);
+    };
+    await assert.rejects(read(never()), (error) => isKind(error, "unavailable"));
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => response.write("part"));
+    const caller = new AbortController();
+    const reading = read(caller.signal);
+    setTimeout(() => caller.abort(), 20);
+    await assert.rejects(reading, (error) => isKind(error, "cancelled"));
+  });
+
+  test("readContainerFile() refuses a file that is too large by its head alone", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => {
+      response.setHeader("X-Docker-Container-Path-Stat", stat({ name: "x", size: 1_000_000, mode: 420 }));
+      response.write("never ends");
+    });
+    await assert.rejects((await docker.engine()).readContainerFile(id, "/x", 1000, never()), {
+      kind: "invalid",
+      message: `read "/x" of container "${id}": larger than 1000 bytes`,
+    });
+  });
+
+  test("readContainerFile() does not follow a link for ever", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => {
+      response.setHeader(
+        "X-Docker-Container-Path-Stat",
+        stat({ name: "x", size: 1, mode: 420, linkTarget: "/x" }),
+      );
+      response.end();
+    });
+    assert.equal(await (await docker.engine()).readContainerFile(id, "/x", 1000, never()), undefined);
+    assert.equal(docker.requests.length, 2);
+  });
+
+  test("readContainerFile() ends with its deadline in the middle of the content", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => {
+      response.setHeader("X-Docker-Container-Path-Stat", stat({ name: "x", size: 10, mode: 420 }));
+      response.write("stalls");
+    });
+    const engine = await docker.engine({ shortTimeoutMs: 60 });
+    await assert.rejects(engine.readContainerFile(id, "/x", 1000, never()), (error) =>
+      isKind(error, "timeout"),
+    );
+  });
+
+  for (const [message, outcome] of [
+    ["Could not find the file /x in container abc", undefined],
+    [`No such container: ${id}`, "notFound"],
+  ] as const) {
+    test(`readContainerFile(): "${message.slice(0, 20)}…" is ${String(outcome)}`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set(`GET /containers/${id}/archive`, refuse(404, message));
+      const read = (await docker.engine()).readContainerFile(id, "/x", 1000, never());
+      if (outcome === undefined) assert.equal(await read, undefined);
+      else await assert.rejects(read, (error) => isKind(error, outcome));
+    });
+  }
+});
+
+describe("DockerEngine images", () => {
+  test("inspectImage() keeps the slashes of a name, and everything else out of the path", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /images/*", json({ Id: "sha256:x" }));
+    const engine = await docker.engine();
+    await engine.inspectImage("reg:5000/a/b:1", never());
+    assert.equal(await engine.inspectImage("a/../../containers", never()), undefined);
+    assert.deepEqual(docker.requests, ["GET /images/reg%3A5000/a/b%3A1/json"]);
+  });
+
+  test("removeImage() takes the race of two removals for a removal", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    docker.answers.set("DELETE /images/*", refuse(500, "unrecognized image ID sha256:abc"));
+    assert.equal(await engine.removeImage("a:1", never()), "missing");
+    docker.answers.set("DELETE /images/*", refuse(500, "disk on fire"));
+    await assert.rejects(engine.removeImage("a:1", never()), { message: "disk on fire" });
+    docker.answers.set("DELETE /images/*", refuse(409, "image is being used by running container abc"));
+    await assert.rejects(engine.removeImage("a:1", never()), (error) => isKind(error, "precondition"));
+  });
+
+  test("loadImage() hears of an error in the stream of a success", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("POST /images/load", (_request, response) =>
+      response.end('{"errorDetail":{"message":"no space left"}}\n'),
+    );
+    await assert.rejects((await docker.engine()).loadImage(Buffer.from("tar"), never()), {
+      message: "no space left",
+    });
+  });
+
+  for (const [apiVersion, usage, bytes] of [
+    ["1.45", { LayersSize: 5 }, 5],
+    ["1.51", {}, undefined],
+    ["1.51", { ImageUsage: { TotalSize: 6 } }, 6],
+  ] as const) {
+    test(`imageDiskUsage() at ${apiVersion} reads ${JSON.stringify(usage)}`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set("GET /version", json({ Version: "x", ApiVersion: apiVersion }));
+      docker.answers.set("GET /system/df", json(usage));
+      assert.equal(await (await docker.engine()).imageDiskUsage(never()), bytes);
+      assert.deepEqual(docker.requests, ["GET /system/df?type=image"]);
+    });
+  }
+
+  test("imageDiskUsage() at 1.41 adds up histories instead of having all volumes measured", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /version", json({ Version: "20.10.24", ApiVersion: "1.41" }));
+    docker.answers.set("GET /images/json", json([{ Id: "a" }, { Id: "gone" }]));
+    docker.answers.set("GET /images/a/history", json([{ CreatedBy: "x", Size: 7 }]));
+    docker.answers.set("GET /images/gone/history", refuse(404, "No such image: gone"));
+    assert.equal(await (await docker.engine()).imageDiskUsage(never()), 7);
+  });
+
+  test("hanging calls end when their caller leaves, whatever the verb", async () => {
+    await using docker = await startFakeDocker();
+    for (const method of ["GET", "POST", "DELETE", "PUT"]) docker.answers.set(`${method} /*`, hang);
+    docker.server.on("upgrade", (_request, socket) => socket.resume().on("end", () => socket.destroy()));
+    const engine = await docker.engine();
+    const caller = new AbortController();
+    const { signal } = caller;
+    const options = { command: [], tty: false, stdin: false, stdout: true, stderr: true };
+    const calls: readonly Promise<unknown>[] = [
+      engine.ping(signal),
+      engine.listContainers({ labelKey: "x" }, signal),
+      engine.inspectContainer(id, signal),
+      engine.startContainer(id, signal),
+      engine.stopContainer(id, 600, signal),
+      engine.killContainer(id, "SIGTERM", signal),
+      engine.removeContainer(id, { force: true }, signal),
+      engine.updateContainer(id, { Memory: 1 }, signal),
+      engine.getArchive(id, "/", signal),
+      engine.readContainerFile(id, "/", 1, signal),
+      engine.putArchive(id, "/", Buffer.from("x"), signal),
+      engine.createExec(id, options, signal),
+      engine.startExec(id, options, signal),
+      engine.inspectExec("e", signal),
+      engine.listImages(signal),
+      engine.inspectImage("a", signal),
+      engine.imageHistory("a", signal),
+      engine.pullImage("a", undefined, () => undefined, signal),
+      engine.removeImage("a", signal),
+      engine.loadImage(Buffer.from("x"), signal),
+      engine.imageDiskUsage(signal),
+    ];
+    const settled = Promise.allSettled(calls);
+    // All but the exec's, which the server does not see as a request.
+    await docker.until((requests) => requests.length === calls.length - 1);
+    caller.abort();
+    for (const result of await settled) {
+      assert.equal(result.status, "rejected");
+      assert.ok(isKind(result.reason, "cancelled"), String(result.reason));
+    }
+    while (docker.sockets.size > 0) await new Promise(setImmediate);
+  });
+});

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { runInCall } from "../../../src/shim/base/call.js";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import { silentLogger } from "../../../src/shim/base/log.js";
+import { DockerEngine } from "../../../src/shim/engine/docker-engine.js";
+import { type EngineObservation, instrument } from "../../../src/shim/engine/instrumented-engine.js";
+import type { Engine, EngineEvent } from "../../../src/shim/ports/engine.js";
+
+/** Only `ping` and `events` do something. */
+function engineWith(overrides: Partial<Engine>): Engine {
+  return Object.assign(Object.create(null) as Engine, overrides);
+}
+
+describe("instrument()", () => {
+  const never = new AbortController().signal;
+
+  function observe(engine: Engine): { readonly engine: Engine; readonly seen: EngineObservation[] } {
+    const seen: EngineObservation[] = [];
+    let time = 0;
+    const options = {
+      log: silentLogger(),
+      observe: (one: EngineObservation) => seen.push(one),
+      now: () => (time += 5),
+    };
+    return { engine: instrument(engine, options), seen };
+  }
+
+  test("wraps every verb of the engine", () => {
+    const docker = new DockerEngine({ endpoint: { kind: "unix", path: "/x" }, shortTimeoutMs: 1 });
+    const { engine } = observe(docker);
+    const verbs = Object.getOwnPropertyNames(DockerEngine.prototype).filter(
+      (name) => !["constructor", "close"].includes(name),
+    );
+    assert.deepEqual(Object.keys(engine).sort(), verbs.sort());
+  });
+
+  test("reports verb, time and the call on whose behalf it was made", async () => {
+    const { engine, seen } = observe(engineWith({ ping: () => Promise.resolve() }));
+    const call = { rpc: "Status", signal: never, log: silentLogger() };
+    await runInCall(call, async () => engine.ping(never));
+    await engine.ping(never);
+    assert.deepEqual(seen, [
+      { verb: "ping", ms: 5, call },
+      { verb: "ping", ms: 5 },
+    ]);
+  });
+
+  test("reports the kind of a failure and passes the failure on", async () => {
+    const failure = new ShimError("denied", "no");
+    const { engine, seen } = observe(engineWith({ ping: () => Promise.reject(failure) }));
+    await assert.rejects(engine.ping(never), failure);
+    assert.equal(seen[0]?.kind, "denied");
+  });
+
+  test("passes arguments, result and the engine itself on", async () => {
+    const inner = engineWith({
+      statArchive(this: unknown, ...args: unknown[]) {
+        assert.equal(this, inner);
+        assert.deepEqual(args, ["id", "/path", never]);
+        return Promise.resolve({ name: "n", size: 1, isDirectory: false, linkTarget: "" });
+      },
+    });
+    const { engine } = observe(inner);
+    assert.equal((await engine.statArchive("id", "/path", never))?.name, "n");
+  });
+
+  test("reports an event stream once, when it ends", async () => {
+    const event: EngineEvent = { type: "image", action: "pull", id: "x" };
+    async function* events(): AsyncGenerator<EngineEvent> {
+      await Promise.resolve();
+      yield event;
+      yield event;
+    }
+    const { engine, seen } = observe(engineWith({ events }));
+    for await (const one of engine.events("label", () => undefined, never)) {
+      assert.equal(one, event);
+      assert.deepEqual(seen, []);
+      break;
+    }
+    assert.deepEqual(seen, [{ verb: "events", ms: 5 }]);
+  });
+});

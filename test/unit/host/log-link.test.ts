@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { linkLog, unlinkLog } from "../../../src/shim/host/log-link.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+const target = `/var/lib/docker/containers/${idOf("3f")}/${idOf("3f")}-json.log`;
+const older = target.replaceAll("3f", "4f");
+
+describe("linkLog()", () => {
+  test("makes the link and its missing directories, and nothing else", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "pod", "main", "0.log");
+    await linkLog(link, target);
+    assert.equal(await readlink(link), target);
+    assert.deepEqual(await readdir(join(at.path, "pod", "main")), ["0.log"]);
+  });
+
+  test("leaves a link alone that is right already", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await linkLog(link, target);
+    const before = await lstat(link);
+    await linkLog(link, target);
+    assert.equal((await lstat(link)).ino, before.ino);
+  });
+
+  test("replaces the link to another container's log", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await symlink(older, link);
+    await linkLog(link, target);
+    assert.equal(await readlink(link), target);
+    assert.deepEqual(await readdir(at.path), ["0.log"]);
+  });
+
+  test("moves files aside as rotated logs, two in one second apart", async (context) => {
+    context.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2024, 1, 3, 4, 5, 6) });
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    for (const text of ["first", "second"]) {
+      await unlinkLog(link);
+      await writeFile(link, text);
+      await linkLog(link, target);
+    }
+    assert.equal(await readFile(`${link}.20240203-040506`, "utf8"), "first");
+    assert.equal(await readFile(`${link}.20240203-040506-1`, "utf8"), "second");
+    assert.equal(await readlink(link), target);
+  });
+
+  const obstacles: readonly (readonly [what: string, make: (path: string) => Promise<unknown>])[] = [
+    ["a directory", (path) => mkdir(path)],
+    ["a link to something else", (path) => symlink("/etc/passwd", path)],
+  ];
+  for (const [what, make] of obstacles) {
+    test(`fails with precondition when ${what} is in the way, and leaves it there`, async () => {
+      await using at = await temporaryDirectory();
+      const link = join(at.path, "0.log");
+      await make(link);
+      const before = await lstat(link);
+      await assert.rejects(linkLog(link, target), (error) => isKind(error, "precondition"));
+      await unlinkLog(link);
+      assert.equal((await lstat(link)).ino, before.ino);
+    });
+  }
+
+  test("fails with an error that names the path when the directory cannot be made", async () => {
+    await using at = await temporaryDirectory();
+    await writeFile(join(at.path, "file"), "");
+    const link = join(at.path, "file", "0.log");
+    await assert.rejects(linkLog(link, target), (error) => {
+      assert.ok(error instanceof ShimError);
+      return error.message.includes(link);
+    });
+  });
+});
+
+describe("unlinkLog()", () => {
+  test("removes a link that linkLog() made", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await linkLog(link, target);
+    await unlinkLog(link);
+    assert.deepEqual(await readdir(at.path), []);
+  });
+
+  test("succeeds when there is none, and leaves a file alone", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await unlinkLog(link);
+    await unlinkLog(join(at.path, "missing", "0.log"));
+    await writeFile(link, "text");
+    await unlinkLog(link);
+    await unlinkLog(join(link, "0.log"));
+    assert.equal(await readFile(link, "utf8"), "text");
+  });
+});

@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import { readCdiSpecs } from "../../../src/shim/host/cdi-specs.js";
+import {
+  expandDevice,
+  fileSystemUsage,
+  loadedAppArmorProfiles,
+  readNodeFile,
+  statPath,
+} from "../../../src/shim/host/node-files.js";
+import { rewriteInPlace } from "../../../src/shim/host/resolv-conf-file.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+const makeFifo = (path: string): unknown => execFileSync("mkfifo", [path]);
+
+test("statPath() tells files, directories, others and nothing apart", async () => {
+  await using at = await temporaryDirectory();
+  const path = (name: string): string => join(at.path, name);
+  await writeFile(path("file"), "");
+  await symlink("file", path("link"));
+  await symlink("loop", path("loop"));
+  makeFifo(path("fifo"));
+  const names = ["file", "link", "", "fifo", "missing", "file/below", "loop"];
+  const kinds = await Promise.all(names.map((name) => statPath(path(name))));
+  assert.deepEqual(kinds, ["file", "file", "directory", "other", undefined, undefined, "other"]);
+});
+
+describe("readNodeFile()", () => {
+  test("reads up to the limit, through links", async () => {
+    await using at = await temporaryDirectory();
+    await writeFile(join(at.path, "file"), "1234");
+    await symlink("file", join(at.path, "link"));
+    assert.equal(await readNodeFile(join(at.path, "link"), 4), "1234");
+    await assert.rejects(readNodeFile(join(at.path, "file"), 3), (error) => isKind(error, "invalid"));
+  });
+
+  test("holds files without a size to the limit, too", async () => {
+    await assert.rejects(readNodeFile("/proc/self/status", 16), (error) => isKind(error, "invalid"));
+    assert.match(await readNodeFile("/proc/self/status", 65_536), /^Name:/);
+  });
+
+  for (const what of ["missing", "directory", "fifo"]) {
+    test(`refuses what is no file and waits for nothing: ${what}`, async () => {
+      await using at = await temporaryDirectory();
+      const path = join(at.path, what);
+      if (what === "directory") await mkdir(path);
+      if (what === "fifo") makeFifo(path);
+      await assert.rejects(readNodeFile(path, 100), (error) => isKind(error, "invalid"));
+    });
+  }
+});
+
+test("loadedAppArmorProfiles() reads names with blanks, and undefined from a kernel without AppArmor", async () => {
+  await using at = await temporaryDirectory();
+  const path = join(at.path, "profiles");
+  assert.equal(await loadedAppArmorProfiles(path), undefined);
+  await writeFile(path, "docker-default (enforce)\n/usr/bin/man (complain)\nmy profile (x) (kill)\n");
+  const profiles = await loadedAppArmorProfiles(path);
+  assert.deepEqual([...(profiles ?? [])], ["docker-default", "/usr/bin/man", "my profile (x)"]);
+});
+
+describe("expandDevice()", () => {
+  test("leaves a device as it is", async () => {
+    assert.deepEqual(await expandDevice("/dev/null"), ["/dev/null"]);
+  });
+
+  test("finds the devices of a directory below /dev, and nothing that is none", async () => {
+    const found = await expandDevice("/dev");
+    assert.ok(found.includes("/dev/null") && found.includes("/dev/zero"));
+    assert.ok(!found.includes("/dev/fd") && !found.includes("/dev"));
+  });
+
+  test(
+    "finds the same ones in the directories below",
+    { skip: process.getuid?.() !== 0 },
+    async (context) => {
+      await using at = await temporaryDirectory();
+      await mkdir(join(at.path, "a", "b"), { recursive: true });
+      const nodes = ["a/b/null", "a/zero"].map((name) => join(at.path, name));
+      try {
+        for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
+      } catch {
+        context.skip("device nodes cannot be made here");
+        return;
+      }
+      await symlink("/dev", join(at.path, "a", "link"));
+      assert.deepEqual(await expandDevice(at.path, at.path), nodes);
+    },
+  );
+
+  const refused: readonly (readonly [what: string, path: string])[] = [
+    ["a path that does not exist", "/dev/no-such-device"],
+    ["a path below a file", "/dev/null/x"],
+    ["a directory outside of /dev", "/etc"],
+    ["a directory outside of /dev through /dev", "/dev/../etc"],
+  ];
+  for (const [what, path] of refused) {
+    test(`refuses ${what}`, async () => {
+      await assert.rejects(expandDevice(path), (error) => isKind(error, "invalid"));
+    });
+  }
+});
+
+test("fileSystemUsage() tells what is in use, and undefined of a path that does not exist", async () => {
+  const usage = await fileSystemUsage("/");
+  assert.ok(usage !== undefined && usage.usedBytes > 0);
+  assert.equal(await fileSystemUsage("/no/such/path"), undefined);
+});
+
+describe("rewriteInPlace()", () => {
+  for (const content of ["nameserver 10.0.0.10\n", "", "x".repeat(100_000)]) {
+    test(`keeps inode and mode and leaves exactly ${String(content.length)} bytes`, async () => {
+      await using at = await temporaryDirectory();
+      const path = join(at.path, "resolv.conf");
+      await writeFile(path, "nameserver 192.0.2.1\nsearch a.example b.example\n");
+      await chmod(path, 0o640);
+      const before = await stat(path);
+      await rewriteInPlace(path, content);
+      const after = await stat(path);
+      assert.equal(await readFile(path, "utf8"), content);
+      assert.deepEqual([after.ino, after.mode], [before.ino, before.mode]);
+    });
+  }
+
+  test("makes no file and follows no link", async () => {
+    await using at = await temporaryDirectory();
+    const path = join(at.path, "resolv.conf");
+    await assert.rejects(rewriteInPlace(path, "x"), { fields: { path, errno: "ENOENT" } });
+    await writeFile(join(at.path, "other"), "other");
+    await symlink("other", path);
+    await assert.rejects(rewriteInPlace(path, "x"), { fields: { path, errno: "ELOOP" } });
+    assert.equal(await readFile(join(at.path, "other"), "utf8"), "other");
+  });
+
+  test("waits for nobody at a FIFO", async () => {
+    await using at = await temporaryDirectory();
+    makeFifo(join(at.path, "resolv.conf"));
+    const writing = rewriteInPlace(join(at.path, "resolv.conf"), "x");
+    await assert.rejects(writing, (error) => isKind(error, "precondition"));
+  });
+});
+
+describe("readCdiSpecs()", () => {
+  test("reads JSON and YAML of all directories in order, the later with higher priority", async () => {
+    await using at = await temporaryDirectory();
+    const [first, second] = [join(at.path, "etc"), join(at.path, "run")];
+    await mkdir(first);
+    await mkdir(second);
+    await writeFile(join(first, "b.json"), '{"kind": "a.example/b"}');
+    await writeFile(join(first, "a.yaml"), "kind: a.example/a\ndevices: []\n");
+    await writeFile(join(first, "notes.txt"), "kind: x");
+    await writeFile(join(second, "c.yaml"), "kind: a.example/c\n");
+    const log = recordingLog();
+    const missing = join(at.path, "missing");
+    assert.deepEqual(await readCdiSpecs([first, missing, second], log), [
+      { path: join(first, "a.yaml"), priority: 0, content: { kind: "a.example/a", devices: [] } },
+      { path: join(first, "b.json"), priority: 0, content: { kind: "a.example/b" } },
+      { path: join(second, "c.yaml"), priority: 2, content: { kind: "a.example/c" } },
+    ]);
+    assert.deepEqual(log.lines, []);
+  });
+
+  test("leaves out what cannot be read and says which file it was", async () => {
+    await using at = await temporaryDirectory();
+    await writeFile(join(at.path, "broken.json"), '{"kind": ');
+    await mkdir(join(at.path, "directory.yaml"));
+    makeFifo(join(at.path, "fifo.yaml"));
+    await writeFile(join(at.path, "good.yaml"), "kind: a.example/a\n");
+    const log = recordingLog();
+    const documents = await readCdiSpecs([at.path, join(at.path, "good.yaml")], log);
+    assert.deepEqual(
+      documents.map(({ content }) => content),
+      [{ kind: "a.example/a" }],
+    );
+    assert.deepEqual(
+      log.lines.map(({ fields }) => fields["path"]),
+      ["broken.json", "directory.yaml", "fifo.yaml", "good.yaml"].map((name) => join(at.path, name)),
+    );
+  });
+});

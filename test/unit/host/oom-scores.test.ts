@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { HostOomScores, type OomScoreClamping } from "../../../src/shim/host/oom-scores.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { FakeProc, type FakeProcess } from "./fake-proc.js";
+
+const all = "000001ffffffffff";
+const withoutSysResource = "000001fffeffffff";
+
+function engine(score: number, capabilities: string, changes: Partial<FakeProcess> = {}): FakeProcess {
+  const status = `Name:\tdockerd\nCapEff:\t${capabilities}\nCapBnd:\t${capabilities}\nCapAmb:\t0\n`;
+  return { comm: "dockerd", files: { status, oom_score_adj: `${String(score)}\n` }, ...changes };
+}
+
+interface Setting extends AsyncDisposable {
+  readonly fake: FakeProc;
+  readonly scores: HostOomScores;
+  readonly log: ReturnType<typeof recordingLog>;
+}
+
+async function setUp(clamping: OomScoreClamping, dockerd?: FakeProcess, pid = "50\n"): Promise<Setting> {
+  const fake = await FakeProc.make();
+  const pidFile = join(fake.directory, "docker.pid");
+  await writeFile(pidFile, pid);
+  if (dockerd !== undefined) await fake.add(50, dockerd);
+  const log = recordingLog();
+  const scores = new HostOomScores(clamping, log, { pidFile, proc: fake.proc });
+  return { fake, scores, log, [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose]() };
+}
+
+describe("HostOomScores.detect()", () => {
+  const cases: readonly (readonly [
+    what: string,
+    clamping: OomScoreClamping,
+    dockerd: FakeProcess | undefined,
+    clamped: number,
+  ])[] = [
+    [
+      "auto clamps to the score of an engine without the capability",
+      "auto",
+      engine(0, withoutSysResource),
+      0,
+    ],
+    ["auto clamps to its score when that is negative, too", "auto", engine(-500, withoutSysResource), -500],
+    [
+      "auto clamps to its score in a container that is to die first",
+      "auto",
+      engine(985, withoutSysResource),
+      985,
+    ],
+    ["auto leaves scores alone with the capability", "auto", engine(-500, all), -998],
+    [
+      "auto clamps where the capability is one of a user namespace",
+      "auto",
+      engine(0, all, { userNamespace: 4026532000 }),
+      0,
+    ],
+    ["auto leaves scores alone when the engine cannot be seen", "auto", undefined, -998],
+    [
+      "auto leaves scores alone when the pid is another program's",
+      "auto",
+      engine(0, withoutSysResource, { comm: "sh" }),
+      -998,
+    ],
+    ["always clamps with the capability, too", "always", engine(-500, all), -500],
+    ["always clamps to 0 when the engine cannot be seen", "always", undefined, 0],
+    ["never does not clamp", "never", engine(0, withoutSysResource), -998],
+  ];
+  for (const [what, clamping, dockerd, clamped] of cases) {
+    test(what, async () => {
+      await using at = await setUp(clamping, dockerd);
+      await at.scores.detect();
+      assert.equal(at.scores.clamp(-998), clamped);
+      assert.equal(at.scores.clamp(1000), 1000);
+    });
+  }
+
+  test("says once what it found, and again when that has changed", async () => {
+    await using at = await setUp("auto", engine(0, withoutSysResource));
+    await at.scores.detect();
+    await at.scores.detect();
+    assert.deepEqual(
+      at.log.lines.map(({ level, fields }) => [level, fields["floor"]]),
+      [["warn", 0]],
+    );
+    await at.fake.add(50, engine(-500, withoutSysResource));
+    await at.scores.detect();
+    assert.deepEqual(
+      at.log.lines.map(({ fields }) => fields["floor"]),
+      [0, -500],
+    );
+  });
+
+  test("forgets the limit when an engine with the capability has taken over", async () => {
+    await using at = await setUp("auto", engine(0, withoutSysResource));
+    await at.scores.detect();
+    await at.fake.add(50, engine(0, all));
+    await at.scores.detect();
+    assert.equal(at.scores.floor, undefined);
+  });
+
+  for (const pid of ["", "x", "50 51", "-1", "99999999999"]) {
+    test(`takes nothing from a pid file that says "${pid}"`, async () => {
+      await using at = await setUp("auto", engine(0, withoutSysResource), pid);
+      await at.scores.detect();
+      assert.equal(at.scores.floor, undefined);
+    });
+  }
+
+  test("with the socket asks only the process that listens there", async () => {
+    await using fake = await FakeProc.make();
+    const socketPath = join(fake.directory, "docker.sock");
+    await writeFile(socketPath, "");
+    await writeFile(join(fake.directory, "docker.pid"), "50");
+    await fake.add(50, engine(0, withoutSysResource));
+    await fake.add(60, engine(-400, withoutSysResource, { sockets: { 7: socketPath } }));
+    const scores = new HostOomScores("auto", recordingLog(), { socketPath, proc: fake.proc });
+    await scores.detect();
+    assert.equal(scores.floor, -400);
+  });
+});
+
+describe("HostOomScores.learnFromFailure()", () => {
+  const refusal = new Error("OCI runtime create failed: can't get final child's PID from pipe: EOF: unknown");
+
+  test("limits scores from the first container that fails for it", async () => {
+    await using at = await setUp("auto");
+    assert.equal(at.scores.learnFromFailure(-998, refusal), true);
+    assert.equal(at.scores.clamp(-998), 0);
+    assert.equal(at.scores.learnFromFailure(-998, refusal), false, "the second failure has another reason");
+    assert.equal(at.log.lines.length, 1);
+  });
+
+  test("knows the other wording", async () => {
+    await using at = await setUp("auto");
+    const written = new Error("write /proc/self/oom_score_adj: permission denied");
+    assert.equal(at.scores.learnFromFailure(-1, written), true);
+  });
+
+  test("takes this program's own score for what children are born with", async () => {
+    await using at = await setUp("auto");
+    await at.fake.add("self", { files: { oom_score_adj: "985\n" } });
+    await at.scores.detect();
+    assert.equal(at.scores.learnFromFailure(-998, refusal), true);
+    assert.equal(at.scores.clamp(-998), 985);
+  });
+
+  const others: readonly (readonly [
+    what: string,
+    clamping: OomScoreClamping,
+    score: number,
+    error: Error,
+  ])[] = [
+    ["another reason", "auto", -998, new Error("no such file or directory")],
+    ["a score that is no lower than usual", "auto", 0, refusal],
+    ["never", "never", -998, refusal],
+    ["always, which has clamped already", "always", -998, refusal],
+  ];
+  for (const [what, clamping, score, error] of others) {
+    test(`learns nothing from ${what}`, async () => {
+      await using at = await setUp(clamping);
+      const before = at.scores.floor;
+      assert.equal(at.scores.learnFromFailure(score, error), false);
+      assert.equal(at.scores.floor, before);
+    });
+  }
+});

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { hasEnded, isCgroupOf, parseStat, ProcFiles } from "../../../src/shim/host/proc-files.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { FakeProc } from "./fake-proc.js";
+
+const tail = "S 12 13 14 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 98765 1000 2 3\n";
+
+describe("parseStat()", () => {
+  const commands = ["sh", "tmux: server", "a) S 1 1 1", "((sd-pam))", "x\ny", ""];
+  for (const command of commands) {
+    test(`reads the fields after the command ${JSON.stringify(command)}`, () => {
+      assert.deepEqual(parseStat(`4711 (${command}) ${tail}`), {
+        pid: 4711,
+        parent: 12,
+        session: 14,
+        state: "S",
+        threads: 3,
+        startTime: "98765",
+      });
+    });
+  }
+
+  test("answers undefined for a text that is cut off", () => {
+    assert.equal(parseStat(""), undefined);
+    assert.equal(parseStat("4711 (sh) S 12 13"), undefined);
+  });
+});
+
+describe("ProcFiles", () => {
+  test("reads this very process", async () => {
+    const proc = new ProcFiles();
+    const stat = await proc.stat(process.pid);
+    assert.equal(stat?.pid, process.pid);
+    assert.equal(stat.parent, process.ppid);
+    assert.ok((await proc.pids()).includes(process.pid));
+    assert.ok((await proc.processes()).some(({ pid }) => pid === process.pid));
+    assert.match((await proc.link("self", "ns/pid")) ?? "", /^pid:\[\d+\]$/);
+  });
+
+  test("answers undefined of a process that is gone, and leaves it out of lists", async () => {
+    await using fake = await FakeProc.make();
+    await fake.add(10, { comm: "ten" });
+    await fake.add(11, { comm: "eleven" });
+    await fake.end(10);
+    assert.equal(await fake.proc.stat(10), undefined);
+    assert.equal(await fake.proc.command(10), undefined);
+    assert.equal(await fake.proc.link(10, "ns/pid"), undefined);
+    assert.deepEqual(await fake.proc.openFiles(10), []);
+    assert.deepEqual(
+      (await fake.proc.processes()).map(({ pid }) => pid),
+      [11],
+    );
+  });
+
+  test("fails when /proc itself cannot be read: no processes is another answer", async () => {
+    await assert.rejects(new ProcFiles("/nowhere").processes(), { code: "ENOENT" });
+  });
+
+  test("mapDefined() keeps the order and asks a limited number of questions at once", async () => {
+    let asked = 0;
+    let most = 0;
+    const keys = Array.from({ length: 500 }, (_, index) => index);
+    const answers = await new ProcFiles().mapDefined(keys, async (key) => {
+      most = Math.max(most, ++asked);
+      await Promise.resolve();
+      asked--;
+      return key % 2 === 0 ? key : undefined;
+    });
+    assert.deepEqual(
+      answers,
+      keys.filter((key) => key % 2 === 0),
+    );
+    assert.ok(most <= 64, String(most));
+  });
+});
+
+test("hasEnded() takes a zombie for dead only when no thread of it is left", () => {
+  const stat = { pid: 1, parent: 1, session: 1, startTime: "1" };
+  assert.equal(hasEnded(undefined), true);
+  assert.equal(hasEnded({ ...stat, state: "Z", threads: 1 }), true);
+  assert.equal(hasEnded({ ...stat, state: "Z", threads: 2 }), false);
+  assert.equal(hasEnded({ ...stat, state: "D", threads: 1 }), false);
+});
+
+describe("isCgroupOf()", () => {
+  const id = idOf("3f");
+  const cases: readonly (readonly [what: string, text: string | undefined, id: string, expected: boolean])[] =
+    [
+      ["cgroup v1", `8:pids:/docker/${id}\n0::/`, id, true],
+      ["a systemd scope", `0::/kubepods.slice/docker-${id}.scope\n`, id, true],
+      ["a cgroup below", `0::/docker/${id}/init\n`, id, true],
+      ["another container", `0::/docker/${idOf("4f")}\n`, id, false],
+      ["the host", "0::/\n", id, false],
+      ["a process that is gone", undefined, id, false],
+      ["an empty id, which is part of every text", `0::/docker/${id}\n`, "", false],
+      ["a short id", `0::/docker/${id}\n`, id.slice(0, 12), false],
+    ];
+  for (const [what, text, containerId, expected] of cases) {
+    test(`answers ${String(expected)} for ${what}`, () => {
+      assert.equal(isCgroupOf(containerId, text), expected);
+    });
+  }
+});

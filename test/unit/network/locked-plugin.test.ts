@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { LockedNetworkPlugin } from "../../../src/network/locked-plugin.js";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import type { PodNetworkRequest } from "../../../src/shim/ports/network-plugin.js";
+import { turns } from "../../fakes/turns.js";
+import { fakePlugin } from "./fake-plugin.js";
+
+/** Everything that can go on without one of the slow ends has gone on. */
+const settle = (): Promise<void> => turns(20);
+
+const noAbort = new AbortController().signal;
+
+function request(name: string, sandboxId: string): PodNetworkRequest {
+  const pod = { namespace: name === "" ? "" : "default", name, uid: "u", sandboxId };
+  return { ...pod, netns: "/proc/1/ns/net", annotations: {}, portMappings: [] };
+}
+
+/** A plugin whose set-ups and tear-downs begin as noted in `steps`, and end one by one when told so. */
+function slowPlugin(): { plugin: LockedNetworkPlugin; steps: string[]; endFirst: () => Promise<void> } {
+  const steps: string[] = [];
+  const ends: (() => void)[] = [];
+  const work = (step: string): Promise<void> => {
+    steps.push(step);
+    return new Promise((resolve) => ends.push(resolve));
+  };
+  const plugin = new LockedNetworkPlugin(
+    fakePlugin({
+      setUpPod: async ({ sandboxId }) => {
+        await work(`up ${sandboxId}`);
+        return [sandboxId];
+      },
+      tearDownPod: ({ sandboxId }) => work(`down ${sandboxId}`),
+    }),
+  );
+  const endFirst = async (): Promise<void> => {
+    ends.shift()?.();
+    await settle();
+  };
+  return { plugin, steps, endFirst };
+}
+
+describe("LockedNetworkPlugin", () => {
+  test("sets a pod's new sandbox up after its old one was torn down", async () => {
+    const { plugin, steps, endFirst } = slowPlugin();
+    const down = plugin.tearDownPod(request("web", "old"), noAbort);
+    const up = plugin.setUpPod(request("web", "new"), noAbort);
+    await settle();
+    assert.deepEqual(steps, ["down old"]);
+    await endFirst();
+    assert.deepEqual(steps, ["down old", "up new"]);
+    await endFirst();
+    await down;
+    assert.deepEqual(await up, ["new"]);
+  });
+
+  const independent: readonly (readonly [what: string, names: readonly [string, string]])[] = [
+    ["different pods", ["web", "db"]],
+    ["sandboxes of unknown pods", ["", ""]],
+  ];
+  for (const [what, [first, second]] of independent) {
+    test(`${what} do not wait for each other`, async () => {
+      const { plugin, steps, endFirst } = slowPlugin();
+      const both = [
+        plugin.tearDownPod(request(first, "one"), noAbort),
+        plugin.tearDownPod(request(second, "two"), noAbort),
+      ];
+      await settle();
+      assert.deepEqual(steps, ["down one", "down two"]);
+      await endFirst();
+      await endFirst();
+      await Promise.all(both);
+    });
+  }
+
+  test("questions about addresses and readiness never wait", async () => {
+    const { plugin, endFirst } = slowPlugin();
+    const up = plugin.setUpPod(request("web", "one"), noAbort);
+    await settle();
+    assert.deepEqual(await plugin.podAddresses(request("web", "one")), ["10.1.0.2"]);
+    assert.equal(plugin.notReadyReason(), undefined);
+    await endFirst();
+    await up;
+  });
+
+  test("a caller that leaves while it waits keeps nobody from the lane", async () => {
+    const { plugin, steps, endFirst } = slowPlugin();
+    const stop = new AbortController();
+    const first = plugin.setUpPod(request("web", "one"), noAbort);
+    const second = plugin.setUpPod(request("web", "two"), stop.signal);
+    const third = plugin.tearDownPod(request("web", "three"), noAbort);
+    await settle();
+    stop.abort(new ShimError("timeout", "too late"));
+    await assert.rejects(second, { kind: "timeout" });
+    await endFirst();
+    assert.deepEqual(steps, ["up one", "down three"]);
+    await endFirst();
+    await Promise.all([first, third]);
+  });
+
+  const failing = (): Promise<never> => Promise.reject(new ShimError("unavailable", "no address left"));
+  const plugin = new LockedNetworkPlugin(
+    fakePlugin({ start: failing, setUpPod: failing, tearDownPod: failing, podAddresses: failing }),
+  );
+  const pod = request("web", "one");
+  const wordings: readonly (readonly [work: () => Promise<unknown>, message: string])[] = [
+    [() => plugin.start(noAbort), 'network plugin "fake" failed init: no address left'],
+    [
+      () => plugin.setUpPod(pod, noAbort),
+      'networkPlugin fake failed to set up pod "web_default" network: no address left',
+    ],
+    [
+      () => plugin.tearDownPod(pod, noAbort),
+      'networkPlugin fake failed to teardown pod "web_default" network: no address left',
+    ],
+    [
+      () => plugin.podAddresses(pod),
+      'networkPlugin fake failed on the status hook for pod "web_default": no address left',
+    ],
+  ];
+  for (const [work, message] of wordings) {
+    test(`fails with: ${message}`, async () => {
+      await assert.rejects(work(), { kind: "unavailable", message });
+    });
+  }
+
+  test("passes on what the plugin says of itself", async () => {
+    const seen: (readonly string[])[] = [];
+    const inner = fakePlugin({
+      notReadyReason: () => "no configuration",
+      describe: () => ({ conf: "x" }),
+      podCidrChanged: async (cidrs) => {
+        seen.push(cidrs);
+      },
+    });
+    const locked = new LockedNetworkPlugin(inner);
+    await locked.podCidrChanged(["10.1.0.0/24"]);
+    assert.deepEqual(seen, [["10.1.0.0/24"]]);
+    assert.deepEqual(
+      [locked.name, locked.reason, locked.dockerNetworkMode, locked.dockerPublishesPorts],
+      [inner.name, inner.reason, "none", false],
+    );
+    assert.deepEqual([locked.notReadyReason(), locked.describe()], ["no configuration", { conf: "x" }]);
+  });
+});

@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import { nameOf } from "../../fakes/journal.js";
+import {
+  createContainer,
+  listedContainers,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+} from "../../fakes/pods.js";
+import { containerResources, containerSecurity, imageSpec } from "../../fakes/requests.js";
+import { TestShim } from "../../fakes/services.js";
+import { turns, until } from "../../fakes/turns.js";
+
+const name = "k8s_main_web_default_uid-1_0";
+const strangerBody = { Image: "busybox", Labels: {}, HostConfig: {} };
+const hugepages = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
+describe("createContainer()", () => {
+  test("makes a container that is in the list when the call returns", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.equal(shim.engine.containers.get(id).name, name);
+    assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  test("takes an unambiguous prefix of the sandbox's id, and gives the container the whole of it", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox.slice(0, 12));
+    assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  test("refuses a sandbox that is not ready", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(
+      createContainer(shim, sandbox),
+      "precondition",
+      /^create container "main" in sandbox ".*": sandbox ".*" is not ready$/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("refuses an unknown sandbox, and a container in its place", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    await rejectsWith(createContainer(shim, "f".repeat(64)), "notFound");
+    await rejectsWith(createContainer(shim, container), "notFound");
+  });
+
+  test("reports an image that is not there as NOT_FOUND and leaves nothing", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await rejectsWith(
+      createContainer(shim, sandbox, { image: imageSpec("absent:1") }),
+      "notFound",
+      /absent:1/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("reads the users of an image once, and does without them when they cannot be read", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
+    await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
+    shim.world.journal.clear();
+    await createContainer(shim, sandbox, { metadata: { name: "b", attempt: 0 } });
+    await createContainer(shim, sandbox, { metadata: { name: "c", attempt: 0 } });
+    assert.equal(shim.world.journal.names("engine.readContainerFile").length, 2, "passwd and group, once");
+  });
+
+  test("looks a user up through a scratch container when the plan needs it, and removes that container", async () => {
+    await using shim = await TestShim.start();
+    const { engine } = shim.world;
+    const sandbox = await runSandbox(shim);
+    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
+    const id = await createContainer(shim, sandbox, { linux: { resources: null, security_context } });
+    assert.deepEqual(engine.containers.ids, [sandbox, id]);
+    assert.equal(engine.containers.get(id).body.User, "0:0", "Strict: without the groups of the image");
+  });
+
+  test("removes the scratch container also when the files cannot be read", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
+    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
+    await rejectsWith(
+      createContainer(shim, sandbox, { linux: { resources: null, security_context } }),
+      "unknown",
+      /no archive/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("keeps cgroup settings in a record of a container that the read model has", async () => {
+    await using shim = await TestShim.start();
+    const { containerRecords, model } = shim.services;
+    const sandbox = await runSandbox(shim);
+    const known: boolean[] = [];
+    const put = containerRecords.put.bind(containerRecords);
+    containerRecords.put = (record) => {
+      // Records of containers that nobody knows are removed as leftovers.
+      known.push(model.has(record.containerId));
+      return put(record);
+    };
+    shim.engine.events$.policy = () => [];
+    const id = await createContainer(shim, sandbox, hugepages);
+    assert.deepEqual(known, [true]);
+    assert.deepEqual(containerRecords.get(id)?.cgroup.hugepages, [
+      { pageSize: "2MB", limitBytes: 4_194_304n },
+    ]);
+  });
+});
+
+describe("createContainer() leaves nothing behind", () => {
+  const cancelAfter = ["engine.createContainer", "engine.inspectContainer", "engine.readContainerFile"];
+  for (const step of cancelAfter) {
+    test(`when the caller leaves right after ${step}`, async () => {
+      await using shim = await TestShim.start();
+      const sandbox = await runSandbox(shim);
+      const call = shim.call();
+      shim.world.journal.afterStep = (done) => {
+        if (nameOf(done) === step) call.abort(new ShimError("cancelled", "the caller left"));
+      };
+      await rejectsWith(createContainer(shim, sandbox, hugepages, call), "cancelled");
+      shim.world.journal.afterStep = undefined;
+      assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      assert.deepEqual(await listedContainers(shim), {});
+      assert.deepEqual([...shim.services.containerRecords.all()], []);
+    });
+  }
+
+  test("when the caller leaves while the engine creates", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const call = shim.call();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+    shim.world.journal.clear();
+    const running = createContainer(shim, sandbox, {}, call);
+    await until(
+      "the create is under way",
+      () => shim.world.journal.names("engine.createContainer").length > 0,
+    );
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await turns(3);
+    slow = false;
+    shim.engine.up();
+    await rejectsWith(running, "cancelled");
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  for (const [what, fail] of [
+    [
+      "the record cannot be written",
+      (shim: TestShim) => {
+        shim.services.containerRecords.put = () =>
+          Promise.reject(new ShimError("unavailable", "planned fault"));
+      },
+    ],
+    [
+      "the new container cannot be inspected",
+      (shim: TestShim) => {
+        shim.engine.events$.policy = () => [];
+        shim.engine.failNext("inspectContainer", new ShimError("unavailable", "planned fault"));
+      },
+    ],
+  ] as const) {
+    test(`when ${what}`, async () => {
+      await using shim = await TestShim.start();
+      const sandbox = await runSandbox(shim);
+      await turns(5);
+      fail(shim);
+      await rejectsWith(createContainer(shim, sandbox, hugepages), "unavailable", /planned fault/);
+      assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      assert.deepEqual(await listedContainers(shim), {});
+    });
+  }
+});
+
+describe("createContainer() with a taken name", () => {
+  test("removes a container of the pod that does not run, with its log link", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const dead = await runContainer(shim, sandbox);
+    shim.engine.containers.exit(dead, 1);
+    const id = await createContainer(shim, sandbox);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
+    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.equal(shim.world.host.links.size, 0);
+  });
+
+  test("is a conflict when that container runs, which stays untouched", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const running = await runContainer(shim, sandbox);
+    await rejectsWith(createContainer(shim, sandbox), "conflict", /running container already has the name/);
+    assert.equal(shim.engine.containers.get(running).state.running, true);
+    assert.deepEqual(shim.world.journal.names("engine.removeContainer"), []);
+  });
+
+  test("takes a random suffix when a stranger has it", async () => {
+    await using shim = await TestShim.start();
+    const stranger = shim.engine.containers.create(name, strangerBody);
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    assert.match(shim.engine.containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));
+    assert.ok(shim.engine.containers.find(stranger));
+  });
+
+  test("takes a random suffix when the dead container cannot be removed", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const dead = await runContainer(shim, sandbox);
+    shim.engine.containers.exit(dead, 1);
+    shim.engine.failNext("removeContainer", new ShimError("precondition", "removal in progress"));
+    const id = await createContainer(shim, sandbox);
+    assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);
+  });
+
+  test("concurrently for one name never ends with two containers", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const results = await Promise.allSettled([
+      createContainer(shim, sandbox),
+      createContainer(shim, sandbox),
+    ]);
+    assert.ok(results.some(({ status }) => status === "fulfilled"));
+    assert.equal(shim.engine.containers.ids.length, 2);
+  });
+});

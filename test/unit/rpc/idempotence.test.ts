@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { listedContainers, listedSandboxes, runContainer, runSandbox } from "../../fakes/pods.js";
+import { TestShim } from "../../fakes/services.js";
+
+/** One step against a pod with one container. */
+type Action = (shim: TestShim, sandbox: string, container: string) => unknown;
+
+const actions: Readonly<Record<string, Action>> = {
+  StopContainer: (shim, _, id) => shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
+  RemoveContainer: (shim, _, id) => shim.runtime.RemoveContainer({ container_id: id }, shim.call()),
+  StopPodSandbox: (shim, id) => shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
+  RemovePodSandbox: (shim, id) => shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
+};
+
+/** What the engine does on its own before the second call. */
+const accidents: Readonly<Record<string, Action>> = {
+  "nothing happened": () => undefined,
+  "the engine lost the container": (shim, _, id) => {
+    lose(shim, id);
+  },
+  "the engine lost the sandbox": (shim, id) => {
+    lose(shim, id);
+  },
+  "the engine lost both": (shim, sandbox, container) => {
+    lose(shim, sandbox);
+    lose(shim, container);
+  },
+  "both ended": (shim, sandbox, container) => {
+    for (const id of [sandbox, container]) {
+      if (shim.engine.containers.find(id)?.state.running === true) shim.engine.containers.exit(id, 1);
+    }
+  },
+};
+
+function lose(shim: TestShim, id: string): void {
+  if (shim.engine.containers.find(id) !== undefined) shim.engine.containers.lose(id);
+}
+
+describe("stop and remove, in any order, always succeed", () => {
+  for (const [accident, happen] of Object.entries(accidents)) {
+    for (const [first, doFirst] of Object.entries(actions)) {
+      for (const [second, doSecond] of Object.entries(actions)) {
+        test(`${first}, ${accident}, ${second}, then all of them`, async () => {
+          await using shim = await TestShim.start();
+          const sandbox = await runSandbox(shim);
+          const container = await runContainer(shim, sandbox);
+          // The engine tells nobody: what the shim does not ask for, it does not know.
+          shim.engine.events$.policy = () => [];
+          await doFirst(shim, sandbox, container);
+          happen(shim, sandbox, container);
+          await doSecond(shim, sandbox, container);
+          for (const action of Object.values(actions)) await action(shim, sandbox, container);
+          assert.deepEqual(shim.engine.containers.ids, []);
+          assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
+          assert.deepEqual([shim.world.network.pods.size, shim.world.checkpoints.stored.size], [0, 0]);
+          assert.deepEqual([...shim.services.podRecords.all()], []);
+          // The log path of a container that is gone is known to nobody: the kubelet removes the pod's log directory.
+          if (!accident.includes("lost")) assert.equal(shim.world.host.links.size, 0);
+        });
+      }
+    }
+  }
+});

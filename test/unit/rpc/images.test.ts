@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
+import { imageSpec } from "../../fakes/requests.js";
+import { pauseImage, TestShim } from "../../fakes/services.js";
+import { turns } from "../../fakes/turns.js";
+
+const digest = `sha256:${"d".repeat(64)}`;
+const id = `sha256:cafe${"0".repeat(60)}`;
+
+/** An image with two tags and a digest. */
+async function shimWithImage(snapshot = {}): Promise<TestShim> {
+  return TestShim.start({
+    prepare: ({ engine }) => {
+      engine.images.add({
+        id,
+        tags: ["registry.example:5000/app:1", "app:latest"],
+        digests: [`app@${digest}`],
+        snapshot,
+      });
+    },
+  });
+}
+
+const status = async (shim: TestShim, image: string, verbose = false) =>
+  shim.image.ImageStatus({ image: imageSpec(image), verbose }, shim.call());
+const remove = (shim: TestShim, image: string): Promise<unknown> =>
+  shim.image.RemoveImage({ image: imageSpec(image) }, shim.call());
+
+async function list(shim: TestShim, image: string | null): Promise<readonly (string | undefined)[]> {
+  const filter = image === null ? null : { image: imageSpec(image) };
+  const { images = [] } = await shim.image.ListImages({ filter }, shim.call());
+  return images.map((one) => one.id);
+}
+
+/** How an image may be named. */
+const names: readonly (readonly [string, { readonly list: boolean; readonly status: boolean }])[] = [
+  ["app", { list: true, status: true }],
+  ["app:latest", { list: true, status: true }],
+  ["docker.io/library/app:latest", { list: true, status: true }],
+  ["index.docker.io/library/app", { list: true, status: true }],
+  ["registry.example:5000/app:1", { list: true, status: true }],
+  [`app@${digest}`, { list: true, status: true }],
+  [id, { list: true, status: true }],
+  [id.slice("sha256:".length), { list: true, status: true }],
+  // Docker finds ids by a prefix; lists never do.
+  [id.slice("sha256:".length, "sha256:".length + 12), { list: false, status: true }],
+  // A name that merely looks like one must not find a strange image.
+  ["cafe", { list: false, status: false }],
+  ["app:2", { list: false, status: false }],
+  ["registry.example:5000/app", { list: false, status: false }],
+  ["other.example/app:latest", { list: false, status: false }],
+  [`app@sha256:${"e".repeat(64)}`, { list: false, status: false }],
+  ["APP", { list: false, status: false }],
+];
+
+describe("an image named", () => {
+  for (const [name, expected] of names) {
+    test(`${name} is ${expected.status ? "found" : "not found"} by status, ${expected.list ? "found" : "not found"} by list`, async () => {
+      await using shim = await shimWithImage();
+      assert.equal((await status(shim, name)).image?.id, expected.status ? id : undefined);
+      assert.deepEqual(await list(shim, name), expected.list ? [id] : []);
+    });
+  }
+});
+
+describe("imageStatus()", () => {
+  const users: readonly (readonly [string, object])[] = [
+    ["", { uid: undefined, username: "" }],
+    ["1000", { uid: { value: "1000" }, username: undefined }],
+    ["1000:50", { uid: { value: "1000" }, username: undefined }],
+    ["app", { uid: undefined, username: "app" }],
+    ["app:group", { uid: undefined, username: "app" }],
+  ];
+  for (const [user, expected] of users) {
+    test(`tells the user "${user}"`, async () => {
+      await using shim = await shimWithImage({ user });
+      const { image } = await status(shim, "app");
+      assert.deepEqual({ uid: image?.uid, username: image?.username }, expected);
+    });
+  }
+
+  test("tells names without placeholders, size, and whether garbage collection must leave it", async () => {
+    await using shim = await shimWithImage({
+      size: 12_345,
+      repoTags: ["app:latest", "<none>:<none>"],
+      repoDigests: ["<none>@<none>", `app@${digest}`],
+    });
+    const { image, info } = await status(shim, id);
+    assert.deepEqual(
+      [image?.repo_tags, image?.repo_digests, image?.size, image?.pinned],
+      [["app:latest"], [`app@${digest}`], "12345", false],
+    );
+    assert.deepEqual(info, {});
+    assert.equal((await status(shim, pauseImage)).image?.pinned, true);
+  });
+
+  test("of an absent image is an empty answer", async () => {
+    await using shim = await shimWithImage();
+    assert.deepEqual(await status(shim, "absent:1", true), { image: null });
+  });
+
+  test("tells config and history, oldest first, when it is asked to", async () => {
+    await using shim = await shimWithImage({ config: { Cmd: ["sh"] }, layers: ["sha256:1"] });
+    const { info } = await status(shim, "app", true);
+    const details = JSON.parse(info?.["info"] ?? "") as {
+      imageSpec: { config: unknown; rootfs: unknown; history: { created_by: string }[] };
+    };
+    assert.deepEqual(details.imageSpec.config, { Cmd: ["sh"] });
+    assert.deepEqual(details.imageSpec.rootfs, { type: "layers", diff_ids: ["sha256:1"] });
+    assert.deepEqual(
+      details.imageSpec.history.map((entry) => entry.created_by),
+      ["ADD rootfs", "CMD sh"],
+    );
+  });
+});
+
+test("listImages() shows all images, and those of the pause program pinned", async () => {
+  await using shim = await shimWithImage();
+  const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+  const pinned = images.filter((image) => image.pinned).map((image) => image.repo_tags);
+  assert.equal(images.length, 3);
+  assert.deepEqual(pinned, [[pauseImage]]);
+});
+
+describe("removeImage()", () => {
+  for (const name of ["app:latest", "registry.example:5000/app:1", `app@${digest}`, id, id.slice(7, 19)]) {
+    test(`by ${name} removes the image with all its names`, async () => {
+      await using shim = await shimWithImage();
+      await remove(shim, name);
+      assert.equal(shim.engine.images.find(id), undefined);
+      assert.equal((await status(shim, "registry.example:5000/app:1")).image, null);
+    });
+  }
+
+  test("succeeds twice, concurrently, and for an absent image", async () => {
+    await using shim = await shimWithImage();
+    await Promise.all([remove(shim, "app:latest"), remove(shim, id)]);
+    await remove(shim, "app:latest");
+    await remove(shim, "absent:1");
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+
+  test("never removes a strange image whose id begins with the name", async () => {
+    await using shim = await shimWithImage();
+    await remove(shim, "cafe");
+    assert.ok(shim.engine.images.find(id));
+  });
+
+  test("refuses an image that a container or a sandbox uses, before any name is gone", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    await rejectsWith(
+      remove(shim, "busybox"),
+      "precondition",
+      new RegExp(`container "${container}" uses it`),
+    );
+    await rejectsWith(remove(shim, pauseImage), "precondition", /uses it/);
+    assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
+  });
+
+  test("refuses an image that a container of nobody uses", async () => {
+    await using shim = await shimWithImage();
+    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    await rejectsWith(remove(shim, "app"), "precondition", /remove image "app": conflict/);
+  });
+
+  test("that fails half way can be repeated", async () => {
+    await using shim = await shimWithImage();
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb !== "removeImage") return;
+      shim.world.journal.afterStep = undefined;
+      shim.engine.failNext("removeImage", new ShimError("unavailable", "planned fault"));
+    };
+    await rejectsWith(remove(shim, "app"), "unavailable", /planned fault/);
+    assert.ok(shim.engine.images.find(id));
+    await remove(shim, id);
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+});
+
+describe("imageFsInfo()", () => {
+  const info = (shim: TestShim) => shim.image.ImageFsInfo({}, shim.call());
+
+  test("tells bytes and inodes of Docker's directory", async () => {
+    await using shim = await TestShim.start();
+    const { image_filesystems: [fs] = [], container_filesystems } = await info(shim);
+    assert.equal(fs?.fs_id?.mountpoint, "/var/lib/docker");
+    assert.deepEqual([fs.used_bytes?.value, fs.inodes_used?.value], ["2000", "50"]);
+    assert.ok(BigInt(fs.timestamp ?? 0) > 0n);
+    assert.deepEqual(container_filesystems, [], "containers are on the same file system");
+  });
+
+  test("measures once for concurrent callers, and not again at once", async () => {
+    await using shim = await TestShim.start();
+    const [first, second] = await Promise.all([info(shim), info(shim)]);
+    const third = await info(shim);
+    assert.deepEqual(first, second);
+    assert.deepEqual(first, third);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
+  });
+
+  test("tells the file system's use when the engine cannot say", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.imageDiskUsage = () => turns(1).then(() => undefined);
+    const { image_filesystems: [fs] = [] } = await info(shim);
+    assert.equal(fs?.used_bytes?.value, "5000");
+  });
+
+  test("does not keep a failed measurement", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.failNext("imageDiskUsage", new ShimError("timeout", "too slow"));
+    await rejectsWith(info(shim), "timeout");
+    await info(shim);
+  });
+});

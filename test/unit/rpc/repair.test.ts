@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import { scratchLabel } from "../../../src/shim/rpc/container-inputs.js";
+import { repairAfterStart } from "../../../src/shim/rpc/repair.js";
+import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
+import { TestShim } from "../../fakes/services.js";
+
+describe("repairAfterStart()", () => {
+  test("links the logs of running containers that have no link", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await runContainer(shim, sandbox);
+    await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 }, log_path: "two/0.log" });
+    shim.world.host.links.clear();
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.world.host.links.values()], [id]);
+  });
+
+  test("goes on when a log cannot be linked", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await runContainer(shim, sandbox, "one");
+    const second = await runContainer(shim, sandbox, "two");
+    shim.world.host.links.clear();
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.world.host.links.values()], [second]);
+  });
+
+  test("removes scratch containers, and nothing else of nobody", async () => {
+    await using shim = await TestShim.start();
+    const { containers } = shim.engine;
+    containers.create("scratch", { Image: "busybox", Labels: { [scratchLabel]: "1" }, HostConfig: {} });
+    const stranger = containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    await repairAfterStart(shim.services);
+    assert.deepEqual(containers.ids, [stranger]);
+  });
+
+  test("forgets records of what is gone, but none that still has something to release", async () => {
+    await using shim = await TestShim.start();
+    const { podRecords, containerRecords } = shim.services;
+    const kept = await runSandbox(shim);
+    const record = podRecords.get(kept);
+    assert.ok(record);
+    const [released, unreleased, checkpointed] = ["a".repeat(64), "b".repeat(64), "c".repeat(64)];
+    const tornDown = { ...record.network, state: "tornDown" } as const;
+    await podRecords.put({ ...record, sandboxId: released, network: tornDown });
+    await podRecords.put({ ...record, sandboxId: unreleased });
+    await podRecords.put({ ...record, sandboxId: checkpointed, network: tornDown });
+    shim.world.checkpoints.stored.set(checkpointed, { version: "v1", name: "x", namespace: "y", data: {} });
+    await containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    const container = await runContainer(shim, kept);
+    await containerRecords.merge(container, { unified: {}, hugepages: [] });
+    await repairAfterStart(shim.services);
+    assert.deepEqual(
+      [...podRecords.all()].map(({ sandboxId }) => sandboxId).sort(),
+      [kept, unreleased, checkpointed].sort(),
+    );
+    assert.deepEqual(
+      [...containerRecords.all()].map(({ containerId }) => containerId),
+      [container],
+    );
+  });
+});

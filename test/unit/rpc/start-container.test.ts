@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import {
+  createContainer,
+  listedContainers,
+  rejectsWith,
+  runSandbox,
+  startContainer,
+} from "../../fakes/pods.js";
+import { containerResources } from "../../fakes/requests.js";
+import { TestShim } from "../../fakes/services.js";
+
+const link = "/var/log/pods/default_web_uid-1/main/0.log";
+const hugepages = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
+async function created(
+  shim: TestShim,
+  changes = {},
+): Promise<{ readonly sandbox: string; readonly id: string }> {
+  const sandbox = await runSandbox(shim);
+  return { sandbox, id: await createContainer(shim, sandbox, changes) };
+}
+
+describe("startContainer()", () => {
+  test("starts it, links its log and shows it running, events or not", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const { id } = await created(shim);
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 1 });
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+
+  test("twice succeeds", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    await startContainer(shim, id);
+    await startContainer(shim, id);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+
+  test("links no log when none is wanted", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, { log_path: "" });
+    await startContainer(shim, id);
+    assert.equal(shim.world.host.links.size, 0);
+  });
+
+  test("refuses a container that has ended, and one whose sandbox is not ready", async () => {
+    await using shim = await TestShim.start();
+    const { sandbox, id } = await created(shim);
+    await startContainer(shim, id);
+    shim.engine.containers.exit(id, 0);
+    await shim.sync.refresh(id);
+    await rejectsWith(startContainer(shim, id), "precondition", /it is exited/);
+    const second = await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 } });
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(startContainer(shim, second), "precondition", /its sandbox ".*" is not ready/);
+    assert.equal(shim.engine.containers.get(second).state.running, false);
+  });
+
+  test("is NOT_FOUND for an unknown id", async () => {
+    await using shim = await TestShim.start();
+    await rejectsWith(startContainer(shim, "f".repeat(64)), "notFound", /No such container/);
+  });
+});
+
+describe("startContainer() that fails", () => {
+  test("links the log all the same, and shows the container as ended", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.engine.startFailure = () => new ShimError("unknown", "OCI runtime create failed: bad mount");
+    await rejectsWith(
+      startContainer(shim, id),
+      "unknown",
+      /^failed to start container ".*": OCI runtime create failed: bad mount$/,
+    );
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+  });
+
+  test("says in short that the executable is missing", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    const long = 'OCI runtime create failed: exec: "nope": executable file not found in $PATH: unknown';
+    shim.engine.startFailure = () => new ShimError("invalid", long);
+    await rejectsWith(
+      startContainer(shim, id),
+      "invalid",
+      new RegExp(`^failed to start container "${id}": executable not found in \\$PATH$`),
+    );
+  });
+
+  test("reports why it failed, also when the log cannot be linked or the container not be inspected then", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.engine.startFailure = () => new ShimError("unknown", "bad mount");
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unknown", /bad mount/);
+    const second = await createContainer(
+      shim,
+      shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"] ?? "",
+      {
+        metadata: { name: "two", attempt: 0 },
+      },
+    );
+    shim.engine.events$.policy = () => [];
+    shim.engine.hangs = () => false;
+    shim.engine.startFailure = () => {
+      shim.engine.failNext("inspectContainer", new ShimError("timeout", "inspect hangs"));
+      return new ShimError("unknown", "bad mount");
+    };
+    await rejectsWith(startContainer(shim, second), "unknown", /bad mount/);
+  });
+
+  test("is an error when only the log link cannot be made; the container runs on", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unavailable", /link the log of container ".*": disk full/);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+});
+
+describe("startContainer() with cgroup settings", () => {
+  test("applies them to the running container", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    await startContainer(shim, id);
+    assert.deepEqual(shim.world.host.cgroups.get(id)?.hugepages, [
+      { pageSize: "2MB", limitBytes: 4_194_304n },
+    ]);
+  });
+
+  test("applies them although the log cannot be linked", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unavailable", /disk full/);
+    assert.ok(shim.world.host.cgroups.has(id));
+  });
+
+  test("stops the container when they cannot be applied", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
+    await rejectsWith(
+      startContainer(shim, id),
+      "unsupported",
+      /^failed to start container ".*": apply its cgroup limits: no hugetlb controller$/,
+    );
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+  });
+
+  test("is no error when the container has ended before they could be applied", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.events$.policy = () => [];
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no such process"));
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb !== "inspectContainer") return;
+      shim.world.journal.afterStep = undefined;
+      shim.engine.containers.exit(id, 0);
+    };
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+    assert.equal(shim.engine.containers.get(id).state.exitCode, 0);
+  });
+
+  test("does without those that kubelets send for every container where no cgroup is in reach", async () => {
+    await using shim = await TestShim.start();
+    const limits = [{ page_size: "2MB", limit: "0" }];
+    const { id } = await created(shim, {
+      linux: { resources: containerResources({ hugepage_limits: limits }), security_context: null },
+    });
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "out of reach"));
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 1 });
+  });
+
+  test("reports why they cannot be applied, also when the container cannot be stopped then", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
+    shim.engine.failNext("stopContainer", new ShimError("timeout", "too slow"));
+    await rejectsWith(startContainer(shim, id), "unsupported", /no hugetlb controller/);
+  });
+
+  test("stops a container whose inspect fails, because nobody can limit it", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.events$.policy = () => [];
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb === "startContainer")
+        shim.engine.failNext("inspectContainer", new ShimError("timeout", "inspect hangs"));
+    };
+    await rejectsWith(startContainer(shim, id), "timeout", /inspect hangs/);
+    assert.equal(shim.engine.containers.get(id).state.running, false);
+  });
+});
