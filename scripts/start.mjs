@@ -44,7 +44,7 @@ function endpointFlag(flags, endpoint) {
 function playLine(flags, hasImage) {
   if (!hasImage) return "";
   const socket = flagValue(flags, "--container-runtime-endpoint");
-  const endpoint = socket === undefined ? [] : ["--container-runtime-endpoint", socket];
+  const endpoint = socket === undefined ? [] : ["--endpoint", socket];
   return ["node", builtMain, "play", ...endpoint, demoManifest].join(" ");
 }
 

@@ -18,6 +18,7 @@ import { loadCriApi } from "./grpc/proto.js";
 import type { GrpcServer } from "./grpc/server.js";
 import { startGrpcServer } from "./grpc/server.js";
 import { isValidatedRpc, validateRequest } from "./grpc/validate/validate-request.js";
+import { EngineProcesses } from "./host/engine-processes.js";
 import { chooseHost } from "./host/choose-host.js";
 import { HostOomScores } from "./host/oom-scores.js";
 import { RemoteHost } from "./host/remote-host.js";
@@ -41,6 +42,8 @@ import { StateSync } from "./state/state-sync.js";
 const cleanUpTimeoutMs = 30_000;
 /** What the start may wait for: a network plugin's own preparations. */
 const pluginStartTimeoutMs = 30_000;
+/** Where a kubelet with dockershim looked for the node's registry credentials first. */
+const kubeletDirectory = "/var/lib/kubelet";
 /** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
 const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
 
@@ -97,7 +100,10 @@ export async function startShim(
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(engine);
     const oomScores = new HostOomScores(config.clampOomScores, log);
-    const credentials = new RegistryCredentialStore({ directory: config.dockerConfigDir, log });
+    const credentials = new RegistryCredentialStore({
+      directory: config.dockerConfigDir ?? kubeletDirectory,
+      log,
+    });
     const pauseImages = new PauseImages(
       {
         inspectImage: (reference, signal) => engine.inspectImage(reference, signal),
@@ -139,7 +145,7 @@ export async function startShim(
       log,
       onConnect: async (facts) => {
         refuseOtherCgroupDriver(config, facts);
-        host = await chooseHost(facts, formatEndpoint(endpoint));
+        host = await chooseHost(facts, formatEndpoint(endpoint), log);
         if (host.local) await oomScores.detect();
         images.forget();
         pauseImages.invalidate();
@@ -195,6 +201,13 @@ export async function startShim(
     };
     const server = await serve(config, services, log, environment);
     undo.push(() => server.close());
+    const engineProcesses = new EngineProcesses({
+      endpoint,
+      runtimeCgroups: config.runtimeCgroups,
+      clamp: (wanted) => oomScores.clamp(wanted),
+      log,
+    });
+    engineProcesses.start();
     sync.start();
 
     return {
@@ -207,6 +220,7 @@ export async function startShim(
       stop: async (timeoutMs) => {
         await server.drain(timeoutMs);
         await sync.stop();
+        await engineProcesses.stop();
         docker.close();
         await claim.release();
       },

@@ -296,16 +296,20 @@ export class FakeEngine implements Engine {
   ): Promise<T> {
     if (signal.aborted) throw ShimError.from(signal.reason);
     const step = this.journal.enter("engine", verb, args);
-    if (this.#isDown) throw unreachable();
+    this.#refuseWhenDown();
     // Every answer takes a turn, as over a socket.
     await orAbort(new Promise<void>((resolve) => setImmediate(resolve)), signal);
     while (this.#isFrozen || this.hangs(verb, args)) {
       await orAbort(new Promise<void>((wake) => this.#wakes.push(wake)), signal);
     }
-    if (this.#isDown) throw unreachable();
+    this.#refuseWhenDown();
     const result = await work();
     this.journal.leave(step);
     return result;
+  }
+
+  #refuseWhenDown(): void {
+    if (this.#isDown) throw unreachable();
   }
 }
 

@@ -4,7 +4,12 @@ import { access, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Answer, LinuxContainerSecurityContext } from "../../src/shim/domain/cri.js";
-import { SecurityProfileProfileType, Signal, SupplementalGroupsPolicy } from "../../src/shim/domain/cri.js";
+import {
+  NamespaceMode,
+  SecurityProfileProfileType,
+  Signal,
+  SupplementalGroupsPolicy,
+} from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
@@ -29,7 +34,7 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
   async function startSecured(security: Answer<LinuxContainerSecurityContext>): Promise<string> {
     return pod.start({
       metadata: metadata(),
-      linux: { security_context: { namespace_options: { pid: 1 }, ...security } },
+      linux: { security_context: { namespace_options: { pid: NamespaceMode.CONTAINER }, ...security } },
     });
   }
 
@@ -189,7 +194,8 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
 
   describe("seccomp", () => {
     /** 0: none, 2: a filter. */
-    const mode = async (id: string): Promise<string> => pod.shell(id, "grep Seccomp: /proc/1/status | cut -f2");
+    const mode = async (id: string): Promise<string> =>
+      pod.shell(id, "grep Seccomp: /proc/1/status | cut -f2");
 
     test("none, RuntimeDefault and Unconfined, from the message and from the older string", async () => {
       const { RuntimeDefault, Unconfined } = SecurityProfileProfileType;
@@ -253,11 +259,17 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
   test("what Docker cannot express is refused by name", async () => {
     const mounts = [{ container_path: "/i", image: { image: bed.image } }];
     await assert.rejects(pod.create({ metadata: metadata(), mounts }), /image/);
-    const security = { namespace_options: { pid: 1 }, capabilities: { add_ambient_capabilities: ["CHOWN"] } };
+    const security = {
+      namespace_options: { pid: NamespaceMode.CONTAINER },
+      capabilities: { add_ambient_capabilities: ["CHOWN"] },
+    };
     await assert.rejects(startSecured(security), /ambient/);
   });
 });
 
 function sorted(groups: string | undefined): string {
-  return (groups ?? "").split(" ").sort((a, b) => Number(a) - Number(b)).join(" ");
+  return (groups ?? "")
+    .split(" ")
+    .sort((a, b) => Number(a) - Number(b))
+    .join(" ");
 }

@@ -1,17 +1,19 @@
 /** The pod's address, its host ports, and resolv.conf, with the fallback network plugin. */
 import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
-import { createServer } from "node:net";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
 import { inspectContainer } from "../support/docker.js";
+import { freePort } from "../support/registry.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
-const webServer = ["sh", "-c", "mkdir /tmp/www && echo hello > /tmp/www/index.html && httpd -f -p 8080 -h /tmp/www"];
+const webServer = [
+  "sh",
+  "-c",
+  "mkdir /tmp/www && echo hello > /tmp/www/index.html && httpd -f -p 8080 -h /tmp/www",
+];
 
 async function get(url: string): Promise<string> {
   return until(`an answer from ${url}`, async () => {
@@ -22,15 +24,6 @@ async function get(url: string): Promise<string> {
       return undefined; // The server is not up yet.
     }
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 describe("the pod's network", { skip: await reasonToSkip() }, () => {
@@ -92,7 +85,10 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
     const { ino } = await stat(path);
     assert.equal(await readFile(path, "utf8"), expected);
-    const ids = [await pod.start({ metadata: { name: "one" } }), await pod.start({ metadata: { name: "two" } })];
+    const ids = [
+      await pod.start({ metadata: { name: "one" } }),
+      await pod.start({ metadata: { name: "two" } }),
+    ];
     for (const id of ids) {
       assert.equal(`${await pod.shell(id, "cat /etc/resolv.conf")}\n`, expected);
       assert.equal(await pod.shell(id, "stat -c %i /etc/resolv.conf"), String(ino));
@@ -123,7 +119,9 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
   test("a host-network pod gets the pod's resolv.conf too", async () => {
     const linux = { security_context: { namespace_options: { network: NamespaceMode.NODE } } };
     await using pod = await bed.runPod(shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
-    const id = await pod.start({ linux: { security_context: { namespace_options: { network: 2, pid: 1 } } } });
+    const id = await pod.start({
+      linux: { security_context: { namespace_options: { network: 2, pid: 1 } } },
+    });
     assert.equal(await pod.shell(id, "cat /etc/resolv.conf"), "nameserver 10.96.0.10");
   });
 });

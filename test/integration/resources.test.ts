@@ -4,6 +4,7 @@ import { access, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Answer, LinuxContainerResources } from "../../src/shim/domain/cri.js";
+import { NamespaceMode } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
@@ -47,7 +48,7 @@ describe("resources", { skip: await reasonToSkip() }, () => {
 
   const settings = (resources: Answer<LinuxContainerResources>) => ({
     metadata: { name: `c${String((count += 1))}` },
-    linux: { security_context: { namespace_options: { pid: 1 } }, resources },
+    linux: { security_context: { namespace_options: { pid: NamespaceMode.CONTAINER } }, resources },
   });
   const read = async (id: string, controller: string, name: string): Promise<string> =>
     (await readFile(await cgroupFile(id, controller, name), "utf8")).trim();
@@ -97,7 +98,9 @@ describe("resources", { skip: await reasonToSkip() }, () => {
 
   test("oom_score_adj reaches the process; where it cannot be lowered it is clamped", async () => {
     const scoreOf = async (id: string): Promise<number> =>
-      Number(await readFile(`/proc/${String((await inspectContainer(id))?.State.Pid)}/oom_score_adj`, "utf8"));
+      Number(
+        await readFile(`/proc/${String((await inspectContainer(id))?.State.Pid)}/oom_score_adj`, "utf8"),
+      );
     assert.equal(await scoreOf(await pod.start(settings({ oom_score_adj: "777" }))), 777);
     const lowest = Number(await readFile("/proc/self/oom_score_adj", "utf8"));
     const sandbox = await scoreOf(pod.id);
@@ -124,7 +127,12 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     await create("0");
     const name = v2 ? `hugetlb.${pageSize}.max` : `hugetlb.${pageSize}.limit_in_bytes`;
     const probe = await cgroupFile(pod.id, "hugetlb", name);
-    if (await stat(probe).then(() => true, () => false)) {
+    if (
+      await stat(probe).then(
+        () => true,
+        () => false,
+      )
+    ) {
       const id = await create(String(4 * mebibyte));
       assert.equal(await read(id, "hugetlb", name), String(4 * mebibyte));
     } else {

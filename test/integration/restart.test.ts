@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { inspectContainer } from "../support/docker.js";
 import { runProgram } from "../support/shim-process.js";
-import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 describe("restart", { skip: await reasonToSkip() }, () => {
@@ -24,7 +24,12 @@ describe("restart", { skip: await reasonToSkip() }, () => {
       const first = await bed.startShim({ directory });
       const pod = await bed.runPod(first.cri, { annotations: { a: "b" } });
       const id = await pod.start();
-      const seen = [await first.cri.ListPodSandbox({}), await pod.status(), await pod.containerStatus(id)];
+      const filter = { label_selector: { [runLabel]: bed.run } };
+      const seen = [
+        await first.cri.ListPodSandbox({ filter }),
+        await pod.status(),
+        await pod.containerStatus(id),
+      ];
       await pod.shell(id, "mkfifo /tmp/gate");
       const inFlight = pod.exec(id, "sh", "-c", "echo started > /tmp/started; cat /tmp/gate");
       // It runs when its file is there.
@@ -48,7 +53,7 @@ describe("restart", { skip: await reasonToSkip() }, () => {
       });
       assert.deepEqual(
         [
-          await second.cri.ListPodSandbox({}),
+          await second.cri.ListPodSandbox({ filter }),
           (await second.cri.PodSandboxStatus({ pod_sandbox_id: pod.id })).status,
           (await second.cri.ContainerStatus({ container_id: id })).status,
         ],

@@ -1,8 +1,7 @@
 /** The Docker Engine of the tests through plain HTTP, independent of the adapter that is under test. */
 import { request as httpRequest } from "node:http";
 
-export const dockerEndpoint =
-  process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
+export const dockerEndpoint = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
 export const dockerSocket = dockerEndpoint.replace(/^unix:\/\//, "");
 
 /** A request that takes longer than this is a failed test. */

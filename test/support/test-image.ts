@@ -2,7 +2,11 @@
 import { busyboxLayer } from "../../scripts/setup/demo-image.mjs";
 import { findBusybox } from "../../scripts/setup/busybox.mjs";
 import { cacheDirectory } from "../../scripts/setup/paths.mjs";
-import { buildImageArchive, type ArchiveEntry, type ImageConfig } from "../../src/shim/pause/image-archive.js";
+import {
+  buildImageArchive,
+  type ArchiveEntry,
+  type ImageConfig,
+} from "../../src/shim/pause/image-archive.js";
 
 export interface TestImageOptions {
   /** Name with tag. */
@@ -22,7 +26,11 @@ const passwd = [
 const group = ["root:x:0:", "tester:x:1000:", "extra:x:50000:tester", "nogroup:x:65534:", ""].join("\n");
 
 /** A busybox image as the archive that `POST /images/load` takes. */
-export async function testImageArchive({ reference, marker, config = {} }: TestImageOptions): Promise<Buffer> {
+export async function testImageArchive({
+  reference,
+  marker,
+  config = {},
+}: TestImageOptions): Promise<Buffer> {
   const { content, applets, architecture } = await findBusybox({
     cacheDirectory,
     allowDownload: false,

@@ -71,11 +71,15 @@ export function appendPlugins(list: NetworkList, plugins: readonly PluginConfigu
 export function requireUsable(list: NetworkList): NetworkList {
   return within(list.source, () => {
     if (list.plugins.length === 0) fail("no plugins in the list");
-    if (!nameForm.test(list.name)) {
+    if (!isNetworkName(list.name)) {
       fail(`network name ${JSON.stringify(list.name)}: must be letters, digits, "_", "." and "-"`);
     }
     return list;
   });
+}
+
+export function isNetworkName(name: string): boolean {
+  return nameForm.test(name);
 }
 
 /** Names of everything that some plugin of the list takes from the runtime. */

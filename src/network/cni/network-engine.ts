@@ -4,6 +4,7 @@ import type { Logger } from "../../shim/base/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
 import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke.js";
 import type { JsonObject } from "./json-text.js";
+import { errorCodes, pluginErrorCode } from "./plugin-error.js";
 import { convertResult, parseResult } from "./result.js";
 import { isAtLeast } from "./versions.js";
 
@@ -75,7 +76,12 @@ export class NetworkEngine {
     requireAttachment(attachment);
     const result = this.#previousResult(list, attachment, cachedResult);
     for (const plugin of [...list.plugins].reverse()) {
-      await this.#run("DEL", list, plugin, attachment, result, signal);
+      try {
+        await this.#run("DEL", list, plugin, attachment, result, signal);
+      } catch (error) {
+        // The specification: this plugin has nothing to undo. The others may.
+        if (pluginErrorCode(error) !== errorCodes.unknownContainer) throw error;
+      }
     }
   }
 

@@ -76,7 +76,7 @@ describe("SingleFlight", () => {
       results.map((result) => result.status),
       ["rejected", "rejected"],
     );
-    assert.equal(workSignal?.aborted, true);
+    assert.equal(workSignal.aborted, true);
     assert.equal(await flights.run("k", never, () => Promise.resolve("anew")), "anew");
   });
 });

@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
-import { applyCgroup } from "../../../src/shim/host/cgroup-files.js";
+import { applyCgroup, type CgroupTarget } from "../../../src/shim/host/cgroup-files.js";
 import { directoryOf, parseCgroupMounts, parseProcCgroup } from "../../../src/shim/host/cgroup-mounts.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { FakeProc } from "./fake-proc.js";
@@ -40,8 +40,8 @@ const v1Mounts = [
 const v2Cgroup = `0::/kubepods.slice/docker-${id}.scope/init\n`;
 const v2Mounts = [["all", "cgroup2", "rw,nsdelegate"]] as const;
 const scope = `all/kubepods.slice/docker-${id}.scope`;
-const v1 = { containerId: id, pid: 100, cgroupVersion: 1 } as const;
-const v2 = { containerId: id, pid: 100, cgroupVersion: 2 } as const;
+const v1: CgroupTarget = { containerId: id, pid: 100, cgroupVersion: 1 };
+const v2: CgroupTarget = { containerId: id, pid: 100, cgroupVersion: 2 };
 
 describe("applyCgroup()", () => {
   test("writes limits of hugepages, reservations included, with cgroup v1", async () => {
@@ -110,10 +110,10 @@ describe("applyCgroup()", () => {
     await assert.rejects(applyCgroup(v1, settings, fake.proc), (error) => isKind(error, "invalid"));
   });
 
-  const strangers: readonly (readonly [what: string, target: typeof v2])[] = [
-    ["whose pid is another's by now", { ...v2, containerId: idOf("4f") as typeof id }],
-    ["that does not run", { ...v2, pid: 0 as 100 }],
-    ["whose process is gone", { ...v2, pid: 101 as 100 }],
+  const strangers: readonly (readonly [what: string, target: CgroupTarget])[] = [
+    ["whose pid is another's by now", { ...v2, containerId: idOf("4f") }],
+    ["that does not run", { ...v2, pid: 0 }],
+    ["whose process is gone", { ...v2, pid: 101 }],
   ];
   for (const [what, target] of strangers) {
     test(`refuses a container ${what}`, async () => {

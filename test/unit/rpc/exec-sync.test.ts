@@ -5,7 +5,7 @@ import type { OutputChunk } from "../../../src/shim/ports/engine.js";
 import type { FakeProcess } from "../../fakes/fake-execs.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
-import { until } from "../../fakes/turns.js";
+import { turns, until } from "../../fakes/turns.js";
 
 const out = (stream: OutputChunk["stream"], data: string | Buffer): OutputChunk => ({
   stream,
@@ -54,11 +54,21 @@ describe("execSync()", () => {
     assert.equal(exit_code, 0);
   });
 
-  test("that outlives its time limit is killed, and fails as timeout", async () => {
-    // The CRI counts in seconds: this test really waits one.
+  test("that outlives its time limit is killed, and fails as timeout", async (t) => {
     const { shim, id } = await running({ output: [out("stdout", "begun")] });
     await using _ = shim;
-    await rejectsWith(exec(shim, id, "1"), "timeout", /exec in container ".*": not finished after 1s/);
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const failed = rejectsWith(
+      exec(shim, id, "30"),
+      "timeout",
+      /exec in container ".*": not finished after 30s/,
+    );
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    t.mock.timers.tick(29_999);
+    await turns(3);
+    assert.equal(shim.engine.execs.running, 1);
+    t.mock.timers.tick(1);
+    await failed;
     assert.deepEqual(shim.world.journal.argsOf("host.killProcessTree"), [[id, 5000]]);
     assert.equal(shim.engine.execs.running, 0);
     assert.equal(shim.engine.execs.openStreams, 0);

@@ -100,7 +100,8 @@ test("every call sees its own writes when it returns, and a resync heals the res
   await fc.assert(
     fc.asyncProperty(steps, deliveries, async (taken, delays) => {
       await using shim = await TestShim.start();
-      shim.engine.events$.policy = () => delays.next().value ?? [];
+      const each: Iterator<number[], undefined> = delays;
+      shim.engine.events$.policy = () => each.next().value ?? [];
       const caller = new Caller(shim);
       for (const [action, choice] of taken) {
         if (action === "wait") await turns(choice);

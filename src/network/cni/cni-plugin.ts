@@ -1,0 +1,208 @@
+/** The network plugin `cni`: pod networks by the plugins of a network list. */
+import { withDeadline } from "../../shim/base/abort.js";
+import { messageOf, ShimError } from "../../shim/base/errors.js";
+import type { Logger } from "../../shim/base/log.js";
+import type {
+  NetworkPlugin,
+  PodNetworkReference,
+  PodNetworkRequest,
+  PodNetworkTearDown,
+} from "../../shim/ports/network-plugin.js";
+import type { Attachments, Removal } from "./attachments.js";
+import {
+  ipRangesCapability,
+  podArguments,
+  podCapabilities,
+  portMappingsCapability,
+  splitCidrs,
+} from "./capability-arguments.js";
+import { declaredCapabilities, type NetworkList } from "./configuration.js";
+import { bringUpLoopback } from "./loopback.js";
+import type { Attachment, NetworkEngine } from "./network-engine.js";
+import type { NetworkSource } from "./network-source.js";
+import { podAddresses } from "./result.js";
+import type { StatusProbe } from "./status-probe.js";
+
+/** Name of the pod's interface, always. */
+export const podInterface = "eth0";
+
+export interface CniTimeouts {
+  readonly setUpMs: number;
+  readonly tearDownMs: number;
+  readonly cleanUpMs: number;
+}
+
+const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000, cleanUpMs: 60_000 };
+
+export interface CniPluginParts {
+  readonly name: string;
+  readonly reason: string;
+  readonly source: NetworkSource;
+  readonly engine: NetworkEngine;
+  readonly attachments: Attachments;
+  readonly status: StatusProbe;
+  /** Called at the start, before anything is run. */
+  readonly open: () => Promise<void>;
+  readonly log: Pick<Logger, "info" | "warn">;
+  /** Known before UpdateRuntimeConfig brings them, which it does only when the kubelet starts. */
+  readonly podCidrs?: readonly string[];
+  readonly timeouts?: Partial<CniTimeouts>;
+}
+
+/** Calls for one pod must come one after the other; calls for different pods may overlap. */
+export class CniNetworkPlugin implements NetworkPlugin {
+  readonly name: string;
+  readonly reason: string;
+  readonly dockerNetworkMode = "none";
+  readonly dockerPublishesPorts = false;
+  readonly #timeouts: CniTimeouts;
+  #podCidrs: readonly string[];
+  /** Of pods that are up; what is missing is in the cache on disk. */
+  readonly #addresses = new Map<string, readonly string[]>();
+
+  constructor(private readonly parts: CniPluginParts) {
+    this.name = parts.name;
+    this.reason = parts.reason;
+    this.#podCidrs = splitCidrs(parts.podCidrs ?? []);
+    this.#timeouts = { ...defaultTimeouts, ...parts.timeouts };
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    await this.parts.open();
+    await this.parts.source.start(signal);
+    const { network } = this.parts.source.state();
+    if (network !== undefined) await this.parts.status.ask(network);
+  }
+
+  async stop(): Promise<void> {
+    await this.parts.source.stop();
+  }
+
+  async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[]> {
+    const list = this.#usableNetwork();
+    const subject = subjectOf(request);
+    const declared = declaredCapabilities(list);
+    const attachment: Attachment = {
+      containerId: request.sandboxId,
+      netns: request.netns,
+      ifName: podInterface,
+      args: podArguments(request),
+      capabilityArgs: podCapabilities(request, this.#podCidrs, declared),
+      subject,
+    };
+    if (request.portMappings.some(({ hostPort }) => hostPort > 0) && !declared.has("portMappings")) {
+      this.parts.log.warn({ subject, network: list.name }, "the pod wants host ports, but no CNI plugin makes them");
+    }
+    const addresses = await this.#attach(list, attachment, signal);
+    if (addresses.length === 0) this.parts.log.warn({ subject, network: list.name }, "the pod got no address");
+    this.#addresses.set(request.sandboxId, addresses);
+    return addresses;
+  }
+
+  /**
+   * Runs to its end, or to a deadline of its own, also when the caller goes away: half a DEL is worth less than a
+   * whole one for which nobody waits any more.
+   */
+  async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const { tearDownMs } = this.#timeouts;
+    const removal = this.#removalOf(request);
+    await withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
+      this.parts.attachments.remove(removal, own),
+    );
+    this.#addresses.delete(request.sandboxId);
+  }
+
+  async podAddresses({ sandboxId }: PodNetworkReference): Promise<readonly string[] | undefined> {
+    const known = this.#addresses.get(sandboxId);
+    if (known !== undefined) return known;
+    return this.parts.attachments.addresses(sandboxId, podInterface);
+  }
+
+  podCidrChanged(cidrs: readonly string[]): Promise<void> {
+    this.#podCidrs = splitCidrs(cidrs);
+    this.parts.log.info({ podCidrs: this.#podCidrs }, "the pod CIDR is known");
+    return Promise.resolve();
+  }
+
+  notReadyReason(): string | undefined {
+    const { network } = this.parts.source.state();
+    const reason = this.#unusableReason();
+    if (reason !== undefined || network === undefined) return reason;
+    return this.parts.status.problemOf(network);
+  }
+
+  describe(): Readonly<Record<string, unknown>> {
+    const { network } = this.parts.source.state();
+    const status = network === undefined ? undefined : this.parts.status.problemOf(network);
+    return {
+      ...this.parts.source.describe(),
+      ...(this.#podCidrs.length === 0 ? {} : { podCidrs: this.#podCidrs }),
+      ...(status === undefined ? {} : { status }),
+    };
+  }
+
+  async #attach(
+    list: NetworkList,
+    attachment: Attachment,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    const { engine, attachments, log } = this.parts;
+    const { setUpMs, cleanUpMs } = this.#timeouts;
+    const { subject, containerId } = attachment;
+    try {
+      return await withDeadline(signal, setUpMs, `set up the network of ${subject}`, async (own) => {
+        await bringUpLoopback(engine, attachment, own);
+        return podAddresses(await attachments.add(list, attachment, own), podInterface);
+      });
+    } catch (error) {
+      // The deadline of the ADD is often the very thing that ended it.
+      await withDeadline(undefined, cleanUpMs, `clean up the network of ${subject}`, (own) =>
+        attachments.remove({ ...attachment, network: list }, own),
+      ).catch((failure: unknown) => {
+        // Everything is still in the cache for the tear-down, which is retried.
+        log.warn({ subject, sandboxId: containerId, err: messageOf(failure) }, "clean-up after a failed ADD failed");
+      });
+      throw error;
+    }
+  }
+
+  #removalOf(request: PodNetworkTearDown): Removal {
+    const { source } = this.parts;
+    const network = source.state().network ?? source.lastGood();
+    const cidrs = this.#podCidrs.map((subnet) => [{ subnet }]);
+    return {
+      containerId: request.sandboxId,
+      ifName: podInterface,
+      ...(request.netns === undefined ? {} : { netns: request.netns }),
+      args: podArguments(request),
+      capabilityArgs: {
+        ...portMappingsCapability(request.portMappings),
+        ...(cidrs.length === 0 ? {} : { [ipRangesCapability]: cidrs }),
+      },
+      ...(network === undefined ? {} : { network }),
+      subject: subjectOf(request),
+    };
+  }
+
+  #usableNetwork(): NetworkList {
+    const { network } = this.parts.source.state();
+    const reason = this.#unusableReason();
+    if (network === undefined || reason !== undefined) throw new ShimError("unavailable", reason ?? "no network");
+    return network;
+  }
+
+  #unusableReason(): string | undefined {
+    const { network, problem } = this.parts.source.state();
+    if (network === undefined) return `cni config uninitialized: ${problem}`;
+    if (declaredCapabilities(network).has(ipRangesCapability) && this.#podCidrs.length === 0) {
+      return "cni config needs ipRanges but no PodCIDR set";
+    }
+    return undefined;
+  }
+}
+
+/** A sandbox of which nothing is left but its id has no pod to name. */
+function subjectOf({ namespace, name, sandboxId }: PodNetworkReference): string {
+  return name === "" ? `sandbox ${JSON.stringify(sandboxId)}` : `pod ${JSON.stringify(`${namespace}/${name}`)}`;
+}

@@ -1,0 +1,55 @@
+/** The STATUS command, as an answer that is always at hand. */
+import { withDeadline } from "../../shim/base/abort.js";
+import { messageOf } from "../../shim/base/errors.js";
+import { systemClock, type Clock } from "./clock.js";
+import type { NetworkList } from "./configuration.js";
+import type { NetworkEngine } from "./network-engine.js";
+import { isAtLeast } from "./versions.js";
+
+const freshMs = 10_000;
+const timeoutMs = 5000;
+
+interface Answer {
+  readonly text: string;
+  readonly at: number;
+  readonly problem: string | undefined;
+}
+
+export class StatusProbe {
+  #answer: Answer | undefined;
+  #asking: Promise<void> | undefined;
+
+  constructor(
+    private readonly engine: NetworkEngine,
+    private readonly clock: Clock = systemClock,
+  ) {}
+
+  /**
+   * What the plugins of the list last had to complain about. An answer older than 10 s is renewed in the background;
+   * while there is none, there is no complaint. Lists below version 1.1.0 have no such command.
+   */
+  problemOf(list: NetworkList): string | undefined {
+    if (!isAtLeast(list.cniVersion, "1.1.0")) return undefined;
+    const answer = this.#answer?.text === list.text ? this.#answer : undefined;
+    if (answer === undefined || this.clock.now() - answer.at >= freshMs) void this.ask(list);
+    return answer?.problem;
+  }
+
+  /** Asks now, or joins those who are asking. Never throws. */
+  ask(list: NetworkList): Promise<void> {
+    this.#asking ??= this.#ask(list).finally(() => {
+      this.#asking = undefined;
+    });
+    return this.#asking;
+  }
+
+  async #ask(list: NetworkList): Promise<void> {
+    let problem: string | undefined;
+    try {
+      await withDeadline(undefined, timeoutMs, "ask for the status", (signal) => this.engine.status(list, signal));
+    } catch (error) {
+      problem = messageOf(error);
+    }
+    this.#answer = { text: list.text, at: this.clock.now(), problem };
+  }
+}

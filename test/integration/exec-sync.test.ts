@@ -1,0 +1,136 @@
+/** ExecSync: output, exit codes, and that a time limit ends everything that was started. */
+import assert from "node:assert/strict";
+import { readdir, readFile } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import { rejectsWith } from "../support/cri-client.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const mebibyte = 1024 * 1024;
+
+/** Command lines of the container's processes, seen from the host, without those that have ended. */
+async function commandLines(containerId: string): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const pid of await readdir("/proc")) {
+    if (!/^\d+$/.test(pid)) continue;
+    const read = (name: string): Promise<string> => readFile(`/proc/${pid}/${name}`, "utf8").catch(() => "");
+    if (!(await read("cgroup")).includes(containerId)) continue;
+    const line = (await read("cmdline")).replaceAll("\0", " ").trim();
+    if (line !== "") found.push(line);
+  }
+  return found;
+}
+
+describe("ExecSync", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let pod: Pod;
+  let id: string;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    pod = await bed.runPod(shim.cri);
+    id = await pod.start();
+  });
+  after(() => bed.close());
+
+  test("both streams and the exit code; a non-zero one is a normal answer", async () => {
+    for (const code of [0, 1, 3, 127, 255]) {
+      const result = await pod.exec(id, "sh", "-c", `echo out; echo err >&2; exit ${String(code)}`);
+      assert.deepEqual(result, { stdout: "out\n", stderr: "err\n", exitCode: code });
+    }
+    const killed = await pod.exec(id, "sh", "-c", "kill -9 $$");
+    assert.equal(killed.exitCode, 137);
+  });
+
+  test("bytes are passed on as they are", async () => {
+    const { stdout } = await shim.cri.ExecSync({
+      container_id: id,
+      cmd: ["printf", "\\377\\000\\n\\303\\050"],
+      timeout: "30",
+    });
+    assert.deepEqual([...stdout], [0xff, 0, 0x0a, 0xc3, 0x28]);
+  });
+
+  test("arguments are passed on as they are", async () => {
+    const { stdout } = await pod.exec(id, "printf", "%s|", "a b", "$HOME", "`id`", "'\"", "ü");
+    assert.equal(stdout, "a b|$HOME|`id`|'\"|ü|");
+  });
+
+  test("a command that does not exist is an answer or an error that says so, and not an empty success", async () => {
+    const outcome = await pod.exec(id, "/no/such/program").then(
+      ({ exitCode, stdout, stderr }) => ({ failed: exitCode !== 0, text: stdout + stderr }),
+      (error: unknown) => ({ failed: true, text: String(error) }),
+    );
+    assert.ok(outcome.failed);
+    assert.match(outcome.text, /no such file or directory/);
+  });
+
+  test("output above 16 MiB is cut, and the process is not blocked by it", async () => {
+    const { stdout, exit_code } = await shim.cri.ExecSync({
+      container_id: id,
+      cmd: ["sh", "-c", "head -c 20000000 /dev/zero; exit 9"],
+      timeout: "60",
+    });
+    assert.equal(exit_code, 9);
+    assert.ok(stdout.length > 15.5 * mebibyte && stdout.length <= 16 * mebibyte, String(stdout.length));
+  });
+
+  test("when the time limit passes, the process goes with all that it started, in whatever session", async () => {
+    const mark = `9${String(process.pid)}`;
+    const script = [
+      `sleep ${mark}1 &`,
+      `setsid sleep ${mark}2 &`,
+      `setsid sh -c 'sleep ${mark}3 & sleep ${mark}4' &`,
+      `(trap "" TERM HUP; sleep ${mark}5) &`,
+      `sleep ${mark}6`,
+    ].join(" ");
+    const before = await commandLines(id);
+    const call = shim.cri.ExecSync({ container_id: id, cmd: ["sh", "-c", script], timeout: "3" });
+    const all = until("all processes to run", async () => {
+      const lines = (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`));
+      return lines.length === 6;
+    });
+    await rejectsWith(call, "DEADLINE_EXCEEDED", /not finished after 3s/);
+    await all;
+    assert.deepEqual((await commandLines(id)).toSorted(), before.toSorted());
+  });
+
+  test("a caller that leaves ends the process, too", async () => {
+    const mark = `8${String(process.pid)}`;
+    const leaver = new AbortController();
+    const call = shim.cri.ExecSync(
+      { container_id: id, cmd: ["sh", "-c", `sleep ${mark} & sleep ${mark}`], timeout: "0" },
+      { signal: leaver.signal },
+    );
+    const running = async () =>
+      (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`)).length;
+    await until("both to run", async () => (await running()) === 2);
+    leaver.abort();
+    await rejectsWith(call, "CANCELLED");
+    await until("both to be gone", async () => (await running()) === 0);
+  });
+
+  test("twenty at once do not disturb each other", async () => {
+    const results = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        pod.exec(id, "sh", "-c", `echo ${String(index)}; exit ${String(index)}`),
+      ),
+    );
+    for (const [index, { stdout, exitCode }] of results.entries()) {
+      assert.deepEqual([stdout, exitCode], [`${String(index)}\n`, index]);
+    }
+  });
+
+  test("an argument above the kernel's limit is refused", async () => {
+    const cmd = ["echo", "x".repeat(200 * 1024)];
+    await rejectsWith(shim.cri.ExecSync({ container_id: id, cmd, timeout: "5" }), "INVALID_ARGUMENT");
+    await rejectsWith(shim.cri.ExecSync({ container_id: id, cmd: [], timeout: "5" }), "INVALID_ARGUMENT");
+    await rejectsWith(
+      shim.cri.ExecSync({ container_id: id, cmd: ["true"], timeout: "-1" }),
+      "INVALID_ARGUMENT",
+    );
+  });
+});

@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { readdir, readFile, readlink, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { isKind } from "../../src/shim/base/errors.js";
+import type { Snapshot } from "../../src/shim/domain/snapshot.js";
+import { chooseHost } from "../../src/shim/host/choose-host.js";
+import type { HostAccess } from "../../src/shim/ports/host.js";
+import { temporaryDirectory } from "../unit/base/temporary-directory.js";
+import {
+  anySignal,
+  openTestEngine,
+  reasonToSkip,
+  socketPath,
+  type TestContainer,
+  type TestEngine,
+} from "./engine-support.js";
+
+describe(
+  "LocalHost with the files of a real engine",
+  { skip: await reasonToSkip(), timeout: 120_000 },
+  () => {
+    let at: TestEngine;
+    let host: HostAccess;
+    let sandbox: TestContainer;
+    let snapshot: Snapshot;
+
+    before(async () => {
+      at = await openTestEngine();
+      host = await chooseHost(at.facts, `unix://${socketPath}`);
+      sandbox = await at.container();
+      await at.engine.startContainer(sandbox.id, anySignal());
+      snapshot = await inspect(sandbox.id);
+    });
+
+    after(async () => {
+      await at.close();
+    });
+
+    async function inspect(id: string): Promise<Snapshot> {
+      const found = await at.engine.inspectContainer(id, anySignal());
+      assert.ok(found !== undefined);
+      return found;
+    }
+
+    async function run(id: string, ...command: string[]): Promise<string> {
+      const options = { command, tty: false, stdin: false, stdout: true, stderr: true };
+      const execId = await at.engine.createExec(id, options, anySignal());
+      const streams = await at.engine.startExec(execId, options, anySignal());
+      let output = "";
+      try {
+        for await (const { data } of streams.output) output += data.toString();
+      } finally {
+        streams.close();
+      }
+      return output;
+    }
+
+    test("writeResolvConf() is seen by the running container and by one that joins it later", async () => {
+      const before = await stat(snapshot.resolvConfPath);
+      for (const content of [
+        "nameserver 192.0.2.53\nsearch default.svc.cluster.local\noptions ndots:5\n",
+        "#\n",
+      ]) {
+        await host.writeResolvConf(snapshot, content, anySignal());
+        assert.equal(await run(sandbox.id, "cat", "/etc/resolv.conf"), content);
+        await using joined = await at.container({ HostConfig: { NetworkMode: `container:${sandbox.id}` } });
+        await at.engine.startContainer(joined.id, anySignal());
+        assert.equal(await run(joined.id, "cat", "/etc/resolv.conf"), content);
+      }
+      assert.equal((await stat(snapshot.resolvConfPath)).ino, before.ino);
+    });
+
+    test("linkLog() leads to what the container writes, and unlinkLog() takes it away", async () => {
+      await using directory = await temporaryDirectory();
+      await using writer = await at.container({ Cmd: ["echo", "written by the container"] });
+      const link = join(directory.path, "main", "0.log");
+      await at.engine.startContainer(writer.id, anySignal());
+      const container = await inspect(writer.id);
+      assert.ok(container.logPath !== "", "the engine writes no log files");
+      await host.linkLog(link, container, anySignal());
+      assert.equal(await readlink(link), container.logPath);
+      while ((await inspect(writer.id)).state.running);
+      assert.match(await readFile(link, "utf8"), /written by the container/);
+      await host.unlinkLog(link);
+      assert.deepEqual(await readdir(join(directory.path, "main")), []);
+      assert.ok((await stat(container.logPath)).isFile());
+    });
+
+    /** What the kernel has for hugepages of the container, with cgroup v1, v2 and both. */
+    async function hugepageFiles(pageSize: string): Promise<readonly string[]> {
+      const text = await readFile(`/proc/${String(snapshot.state.pid)}/cgroup`, "utf8");
+      const files: string[] = [];
+      for (const [, controllers = "", path = ""] of text.matchAll(/^\d+:([^:]*):(.*)$/gm)) {
+        if (controllers === "hugetlb") {
+          files.push(`/sys/fs/cgroup/hugetlb${path}/hugetlb.${pageSize}.limit_in_bytes`);
+        } else if (controllers === "") {
+          for (const root of ["", "/unified"])
+            files.push(`/sys/fs/cgroup${root}${path}/hugetlb.${pageSize}.max`);
+        }
+      }
+      const found = await Promise.all(
+        files.map(async (file) => ((await stat(file).catch(() => undefined)) ? [file] : [])),
+      );
+      return found.flat();
+    }
+
+    test("applyCgroup() limits hugepages, or says that this host cannot", async () => {
+      const pageSize = "2MB";
+      const limitBytes = 4n * 2n ** 21n;
+      const [file] = await hugepageFiles(pageSize);
+      const apply = (bytes: bigint): Promise<void> =>
+        host.applyCgroup(
+          snapshot,
+          { unified: {}, hugepages: [{ pageSize, limitBytes: bytes }] },
+          anySignal(),
+        );
+      if (file === undefined) {
+        await assert.rejects(apply(limitBytes), (error) => isKind(error, "unsupported"));
+      } else {
+        await apply(limitBytes);
+        assert.equal((await readFile(file, "utf8")).trim(), String(limitBytes));
+      }
+      // Kubelets send this for every page size of the node.
+      await apply(0n);
+    });
+
+    test("applyCgroup() writes settings of cgroup v2 where the engine has it, and refuses them elsewhere", async () => {
+      const settings = { unified: { "memory.high": String(2 ** 30) }, hugepages: [] };
+      if (at.facts.cgroupVersion === 1) {
+        await assert.rejects(host.applyCgroup(snapshot, settings, anySignal()), (error) =>
+          isKind(error, "invalid"),
+        );
+        return;
+      }
+      await host.applyCgroup(snapshot, settings, anySignal());
+      const text = await readFile(`/proc/${String(snapshot.state.pid)}/cgroup`, "utf8");
+      const path = /^0::(.*)$/m.exec(text)?.[1] ?? "";
+      assert.equal((await readFile(`/sys/fs/cgroup${path}/memory.high`, "utf8")).trim(), String(2 ** 30));
+    });
+  },
+);

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { chooseHost } from "../../src/shim/host/choose-host.js";
+import { findContainerd, findDockerd } from "../../src/shim/host/find-engine.js";
+import { hasEnded, isCgroupOf, ProcFiles } from "../../src/shim/host/proc-files.js";
+import type { ProcessStreams } from "../../src/shim/ports/engine.js";
+import type { HostAccess } from "../../src/shim/ports/host.js";
+import { until } from "../support/wait.js";
+import {
+  anySignal,
+  openTestEngine,
+  reasonToSkip,
+  socketPath,
+  type TestContainer,
+  type TestEngine,
+} from "./engine-support.js";
+
+const proc = new ProcFiles();
+
+/** Living processes of the container, its first one included, in ascending order. */
+async function processesOf(containerId: string): Promise<readonly number[]> {
+  const living = (await proc.processes()).filter((stat) => !hasEnded(stat)).map(({ pid }) => pid);
+  const own = await proc.mapDefined(living, async (pid) =>
+    isCgroupOf(containerId, await proc.text(pid, "cgroup")) ? pid : undefined,
+  );
+  return [...own].sort((a, b) => a - b);
+}
+
+describe(
+  "LocalHost.killProcessTree() with a real engine",
+  { skip: await reasonToSkip(), timeout: 120_000 },
+  () => {
+    let at: TestEngine;
+    let host: HostAccess;
+    let container: TestContainer;
+
+    before(async () => {
+      at = await openTestEngine();
+      host = await chooseHost(at.facts, `unix://${socketPath}`);
+      assert.equal(host.local, true);
+      container = await at.container();
+      await at.engine.startContainer(container.id, anySignal());
+    });
+
+    after(async () => {
+      await at.close();
+    });
+
+    /** Runs a script until the container has `count` processes more; the pid is that of the script. */
+    async function exec(script: string, count: number): Promise<{ pid: number; streams: ProcessStreams }> {
+      const { length } = await processesOf(container.id);
+      const options = { command: ["sh", "-c", script], tty: false, stdin: false, stdout: true, stderr: true };
+      const execId = await at.engine.createExec(container.id, options, anySignal());
+      const streams = await at.engine.startExec(execId, options, anySignal());
+      const state = await until("the engine knows the exec's process", async () => {
+        const found = await at.engine.inspectExec(execId, anySignal());
+        return found !== undefined && found.pid > 0 && found;
+      });
+      await until("all processes of the exec run", async () => {
+        return (await processesOf(container.id)).length === length + count;
+      });
+      return { pid: state.pid, streams };
+    }
+
+    const scripts: readonly (readonly [what: string, script: string, count: number])[] = [
+      ["one process", "exec sleep 600", 1],
+      ["a tree", "sleep 600 & busybox setsid sleep 600 & (sleep 600 & sleep 600 &); sleep 600; :", 6],
+      ["a session whose leader has ended", "sleep 600 & sleep 600 & exit 0", 2],
+    ];
+    for (const [what, script, count] of scripts) {
+      test(`ends an exec of ${what} and leaves the container's own process and another exec alone`, async () => {
+        const own = await processesOf(container.id);
+        const other = await exec("exec sleep 600", 1);
+        const { pid, streams } = await exec(script, count);
+        try {
+          assert.equal(await host.killProcessTree(container.id, pid, anySignal()), true);
+          assert.deepEqual(
+            await processesOf(container.id),
+            [...own, other.pid].sort((a, b) => a - b),
+          );
+        } finally {
+          streams.close();
+          assert.equal(await host.killProcessTree(container.id, other.pid, anySignal()), true);
+          other.streams.close();
+        }
+        assert.deepEqual(await processesOf(container.id), own);
+      });
+    }
+
+    test("leaves a process of another container alone", async () => {
+      await using other = await at.container();
+      await at.engine.startContainer(other.id, anySignal());
+      const [pid = 0] = await processesOf(container.id);
+      assert.equal(await host.killProcessTree(other.id, pid, anySignal()), false);
+      assert.deepEqual(await processesOf(container.id), [pid]);
+    });
+
+    test("networkNamespace() names that of the running container only", async () => {
+      const snapshot = await at.engine.inspectContainer(container.id, anySignal());
+      assert.ok(snapshot !== undefined);
+      const netns = host.networkNamespace(snapshot);
+      assert.equal(netns, `/proc/${String(snapshot.state.pid)}/ns/net`);
+      await using stopped = await at.container();
+      const created = await at.engine.inspectContainer(stopped.id, anySignal());
+      assert.ok(created !== undefined);
+      assert.equal(host.networkNamespace(created), undefined);
+    });
+
+    test("the engine's own processes are found by their sockets", async () => {
+      const dockerd = await findDockerd(proc, socketPath, []);
+      assert.ok(dockerd !== undefined);
+      assert.deepEqual(await findDockerd(proc, socketPath), dockerd);
+      const containerd = await findContainerd(proc, dockerd);
+      assert.ok(containerd !== undefined);
+      assert.equal(await proc.command(containerd.pid), "containerd");
+    });
+  },
+);

@@ -1,0 +1,116 @@
+/** Images that are there: lists, statuses, removal. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectImage, removeImage, tagImage } from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+describe("images", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+  });
+  after(() => bed.close());
+
+  /** An image with an id of its own and two tags. */
+  async function twoTags(): Promise<{ id: string; one: string; two: string }> {
+    const repository = `dockershim.test/${bed.newName("image")}`;
+    const one = `${repository}:1`;
+    await bed.load({ reference: one, marker: one });
+    await tagImage(one, repository, "2");
+    bed.onClose(() => removeImage(`${repository}:2`));
+    return { id: (await inspectImage(one))?.Id ?? "", one, two: `${repository}:2` };
+  }
+
+  test("ListImages and ImageStatus agree; a filter finds by name and by id; a bare name means latest", async () => {
+    const { cri } = shim;
+    const { id, one, two } = await twoTags();
+    const { image } = await cri.ImageStatus({ image: { image: one } });
+    assert.deepEqual(image?.repo_tags.toSorted(), [one, two]);
+    const everything = (await cri.ListImages({})).images;
+    const listed = everything.find((each) => each.id === id);
+    assert.deepEqual(listed?.repo_tags.toSorted(), [one, two]);
+    assert.equal(listed.size, image?.size);
+    for (const name of [one, two, id]) {
+      const { images } = await cri.ListImages({ filter: { image: { image: name } } });
+      assert.deepEqual(
+        images.map((each) => each.id),
+        [id],
+        name,
+      );
+    }
+    assert.equal((await cri.ImageStatus({ image: { image: one.replace(":1", "") } })).image, null);
+    assert.deepEqual((await cri.ListImages({ filter: { image: { image: "no/such:1" } } })).images, []);
+  });
+
+  test("ImageStatus shows user or uid, and more when verbose", async () => {
+    const { cri } = shim;
+    for (const [user, uid, username] of [
+      ["1000:1000", "1000", ""],
+      ["tester", undefined, "tester"],
+    ] as const) {
+      const reference = `dockershim.test/${bed.newName("user")}:1`;
+      await bed.load({ reference, marker: reference, config: { User: user } });
+      const { image, info } = await cri.ImageStatus({ image: { image: reference }, verbose: true });
+      assert.equal(image?.uid?.value, uid);
+      assert.equal(image?.username, username);
+      const { imageSpec } = JSON.parse(info["info"] ?? "{}") as { imageSpec: { config: { User: string } } };
+      assert.equal(imageSpec.config.User, user);
+    }
+  });
+
+  test("RemoveImage by one tag, or by id, removes all names; again is fine", async () => {
+    const { cri } = shim;
+    for (const pick of ["one", "two", "id"] as const) {
+      const image = await twoTags();
+      await cri.RemoveImage({ image: { image: image[pick] } });
+      for (const name of [image.one, image.two, image.id]) {
+        assert.equal(await inspectImage(name), undefined, `${pick}: ${name}`);
+        assert.equal((await cri.ImageStatus({ image: { image: name } })).image, null);
+      }
+      await cri.RemoveImage({ image: { image: image[pick] } });
+    }
+  });
+
+  test("five removals at once all succeed", async () => {
+    const { cri } = shim;
+    const { id, one, two } = await twoTags();
+    await Promise.all([one, two, id, one, id].map((image) => cri.RemoveImage({ image: { image } })));
+    assert.equal(await inspectImage(id), undefined);
+  });
+
+  test("an image that a container uses, running or not, is refused and keeps all its names", async () => {
+    const { cri } = shim;
+    const { id, one, two } = await twoTags();
+    await using pod = await bed.runPod(cri);
+    const container = await pod.create({ image: { image: one } });
+    for (const image of [one, two, id]) {
+      await rejectsWith(cri.RemoveImage({ image: { image } }), "FAILED_PRECONDITION", new RegExp(container));
+    }
+    assert.deepEqual((await inspectImage(id))?.RepoTags?.toSorted(), [one, two]);
+    await cri.RemoveContainer({ container_id: container });
+    await cri.RemoveImage({ image: { image: one } });
+    assert.equal(await inspectImage(id), undefined);
+  });
+
+  test("the pause image is pinned, others are not; ImageFsInfo says how much there is", async () => {
+    const { cri } = shim;
+    await (await bed.runPod(cri))[Symbol.asyncDispose]();
+    const pinned = async (image: string) => (await cri.ImageStatus({ image: { image } })).image?.pinned;
+    assert.equal(await pinned(builtinPauseReference), true);
+    assert.equal(await pinned(bed.image), false);
+    const { image_filesystems } = await cri.ImageFsInfo({});
+    assert.ok(Number(image_filesystems[0]?.used_bytes?.value) > 1_000_000);
+  });
+
+  test("a container of an image that is not there is refused, and nothing is made", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const before = await bed.leftovers();
+    await rejectsWith(pod.create({ image: { image: "dockershim.test/no-such:1" } }), "NOT_FOUND");
+    assert.deepEqual(await bed.leftovers(), before);
+  });
+});

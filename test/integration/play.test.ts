@@ -1,0 +1,224 @@
+/** `dockershim play`, the program, against a shim with a real engine. */
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { connect } from "../../src/shim/play/client.js";
+import {
+  containersWithLabel,
+  inspectImage,
+  loadImage,
+  removeContainer,
+  removeImage,
+} from "../support/docker.js";
+import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { testImageArchive } from "../support/test-image.js";
+import { until } from "../support/wait.js";
+
+const demoImage = "dockershim.local/busybox:1";
+const hello = fileURLToPath(new URL("../../examples/hello.yaml", import.meta.url));
+
+describe("play", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    if ((await inspectImage(demoImage)) !== undefined) return;
+    await loadImage(await testImageArchive({ reference: demoImage, marker: "demo" }));
+    bed.onClose(() => removeImage(demoImage));
+  });
+  after(async () => {
+    try {
+      for (const path of open) await play("--down", path);
+      // Containers of play's pods carry no label of the run, but its name.
+      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken"]) {
+        const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
+        for (const id of left) await removeContainer(id);
+      }
+    } finally {
+      await bed.close();
+    }
+  });
+
+  /** Manifests whose pods, or files of pods, may be there. */
+  const open = new Set<string>();
+  async function play(...argv: readonly string[]): Promise<Exit> {
+    const path = argv.at(-1) ?? "";
+    open.add(path);
+    const exit = await runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv]);
+    if (argv.includes("--down") && exit.code === 0) open.delete(path);
+    return exit;
+  }
+
+  /** The example with names and labels of this run, so that nobody's own `hello` is touched. */
+  async function manifest(text: string): Promise<string> {
+    const path = join(await bed.newDirectory(), "pods.yaml");
+    await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
+    return path;
+  }
+
+  /** The columns of the table that was printed, by pod. */
+  function rows({ stdout }: Exit): ReadonlyMap<string, readonly string[]> {
+    const lines = stdout
+      .trim()
+      .split("\n")
+      .map((line) => line.trim().split(/\s{2,}/));
+    assert.deepEqual(lines[0], ["POD", "STATE", "IP", "PORTS", "READY"]);
+    return new Map(lines.slice(1).map((cells) => [cells[0] ?? "", cells]));
+  }
+
+  async function sandboxes(name: string): Promise<number> {
+    const { items } = await shim.cri.ListPodSandbox({});
+    return items.filter(({ metadata }) => metadata?.name === name).length;
+  }
+
+  test("examples/hello.yaml: a table, a web page on the pod's IP, no change when repeated, nothing after --down", async () => {
+    const text = (await readFile(hello, "utf8"))
+      .replace("name: hello\n", "name: hello-RUN\n")
+      .replace("app: hello", `app: hello\n    ${runLabel}: "RUN"`);
+    const path = await manifest(text);
+    const name = `hello-${bed.run}`;
+    const up = await play(path);
+    assert.equal(up.code, 0, up.stderr);
+    const [, state, ip, ports, ready] = rows(up).get(`default/${name}`) ?? [];
+    assert.deepEqual([state, ports, ready], ["Running", "8080/TCP", "1/1"]);
+    const page = await until("the page", () =>
+      fetch(`http://${String(ip)}:8080/`).then(
+        (answer) => answer.text(),
+        () => undefined,
+      ),
+    );
+    assert.equal(page, "<h1>Hello from pod hello on the Docker Engine</h1>\n");
+    assert.equal((await containersWithLabel(`${runLabel}=${bed.run}`)).length, 1); // The pod's labels are the sandbox's.
+
+    const again = await play(path);
+    assert.equal(again.code, 0, again.stderr);
+    assert.match(again.stderr, new RegExp(`default/${name}: already running`));
+    assert.deepEqual(rows(again), rows(up));
+    assert.equal(await sandboxes(name), 1);
+
+    const down = await play("--down", path);
+    assert.equal(down.code, 0, down.stderr);
+    assert.equal(await sandboxes(name), 0);
+    assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
+    const twice = await play("--down", path);
+    assert.equal(twice.code, 0, twice.stderr);
+  });
+
+  test("several documents: init containers in order, one pod that runs on and one that succeeds, in one table", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: order-RUN}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  initContainers:
+  - {name: first, image: IMAGE, command: [sh, -c, "echo 1 >> /data/log"], volumeMounts: [{name: data, mountPath: /data}]}
+  - {name: second, image: IMAGE, command: [sh, -c, "echo 2 >> /data/log"], volumeMounts: [{name: data, mountPath: /data}]}
+  containers:
+  - name: main
+    image: IMAGE
+    command: [sh, -c, 'test "$(tr -d "\\n" < /data/log)" = 12 && exec sleep 1000']
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job-RUN, namespace: batch}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: IMAGE, command: [sh, -c, 'echo "done by $WHO"'], env: [{name: WHO, value: me}]}
+`);
+    const follow = play("--follow", path);
+    await until("the job to end", async () => {
+      const { items } = await shim.cri.ListPodSandbox({});
+      const job = items.find(({ metadata }) => metadata?.name === `job-${bed.run}`);
+      if (job === undefined) return false;
+      const { containers } = await shim.cri.ListContainers({ filter: { pod_sandbox_id: job.id } });
+      return containers[0]?.state === 2;
+    });
+    const up = await play(path);
+    const table = rows(up);
+    assert.deepEqual(table.get(`default/order-${bed.run}`)?.[1], "Running", up.stderr);
+    assert.deepEqual(table.get(`batch/job-${bed.run}`)?.[1], "Succeeded", up.stderr);
+    const down = await play("--down", path);
+    assert.equal(down.code, 0, down.stderr);
+    // With its pods gone there is nothing left to follow.
+    const { stdout } = await follow;
+    assert.match(stdout, /done by me/);
+    for (const name of [`order-${bed.run}`, `job-${bed.run}`]) {
+      assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
+    }
+  });
+
+  test("fields that are not honoured are all listed, and nothing is started", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: good-RUN}
+spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bad-RUN}
+spec:
+  restartPolicy: Never
+  priorityClassName: high
+  containers:
+  - name: main
+    image: IMAGE
+    livenessProbe: {exec: {command: ["true"]}}
+    imagePullPolici: Always
+`);
+    const exit = await play(path);
+    assert.equal(exit.code, 1);
+    for (const field of ["priorityClassName", "livenessProbe", "imagePullPolici"]) {
+      assert.match(exit.stderr, new RegExp(field));
+    }
+    assert.equal(await sandboxes(`good-${bed.run}`), 0);
+    assert.equal(await sandboxes(`bad-${bed.run}`), 0);
+  });
+
+  test("a pod that cannot start is taken back, with those of the same run", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: fine-RUN}
+spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: main, image: IMAGE, command: [sleep, "1000"]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: broken-RUN}
+spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/no/such/program]}]}
+`);
+    const exit = await play(path);
+    assert.equal(exit.code, 1, exit.stdout);
+    assert.match(exit.stderr, /no such file or directory/);
+    for (const name of [`fine-${bed.run}`, `broken-${bed.run}`]) {
+      assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
+    }
+  });
+
+  test("without a server: one line that says so", async () => {
+    const path = await manifest(
+      "apiVersion: v1\nkind: Pod\nmetadata: {name: x-RUN}\nspec: {containers: [{name: a, image: IMAGE}]}\n",
+    );
+    const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/nobody.sock`, path]);
+    assert.equal(exit.code, 1);
+    assert.match(exit.stderr, /^dockershim play: [^\n]*nobody\.sock[^\n]*\n$/);
+  });
+
+  test("the client of play finds the same server through its own code", async () => {
+    const client = connect(shim.endpoint);
+    try {
+      assert.equal((await client.version(AbortSignal.timeout(10_000))).runtime_name, "docker");
+    } finally {
+      client.close();
+    }
+  });
+});

@@ -1,0 +1,165 @@
+/** Pulls from a registry that the tests start. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectImage, removeImage } from "../support/docker.js";
+import type { RecordingProxy } from "../support/recording-proxy.js";
+import type { PushedImage } from "../support/registry.js";
+import {
+  freePort,
+  noRegistryReason,
+  registryPassword,
+  registryUser,
+  TestRegistry,
+} from "../support/registry.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { testImageArchive } from "../support/test-image.js";
+
+describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
+  let bed: TestBed;
+  let proxy: RecordingProxy;
+  let shim: ShimProcess;
+  let open: TestRegistry;
+  let closed: TestRegistry;
+  before(async () => {
+    bed = await TestBed.open();
+    proxy = await bed.startProxy();
+    shim = await bed.startShim({
+      dockerEndpoint: proxy.endpoint,
+      flags: ["--image-pull-progress-deadline=2s", "--log-level=debug"],
+    });
+    open = await TestRegistry.start(join(bed.directory, "open"));
+    bed.onClose(() => open[Symbol.asyncDispose]());
+    closed = await TestRegistry.start(join(bed.directory, "closed"), { login: true });
+    bed.onClose(() => closed[Symbol.asyncDispose]());
+  });
+  after(() => bed.close());
+
+  /** An image that the engine does not have, in a registry. Its names go away with the bed. */
+  async function push(registry: TestRegistry): Promise<PushedImage & { readonly reference: string }> {
+    const name = bed.newName("image");
+    const archive = await testImageArchive({ reference: `dockershim.test/${name}:1`, marker: name });
+    const pushed = await registry.push(`test/${name}`, "1", archive);
+    const reference = `${pushed.repository}:${pushed.tag}`;
+    bed.onClose(async () => {
+      const id =
+        (await inspectImage(reference))?.Id ??
+        (await inspectImage(`${pushed.repository}@${pushed.digest}`))?.Id;
+      await removeImage(reference);
+      if (id !== undefined) await removeImage(id);
+    });
+    return { ...pushed, reference };
+  }
+
+  test("by tag: the id is that of ListImages, ImageStatus and of the container's status", async () => {
+    const { cri } = shim;
+    const { reference, repository, digest } = await push(open);
+    assert.equal((await cri.ImageStatus({ image: { image: reference } })).image, null);
+    const { image_ref } = await cri.PullImage({ image: { image: reference } });
+    const { image } = await cri.ImageStatus({ image: { image: reference } });
+    assert.equal(image?.id, image_ref);
+    assert.deepEqual(image.repo_tags, [reference]);
+    assert.deepEqual(image.repo_digests, [`${repository}@${digest}`]);
+    const { images } = await cri.ListImages({ filter: { image: { image: reference } } });
+    assert.deepEqual(
+      images.map(({ id }) => id),
+      [image_ref],
+    );
+    assert.equal((await cri.ImageStatus({ image: { image: image_ref } })).image?.id, image_ref);
+
+    await using pod = await bed.runPod(cri);
+    const id = await pod.start({ image: { image: image_ref, user_specified_image: reference } });
+    const status = await pod.containerStatus(id);
+    assert.equal(status.image_id, image_ref);
+    assert.equal(status.image_ref, `docker-pullable://${repository}@${digest}`);
+    const [listed] = (await cri.ListContainers({ filter: { id } })).containers;
+    assert.equal(listed?.image_ref, image_ref);
+  });
+
+  test("by digest", async () => {
+    const { cri } = shim;
+    const { repository, digest } = await push(open);
+    const image = `${repository}@${digest}`;
+    const { image_ref } = await cri.PullImage({ image: { image } });
+    const found = (await cri.ImageStatus({ image: { image } })).image;
+    assert.equal(found?.id, image_ref);
+    assert.deepEqual([found.repo_tags, found.repo_digests], [[], [image]]);
+    await cri.RemoveImage({ image: { image } });
+    assert.equal((await cri.ImageStatus({ image: { image } })).image, null);
+  });
+
+  test("credentials as user and password, and as auth; wrong and missing ones are denied; none is logged", async () => {
+    const { cri } = shim;
+    const key = Buffer.from(`${registryUser}:${registryPassword}`).toString("base64");
+    for (const auth of [{ username: registryUser, password: registryPassword }, { auth: key }]) {
+      const { reference } = await push(closed);
+      await rejectsWith(cri.PullImage({ image: { image: reference } }), "PERMISSION_DENIED");
+      const wrong = { username: registryUser, password: "Wrong-0815-plugh" };
+      await rejectsWith(cri.PullImage({ image: { image: reference }, auth: wrong }), "PERMISSION_DENIED");
+      const { image_ref } = await cri.PullImage({ image: { image: reference }, auth });
+      assert.match(image_ref, /^sha256:/);
+    }
+    assert.match(shim.log, /"rpc":"PullImage"/);
+    for (const secret of [registryPassword, key, "Wrong-0815-plugh", key.replaceAll("=", "")]) {
+      assert.ok(!shim.log.includes(secret), `the log has ${secret}`);
+    }
+  });
+
+  test("an image that the registry does not have is NOT_FOUND, and nothing of it is there", async () => {
+    const { repository } = await push(open);
+    await rejectsWith(shim.cri.PullImage({ image: { image: `${repository}:2` } }), "NOT_FOUND");
+    await rejectsWith(shim.cri.PullImage({ image: { image: `${open.host}/test/nothing:1` } }), "NOT_FOUND");
+    assert.equal((await shim.cri.ImageStatus({ image: { image: `${repository}:2` } })).image, null);
+  });
+
+  test("a name that is none is INVALID_ARGUMENT", async () => {
+    for (const image of ["", "UPPER/case:1", "a b", "x@sha256:short"]) {
+      await rejectsWith(shim.cri.PullImage({ image: { image } }), "INVALID_ARGUMENT");
+    }
+  });
+
+  test("concurrent pulls of one image share one request, and one that leaves does not end it for the others", async () => {
+    const { cri } = shim;
+    const { reference } = await push(open);
+    proxy.forget();
+    const hold = proxy.holdNext("before", ({ path }) => path.startsWith("/images/create"));
+    const leaver = new AbortController();
+    const left = cri.PullImage({ image: { image: reference } }, { signal: leaver.signal });
+    await hold.held;
+    const others = Array.from({ length: 4 }, () => cri.PullImage({ image: { image: reference } }));
+    // Answered after them: they have arrived.
+    await cri.Version({});
+    await cri.Version({});
+    leaver.abort();
+    await rejectsWith(left, "CANCELLED");
+    hold.release();
+    const ids = (await Promise.all(others)).map(({ image_ref }) => image_ref);
+    assert.equal(new Set(ids).size, 1);
+    const pulls = proxy.requests.filter(({ path }) => path.startsWith("/images/create"));
+    assert.equal(pulls.length, 1);
+  });
+
+  test("a registry that stops sending is given up after the progress deadline", async () => {
+    // Answers nothing that it is asked for.
+    const silent = createServer(() => undefined).listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const { port } = silent.address() as AddressInfo;
+    try {
+      const image = `127.0.0.1:${String(port)}/test/never:1`;
+      await rejectsWith(shim.cri.PullImage({ image: { image } }), "DEADLINE_EXCEEDED", /no progress for 2s/);
+    } finally {
+      silent.closeAllConnections();
+      silent.close();
+    }
+  });
+
+  test("a registry that is not there is UNKNOWN, and the message begins with RegistryUnavailable", async () => {
+    const image = `127.0.0.1:${String(await freePort())}/test/gone:1`;
+    await rejectsWith(shim.cri.PullImage({ image: { image } }), "UNKNOWN", /^RegistryUnavailable: /);
+  });
+});
