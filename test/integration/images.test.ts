@@ -34,7 +34,7 @@ describe("images", { skip: await reasonToSkip() }, () => {
     const everything = (await cri.ListImages({})).images;
     const listed = everything.find((each) => each.id === id);
     assert.deepEqual(listed?.repo_tags.toSorted(), [one, two]);
-    assert.equal(listed.size, image?.size);
+    assert.equal(listed.size, image.size);
     for (const name of [one, two, id]) {
       const { images } = await cri.ListImages({ filter: { image: { image: name } } });
       assert.deepEqual(

@@ -82,8 +82,8 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.deepEqual(await limits(), [String(128 * mebibyte), "25000 100000"]);
     const shown = (await pod.containerStatus(id)).resources?.linux;
     assert.equal(shown?.memory_limit_in_bytes, String(128 * mebibyte));
-    assert.equal(shown?.cpu_quota, "25000");
-    assert.equal(shown?.cpuset_cpus, "0");
+    assert.equal(shown.cpu_quota, "25000");
+    assert.equal(shown.cpuset_cpus, "0");
   });
 
   test("a container that needs more memory than its limit is killed, and the status says OOMKilled", async () => {

@@ -9,6 +9,8 @@ export interface RecordedRequest {
   readonly method: string;
   /** Without the version prefix. */
   readonly path: string;
+  /** What has been passed on of it so far. */
+  readonly body: Buffer[];
 }
 
 export interface Hold {
@@ -23,6 +25,11 @@ interface Trap {
   readonly moment: "before" | "after";
   readonly spring: () => void;
   readonly released: Promise<void>;
+}
+
+interface Arrival {
+  readonly recorded: RecordedRequest;
+  readonly trap: Trap | undefined;
 }
 
 /** A request body or answer is passed on as it comes; exec's hijacked connections are passed on as raw bytes. */
@@ -95,19 +102,19 @@ export class RecordingProxy implements AsyncDisposable {
   }
 
   #pass(incoming: IncomingMessage, outgoing: ServerResponse): void {
-    const trap = this.#record(incoming);
+    const { recorded, trap } = this.#record(incoming);
     if (trap?.moment !== "before") {
-      this.#forward(incoming, outgoing, trap);
+      this.#forward(incoming, outgoing, { recorded, trap });
       return;
     }
     trap.spring();
     void trap.released.then(() => {
-      this.#forward(incoming, outgoing, undefined);
+      this.#forward(incoming, outgoing, { recorded, trap: undefined });
     });
   }
 
   /** With a trap, the engine's answer waits for its release. */
-  #forward(incoming: IncomingMessage, outgoing: ServerResponse, trap: Trap | undefined): void {
+  #forward(incoming: IncomingMessage, outgoing: ServerResponse, { recorded, trap }: Arrival): void {
     const { method = "GET", url = "/", headers } = incoming;
     const onward = httpRequest({ socketPath: dockerSocket, method, path: url, headers, agent: false });
     onward.on("response", (answer) => {
@@ -126,6 +133,7 @@ export class RecordingProxy implements AsyncDisposable {
     });
     onward.on("error", () => outgoing.destroy());
     outgoing.on("close", () => onward.destroy());
+    incoming.on("data", (chunk: Buffer) => recorded.body.push(chunk));
     incoming.pipe(onward);
   }
 
@@ -149,13 +157,13 @@ export class RecordingProxy implements AsyncDisposable {
     });
   }
 
-  #record({ method = "GET", url = "/" }: IncomingMessage): Trap | undefined {
-    const request = { method, path: url.replace(/^\/v\d+\.\d+/, "") };
-    this.#requests.push(request);
+  #record({ method = "GET", url = "/" }: IncomingMessage): Arrival {
+    const recorded = { method, path: url.replace(/^\/v\d+\.\d+/, ""), body: [] };
+    this.#requests.push(recorded);
     const trap = this.#trap;
-    if (trap?.matches(request) !== true) return undefined;
+    if (trap?.matches(recorded) !== true) return { recorded, trap: undefined };
     this.#trap = undefined;
-    return trap;
+    return { recorded, trap };
   }
 }
 

@@ -53,7 +53,15 @@ export class Attachments {
       for (const entry of earlier) await this.#removeEntry(entry, removal, signal);
 
       const { name: networkName, text: config } = list;
-      const entry: CacheEntry = { containerId, ifName, networkName, netns, config, cniArgs: args, capabilityArgs };
+      const entry: CacheEntry = {
+        containerId,
+        ifName,
+        networkName,
+        netns,
+        config,
+        cniArgs: args,
+        capabilityArgs,
+      };
       await cache.write({ ...entry, phase: "adding" });
       const result = await engine.add(list, attachment, signal, (soFar) =>
         cache.write({ ...entry, result: soFar, phase: "adding" }),
@@ -95,7 +103,9 @@ export class Attachments {
   /** The pod's addresses by the cached result, undefined unless the whole list has succeeded. */
   async addresses(containerId: string, ifName: string): Promise<readonly string[] | undefined> {
     const { entries } = await this.options.cache.find(containerId);
-    const entry = entries.find((each) => each.ifName === ifName && !isLoopback(each) && each.phase !== "adding");
+    const entry = entries.find(
+      (each) => each.ifName === ifName && !isLoopback(each) && each.phase !== "adding",
+    );
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 

@@ -58,7 +58,9 @@ export function parseCacheEntry(text: string, fileName: string, containerId?: st
   const value = parseJson(text);
   if (!isObject(value)) throw new ShimError("invalid", "not a JSON object");
   if (value["kind"] !== kind) return bareResult(value, fileName, containerId);
-  const [id, ifName, networkName] = ["containerId", "ifName", "networkName"].map((key) => stringAt(value, key));
+  const [id, ifName, networkName] = ["containerId", "ifName", "networkName"].map((key) =>
+    stringAt(value, key),
+  );
   if (id === undefined || ifName === undefined || networkName === undefined) {
     throw new ShimError("invalid", "container, interface or network are missing");
   }

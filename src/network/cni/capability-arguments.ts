@@ -9,23 +9,27 @@ import type { Json, JsonObject } from "./json-text.js";
 /** A pod CIDR is needed by whoever declares this. */
 export const ipRangesCapability = "ipRanges";
 
-/**
- * `CNI_ARGS` of a pod. `IgnoreUnknown` is for plugins that refuse keys they do not know. Pairs are joined with ";" and
- * have no escapes, so a value with one is `invalid`.
- */
+/** `CNI_ARGS` of a pod. `IgnoreUnknown` is for plugins that refuse keys they do not know. */
 export function podArguments(pod: PodNetworkReference & { readonly uid?: string }): readonly CniArgument[] {
-  const pairs: CniArgument[] = [
+  return [
     ["IgnoreUnknown", "1"],
     ["K8S_POD_NAMESPACE", pod.namespace],
     ["K8S_POD_NAME", pod.name],
     ["K8S_POD_INFRA_CONTAINER_ID", pod.sandboxId],
     ...(pod.uid === undefined || pod.uid === "" ? [] : [["K8S_POD_UID", pod.uid] as const]),
   ];
-  for (const [key, value] of pairs) {
-    // eslint-disable-next-line no-control-regex -- a NUL cannot be in an environment variable.
-    if (/[;\u0000]/.test(value)) throw new ShimError("invalid", `${key}=${JSON.stringify(value)}: contains ";"`);
-  }
-  return pairs;
+}
+
+/** Whether a pair can be said in `CNI_ARGS`, where ";" separates pairs and cannot be escaped. */
+export function isSayable([, value]: CniArgument): boolean {
+  return !value.includes(";") && !value.includes("\0");
+}
+
+/** `pairs`, if all can be said, else `invalid`. */
+export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgument[] {
+  const bad = pairs.find((pair) => !isSayable(pair));
+  if (bad === undefined) return pairs;
+  throw new ShimError("invalid", `CNI argument ${bad[0]}=${JSON.stringify(bad[1])}: contains ";"`);
 }
 
 /**
@@ -58,7 +62,12 @@ export function podCapabilities(
 export function portMappingsCapability(mappings: readonly PortMapping[]): JsonObject {
   const entries = mappings
     .filter(({ hostPort }) => hostPort > 0)
-    .map(({ hostPort, containerPort, protocol, hostIp }) => ({ hostPort, containerPort, protocol, hostIP: hostIp }));
+    .map(({ hostPort, containerPort, protocol, hostIp }) => ({
+      hostPort,
+      containerPort,
+      protocol,
+      hostIP: hostIp,
+    }));
   return entries.length === 0 ? {} : { portMappings: entries };
 }
 
@@ -69,7 +78,9 @@ function ipRanges(podCidrs: readonly string[]): Json | undefined {
 }
 
 export function splitCidrs(podCidrs: readonly string[]): readonly string[] {
-  return podCidrs.flatMap((text) => text.split(",")).flatMap((text) => (text.trim() === "" ? [] : [text.trim()]));
+  return podCidrs
+    .flatMap((text) => text.split(","))
+    .flatMap((text) => (text.trim() === "" ? [] : [text.trim()]));
 }
 
 function dnsOf(dns: PodNetworkRequest["dns"]): Json | undefined {

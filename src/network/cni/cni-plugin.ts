@@ -11,9 +11,11 @@ import type {
 import type { Attachments, Removal } from "./attachments.js";
 import {
   ipRangesCapability,
+  isSayable,
   podArguments,
   podCapabilities,
   portMappingsCapability,
+  requireSayable,
   splitCidrs,
 } from "./capability-arguments.js";
 import { declaredCapabilities, type NetworkList } from "./configuration.js";
@@ -59,6 +61,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
   #podCidrs: readonly string[];
   /** Of pods that are up; what is missing is in the cache on disk. */
   readonly #addresses = new Map<string, readonly string[]>();
+  /** Begins and ends of tear-downs so far. */
+  #tearDowns = 0;
 
   constructor(private readonly parts: CniPluginParts) {
     this.name = parts.name;
@@ -86,15 +90,19 @@ export class CniNetworkPlugin implements NetworkPlugin {
       containerId: request.sandboxId,
       netns: request.netns,
       ifName: podInterface,
-      args: podArguments(request),
+      args: requireSayable(podArguments(request)),
       capabilityArgs: podCapabilities(request, this.#podCidrs, declared),
       subject,
     };
     if (request.portMappings.some(({ hostPort }) => hostPort > 0) && !declared.has("portMappings")) {
-      this.parts.log.warn({ subject, network: list.name }, "the pod wants host ports, but no CNI plugin makes them");
+      this.parts.log.warn(
+        { subject, network: list.name },
+        "the pod wants host ports, but no CNI plugin makes them",
+      );
     }
     const addresses = await this.#attach(list, attachment, signal);
-    if (addresses.length === 0) this.parts.log.warn({ subject, network: list.name }, "the pod got no address");
+    if (addresses.length === 0)
+      this.parts.log.warn({ subject, network: list.name }, "the pod got no address");
     this.#addresses.set(request.sandboxId, addresses);
     return addresses;
   }
@@ -107,16 +115,22 @@ export class CniNetworkPlugin implements NetworkPlugin {
     signal.throwIfAborted();
     const { tearDownMs } = this.#timeouts;
     const removal = this.#removalOf(request);
+    this.#tearDowns += 1;
     await withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
       this.parts.attachments.remove(removal, own),
     );
+    this.#tearDowns += 1;
     this.#addresses.delete(request.sandboxId);
   }
 
   async podAddresses({ sandboxId }: PodNetworkReference): Promise<readonly string[] | undefined> {
     const known = this.#addresses.get(sandboxId);
     if (known !== undefined) return known;
-    return this.parts.attachments.addresses(sandboxId, podInterface);
+    const tearDowns = this.#tearDowns;
+    const found = await this.parts.attachments.addresses(sandboxId, podInterface);
+    // The pod whose addresses were just read may have been torn down meanwhile: then they are not worth keeping.
+    if (found !== undefined && tearDowns === this.#tearDowns) this.#addresses.set(sandboxId, found);
+    return found;
   }
 
   podCidrChanged(cidrs: readonly string[]): Promise<void> {
@@ -142,11 +156,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     };
   }
 
-  async #attach(
-    list: NetworkList,
-    attachment: Attachment,
-    signal: AbortSignal,
-  ): Promise<readonly string[]> {
+  async #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
     const { engine, attachments, log } = this.parts;
     const { setUpMs, cleanUpMs } = this.#timeouts;
     const { subject, containerId } = attachment;
@@ -161,7 +171,10 @@ export class CniNetworkPlugin implements NetworkPlugin {
         attachments.remove({ ...attachment, network: list }, own),
       ).catch((failure: unknown) => {
         // Everything is still in the cache for the tear-down, which is retried.
-        log.warn({ subject, sandboxId: containerId, err: messageOf(failure) }, "clean-up after a failed ADD failed");
+        log.warn(
+          { subject, sandboxId: containerId, err: messageOf(failure) },
+          "clean-up after a failed ADD failed",
+        );
       });
       throw error;
     }
@@ -175,7 +188,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
       containerId: request.sandboxId,
       ifName: podInterface,
       ...(request.netns === undefined ? {} : { netns: request.netns }),
-      args: podArguments(request),
+      // What cannot be said was not said at the ADD either, and must not keep a pod from being deleted.
+      args: podArguments(request).filter(isSayable),
       capabilityArgs: {
         ...portMappingsCapability(request.portMappings),
         ...(cidrs.length === 0 ? {} : { [ipRangesCapability]: cidrs }),
@@ -188,7 +202,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
   #usableNetwork(): NetworkList {
     const { network } = this.parts.source.state();
     const reason = this.#unusableReason();
-    if (network === undefined || reason !== undefined) throw new ShimError("unavailable", reason ?? "no network");
+    if (network === undefined || reason !== undefined)
+      throw new ShimError("unavailable", reason ?? "no network");
     return network;
   }
 
@@ -204,5 +219,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
 
 /** A sandbox of which nothing is left but its id has no pod to name. */
 function subjectOf({ namespace, name, sandboxId }: PodNetworkReference): string {
-  return name === "" ? `sandbox ${JSON.stringify(sandboxId)}` : `pod ${JSON.stringify(`${namespace}/${name}`)}`;
+  return name === ""
+    ? `sandbox ${JSON.stringify(sandboxId)}`
+    : `pod ${JSON.stringify(`${namespace}/${name}`)}`;
 }

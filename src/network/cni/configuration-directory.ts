@@ -168,7 +168,9 @@ export class ConfigurationDirectory implements NetworkSource {
     }
     if (network !== undefined) return { state: { network }, skipped, worthRetry };
     const { directory } = this.options;
-    const reasons = skipped.map(({ path, problem }) => (problem.includes(path) ? problem : `${path}: ${problem}`));
+    const reasons = skipped.map(({ path, problem }) =>
+      problem.includes(path) ? problem : `${path}: ${problem}`,
+    );
     const problem =
       files.length === 0
         ? `no networks found in ${directory}`

@@ -39,14 +39,18 @@ export async function readConfigurationFiles(directory: string): Promise<readonl
   return files;
 }
 
-async function readConfigurationFile(path: string, directory: string): Promise<ConfigurationFile | undefined> {
+async function readConfigurationFile(
+  path: string,
+  directory: string,
+): Promise<ConfigurationFile | undefined> {
   let content = "";
   try {
     const text = await readText(path);
     // Removed since the directory was listed.
     if (text === undefined) return undefined;
     content = text;
-    if (!path.endsWith(".conflist")) return { path, content, list: requireUsable(parseSinglePlugin(text, path)) };
+    if (!path.endsWith(".conflist"))
+      return { path, content, list: requireUsable(parseSinglePlugin(text, path)) };
     let list = parseNetworkList(text, path);
     for (const dropIn of await readDropIns(list, directory)) {
       content += `\n${dropIn.path}\n${dropIn.text}`;

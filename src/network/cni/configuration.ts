@@ -112,7 +112,8 @@ function pluginOf(configuration: JsonObject, where = ""): PluginConfiguration {
   if (typeof type !== "string" || type === "") fail(`missing "type"${where}`);
   if (capabilities !== null && !isObject(capabilities)) fail(`"capabilities"${where} is not an object`);
   const declared = Object.entries(capabilities ?? {}).filter(([key, value]) => {
-    if (typeof value !== "boolean") fail(`capability ${JSON.stringify(key)}${where} is neither true nor false`);
+    if (typeof value !== "boolean")
+      fail(`capability ${JSON.stringify(key)}${where} is neither true nor false`);
     return value;
   });
   return { type, capabilities: new Set(declared.map(([key]) => key)), configuration };

@@ -1,5 +1,4 @@
 /** Puts the parts of CNI together, for the plugin `cni` and for others that bring a list of their own. */
-import { join } from "node:path";
 import type { Logger } from "../../shim/base/log.js";
 import { Attachments } from "./attachments.js";
 import { ResultCache } from "./cache.js";
@@ -11,7 +10,10 @@ import { NetworkEngine } from "./network-engine.js";
 import type { NetworkSource } from "./network-source.js";
 import { StatusProbe } from "./status-probe.js";
 
-export interface CniEngineOptions extends Pick<InvokerOptions, "environment" | "parallelism" | "limits" | "observe"> {
+export interface CniEngineOptions extends Pick<
+  InvokerOptions,
+  "environment" | "parallelism" | "limits" | "observe"
+> {
   readonly binDirs: readonly string[];
   readonly cacheDir: string;
   readonly log: Logger;
@@ -46,7 +48,10 @@ export interface CniPluginOptions extends CniEngineOptions {
 }
 
 /** The plugin `cni`, with its list from the configuration directory. */
-export function createCniPlugin(options: CniPluginOptions, parts = createCniParts(options)): CniNetworkPlugin {
+export function createCniPlugin(
+  options: CniPluginOptions,
+  parts = createCniParts(options),
+): CniNetworkPlugin {
   const { confDir: directory, log } = options;
   const source = new ConfigurationDirectory({ directory, invoker: parts.invoker, log });
   return createPluginOn(source, "cni", options, parts);
@@ -74,6 +79,3 @@ export function createPluginOn(
     ...(timeouts === undefined ? {} : { timeouts }),
   });
 }
-
-/** Directories in which the host-local plugin keeps the addresses of the networks that are configured so. */
-export const defaultAddressDir = join("/var/lib/cni", "networks");

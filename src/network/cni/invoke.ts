@@ -72,7 +72,8 @@ export class PluginInvoker {
       const exit = await (limited.has(command) ? this.#slots.run(signal, work) : work());
       if (exit.exitCode !== 0) throw failureOf(exit);
       const stderr = exit.stderr.trim();
-      if (stderr !== "") this.options.log.debug({ plugin: type, command, stderr }, "a plugin had something to say");
+      if (stderr !== "")
+        this.options.log.debug({ plugin: type, command, stderr }, "a plugin had something to say");
       return exit.stdout;
     } catch (error) {
       throw pluginError(call, ShimError.from(error, "unknown")).within(

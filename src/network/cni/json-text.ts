@@ -46,7 +46,9 @@ export function formatJson(value: Json): string {
   if (value instanceof ExactNumber) return value.text;
   if (isList(value)) return `[${value.map(formatJson).join(",")}]`;
   if (isObject(value)) {
-    const members = Object.entries(value).map(([key, member]) => `${JSON.stringify(key)}:${formatJson(member)}`);
+    const members = Object.entries(value).map(
+      ([key, member]) => `${JSON.stringify(key)}:${formatJson(member)}`,
+    );
     return `{${members.join(",")}}`;
   }
   return JSON.stringify(value);
@@ -123,7 +125,8 @@ class Parser {
       this.#skipBlanks();
       if (this.text[this.#at] !== '"') this.#fail(`expected a key in quotes, found ${this.#here()}`);
       const key = this.#string();
-      if (!this.#take(":")) this.#fail(`expected ":" after the key ${JSON.stringify(key)}, found ${this.#here()}`);
+      if (!this.#take(":"))
+        this.#fail(`expected ":" after the key ${JSON.stringify(key)}, found ${this.#here()}`);
       members.push([key, this.#value()]);
     } while (this.#take(","));
     if (!this.#take("}")) this.#fail(`expected "," or "}", found ${this.#here()}`);

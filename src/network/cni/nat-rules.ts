@@ -39,14 +39,20 @@ export function readNatRules(save: string): {
   }
   for (const { chains } of found.values()) for (const chain of chains) used.add(chain);
   return {
-    containers: [...found].map(([containerId, { rules, chains }]) => ({ containerId, rules, chains: [...chains] })),
+    containers: [...found].map(([containerId, { rules, chains }]) => ({
+      containerId,
+      rules,
+      chains: [...chains],
+    })),
     orphanChains: [...declared].filter((chain) => !used.has(chain)),
   };
 }
 
 /** Names of the chains that bridge and portmap give a container, by the plugins' own formula. */
 export function chainNames(networkName: string, containerId: string): readonly string[] {
-  const digest = createHash("sha512").update(networkName + containerId).digest("hex");
+  const digest = createHash("sha512")
+    .update(networkName + containerId)
+    .digest("hex");
   return [`CNI-${digest.slice(0, 24)}`, `CNI-DN-${digest.slice(0, 21)}`];
 }
 

@@ -95,7 +95,10 @@ export class NetworkEngine {
     requireAttachment(attachment);
     if (!isAtLeast(list.cniVersion, "0.4.0")) {
       const version = JSON.stringify(list.cniVersion);
-      throw new ShimError("unsupported", `configuration version ${version} does not support the CHECK command`);
+      throw new ShimError(
+        "unsupported",
+        `configuration version ${version} does not support the CHECK command`,
+      );
     }
     if (list.disableCheck) return;
     const result = this.#previousResult(list, attachment, cachedResult);
@@ -109,7 +112,10 @@ export class NetworkEngine {
     signal: AbortSignal,
   ): Promise<void> {
     if (list.disableGc || !isAtLeast(list.cniVersion, "1.1.0")) return;
-    const attachments = valid.map(({ containerId, ifName }) => ({ containerID: containerId, ifname: ifName }));
+    const attachments = valid.map(({ containerId, ifName }) => ({
+      containerID: containerId,
+      ifname: ifName,
+    }));
     const failures: unknown[] = [];
     for (const plugin of list.plugins) {
       const keys = { "cni.dev/valid-attachments": attachments, "cni.dev/attachments": attachments };
@@ -154,7 +160,10 @@ export class NetworkEngine {
     try {
       return convertResult(result, list.cniVersion);
     } catch (error) {
-      this.log.warn({ subject, err: messageOf(error) }, "a cached network result does not fit its configuration");
+      this.log.warn(
+        { subject, err: messageOf(error) },
+        "a cached network result does not fit its configuration",
+      );
       return undefined;
     }
   }
@@ -178,7 +187,10 @@ function inputFor(
 
 function requireAttachment({ containerId, ifName }: Attachment): void {
   if (!containerIdForm.test(containerId)) {
-    throw new ShimError("invalid", `container id ${JSON.stringify(containerId)}: not a name that plugins take`);
+    throw new ShimError(
+      "invalid",
+      `container id ${JSON.stringify(containerId)}: not a name that plugins take`,
+    );
   }
   const fits = ifName.length >= 1 && ifName.length <= longestInterfaceName && !/^\.\.?$|[/:\s]/.test(ifName);
   if (!fits) {

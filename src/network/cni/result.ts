@@ -21,7 +21,8 @@ export function parseResult(stdout: string, configVersion: string): JsonObject {
   const { cniVersion = "" } = value;
   if (typeof cniVersion !== "string") throw problem(`"cniVersion" of the result is not a string`);
   if (cniVersion === "") return { ...value, cniVersion: configVersion };
-  if (!isKnownVersion(cniVersion)) throw problem(`unsupported CNI result version ${JSON.stringify(cniVersion)}`);
+  if (!isKnownVersion(cniVersion))
+    throw problem(`unsupported CNI result version ${JSON.stringify(cniVersion)}`);
   return value;
 }
 
@@ -82,7 +83,7 @@ function commonForm(result: JsonObject): CommonForm {
   const { dns } = result;
   // The loopback plugin labels the new shape with the old version of its configuration: the content decides.
   if (isList(result["ips"])) {
-    const ips = objectsIn(result["ips"]).map(({ version: _version, ...ip }) => ip as JsonObject);
+    const ips = objectsIn(result["ips"]).map(({ version: _version, ...ip }) => ip);
     return { interfaces: objectsIn(result["interfaces"]), ips, routes: objectsIn(result["routes"]), dns };
   }
   const families = [result["ip4"], result["ip6"]].filter(isObject);

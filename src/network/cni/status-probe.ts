@@ -46,7 +46,9 @@ export class StatusProbe {
   async #ask(list: NetworkList): Promise<void> {
     let problem: string | undefined;
     try {
-      await withDeadline(undefined, timeoutMs, "ask for the status", (signal) => this.engine.status(list, signal));
+      await withDeadline(undefined, timeoutMs, "ask for the status", (signal) =>
+        this.engine.status(list, signal),
+      );
     } catch (error) {
       problem = messageOf(error);
     }

@@ -22,7 +22,9 @@ export async function validateList(list: NetworkList, versions: PluginVersions):
       // Literally, as the library compares: there are no ranges of versions.
       if (!supported.includes(list.cniVersion)) {
         const version = JSON.stringify(list.cniVersion);
-        problems.push(`plugin ${type} does not support config version ${version} (only ${supported.join(", ")})`);
+        problems.push(
+          `plugin ${type} does not support config version ${version} (only ${supported.join(", ")})`,
+        );
       }
     } catch (error) {
       problems.push(messageOf(error));

@@ -70,14 +70,22 @@ function errorIn(message: Json): ShimError | undefined {
   const detail = objectOf(message, "errorDetail");
   const text = (textOf(detail, "message") || textOf(message, "error")).slice(0, 4096).trim();
   if (text === "") return undefined;
-  return new ShimError(kindOfRegistryError(text, numberOf(detail, "code")), text);
+  return new ShimError(kindOfRegistryError(text, numberOf(detail, "code")), text, fromRegistry);
 }
+
+/** Tells a failure that the engine reports from one of the engine. */
+const fromRegistry = { from: "registry" } as const;
 
 /** A refusal of the request itself, before any progress, classified like an error in the stream. */
 export function toPullError(error: unknown): unknown {
   if (!(error instanceof ShimError) || error.fields["status"] === undefined) return error;
   const kind = kindOfRegistryError(error.message, Number(error.fields["status"]));
-  return new ShimError(kind === "unknown" ? error.kind : kind, error.message, error.fields, { cause: error });
+  return new ShimError(
+    kind === "unknown" ? error.kind : kind,
+    error.message,
+    { ...error.fields, ...fromRegistry },
+    { cause: error },
+  );
 }
 
 /** In this order: Docker Hub's "denied" comes in the same text as "does not exist". */

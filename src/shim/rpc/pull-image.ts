@@ -95,9 +95,12 @@ function describe(layers: ReadonlyMap<string, string>): string {
     .join("; ");
 }
 
-/** Kubelets compare the beginning of the message with these words, and only for code UNKNOWN. */
+/**
+ * Kubelets compare the beginning of the message with these words, and only for code UNKNOWN. An engine that cannot be
+ * reached is another matter, and stays UNAVAILABLE.
+ */
 function inKubeletWords(error: ShimError, image: string): ShimError {
-  if (error.kind !== "unavailable") return error;
+  if (error.kind !== "unavailable" || error.fields["from"] !== "registry") return error;
   return new ShimError("unknown", `RegistryUnavailable: ${error.message}`, { image }, { cause: error });
 }
 

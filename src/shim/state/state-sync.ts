@@ -50,7 +50,7 @@ export interface StateSyncDeps {
 /**
  * Keeps the read model equal to the engine.
  *
- *     connect → subscribe to events → list → inspect what differs → live
+ *     connect → subscribe to events → list → inspect all → live (and now and then: list → inspect what differs)
  *        ^                                                            |
  *        +------------- event stream broke: wait, again <-------------+
  *

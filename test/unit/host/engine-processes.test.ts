@@ -3,6 +3,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { EngineProcesses, type EngineProcessesOptions } from "../../../src/shim/host/engine-processes.js";
+import { ProcFiles, type ProcessStat } from "../../../src/shim/host/proc-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../support/wait.js";
 import { FakeProc, type FakeProcess } from "./fake-proc.js";
@@ -118,15 +119,27 @@ describe("EngineProcesses.check()", () => {
     const warnings = (): number => at.log.lines.filter(({ level }) => level === "warn").length;
     assert.equal(warnings(), 1);
     assert.equal((await at.fake.read(51, "oom_score_adj")).trim(), "-999");
-    await mkdir(at.fake.proc.path(50, "oom_score_adj"));
-    await watch.check();
-    assert.equal(warnings(), 2);
-    await rm(at.fake.proc.path(50, "oom_score_adj"), { recursive: true });
     await writeFile(at.fake.proc.path(50, "oom_score_adj"), "0");
     await watch.check();
     await rm(at.fake.proc.path(50, "oom_score_adj"));
     await watch.check();
-    assert.equal(warnings(), 3, "after a success the same failure is news");
+    assert.equal(warnings(), 2, "after a success the same failure is news");
+    await mkdir(at.fake.proc.path(50, "oom_score_adj"));
+    await watch.check();
+    assert.equal(warnings(), 3);
+  });
+
+  test("leaves a process alone that got the pid after the proof", async () => {
+    await using at = await setUp();
+    let looks = 0;
+    const proc = new (class extends ProcFiles {
+      override async stat(pid: number): Promise<ProcessStat | undefined> {
+        const found = await super.stat(pid);
+        return pid === 50 && found !== undefined && ++looks > 1 ? { ...found, startTime: "2000" } : found;
+      }
+    })(at.fake.proc.root);
+    await at.watch({ proc }).check();
+    assert.equal((await at.scores())[50], "-500");
   });
 
   test("moves both into the cgroup that was asked for", async () => {

@@ -99,6 +99,8 @@ class FakeTree implements AsyncDisposable {
   readonly #entries = new Map<number, FakeProcess>();
   #pending = Promise.resolve();
   onSignal: (pid: number, signal: string) => void = () => undefined;
+  /** Before each look at all processes. */
+  onScan: () => void = () => undefined;
 
   private constructor(
     readonly fake: FakeProc,
@@ -111,6 +113,7 @@ class FakeTree implements AsyncDisposable {
     let tree: FakeTree | undefined = undefined;
     const proc = new (class extends ProcFiles {
       override async pids(): Promise<readonly number[]> {
+        tree?.onScan();
         await tree?.settled();
         return super.pids();
       }
@@ -177,8 +180,30 @@ describe("killProcessTree()", () => {
       if (pid === 100 && signal === "SIGSTOP") tree.set(150, { parent: 100, session: 150 });
     };
     assert.equal(await tree.kill(id, 100), true);
+    assert.ok(tree.sent.includes("SIGSTOP 150") && tree.sent.includes("SIGKILL 150"));
     assert.ok(tree.sent.indexOf("SIGSTOP 150") < tree.sent.indexOf("SIGKILL 100"));
-    assert.ok(tree.sent.includes("SIGKILL 150"));
+  });
+
+  test("kills none before all have really stopped: one on its way there may still start another", async () => {
+    await using tree = await FakeTree.make({ 100: {}, 101: { parent: 100, state: "D" } });
+    let scans = 0;
+    tree.onScan = () => {
+      if (++scans !== 4) return;
+      tree.set(150, { parent: 101, session: 150 });
+      tree.set(101, { parent: 100, state: "T" });
+    };
+    assert.equal(await tree.kill(id, 100), true);
+    assert.ok(tree.sent.includes("SIGSTOP 150"));
+    assert.ok(tree.sent.indexOf("SIGSTOP 150") < tree.sent.indexOf("SIGKILL 100"));
+  });
+
+  test("follows a long row of processes that each start one more before they stop", async () => {
+    await using tree = await FakeTree.make({ 100: {} });
+    tree.onSignal = (pid, signal) => {
+      if (signal === "SIGSTOP" && pid < 140) tree.set(pid + 1, { parent: pid, session: pid + 1 });
+    };
+    assert.equal(await tree.kill(id, 100), true);
+    assert.equal(tree.sent.filter((one) => one.startsWith("SIGKILL")).length, 41);
   });
 
   const refused: readonly (readonly [what: string, containerId: string, pid: number, entry: FakeProcess])[] =

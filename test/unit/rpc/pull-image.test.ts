@@ -144,17 +144,20 @@ describe("pullImage()", () => {
     assert.ok(!JSON.stringify(shim.log.lines).includes("s3cret"));
   });
 
-  const failures: readonly (readonly [ShimError["kind"], ShimError["kind"], RegExp])[] = [
-    ["notFound", "notFound", /planned/],
-    ["denied", "denied", /planned/],
-    ["unknown", "unknown", /^planned/],
+  const registry = { from: "registry" };
+  const failures: readonly (readonly [ShimError["kind"], object, ShimError["kind"], RegExp])[] = [
+    ["notFound", registry, "notFound", /planned/],
+    ["denied", registry, "denied", /planned/],
+    ["unknown", registry, "unknown", /^planned/],
     // In the words that kubelets look for, with the only code for which they look.
-    ["unavailable", "unknown", /^RegistryUnavailable: planned/],
+    ["unavailable", registry, "unknown", /^RegistryUnavailable: planned/],
+    // The engine itself: no word about registries.
+    ["unavailable", {}, "unavailable", /^planned/],
   ];
-  for (const [kind, expected, message] of failures) {
-    test(`reports ${kind} as ${expected}`, async () => {
+  for (const [kind, fields, expected, message] of failures) {
+    test(`reports ${kind} ${JSON.stringify(fields)} as ${expected}`, async () => {
       await using shim = await TestShim.start();
-      shim.engine.failNext("pullImage", new ShimError(kind, "planned"));
+      shim.engine.failNext("pullImage", new ShimError(kind, "planned", { ...fields }));
       await rejectsWith(pull(shim, "app:1"), expected, message);
       await pull(shim, "app:1");
     });

@@ -1,0 +1,89 @@
+/**
+ * How long pod starts, lists and statuses take, compared with the engine calls that they stand for, in the same run on
+ * the same engine; see docs/performance.md. Makes pods, and removes them again.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { connectCri } from "../test/support/cri-client.js";
+import { dockerJson } from "../test/support/docker.js";
+import type { Pod } from "../test/support/pod.js";
+import type { ShimProcess } from "../test/support/shim-process.js";
+import { TestBed } from "../test/support/test-bed.js";
+import { inParallel } from "./measure.js";
+import { parseOptions, usage, type BenchOptions } from "./options.js";
+import { compareReads } from "./reads.js";
+import { coreCount, formatReport, loadNow, type Report } from "./report.js";
+import { compareContainerStarts, comparePodStarts, recordBodies } from "./starts.js";
+
+/** Pods that are made at the same time. */
+const creationWidth = 6;
+/** After the pods are made: their events are still being worked off. */
+const settleMs = 5_000;
+
+const options = parseOptions(process.argv.slice(2));
+if (options === undefined) process.stdout.write(usage);
+else {
+  const bed = await TestBed.open();
+  try {
+    const report = await bench(options, bed);
+    process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+  } finally {
+    await bed.close();
+  }
+}
+
+async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed: TestBed): Promise<Report> {
+  const say = (line: string): void => {
+    process.stderr.write(`bench: ${line}\n`);
+  };
+  const before = loadNow();
+  const proxy = await bed.startProxy();
+  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  const bodies = await recordBodies(bed, proxy, counted.cri);
+  // While starts are timed, only one shim follows the engine's events.
+  await counted.stop();
+
+  const startShim = async (): Promise<ShimProcess> =>
+    bed.startShim({
+      environment: profile === undefined ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${profile}` },
+    });
+  let shim = await startShim();
+  const contenders = () => [
+    { name: "dockershim", cri: shim.cri, socket: shim.socket },
+    ...others.map((socket) => ({ name: socket, cri: connectCri(socket), socket })),
+  ];
+  say(`pod starts, ${String(starts)} rounds`);
+  const podStarts = await comparePodStarts(bed, contenders(), bodies, starts);
+  say(`container starts, ${String(starts)} rounds`);
+  const containerStarts = await compareContainerStarts(bed, contenders(), bodies, starts);
+  if (profile !== undefined) {
+    await shim.stop();
+    shim = await startShim();
+  }
+
+  say(`making ${String(pods)} pods`);
+  const made: { pod: Pod; containerId: string }[] = [];
+  await inParallel(pods, creationWidth, async () => {
+    const pod = await bed.runPod(shim.cri);
+    made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
+  });
+  const [first] = made;
+  if (first === undefined) throw new Error("no pod was made");
+  const second = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  await sleep(settleMs);
+  say(`reads, ${String(reads)} rounds`);
+  const subject = { sandboxId: first.pod.id, containerId: first.containerId, image: bed.image };
+  const readings = await compareReads(subject, contenders(), { socket: second.socket, proxy }, reads);
+  await second.stop();
+  const after = loadNow();
+  say("removing the pods");
+  await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
+  await shim.stop();
+
+  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
+  return {
+    machine: { cores: coreCount(), node: process.versions.node, engine: Version },
+    load: [before, after],
+    pods,
+    comparisons: [podStarts, containerStarts, ...readings],
+  };
+}

@@ -1,0 +1,60 @@
+/** Timing contenders side by side. */
+
+export interface Contender {
+  readonly name: string;
+  /** What is timed; answers what `after` needs. */
+  readonly run: () => Promise<unknown>;
+  /** Takes back what `run` did, untimed. */
+  readonly after?: (made: unknown) => Promise<void>;
+}
+
+export interface Timing {
+  readonly name: string;
+  readonly samples: number;
+  readonly medianMs: number;
+  readonly p95Ms: number;
+}
+
+/**
+ * Each round runs every contender once, in an order that changes from round to round, so that load from outside hits
+ * all of them alike. The first rounds are not counted.
+ */
+export async function race(
+  contenders: readonly Contender[],
+  rounds: number,
+  warmUpRounds: number,
+): Promise<readonly Timing[]> {
+  const times = new Map<string, number[]>(contenders.map(({ name }) => [name, []]));
+  for (let round = -warmUpRounds; round < rounds; round += 1) {
+    for (let turn = 0; turn < contenders.length; turn += 1) {
+      const contender = contenders[(turn + Math.abs(round)) % contenders.length];
+      if (contender === undefined) continue;
+      const begin = performance.now();
+      const made = await contender.run();
+      const tookMs = performance.now() - begin;
+      await contender.after?.(made);
+      if (round >= 0) times.get(contender.name)?.push(tookMs);
+    }
+  }
+  return contenders.map(({ name }) => summarize(name, times.get(name) ?? []));
+}
+
+function summarize(name: string, times: readonly number[]): Timing {
+  const sorted = times.toSorted((a, b) => a - b);
+  const at = (share: number): number =>
+    sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+  return { name, samples: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) };
+}
+
+/** Runs `work` for each of `count` numbers, `width` at a time. */
+export async function inParallel(
+  count: number,
+  width: number,
+  work: (index: number) => Promise<void>,
+): Promise<void> {
+  let next = 0;
+  const lane = async (): Promise<void> => {
+    while (next < count) await work(next++);
+  };
+  await Promise.all(Array.from({ length: Math.min(width, count) }, lane));
+}

@@ -1,0 +1,70 @@
+/** What a run has found, as a table and as JSON. */
+import { cpus, loadavg } from "node:os";
+import type { Timing } from "./measure.js";
+
+export interface Comparison {
+  readonly title: string;
+  /** What the raw engine calls are. */
+  readonly rawCalls: string;
+  /** The first is the shim's; the one named `raw` is the engine's. */
+  readonly timings: readonly Timing[];
+  /** Requests that the shim made to the engine per call; undefined where it is not counted. */
+  readonly engineRequests?: number;
+}
+
+export interface Report {
+  readonly machine: { readonly cores: number; readonly node: string; readonly engine: string };
+  /** Load average of a minute at the begin and the end. */
+  readonly load: readonly [number, number];
+  readonly pods: number;
+  readonly comparisons: readonly Comparison[];
+}
+
+export function loadNow(): number {
+  return loadavg()[0] ?? NaN;
+}
+
+export function coreCount(): number {
+  return cpus().length;
+}
+
+/** Median of a contender through the median of the raw calls. */
+export function ratioOf({ timings }: Comparison, name: string): number | undefined {
+  const of = (one: string): number | undefined => timings.find((timing) => timing.name === one)?.medianMs;
+  const own = of(name);
+  const raw = of("raw");
+  return own === undefined || raw === undefined ? undefined : own / raw;
+}
+
+const header = ["what", "contender", "median ms", "p95 ms", "of raw", "engine requests per call"];
+
+export function formatReport({ machine, load, pods, comparisons }: Report): string {
+  const rows = comparisons.flatMap((comparison) =>
+    comparison.timings.map(({ name, medianMs, p95Ms }, index) => [
+      index === 0 ? comparison.title : "",
+      name === "raw" ? `raw: ${comparison.rawCalls}` : name,
+      medianMs.toFixed(2),
+      p95Ms.toFixed(2),
+      name === "raw" ? "" : formatRatio(ratioOf(comparison, name)),
+      index === 0 && comparison.engineRequests !== undefined ? comparison.engineRequests.toFixed(1) : "",
+    ]),
+  );
+  const widths = header.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  return [
+    `${String(machine.cores)} cores, Node.js ${machine.node}, Docker Engine ${machine.engine}, ${String(pods)} running pods,`,
+    `load average ${load.map((value) => value.toFixed(1)).join(" to ")}`,
+    "",
+    line(header),
+    `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`,
+    ...rows.map(line),
+    "",
+  ].join("\n");
+}
+
+function formatRatio(ratio: number | undefined): string {
+  return ratio === undefined ? "" : ratio < 0.1 ? ratio.toFixed(3) : ratio.toFixed(2);
+}

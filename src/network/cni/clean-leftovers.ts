@@ -1,0 +1,100 @@
+/** Removes what dead sandboxes of ours have left behind. */
+import { withDeadline } from "../../shim/base/abort.js";
+import { messageOf } from "../../shim/base/errors.js";
+import type { Attachments } from "./attachments.js";
+import type { ReservedAddress } from "./holdings.js";
+import type { PluginInvoker } from "./invoke.js";
+import { removalText, readNatRules } from "./nat-rules.js";
+import { removeNatRules, type NatTable } from "./nat-table.js";
+import type { Finding } from "./reconcile.js";
+
+/** For one attachment with all its plugins, or one address, or all rules. */
+const stepTimeoutMs = 60_000;
+
+export interface LeftoverTools {
+  readonly attachments: Attachments;
+  readonly invoker: PluginInvoker;
+  readonly natTable: NatTable;
+}
+
+export interface CleanUp {
+  readonly cleaned: readonly Finding[];
+  readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
+  /** Not certainly ours, and therefore left alone. */
+  readonly left: readonly Finding[];
+}
+
+const order = ["cacheEntry", "address", "natRules", "natChain"] as const;
+
+/**
+ * Undoes each finding that is certainly ours; a failure of one does not stop the others. Attachments come first,
+ * because their DEL releases addresses and rules by the plugins' own means; what is then still there is removed by
+ * itself. Throws only when `signal` aborts.
+ */
+export async function cleanLeftovers(
+  findings: readonly Finding[],
+  tools: LeftoverTools,
+  signal: AbortSignal,
+): Promise<CleanUp> {
+  const cleaned: Finding[] = [];
+  const failed: { finding: Finding; reason: string }[] = [];
+  const ours = findings.filter(({ certainlyOurs }) => certainlyOurs);
+  for (const kind of order) {
+    for (const finding of ours.filter((each) => each.kind === kind)) {
+      try {
+        await withDeadline(signal, stepTimeoutMs, finding.what, (own) => clean(finding, tools, own));
+        cleaned.push(finding);
+      } catch (error) {
+        signal.throwIfAborted();
+        failed.push({ finding, reason: messageOf(error) });
+      }
+    }
+  }
+  return { cleaned, failed, left: findings.filter(({ certainlyOurs }) => !certainlyOurs) };
+}
+
+async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<void> {
+  const { attachments, invoker, natTable } = tools;
+  switch (finding.kind) {
+    case "cacheEntry":
+      await attachments.removeRemembered(finding.entry, signal);
+      return;
+    case "address":
+      await releaseAddress(finding.address, invoker, signal);
+      return;
+    case "natRules":
+      if (finding.ownerId !== undefined) await removeNatRules(natTable, new Set([finding.ownerId]), signal);
+      return;
+    case "natChain": {
+      const { orphanChains } = readNatRules(await natTable.save(finding.family, signal));
+      const chains = orphanChains.filter((chain) => chain === finding.chain);
+      const text = removalText([{ rules: [], chains }]);
+      if (text !== undefined) await natTable.restore(finding.family, text, signal);
+    }
+  }
+}
+
+/**
+ * By a DEL of the plugin that owns the file, under the plugin's own lock (flock, which Node.js does not have): a file
+ * removed behind its back could be one that it has just written for another pod. DEL looks for the container among all
+ * files of the network, so the range, which the configuration must have, may be any.
+ */
+async function releaseAddress(
+  { networkName, dataDir, containerId, ifName }: ReservedAddress,
+  invoker: PluginInvoker,
+  signal: AbortSignal,
+): Promise<void> {
+  const ipam = { type: "host-local", dataDir, ranges: [[{ subnet: "192.0.2.0/24" }]] };
+  const input = { cniVersion: "0.3.1", name: networkName, type: "host-local", ipam };
+  const subject = `sandbox ${JSON.stringify(containerId)}`;
+  const call = {
+    type: "host-local",
+    command: "DEL",
+    netns: "",
+    args: [],
+    containerId,
+    input,
+    subject,
+  } as const;
+  await invoker.run({ ...call, ifName: ifName === "" ? "eth0" : ifName }, signal);
+}

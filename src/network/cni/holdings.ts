@@ -1,0 +1,107 @@
+/** What a node holds on behalf of pods: remembered attachments, reserved addresses, rules. */
+import { readdir } from "node:fs/promises";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { namesIn } from "../../shim/base/directories.js";
+import { fileError, hasCode } from "../../shim/base/file-errors.js";
+import { readRegularFile } from "../../shim/base/regular-file.js";
+import type { CacheEntry } from "./cache-entry.js";
+import type { ResultCache } from "./cache.js";
+import { parseNetworkList, type NetworkList } from "./configuration.js";
+import { isObject, stringAt } from "./json-text.js";
+import { addressFamilies, type AddressFamily, type NatTable } from "./nat-table.js";
+
+/** Where the host-local plugin keeps its addresses unless its configuration says otherwise. */
+export const defaultAddressDir = "/var/lib/cni/networks";
+
+/** A file of the host-local plugin: its name is the address, its content the owner. */
+export interface ReservedAddress {
+  readonly address: string;
+  readonly networkName: string;
+  /** The directory above the network's own. */
+  readonly dataDir: string;
+  readonly containerId: string;
+  readonly ifName: string;
+}
+
+export interface Holdings {
+  readonly cacheEntries: readonly CacheEntry[];
+  readonly addresses: readonly ReservedAddress[];
+  /** As `iptables-save -t nat` prints them. */
+  readonly natTables: readonly { readonly family: AddressFamily; readonly save: string }[];
+}
+
+export interface HoldingsSource {
+  readonly cache: Pick<ResultCache, "list">;
+  readonly natTable: NatTable;
+  /** Networks in use, whose configuration may put the addresses elsewhere. */
+  readonly networks: readonly NetworkList[];
+  readonly addressDir?: string;
+}
+
+const largestAddressFileBytes = 4096;
+
+/** Reads everything; nothing is changed. Throws when a part cannot be read, for half a picture misleads. */
+export async function readHoldings(source: HoldingsSource, signal: AbortSignal): Promise<Holdings> {
+  const cacheEntries = await source.cache.list();
+  const base = source.addressDir ?? defaultAddressDir;
+  const places = new Map<string, { dataDir: string; networkName: string }>();
+  const add = (dataDir: string, networkName: string): void => {
+    places.set(join(dataDir, networkName), { dataDir, networkName });
+  };
+  for (const networkName of await directoriesIn(base)) add(base, networkName);
+  for (const list of [...source.networks, ...cacheEntries.flatMap(listOf)]) {
+    for (const dataDir of addressDirsOf(list, base)) add(dataDir, list.name);
+  }
+  const addresses: ReservedAddress[] = [];
+  for (const { dataDir, networkName } of places.values()) {
+    addresses.push(...(await addressesIn(dataDir, networkName)));
+  }
+  const natTables = [];
+  for (const family of addressFamilies) {
+    natTables.push({ family, save: await source.natTable.save(family, signal) });
+  }
+  return { cacheEntries, addresses, natTables };
+}
+
+function addressDirsOf(list: NetworkList, base: string): readonly string[] {
+  return list.plugins.flatMap(({ configuration: { ipam } }) => {
+    if (!isObject(ipam) || ipam["type"] !== "host-local") return [];
+    const dataDir = stringAt(ipam, "dataDir") ?? "";
+    return [dataDir === "" ? base : dataDir];
+  });
+}
+
+async function addressesIn(dataDir: string, networkName: string): Promise<readonly ReservedAddress[]> {
+  const found: ReservedAddress[] = [];
+  const directory = join(dataDir, networkName);
+  for (const name of await namesIn(directory)) {
+    if (isIP(name) === 0) continue;
+    const content = await readRegularFile(join(directory, name), largestAddressFileBytes);
+    if (content.kind !== "read") continue;
+    // Old versions of the plugin wrote the id alone.
+    const [containerId = "", ifName = ""] = Buffer.from(content.bytes).toString("utf8").trim().split(/\r?\n/);
+    found.push({ address: name, networkName, dataDir, containerId, ifName });
+  }
+  return found;
+}
+
+function listOf(entry: CacheEntry): readonly NetworkList[] {
+  if (entry.config === undefined) return [];
+  try {
+    return [parseNetworkList(entry.config, `cache of ${entry.networkName}`)];
+  } catch {
+    // It names no directory then. That it is broken is said when the attachment is torn down.
+    return [];
+  }
+}
+
+async function directoriesIn(directory: string): Promise<readonly string[]> {
+  try {
+    const entries = await readdir(directory, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+    throw fileError("list", directory, error);
+  }
+}

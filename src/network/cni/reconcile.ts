@@ -1,0 +1,96 @@
+/** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
+import type { CacheEntry } from "./cache-entry.js";
+import type { Holdings, ReservedAddress } from "./holdings.js";
+import { chainNames, readNatRules } from "./nat-rules.js";
+import type { AddressFamily } from "./nat-table.js";
+
+export interface KnownSandboxes {
+  /** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */
+  readonly livingIds: ReadonlySet<string>;
+  /** Sandboxes, dead or alive, that this program or its ancestors have a checkpoint or record of. */
+  readonly ownIds: ReadonlySet<string>;
+}
+
+/** Something that belongs to no living container. */
+export type Finding = FindingSubject & {
+  /** One line for people. */
+  readonly what: string;
+  /** The container it was made for; absent when nothing tells. */
+  readonly ownerId?: string;
+  /** Other runtimes use the same plugins and directories. Only what is certainly ours may be removed unasked. */
+  readonly certainlyOurs: boolean;
+};
+
+type FindingSubject =
+  | { readonly kind: "cacheEntry"; readonly entry: CacheEntry }
+  | { readonly kind: "address"; readonly address: ReservedAddress }
+  | { readonly kind: "natRules"; readonly family: AddressFamily }
+  | { readonly kind: "natChain"; readonly family: AddressFamily; readonly chain: string };
+
+const sandboxIdForm = /^[0-9a-f]{64}$/;
+
+/**
+ * Reads the holdings first and asks for the sandboxes afterwards: a container is made before its network, so whatever
+ * was held has an owner in the later list, unless it is dead.
+ */
+export async function findLeftovers(
+  readHoldings: () => Promise<Holdings>,
+  knownSandboxes: () => Promise<KnownSandboxes>,
+): Promise<readonly Finding[]> {
+  const holdings = await readHoldings();
+  return compareHoldings(holdings, await knownSandboxes());
+}
+
+export function compareHoldings(holdings: Holdings, known: KnownSandboxes): readonly Finding[] {
+  const { cacheEntries, addresses, natTables } = holdings;
+  const dead = (id: string): boolean => !known.livingIds.has(id);
+  // Entries of other runtimes in a shared directory lack the phase.
+  const enteredByUs = new Set(
+    cacheEntries.flatMap((entry) => (entry.phase === undefined ? [] : entry.containerId)),
+  );
+  const ours = (id: string): boolean =>
+    sandboxIdForm.test(id) && (known.ownIds.has(id) || enteredByUs.has(id));
+  const about = (ownerId: string): { ownerId: string; certainlyOurs: boolean } => ({
+    ownerId,
+    certainlyOurs: ours(ownerId),
+  });
+
+  const findings: Finding[] = [];
+  for (const entry of cacheEntries) {
+    const { containerId, networkName, ifName } = entry;
+    if (!dead(containerId)) continue;
+    const what = `cached attachment of ${ifName} to network ${networkName}`;
+    findings.push({ kind: "cacheEntry", entry, what, ...about(containerId) });
+  }
+  for (const address of addresses) {
+    if (!dead(address.containerId)) continue;
+    const what = `address ${address.address} of network ${address.networkName}`;
+    findings.push({ kind: "address", address, what, ...about(address.containerId) });
+  }
+  const ownerOfChain = chainOwners(holdings);
+  for (const { family, save } of natTables) {
+    const { containers, orphanChains } = readNatRules(save);
+    for (const { containerId, rules, chains } of containers) {
+      if (!dead(containerId)) continue;
+      const what = `${family} nat: ${[...chains, `${String(rules.length)} rules that lead there`].join(", ")}`;
+      findings.push({ kind: "natRules", family, what, ...about(containerId) });
+    }
+    for (const chain of orphanChains) {
+      const owner = ownerOfChain.get(chain);
+      if (owner !== undefined && !dead(owner)) continue;
+      const what = `${family} nat: chain ${chain}, to which no rule leads`;
+      const whose = owner === undefined ? { certainlyOurs: false } : about(owner);
+      findings.push({ kind: "natChain", family, chain, what, ...whose });
+    }
+  }
+  return findings;
+}
+
+/** Names of chains are hashes of network and container: those of all pairs that anything else tells of. */
+function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string, string> {
+  const owners = new Map<string, string>();
+  for (const { networkName, containerId } of [...cacheEntries, ...addresses]) {
+    for (const chain of chainNames(networkName, containerId)) owners.set(chain, containerId);
+  }
+  return owners;
+}
