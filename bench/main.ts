@@ -44,7 +44,7 @@ async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed
 
   const startShim = async (): Promise<ShimProcess> =>
     bed.startShim({
-      environment: profile === undefined ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${profile}` },
+      nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
     });
   let shim = await startShim();
   const contenders = () => [

@@ -99,7 +99,15 @@ export async function startShim(
     const link = new EngineLink();
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(engine);
-    const oomScores = new HostOomScores(config.clampOomScores, log);
+    const oomScores = new HostOomScores(config.clampOomScores, log, {
+      socketPath: endpoint.kind === "unix" ? endpoint.path : undefined,
+    });
+    const engineProcesses = new EngineProcesses({
+      endpoint,
+      runtimeCgroups: config.runtimeCgroups,
+      clamp: (wanted) => oomScores.clamp(wanted),
+      log,
+    });
     const credentials = new RegistryCredentialStore({
       directory: config.dockerConfigDir ?? kubeletDirectory,
       log,
@@ -146,7 +154,10 @@ export async function startShim(
       onConnect: async (facts) => {
         refuseOtherCgroupDriver(config, facts);
         host = await chooseHost(facts, formatEndpoint(endpoint), log);
-        if (host.local) await oomScores.detect();
+        if (host.local) {
+          await oomScores.detect();
+          engineProcesses.start();
+        }
         images.forget();
         pauseImages.invalidate();
       },
@@ -201,13 +212,6 @@ export async function startShim(
     };
     const server = await serve(config, services, log, environment);
     undo.push(() => server.close());
-    const engineProcesses = new EngineProcesses({
-      endpoint,
-      runtimeCgroups: config.runtimeCgroups,
-      clamp: (wanted) => oomScores.clamp(wanted),
-      log,
-    });
-    engineProcesses.start();
     sync.start();
 
     return {

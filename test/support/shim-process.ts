@@ -20,6 +20,8 @@ export interface ShimOptions {
   /** After those that every shim of the tests gets, so they win. */
   readonly flags?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
+  /** For Node.js itself. */
+  readonly nodeFlags?: readonly string[];
 }
 
 export interface Exit {
@@ -38,11 +40,15 @@ function program(): readonly string[] {
 }
 
 /** Starts the program with `argv`, and only that. */
-function spawnProgram(argv: readonly string[], environment: Readonly<Record<string, string>>): ChildProcess {
+function spawnProgram(
+  argv: readonly string[],
+  environment: Readonly<Record<string, string>>,
+  nodeFlags: readonly string[] = [],
+): ChildProcess {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
   );
-  return spawn(process.execPath, [...program(), ...argv], {
+  return spawn(process.execPath, [...nodeFlags, ...program(), ...argv], {
     cwd: root,
     env: { ...Object.fromEntries(inherited), ...environment },
     stdio: ["ignore", "pipe", "pipe"],
@@ -98,6 +104,7 @@ export class ShimProcess implements AsyncDisposable {
         ...(options.flags ?? []),
       ],
       options.environment ?? {},
+      options.nodeFlags,
     );
     this.#child.stderr?.on("data", (text: Buffer) => (this.#log += text.toString()));
     this.#child.stdout?.on("data", (text: Buffer) => (this.#log += text.toString()));

@@ -91,7 +91,7 @@ async function exitCodeOf(
 const appearanceMs = 5_000;
 
 /**
- * Process id of a running exec; undefined when it has ended. The engine goes on with a start that its caller gave up,
+ * Process id of an exec; undefined when it never had one. The engine goes on with a start that its caller gave up,
  * so one that has not begun yet is waited for, or it would begin with nobody to end it.
  */
 async function pidOf(
@@ -99,10 +99,11 @@ async function pidOf(
   engine: Services["engine"],
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  for (const giveUpAt = performance.now() + appearanceMs; performance.now() < giveUpAt; ) {
+  for (const giveUpAt = performance.now() + appearanceMs; performance.now() < giveUpAt;) {
     const state = await engine.inspectExec(execId, signal);
-    if (state === undefined || (!state.running && state.exitCode !== undefined)) return undefined;
-    if (state.pid !== 0) return state.pid;
+    // Also of one that has ended: what it started may go on, and hold the output open.
+    if (state === undefined || state.pid !== 0) return state?.pid;
+    if (!state.running && state.exitCode !== undefined) return undefined;
     await sleep(exitPollMs, signal);
   }
   return undefined;
@@ -116,8 +117,8 @@ async function killExec(execId: string, containerId: string, deps: Deps, call: C
       const pid = await pidOf(execId, engine, signal);
       if (pid === undefined) return;
       const killed = await host().killProcessTree(containerId, pid, signal);
-      if (!killed)
-        call.log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
+      if (killed || (await engine.inspectExec(execId, signal))?.running !== true) return;
+      call.log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
     });
   } catch (error) {
     if (isKind(error, "notFound")) return;

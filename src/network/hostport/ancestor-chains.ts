@@ -1,0 +1,125 @@
+/** Finding the chains that dockershim and cri-dockerd made for host ports, and whose they are. */
+import { isIP } from "node:net";
+import type { PortMapping, PortProtocol } from "../../shim/domain/port-mapping.js";
+import { commentOf, targetOf, wordAfter, type SavedRule, type SavedTable } from "../iptables/saved-table.js";
+import { baseChain, chainPrefix, hostPortChainName, hostPortChainNames } from "./chain-name.js";
+
+/** One chain, with what its rules tell. */
+export interface AncestorChain {
+  readonly chain: string;
+  /** By the comment of its rules, which names no sandbox. */
+  readonly pod?: { readonly namespace: string; readonly name: string };
+  readonly hostPort?: number;
+  readonly protocol?: PortProtocol;
+  /** Only cri-dockerd put it into a rule. */
+  readonly hostIp?: string;
+  /** The pod's address. */
+  readonly destination?: string;
+}
+
+/** The sandbox whose chains are looked for. */
+export interface ChainOwner {
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** Those of its set-up; may be empty when they are lost. */
+  readonly portMappings: readonly PortMapping[];
+}
+
+const protocols: readonly string[] = ["tcp", "udp", "sctp"] satisfies PortProtocol[];
+
+export function ancestorChains(table: SavedTable): readonly AncestorChain[] {
+  return table.chains
+    .filter((chain) => chain.startsWith(chainPrefix))
+    .map((chain) => {
+      const own = table.rules.filter((rule) => rule.chain === chain);
+      const jumps = table.rules.filter((rule) => targetOf(rule) === chain);
+      return { chain, ...factsOf([...jumps, ...own]) };
+    });
+}
+
+/**
+ * The names among `chains` that belong to the sandbox. The name is a hash over id, port, protocol and, by some, host
+ * address. Where the mappings of the set-up are lost, the rules still tell them.
+ *
+ * The comment names only the pod, of which a newer sandbox may run: it decides only about chains that belong to none
+ * of `otherSandboxIds`, all sandboxes that exist beside this one. Without that list it decides nothing.
+ */
+export function chainsOfSandbox(
+  chains: readonly AncestorChain[],
+  owner: ChainOwner,
+  otherSandboxIds?: readonly string[],
+): readonly string[] {
+  const expected = new Set(
+    owner.portMappings
+      .filter(({ hostPort }) => hostPort > 0)
+      .flatMap((mapping) => hostPortChainNames(owner.sandboxId, mapping)),
+  );
+  return chains
+    .filter(
+      (chain) =>
+        expected.has(chain.chain) ||
+        bearsHashOf(chain, owner.sandboxId) ||
+        (otherSandboxIds !== undefined &&
+          owner.name !== "" &&
+          chain.pod?.name === owner.name &&
+          chain.pod.namespace === owner.namespace &&
+          !otherSandboxIds.some((id) => bearsHashOf(chain, id))),
+    )
+    .map(({ chain }) => chain);
+}
+
+/** Chains that lead to none of the sandboxes, which must be all that exist; for a report. */
+export function orphanChains(
+  chains: readonly AncestorChain[],
+  owners: readonly ChainOwner[],
+): readonly AncestorChain[] {
+  const owned = new Set(owners.flatMap((owner) => chainsOfSandbox(chains, owner)));
+  return chains.filter(({ chain }) => !owned.has(chain));
+}
+
+/** Rules of others that lead from the built-in chains to the host ports, and that serve nothing else. */
+export function isBaseRule(rule: SavedRule): boolean {
+  if (rule.chain.startsWith("KUBE-")) return false;
+  return targetOf(rule) === baseChain || commentOf(rule) === "SNAT for localhost access to hostports";
+}
+
+function bearsHashOf({ chain, hostPort, protocol, hostIp }: AncestorChain, sandboxId: string): boolean {
+  if (hostPort === undefined || protocol === undefined) return false;
+  // Addresses that mean "all" are in no rule, but in the hash.
+  return ["", "0.0.0.0", "::", ...(hostIp === undefined ? [] : [hostIp])].some(
+    (address) => hostPortChainName(sandboxId, { hostPort, protocol, hostIp: address }) === chain,
+  );
+}
+
+function factsOf(rules: readonly SavedRule[]): Omit<AncestorChain, "chain"> {
+  const first = <T>(read: (rule: SavedRule) => T | undefined): T | undefined => {
+    for (const rule of rules) {
+      const value = read(rule);
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  };
+  const comment = first((rule) => /^([^_ ]+)_([^_ ]+) hostport (\d+)$/.exec(commentOf(rule) ?? "") ?? undefined);
+  const protocol = first((rule) => wordAfter(rule, "-p"));
+  const hostIp = first((rule) => wordAfter(rule, "-d"))?.replace(/\/(?:32|128)$/, "");
+  const destination = addressOf(first((rule) => wordAfter(rule, "--to-destination")));
+  return {
+    ...(comment?.[1] === undefined || comment[2] === undefined
+      ? {}
+      : { pod: { name: comment[1], namespace: comment[2] }, hostPort: Number(comment[3]) }),
+    ...(isProtocol(protocol) ? { protocol } : {}),
+    ...(hostIp === undefined ? {} : { hostIp }),
+    ...(destination === undefined ? {} : { destination }),
+  };
+}
+
+/** From `10.0.0.2:80` or `[fd00::2]:80`. */
+function addressOf(destination: string | undefined): string | undefined {
+  const address = /^\[?(.*?)\]?:\d+$/.exec(destination ?? "")?.[1];
+  return address !== undefined && isIP(address) !== 0 ? address : undefined;
+}
+
+function isProtocol(text: string | undefined): text is PortProtocol {
+  return text !== undefined && protocols.includes(text);
+}

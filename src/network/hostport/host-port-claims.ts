@@ -1,0 +1,89 @@
+/** Which pod has which host port. The portmap plugin would give a port to two pods, of which one is never reached. */
+import { isIP, SocketAddress } from "node:net";
+import { ShimError } from "../../shim/base/errors.js";
+import type { PortMapping } from "../../shim/domain/port-mapping.js";
+
+export interface HostPortOwner {
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly portMappings: readonly PortMapping[];
+}
+
+/** Sandboxes whose network is set up, by what is written down of them. */
+export type ReadOwners = (signal: AbortSignal) => Promise<readonly HostPortOwner[]>;
+
+export class HostPortClaims {
+  /** Of this run of the program; undefined for a sandbox that was torn down, whatever is written down of it. */
+  readonly #claims = new Map<string, HostPortOwner | undefined>();
+
+  constructor(private readonly readOwners: ReadOwners = () => Promise.resolve([])) {}
+
+  /** Throws `conflict`, naming the owner, when a port of `wanted` is taken; else it is the sandbox's until `release`. */
+  async claim(wanted: HostPortOwner, signal: AbortSignal): Promise<void> {
+    if (!wanted.portMappings.some(({ hostPort }) => hostPort > 0)) return;
+    const written = await this.readOwners(signal);
+    // No waiting from here on: of two pods at once, the first one has the port.
+    const owners = new Map<string, HostPortOwner | undefined>([
+      ...written.map((owner) => [owner.sandboxId, owner] as const),
+      ...this.#claims,
+    ]);
+    requireFreePorts(
+      wanted,
+      [...owners.values()].filter((owner) => owner !== undefined),
+    );
+    this.#claims.set(wanted.sandboxId, wanted);
+    this.#forgetReleased(written);
+  }
+
+  /** The sandbox was torn down, or never set up. */
+  release(sandboxId: string): void {
+    this.#claims.set(sandboxId, undefined);
+  }
+
+  /** A released one matters only as long as it is written down as an owner. */
+  #forgetReleased(written: readonly HostPortOwner[]): void {
+    const known = new Set(written.map(({ sandboxId }) => sandboxId));
+    for (const [id, owner] of this.#claims) if (owner === undefined && !known.has(id)) this.#claims.delete(id);
+  }
+}
+
+/** Throws `conflict` when one of `owners`, beside the sandbox itself, has a port that `wanted` asks for. */
+export function requireFreePorts(wanted: HostPortOwner, owners: readonly HostPortOwner[]): void {
+  for (const mapping of wanted.portMappings) {
+    const owner = owners.find(
+      ({ sandboxId, portMappings }) =>
+        sandboxId !== wanted.sandboxId && portMappings.some((other) => overlap(mapping, other)),
+    );
+    if (owner === undefined) continue;
+    const { hostPort, protocol, hostIp } = mapping;
+    const where = hostIp === "" ? "" : ` on ${hostIp}`;
+    throw new ShimError(
+      "conflict",
+      `host port ${String(hostPort)}/${protocol}${where} for pod "${wanted.name}_${wanted.namespace}": taken by pod "${owner.name}_${owner.namespace}" (sandbox ${owner.sandboxId})`,
+      { hostPort, protocol, ownerSandboxId: owner.sandboxId },
+    );
+  }
+}
+
+function overlap(left: PortMapping, right: PortMapping): boolean {
+  return (
+    left.hostPort > 0 &&
+    left.hostPort === right.hostPort &&
+    left.protocol === right.protocol &&
+    addressesOverlap(left.hostIp, right.hostIp)
+  );
+}
+
+/** An empty address is all of both families, an unspecified one all of its own. */
+function addressesOverlap(left: string, right: string): boolean {
+  if (left === "" || right === "") return true;
+  if (isIP(left) !== isIP(right)) return false;
+  const [one, other] = [canonical(left), canonical(right)];
+  return one === other || [one, other].some((address) => address === "0.0.0.0" || address === "::");
+}
+
+function canonical(address: string): string {
+  if (isIP(address) !== 6) return address;
+  return new SocketAddress({ address, family: "ipv6" }).address;
+}

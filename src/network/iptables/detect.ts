@@ -1,0 +1,90 @@
+/** Which iptables of this host the rules belong to. */
+import { isKind, ShimError } from "../../shim/base/errors.js";
+import { outputOf, runCommand, type RunCommand } from "./run-command.js";
+import { parseIptablesVersion, type IptablesBackend, type IptablesVersion } from "./version.js";
+
+export type IptablesMode = "auto" | IptablesBackend;
+
+export interface IptablesTools {
+  readonly version: IptablesVersion;
+  /** Of all program names, as in `iptables-nft-save`; empty for what plain `iptables` is. */
+  readonly suffix: "" | "-nft" | "-legacy";
+  /** For the log. */
+  readonly reason: string;
+  /** Plain `iptables`, which the CNI plugins call, is of the other backend. */
+  readonly differsFromDefault: boolean;
+}
+
+/**
+ * The kernel can hold rules of both backends at once, and a packet meets both. `auto` takes the backend that holds
+ * Kubernetes' chains, which is kube-proxy's; when neither or both do, what plain `iptables` is, or the one with more
+ * of them. `unavailable` when the wanted one is not installed.
+ */
+export async function detectIptables(
+  mode: IptablesMode,
+  signal: AbortSignal,
+  run: RunCommand = runCommand,
+): Promise<IptablesTools> {
+  const plain = await versionOf("", signal, run);
+  if (mode !== "auto") return toolsFor(mode, plain, `the mode ${JSON.stringify(mode)} is configured`, signal, run);
+  const counts = {
+    nft: await kubernetesLines("nft", signal, run),
+    legacy: await kubernetesLines("legacy", signal, run),
+  };
+  if (counts.nft === counts.legacy) {
+    if (plain === undefined) throw new ShimError("unavailable", "iptables is not installed");
+    const reason = "plain iptables, for Kubernetes has no chains in either backend";
+    return { version: plain, suffix: "", reason, differsFromDefault: false };
+  }
+  const chosen = counts.nft > counts.legacy ? "nft" : "legacy";
+  const reason = `Kubernetes has chains in it (lines: nft ${String(counts.nft)}, legacy ${String(counts.legacy)})`;
+  return toolsFor(chosen, plain, reason, signal, run);
+}
+
+async function toolsFor(
+  backend: IptablesBackend,
+  plain: IptablesVersion | undefined,
+  reason: string,
+  signal: AbortSignal,
+  run: RunCommand,
+): Promise<IptablesTools> {
+  if (plain?.backend === backend) return { version: plain, suffix: "", reason, differsFromDefault: false };
+  const suffix = `-${backend}` as const;
+  const version = await versionOf(suffix, signal, run);
+  if (version === undefined) throw new ShimError("unavailable", `iptables${suffix} is not installed`);
+  return { version, suffix, reason, differsFromDefault: plain !== undefined };
+}
+
+async function versionOf(
+  suffix: IptablesTools["suffix"],
+  signal: AbortSignal,
+  run: RunCommand,
+): Promise<IptablesVersion | undefined> {
+  const program = `iptables${suffix}`;
+  let output: string;
+  try {
+    output = await outputOf(run, program, ["--version"], { signal });
+  } catch (error) {
+    if (isKind(error, "notFound")) return undefined;
+    throw error;
+  }
+  const version = parseIptablesVersion(output);
+  if (version === undefined) throw new ShimError("unknown", `version of ${program}: not in ${JSON.stringify(output)}`);
+  return version;
+}
+
+/** Without `-t`: naming a table would make the kernel load it, and an empty table of the wrong backend confuses people. */
+async function kubernetesLines(backend: IptablesBackend, signal: AbortSignal, run: RunCommand): Promise<number> {
+  let lines = 0;
+  for (const program of [`iptables-${backend}-save`, `ip6tables-${backend}-save`]) {
+    try {
+      const output = await outputOf(run, program, [], { signal });
+      lines += output.split("\n").filter((line) => /^:KUBE-|^-A .*KUBE-/.test(line)).length;
+    } catch (error) {
+      signal.throwIfAborted();
+      // Not installed, or not in this kernel: then nothing is in it.
+      if (!isKind(error, "notFound", "unknown")) throw error;
+    }
+  }
+  return lines;
+}

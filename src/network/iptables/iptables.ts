@@ -1,0 +1,149 @@
+/** Rules of the host's packet filter, of both address families. */
+import { sleep } from "../../shim/base/abort.js";
+import { isKind, ShimError } from "../../shim/base/errors.js";
+import { KeyedLock } from "../../shim/base/keyed-lock.js";
+import type { IptablesTools } from "./detect.js";
+import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
+import { restoreWaitFlags, waitFlags } from "./version.js";
+
+export type AddressFamily = "ipv4" | "ipv6";
+
+export const addressFamilies: readonly AddressFamily[] = ["ipv4", "ipv6"];
+
+export interface Rule {
+  readonly table: "nat" | "filter";
+  readonly chain: string;
+  /** All after the name of the chain. */
+  readonly words: readonly string[];
+}
+
+export interface IptablesOptions {
+  readonly run?: RunCommand;
+  /** Waits between two tries. */
+  readonly pause?: (milliseconds: number, signal: AbortSignal) => Promise<void>;
+}
+
+/** A lack of resources, or another program holds the table: both pass. */
+const busyExitCode = 4;
+const tries = 5;
+const pauseMs = 200;
+
+/**
+ * One command at a time for each family. Errors are of kind `notFound` when the family has no tool, `unavailable` when
+ * the tables stay busy, else `unknown`, with command, exit code and stderr as fields.
+ */
+export class Iptables {
+  readonly #lock = new KeyedLock();
+  readonly #run: RunCommand;
+  readonly #pause: NonNullable<IptablesOptions["pause"]>;
+
+  constructor(
+    readonly tools: IptablesTools,
+    { run = runCommand, pause = sleep }: IptablesOptions = {},
+  ) {
+    this.#run = run;
+    this.#pause = pause;
+  }
+
+  /** Whether exactly this rule is there. */
+  hasRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
+    return this.#alone(family, signal, () => this.#check(family, rule, signal));
+  }
+
+  /** Appends the rule unless it is there; true when it was not. */
+  ensureRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
+    return this.#alone(family, signal, async () => {
+      if (await this.#check(family, rule, signal)) return false;
+      await this.#rule(family, "-A", rule, signal);
+      return true;
+    });
+  }
+
+  /** Removes the rule, however often it is there; true when it was. */
+  deleteRule(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
+    return this.#alone(family, signal, async () => {
+      let found = false;
+      while (await this.#check(family, rule, signal)) {
+        await this.#rule(family, "-D", rule, signal);
+        found = true;
+      }
+      return found;
+    });
+  }
+
+  /** `ACCEPT` or `DROP`: what happens to packets that no rule of a built-in chain decides on. */
+  policy(family: AddressFamily, chain: "FORWARD", signal: AbortSignal): Promise<string> {
+    return this.#alone(family, signal, async () => {
+      const output = await this.#command(family, "", ["-t", "filter", "-S", chain], signal);
+      const policy = /^-P \S+ (\S+)/m.exec(output.stdout)?.[1];
+      if (policy === undefined) throw new ShimError("unknown", `policy of ${chain}: not in the answer`);
+      return policy;
+    });
+  }
+
+  /** The table as `iptables-save` prints it. */
+  save(family: AddressFamily, table: Rule["table"], signal: AbortSignal): Promise<string> {
+    return this.#alone(family, signal, async () => {
+      const { stdout } = await this.#command(family, "-save", ["-t", table], signal);
+      return stdout;
+    });
+  }
+
+  /** Applies `text` as a whole or not at all; chains that it does not name stay as they are, counters too. */
+  async restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void> {
+    const words = [...restoreWaitFlags(this.tools.version), "--noflush", "--counters"];
+    await this.#alone(family, signal, () => this.#command(family, "-restore", words, signal, text));
+  }
+
+  /** Whether the family has a tool and the kernel has its tables. */
+  async works(family: AddressFamily, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.policy(family, "FORWARD", signal);
+      return true;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (isKind(error, "notFound", "unknown")) return false;
+      throw error;
+    }
+  }
+
+  async #check(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {
+    const absent = 1;
+    const exit = await this.#rule(family, "-C", rule, signal, absent);
+    return exit.exitCode === 0;
+  }
+
+  #rule(
+    family: AddressFamily,
+    action: "-A" | "-C" | "-D",
+    { table, chain, words }: Rule,
+    signal: AbortSignal,
+    expectedExit = 0,
+  ): Promise<CommandExit> {
+    const all = [...waitFlags(this.tools.version), "-t", table, action, chain, ...words];
+    return this.#command(family, "", all, signal, undefined, expectedExit);
+  }
+
+  async #command(
+    family: AddressFamily,
+    part: "" | "-save" | "-restore",
+    words: readonly string[],
+    signal: AbortSignal,
+    input?: string,
+    expectedExit = 0,
+  ): Promise<CommandExit> {
+    const program = `${family === "ipv4" ? "iptables" : "ip6tables"}${this.tools.suffix}${part}`;
+    for (let attempt = 1; ; attempt += 1) {
+      const exit = await this.#run(program, words, { signal, ...(input === undefined ? {} : { input }) });
+      if (exit.exitCode === 0 || exit.exitCode === expectedExit) return exit;
+      const error = commandError(program, words, exit);
+      if (exit.exitCode !== busyExitCode) throw error;
+      if (attempt >= tries) throw new ShimError("unavailable", error.message, error.fields, { cause: error });
+      await this.#pause(pauseMs * attempt, signal);
+    }
+  }
+
+  #alone<T>(family: AddressFamily, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    return this.#lock.run(family, signal, work);
+  }
+}

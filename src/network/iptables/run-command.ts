@@ -1,0 +1,97 @@
+/** Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a shell's text. */
+import { execFile } from "node:child_process";
+import { withDeadline } from "../../shim/base/abort.js";
+import { ShimError } from "../../shim/base/errors.js";
+import { hasCode } from "../../shim/base/file-errors.js";
+
+export interface CommandOptions {
+  readonly signal: AbortSignal;
+  /** Written to standard input, which is empty otherwise. */
+  readonly input?: string;
+  readonly timeoutMs?: number;
+}
+
+export interface CommandExit {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** As `runCommand`; tests put their own in its place. */
+export type RunCommand = (
+  program: string,
+  words: readonly string[],
+  options: CommandOptions,
+) => Promise<CommandExit>;
+
+const defaultTimeoutMs = 30_000;
+/** Nat tables of nodes with many Services have tens of megabytes. */
+const largestOutputBytes = 256 * 1024 * 1024;
+
+/**
+ * Runs `program` (found by PATH) to its end, whatever its exit code. `notFound` when there is no such program,
+ * `timeout` after the time limit, the reason of `signal` when that aborts; both kill the program.
+ */
+export const runCommand: RunCommand = (program, words, { signal, input = "", timeoutMs = defaultTimeoutMs }) =>
+  withDeadline(
+    signal,
+    timeoutMs,
+    `run ${program}`,
+    (limited) =>
+      new Promise((resolve, reject) => {
+        const child = execFile(
+          program,
+          words,
+          {
+            signal: limited,
+            killSignal: "SIGKILL",
+            maxBuffer: largestOutputBytes,
+            // Messages are matched, and shown, in one language.
+            env: { ...process.env, LC_ALL: "C" },
+          },
+          (error, stdout, stderr) => {
+            if (error === null) resolve({ exitCode: 0, stdout, stderr });
+            else if (typeof error.code === "number") resolve({ exitCode: error.code, stdout, stderr });
+            else if (limited.aborted) reject(ShimError.from(limited.reason));
+            else reject(startError(program, error));
+          },
+        );
+        // A program that ends without reading says more by its exit than EPIPE does.
+        child.stdin?.on("error", () => undefined);
+        child.stdin?.end(input);
+      }),
+  );
+
+/** Output of a command that has to succeed. Throws `commandError` for any other exit code than 0. */
+export async function outputOf(
+  run: RunCommand,
+  program: string,
+  words: readonly string[],
+  options: CommandOptions,
+): Promise<string> {
+  const exit = await run(program, words, options);
+  if (exit.exitCode !== 0) throw commandError(program, words, exit);
+  return exit.stdout;
+}
+
+/** `unknown`, with what the command said; its words, exit code and stderr are fields. */
+export function commandError(program: string, words: readonly string[], exit: CommandExit): ShimError {
+  const stderr = exit.stderr.trim();
+  const status = `exit status ${String(exit.exitCode)}`;
+  return new ShimError("unknown", `run ${program}: ${stderr === "" ? status : `${stderr} (${status})`}`, {
+    command: [program, ...words].join(" "),
+    exitCode: exit.exitCode,
+    stderr,
+  });
+}
+
+/** The exit code in an error of `commandError`. */
+export function exitCodeOf(error: unknown): number | undefined {
+  const code = error instanceof ShimError ? error.fields["exitCode"] : undefined;
+  return typeof code === "number" ? code : undefined;
+}
+
+function startError(program: string, error: Error): ShimError {
+  if (!hasCode(error, "ENOENT", "EACCES", "ENOTDIR")) return ShimError.from(error, "unknown").within(`run ${program}`);
+  return new ShimError("notFound", `run ${program}: not installed`, { command: program }, { cause: error });
+}
