@@ -1,5 +1,6 @@
 /** Runs a plugin's binary, and ends it with everything that it started. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { open } from "node:fs/promises";
 import { sleep } from "../../shim/base/abort.js";
 import { messageOf, ShimError } from "../../shim/base/errors.js";
 import { hasCode } from "../../shim/base/file-errors.js";
@@ -50,12 +51,27 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   for (let tries = 1; ; tries += 1) {
     options.signal.throwIfAborted();
     try {
+      await requireProgram(path);
       return await runOnce(path, options, limits);
     } catch (error) {
       if (!hasCode(error, "ETXTBSY") || tries >= limits.busyTries) throw startError(path, error);
       await sleep(limits.busyPauseMs, options.signal);
     }
   }
+}
+
+/** Whatever the kernel refuses to execute would be handed to a shell, as execvp does: never garbage, as root. */
+async function requireProgram(path: string): Promise<void> {
+  const file = await open(path, "r");
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
+    const begin = buffer.toString("latin1", 0, bytesRead);
+    if (begin.startsWith("#!") || begin === "\x7fELF") return;
+  } finally {
+    await file.close();
+  }
+  const text = `run ${JSON.stringify(path)}: neither a program nor a script that begins with #!`;
+  throw new ShimError("unavailable", text, { path });
 }
 
 async function runOnce(path: string, options: ProcessOptions, limits: ProcessLimits): Promise<ProcessExit> {

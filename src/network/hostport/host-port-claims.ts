@@ -21,7 +21,7 @@ export class HostPortClaims {
 
   /** Throws `conflict`, naming the owner, when a port of `wanted` is taken; else it is the sandbox's until `release`. */
   async claim(wanted: HostPortOwner, signal: AbortSignal): Promise<void> {
-    if (!wanted.portMappings.some(({ hostPort }) => hostPort > 0)) return;
+    if (!hasHostPorts(wanted)) return;
     const written = await this.readOwners(signal);
     // No waiting from here on: of two pods at once, the first one has the port.
     const owners = new Map<string, HostPortOwner | undefined>([
@@ -37,8 +37,8 @@ export class HostPortClaims {
   }
 
   /** The sandbox was torn down, or never set up. */
-  release(sandboxId: string): void {
-    this.#claims.set(sandboxId, undefined);
+  release(owner: Pick<HostPortOwner, "sandboxId" | "portMappings">): void {
+    if (hasHostPorts(owner) || this.#claims.has(owner.sandboxId)) this.#claims.set(owner.sandboxId, undefined);
   }
 
   /** A released one matters only as long as it is written down as an owner. */
@@ -64,6 +64,10 @@ export function requireFreePorts(wanted: HostPortOwner, owners: readonly HostPor
       { hostPort, protocol, ownerSandboxId: owner.sandboxId },
     );
   }
+}
+
+function hasHostPorts({ portMappings }: Pick<HostPortOwner, "portMappings">): boolean {
+  return portMappings.some(({ hostPort }) => hostPort > 0);
 }
 
 function overlap(left: PortMapping, right: PortMapping): boolean {

@@ -242,15 +242,16 @@ describe("runCommandLine() commands", () => {
       files: ["a.yaml", "b.yaml"],
       follow: true,
       down: false,
+      keep: false,
       endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
     });
   });
 
   test("play takes the socket from the flag before the environment", async () => {
     const environment = { DOCKERSHIM_CONTAINER_RUNTIME_ENDPOINT: "unix:///env.sock" };
-    const fromEnvironment = await run("play --down a.yaml", { environment });
+    const fromEnvironment = await run("play --down --keep a.yaml", { environment });
     assert.equal(fromEnvironment.played?.endpoint.path, "/env.sock");
-    assert.equal(fromEnvironment.played.down, true);
+    assert.deepEqual([fromEnvironment.played.down, fromEnvironment.played.keep], [true, true]);
     const fromFlag = await run("play --endpoint unix:///flag.sock a.yaml", { environment });
     assert.equal(fromFlag.played?.endpoint.path, "/flag.sock");
   });

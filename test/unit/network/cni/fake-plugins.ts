@@ -1,0 +1,142 @@
+/** Plugins that are shell scripts: they write down how they were called and do what a test tells them. */
+import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { silentLogger } from "../../../../src/shim/base/log.js";
+import { PluginInvoker, type InvokerOptions } from "../../../../src/network/cni/invoke.js";
+import type { NatTable } from "../../../../src/network/cni/nat-table.js";
+
+export interface RecordedCall {
+  readonly plugin: string;
+  readonly command: string;
+  readonly containerId: string;
+  readonly netns: string;
+  readonly ifName: string;
+  readonly args: string;
+  readonly path: string;
+  readonly stdinText: string;
+  readonly stdin: Readonly<Record<string, unknown>>;
+}
+
+/** 64 hex digits, as the engine's ids. */
+export function sandboxId(digit: string): string {
+  return digit.repeat(64);
+}
+
+/** A result with one address on `eth0`. */
+export const oneAddress = {
+  cniVersion: "0.4.0",
+  interfaces: [{ name: "eth0", sandbox: "/x" }],
+  ips: [{ version: "4", interface: 0, address: "10.1.2.3/24", gateway: "10.1.2.1" }],
+  dns: {},
+};
+
+export class FakePlugins implements AsyncDisposable {
+  readonly binDir: string;
+  readonly #journal: string;
+
+  private constructor(readonly directory: string) {
+    this.binDir = join(directory, "bin");
+    this.#journal = join(directory, "journal");
+  }
+
+  static async create(...names: readonly string[]): Promise<FakePlugins> {
+    const fake = new FakePlugins(await realpath(await mkdtemp(join(tmpdir(), "fake-cni-"))));
+    await mkdir(fake.binDir);
+    await writeFile(fake.#journal, "");
+    for (const name of names) await fake.install(name);
+    return fake;
+  }
+
+  /** Installs a plugin that answers ADD with its previous result or `oneAddress`, and VERSION with `versions`. */
+  async install(
+    name: string,
+    versions: readonly string[] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"],
+  ): Promise<void> {
+    const reply = JSON.stringify({ cniVersion: "1.0.0", supportedVersions: versions });
+    const script = `#!/bin/sh
+input=$(cat)
+printf '%s\\t%s\\t%s\\t%s\\t%s\\t%s\\t%s\\t%s\\n' '${name}' "$CNI_COMMAND" "$CNI_CONTAINERID" "$CNI_NETNS" \\
+  "$CNI_IFNAME" "$CNI_ARGS" "$CNI_PATH" "$input" >> '${this.#journal}'
+behaviour='${this.directory}/'${name}.$CNI_COMMAND
+if [ -f "$behaviour" ]; then . "$behaviour"; exit $?; fi
+case $CNI_COMMAND in
+  VERSION) echo '${reply}' ;;
+  ADD) echo '${JSON.stringify(oneAddress)}' ;;
+esac
+`;
+    await this.write(name, script);
+  }
+
+  /** A file in the directory of binaries, executable unless told otherwise. */
+  async write(name: string, content: string, mode = 0o755): Promise<void> {
+    const path = join(this.binDir, name);
+    await writeFile(path, content);
+    await chmod(path, mode);
+  }
+
+  /** Shell text that the plugin runs at the command, instead of its usual answer. It may use `$input`. */
+  async behave(name: string, command: string, script: string): Promise<void> {
+    await writeFile(join(this.directory, `${name}.${command}`), script);
+  }
+
+  async behaveAgain(name: string, command: string): Promise<void> {
+    await rm(join(this.directory, `${name}.${command}`));
+  }
+
+  /** All calls so far, VERSION and STATUS left out unless asked for. */
+  async calls(...commands: readonly string[]): Promise<readonly RecordedCall[]> {
+    const wanted = commands.length === 0 ? ["ADD", "DEL", "CHECK", "GC"] : commands;
+    const lines = (await readFile(this.#journal, "utf8")).split("\n").filter((line) => line !== "");
+    return lines.map(recordedCall).filter(({ command }) => wanted.includes(command));
+  }
+
+  /** `ADD bridge`, `DEL portmap` and so on. */
+  async order(): Promise<readonly string[]> {
+    return (await this.calls()).map(({ command, plugin }) => `${command} ${plugin}`);
+  }
+
+  invoker(options: Partial<InvokerOptions> = {}): PluginInvoker {
+    return new PluginInvoker({ binDirs: [this.binDir], log: silentLogger(), ...options });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.directory, { recursive: true, force: true });
+  }
+}
+
+function recordedCall(line: string): RecordedCall {
+  const [plugin, command, containerId, netns, ifName, args, path, stdinText] = line.split("\t") as [
+    ...[string, string, string, string],
+    ...[string, string, string, string],
+  ];
+  const stdin = JSON.parse(stdinText) as Record<string, unknown>;
+  return { plugin, command, containerId, netns, ifName, args, path, stdinText, stdin };
+}
+
+/** A nat table in memory that only knows how to be saved, and what was restored into it. */
+export class FakeNatTable implements NatTable {
+  readonly restored: string[] = [];
+  constructor(public text = "") {}
+
+  async save(family: string): Promise<string> {
+    return family === "ipv4" ? this.text : "";
+  }
+
+  async restore(_family: string, text: string): Promise<void> {
+    this.restored.push(text);
+    const gone = text.split("\n").flatMap((line) => {
+      if (line.startsWith("-D ")) return [line.replace("-D ", "-A ")];
+      return line.startsWith("-X ") ? [line.slice(3)] : [];
+    });
+    this.text = this.text
+      .split("\n")
+      .filter(
+        (line) =>
+          !gone.some(
+            (part) => line === part || line.startsWith(`:${part} `) || line.startsWith(`-A ${part} `),
+          ),
+      )
+      .join("\n");
+  }
+}
