@@ -19,7 +19,7 @@ interface Read {
   readonly raw: () => Promise<unknown>;
 }
 
-const warmUpRounds = 100;
+const warmUpRounds = 300;
 const countedCalls = 50;
 
 function reads({ sandboxId, containerId, image }: Subject): readonly Read[] {

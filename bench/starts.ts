@@ -34,7 +34,7 @@ export async function recordBodies(bed: TestBed, proxy: RecordingProxy, cri: Cri
 }
 
 function lastCreate(proxy: RecordingProxy): object {
-  const create = proxy.requests.findLast(({ path }) => path.startsWith("/containers/create"));
+  const create = proxy.requests.findLast(({ path }) => path.startsWith("/containers/create?name=k8s_"));
   if (create === undefined) throw new Error("no container was created");
   return JSON.parse(Buffer.concat(create.body).toString()) as object;
 }

@@ -15,7 +15,7 @@ import { repositoryRoot } from "./setup/paths.mjs";
 const adapter = ["base", "domain", "ports"];
 const everything = [
   ...["base", "domain", "ports", "plan", "state", "rpc", "grpc", "engine", "host", "pause", "config", "play"],
-  ...["network", "checkpoints", "commands", "shim"],
+  ...["network", "checkpoints", "composition", "commands", "shim"],
 ];
 
 /**
@@ -38,7 +38,8 @@ export const layers = {
   checkpoints: adapter,
   // The kubelet's role, played through the socket: it sees what a kubelet sees.
   play: ["base", "domain", "config", "grpc"],
-  // The one place where adapters meet what uses them.
+  // The one place where adapters meet what uses them: shim.ts, and the parts that it is composed of.
+  composition: everything.filter((layer) => !["play", "commands", "shim", "composition"].includes(layer)),
   shim: everything.filter((layer) => !["play", "commands", "shim"].includes(layer)),
   commands: everything.filter((layer) => layer !== "commands"),
   main: everything,

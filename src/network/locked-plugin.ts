@@ -18,7 +18,11 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   readonly dockerPublishesPorts: boolean;
   readonly #lanes = new KeyedLock();
 
-  constructor(private readonly plugin: NetworkPlugin) {
+  constructor(
+    private readonly plugin: NetworkPlugin,
+    /** Called with each pod CIDR that arrives, before the plugin hears of it. */
+    private readonly onPodCidrs: (cidrs: readonly string[]) => Promise<void> = () => Promise.resolve(),
+  ) {
     this.name = plugin.name;
     this.reason = plugin.reason;
     this.dockerNetworkMode = plugin.dockerNetworkMode;
@@ -31,6 +35,10 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     } catch (error) {
       throw ShimError.from(error).within(`network plugin "${this.name}" failed init`);
     }
+  }
+
+  stop(): Promise<void> {
+    return this.plugin.stop();
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
@@ -49,8 +57,9 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  podCidrChanged(cidrs: readonly string[]): Promise<void> {
-    return this.plugin.podCidrChanged(cidrs);
+  async podCidrChanged(cidrs: readonly string[]): Promise<void> {
+    await this.onPodCidrs(cidrs);
+    await this.plugin.podCidrChanged(cidrs);
   }
 
   notReadyReason(): string | undefined {

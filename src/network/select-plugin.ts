@@ -1,45 +1,103 @@
+/** Which network plugin this node gets. */
 import { stat } from "node:fs/promises";
-import { ShimError, unreachable } from "../shim/base/errors.js";
+import { unreachable } from "../shim/base/errors.js";
 import type { Logger } from "../shim/base/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
+import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
+import type { CniParts } from "./cni/create-cni-plugin.js";
+import type { ReadOwners } from "./hostport/host-port-claims.js";
+import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
+import type { HairpinMode } from "./kubenet/kubenet-list.js";
+import type { ReadLivingIds } from "./kubenet/leaked-addresses.js";
 import { LockedNetworkPlugin } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 
+/** Values of the network flags, and what the plugins ask of the rest of the program. */
 export interface NetworkSelection {
   /** Value of `--network-plugin`. */
   readonly name: "auto" | "no-op" | "cni" | "kubenet";
-  /** Value of `--cni-conf-dir`. */
   readonly cniConfDir: string;
+  readonly cniBinDirs: readonly string[];
+  readonly cniCacheDir: string;
+  /** Empty: told by the kubelet, which does so only when it starts itself. */
+  readonly podCidrs: readonly string[];
+  /** Keeps what the kubelet told for the next start of this program. */
+  readonly rememberPodCidrs: (cidrs: readonly string[]) => Promise<void>;
+  /** 0: found out. */
+  readonly networkPluginMtuBytes: number;
+  readonly hairpinMode: HairpinMode;
+  readonly nonMasqueradeCidr: string;
+  /** Host ports of pods that were set up before this run of the program. */
+  readonly hostPortOwners: ReadOwners;
+  /** All containers of the engine, in any state. */
+  readonly livingIds: ReadLivingIds;
 }
 
-/** The plugin that the flag names, or the one that suits this node, with the reason for the choice. */
+export interface SelectedNetwork {
+  readonly plugin: NetworkPlugin;
+  /** What clean-up of CNI leftovers works with; undefined with no-op. */
+  readonly cni: CniParts | undefined;
+}
+
+/**
+ * The plugin that the flag names, or the one that suits this node, with the reason for the choice. It is made once: a
+ * configuration directory that goes later makes the network not ready, and never turns pods over to Docker's bridge.
+ */
 export async function selectNetworkPlugin(
-  { name, cniConfDir }: NetworkSelection,
+  selection: NetworkSelection,
   log: Logger,
-): Promise<NetworkPlugin> {
+  signal: AbortSignal,
+): Promise<SelectedNetwork> {
+  const { name, cniConfDir } = selection;
+  const flag = `--network-plugin=${name}`;
   switch (name) {
     case "no-op":
-      return noop(`--network-plugin=${name}`, log);
-    case "auto": {
-      if (!(await isDirectory(cniConfDir)))
-        return noop(`"${cniConfDir}" does not exist, so there is no CNI`, log);
-      const reason = `"${cniConfDir}" exists, but this version has no CNI plugin yet`;
-      log.warn({ path: cniConfDir }, `pods get addresses of Docker's bridge: ${reason}`);
-      return noop(reason, log);
-    }
+      return noop(flag, log);
+    case "auto":
+      if (await isDirectory(cniConfDir)) return cni(`"${cniConfDir}" exists`, selection, log);
+      return noop(`"${cniConfDir}" does not exist, so there is no CNI`, log);
     case "cni":
+      return cni(flag, selection, log);
     case "kubenet":
-      throw new ShimError(
-        "unsupported",
-        `--network-plugin=${name}: this version has only the plugin "no-op"`,
-      );
+      return kubenet(flag, selection, log, signal);
     default:
       return unreachable(name);
   }
 }
 
-function noop(reason: string, log: Logger): NetworkPlugin {
-  return new LockedNetworkPlugin(new NoopNetworkPlugin({ reason, log }));
+function noop(reason: string, log: Logger): SelectedNetwork {
+  return { plugin: new LockedNetworkPlugin(new NoopNetworkPlugin({ reason, log })), cni: undefined };
+}
+
+function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
+  const { cniConfDir, cniBinDirs, cniCacheDir, podCidrs } = selection;
+  const options = { reason, log, confDir: cniConfDir, binDirs: cniBinDirs, cacheDir: cniCacheDir, podCidrs };
+  const parts = createCniParts(options);
+  return {
+    plugin: new LockedNetworkPlugin(createCniPlugin(options, parts), selection.rememberPodCidrs),
+    cni: parts,
+  };
+}
+
+async function kubenet(
+  reason: string,
+  selection: NetworkSelection,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<SelectedNetwork> {
+  const { cniBinDirs: binDirs, cniCacheDir: cacheDir, networkPluginMtuBytes: mtuBytes } = selection;
+  const { podCidrs, hairpinMode, nonMasqueradeCidr, hostPortOwners, livingIds } = selection;
+  const engineOptions = { reason, log, binDirs, cacheDir };
+  const parts = createCniParts(engineOptions);
+  const plugin = await createKubenetPlugin(
+    {
+      ...engineOptions,
+      ...{ podCidrs, mtuBytes, hairpinMode, nonMasqueradeCidr, hostPortOwners, livingIds },
+    },
+    signal,
+    parts,
+  );
+  return { plugin: new LockedNetworkPlugin(plugin, selection.rememberPodCidrs), cni: parts };
 }
 
 async function isDirectory(path: string): Promise<boolean> {

@@ -23,6 +23,9 @@ const writeError = (text: string): void => {
 
 const interrupted = new AbortController();
 
+// Unit files of the ancestors send it on reload, where it would end a process that does not listen.
+process.on("SIGHUP", () => undefined);
+
 process.exitCode = await runCommandLine(
   process.argv.slice(2),
   {
@@ -34,8 +37,6 @@ process.exitCode = await runCommandLine(
         onSignal: (listener) => {
           process.on("SIGTERM", listener);
           process.on("SIGINT", listener);
-          // Unit files of the ancestors send it on reload, where it would end a process that does not listen.
-          process.on("SIGHUP", () => undefined);
         },
       }),
     play: (options) => {

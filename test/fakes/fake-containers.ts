@@ -1,3 +1,4 @@
+import type { ContainerFilter } from "../../src/shim/ports/engine.js";
 import { createHash } from "node:crypto";
 import { ShimError } from "../../src/shim/base/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
@@ -159,13 +160,17 @@ export class FakeContainers {
     this.#emit("update", container.id);
   }
 
-  list(labelKey: string, labelValue: string | undefined): readonly ListedContainer[] {
+  list({ labelKey, labelValue, ancestor }: ContainerFilter): readonly ListedContainer[] {
     return [...this.#containers.values()]
       .filter(({ body }) => {
-        const value = body.Labels[labelKey];
+        const value = labelKey === undefined ? "" : body.Labels[labelKey];
         return value !== undefined && (labelValue === undefined || value === labelValue);
       })
-      .map(({ id, name, body, state }) => ({ id, status: state.status, labels: body.Labels, names: [name] }));
+      .filter((container) => ancestor === undefined || toSnapshot(container).imageId === ancestor)
+      .map(({ id, name, body, state, imageId, created }) => ({
+        ...{ id, status: state.status, labels: body.Labels, names: [name], imageId, imageName: body.Image },
+        created: created - (created % 1_000_000_000n),
+      }));
   }
 
   inspect(id: string): Snapshot | undefined {

@@ -11,6 +11,7 @@ import type {
 } from "../../src/shim/domain/snapshot.js";
 import type {
   ArchiveStat,
+  ContainerFilter,
   Engine,
   EngineEvent,
   EngineVersion,
@@ -117,11 +118,11 @@ export class FakeEngine implements Engine {
   }
 
   async listContainers(
-    filter: { readonly labelKey: string; readonly labelValue?: string },
+    filter: ContainerFilter,
     signal: AbortSignal,
   ): Promise<readonly ListedContainer[]> {
     return this.#call("listContainers", [filter], signal, () =>
-      this.containers.list(filter.labelKey, filter.labelValue),
+      this.containers.list(filter),
     );
   }
 

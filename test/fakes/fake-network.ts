@@ -27,6 +27,10 @@ export class FakeNetwork implements NetworkPlugin {
     await this.#do("start", [], signal, () => undefined);
   }
 
+  stop(): Promise<void> {
+    return Promise.resolve();
+  }
+
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
     return this.#do("setUpPod", [request], signal, () => {
       this.pods.set(request.sandboxId, request);

@@ -8,6 +8,7 @@ import { imageRpcs, runtimeRpcs } from "../../src/shim/rpc/table.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";
 import { ImageCache } from "../../src/shim/state/image-cache.js";
+import { ImageUserReader } from "../../src/shim/rpc/image-user-reader.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
@@ -123,7 +124,10 @@ export class TestShim implements AsyncDisposable {
       host: () => world.host,
       pauseImages: new FakePauseImages(world),
       oomScores: new FakeOomScores(),
-      imageUsers: new ImageUsersCache(),
+      imageUsers: new ImageUserReader({
+        ...{ engine: world.engine, cache: new ImageUsersCache(), log, timeoutMs: 5_000 },
+        place: world.directory.replaceAll("/", "-"),
+      }),
       sandboxLanes: new KeyedLock(),
       containerLanes: new KeyedLock(),
       imageLanes: new KeyedLock(),

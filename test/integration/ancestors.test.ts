@@ -89,16 +89,18 @@ describe("pods of the ancestors", { skip: await reasonToSkip() }, () => {
       if (folder === criDockerdCheckpoints) await borrowDirectory(folder, t);
       const checkpoint = join(folder, sandbox);
       await writeFile(checkpoint, vector[flavour].file, { mode: 0o600 });
-      const item = await until("the sandbox in the list", async () =>
-        (await cri.ListPodSandbox({ filter: { id: sandbox } })).items[0],
+      const item = await until(
+        "the sandbox in the list",
+        async () => (await cri.ListPodSandbox({ filter: { id: sandbox } })).items[0],
       );
       assert.equal(item.state, PodSandboxState.SANDBOX_READY);
       assert.deepEqual(item.metadata, { name, namespace: "old-ns", uid: `uid-${name}`, attempt: 3 });
       assert.deepEqual(item.annotations, { "kubernetes.io/config.source": "api" });
       const { status } = await cri.PodSandboxStatus({ pod_sandbox_id: sandbox });
       assert.equal(status?.network?.ip, (await inspectContainer(sandbox))?.NetworkSettings.IPAddress);
-      const one = await until("the container in the list", async () =>
-        (await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } })).containers[0],
+      const one = await until(
+        "the container in the list",
+        async () => (await cri.ListContainers({ filter: { pod_sandbox_id: sandbox } })).containers[0],
       );
       assert.equal(one.id, container);
       assert.equal(one.state, ContainerState.CONTAINER_RUNNING);

@@ -26,8 +26,12 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
   async function callsOf(act: () => Promise<string>): Promise<readonly string[]> {
     proxy.forget();
     const id = await act();
-    const own = proxy.requests.filter(({ path }) => path.includes(id) || path.startsWith("/containers/create"));
-    return own.filter(({ method }, index) => method !== "GET" || index === own.length - 1).map(describeRequest);
+    const own = proxy.requests.filter(
+      ({ path }) => path.includes(id) || path.startsWith("/containers/create?name=k8s_"),
+    );
+    return own
+      .filter(({ method }, index) => method !== "GET" || index === own.length - 1)
+      .map(describeRequest);
   }
 
   test("RunPodSandbox: (pause image), create, start, inspect", async () => {
@@ -35,14 +39,21 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
       const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
       return (await shim.cri.RunPodSandbox({ config })).pod_sandbox_id;
     };
-    const expected = ["POST /containers/create?name=NAME", "POST /containers/ID/start", "GET /containers/ID/json"];
+    const expected = [
+      "POST /containers/create?name=NAME",
+      "POST /containers/ID/start",
+      "GET /containers/ID/json",
+    ];
     assert.deepEqual(await callsOf(run), expected);
     const calls = proxy.calls;
     const looked = calls.findIndex((call) => /^GET \/images\/.*\/json$/.test(call));
     assert.ok(looked !== -1 && looked < calls.indexOf(expected[0] ?? ""), calls.join("\n"));
     // It is known to be there from now on.
     assert.deepEqual(await callsOf(run), expected);
-    assert.deepEqual(proxy.calls.filter((call) => call.includes("/images/")), []);
+    assert.deepEqual(
+      proxy.calls.filter((call) => call.includes("/images/")),
+      [],
+    );
   });
 
   test("a container: create, inspect; start, inspect; stop, inspect; remove, inspect", async () => {

@@ -14,7 +14,7 @@ const rounds = long ? 200 : 12;
 
 /** A sequence that depends on the seed alone, so that a failure can be repeated. */
 function* random(seed: number): Generator<number, never> {
-  for (let state = seed; ; ) {
+  for (let state = seed; ;) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     yield state / 2 ** 32;
   }
@@ -81,7 +81,8 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
     const { cri } = shim;
     const pod = await bed.runPod(cri);
     const id = await pod.start({ command: ["sleep", "1000"] });
-    const five = (act: () => Promise<unknown>): Promise<unknown> => Promise.all(Array.from({ length: 5 }, act));
+    const five = (act: () => Promise<unknown>): Promise<unknown> =>
+      Promise.all(Array.from({ length: 5 }, act));
     await five(() => cri.StopContainer({ container_id: id, timeout: "0" }));
     await five(() => cri.RemoveContainer({ container_id: id }));
     await five(() => pod.stop());

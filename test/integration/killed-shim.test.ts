@@ -4,17 +4,52 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RecordedRequest } from "../support/recording-proxy.js";
-import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
 
-type Step = { readonly name: string; readonly matches: (request: RecordedRequest) => boolean };
+type Predicate = (request: RecordedRequest) => boolean;
 
-/** Requests of RunPodSandbox that change something, or that it waits for. */
-const steps: readonly Step[] = [
-  { name: "the pause image's inspect", matches: ({ path }) => path.startsWith("/images/") },
-  { name: "create", matches: ({ path }) => path.startsWith("/containers/create") },
-  { name: "start", matches: ({ path }) => path.endsWith("/start") },
+/** The requests of RunPodSandbox, each as a fresh predicate. */
+const steps: readonly { readonly name: string; readonly predicate: () => Predicate }[] = [
+  {
+    name: "the pause image's inspect",
+    predicate:
+      () =>
+      ({ path }) =>
+        path.startsWith("/images/"),
+  },
+  {
+    name: "create",
+    predicate:
+      () =>
+      ({ path }) =>
+        path.startsWith("/containers/create?name=k8s_"),
+  },
+  {
+    name: "start",
+    predicate:
+      () =>
+      ({ path }) =>
+        path.endsWith("/start"),
+  },
+  {
+    name: "the inspect after start",
+    predicate: () => {
+      let started = false;
+      return ({ path }) => {
+        started ||= path.endsWith("/start");
+        return started && path.endsWith("/json");
+      };
+    },
+  },
 ];
+
+/** Kills at moments that nobody chose. */
+const randomKills = long ? 60 : 4;
+/** Longer than a RunPodSandbox takes. */
+const longestDelayMs = 500;
 
 describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
   let bed: TestBed;
@@ -24,13 +59,13 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
   after(() => bed.close());
 
   const moments = ["before", "after"] as const;
-  for (const { name, matches } of steps) {
+  for (const { name, predicate } of steps) {
     for (const moment of moments) {
       test(`${moment} the engine did "${name}": Stop and Remove of what is listed leave nothing`, async () => {
         const directory = await bed.newDirectory();
         const proxy = await bed.startProxy();
         const first = await bed.startShim({ directory, dockerEndpoint: proxy.endpoint });
-        const hold = proxy.holdNext(moment, matches);
+        const hold = proxy.holdNext(moment, predicate());
         const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
         const call = first.cri.RunPodSandbox({ config });
         call.catch(() => undefined); // Nobody is there to answer it.
@@ -64,7 +99,8 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
     await hold.held;
     await first.kill();
     const second = await bed.startShim({ directory });
-    const [item] = (await second.cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } })).items;
+    const [item] = (await second.cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } }))
+      .items;
     assert.equal(item?.state, PodSandboxState.SANDBOX_NOTREADY);
     const before = await bed.leftovers();
     assert.equal(before.length, 1);
@@ -76,17 +112,33 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
     await cleanUp(directory, config.metadata?.name ?? "");
   });
 
+  test(`${String(randomKills)} kills at random moments leave nothing that Stop and Remove cannot clean`, async () => {
+    const directory = await bed.newDirectory();
+    for (let round = 0; round < randomKills; round += 1) {
+      const shim = await bed.startShim({ directory });
+      const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
+      shim.cri.RunPodSandbox({ config }).catch(() => undefined);
+      await sleep(((round + Math.random()) / randomKills) * longestDelayMs);
+      await shim.kill();
+      await cleanUp(directory, config.metadata?.name ?? "");
+    }
+  });
+
   /** As a kubelet would: by the ids of ListPodSandbox, through a new shim on the same state directory. */
   async function cleanUp(directory: string, name: string): Promise<void> {
     await using shim = await bed.startShim({ directory });
-    const { items } = await shim.cri.ListPodSandbox({});
-    // The engine may have pods of others.
-    const own = items.filter(({ metadata }) => metadata?.name === name);
-    assert.ok(own.length <= 1);
-    for (const { id } of own) {
-      await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
-      await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
-    }
+    // The engine may still be at work on a request of the shim that was killed.
+    await until("everything to be gone", async () => {
+      const { items } = await shim.cri.ListPodSandbox({});
+      // It may have pods of others, too.
+      const own = items.filter(({ metadata }) => metadata?.name === name);
+      assert.ok(own.length <= 1);
+      for (const { id } of own) {
+        await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
+        await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
+      }
+      return (await bed.leftovers()).length === 0;
+    });
     assert.deepEqual(await bed.leftovers(), []);
     for (const part of ["sandbox", "pods", "containers", "quarantine"]) {
       assert.deepEqual(await entries(join(shim.stateDirectory, part)), [], part);

@@ -89,7 +89,7 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     await until("the sandbox to be gone", () =>
       pod.status().then(
         () => false,
-        (error: { code?: number }) => error.code === 5,
+        (error: unknown) => (error as { code?: number }).code === 5,
       ),
     );
     await pod[Symbol.asyncDispose]();
@@ -100,7 +100,10 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     await using stuck = await bed.runPod(shim.cri);
     await using fine = await bed.runPod(shim.cri);
-    const id = await stuck.start({ command: ["sh", "-c", "read line < /dev/zero"], metadata: { name: "stuck" } });
+    const id = await stuck.start({
+      command: ["sh", "-c", "read line < /dev/zero"],
+      metadata: { name: "stuck" },
+    });
     const hold = proxy.holdNext("before", ({ path }) => path === `/containers/${id}/json`);
     await removeContainer(id);
     await hold.held;

@@ -62,7 +62,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     });
     const resources = (await pod.containerStatus(id)).resources?.linux;
     assert.equal(resources?.memory_limit_in_bytes, String(64 << 20));
-    assert.equal(resources?.cpu_shares, "512");
+    assert.equal(resources.cpu_shares, "512");
 
     await cri.StopContainer({ container_id: id, timeout: "10" });
     const stopped = await pod.containerStatus(id);
@@ -123,7 +123,11 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   test("a command that does not exist fails StartContainer and shows why in the status", async () => {
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.create({ command: ["/no/such/program"] });
-    await rejectsWith(shim.cri.StartContainer({ container_id: id }), "INVALID_ARGUMENT", /failed to start container/);
+    await rejectsWith(
+      shim.cri.StartContainer({ container_id: id }),
+      "INVALID_ARGUMENT",
+      /failed to start container/,
+    );
     const status = await pod.containerStatus(id);
     assert.equal(status.state, ContainerState.CONTAINER_EXITED);
     assert.equal(status.reason, "ContainerCannotRun");

@@ -16,7 +16,10 @@ describe("a start that is refused", { skip: await reasonToSkip() }, () => {
   after(() => bed.close());
 
   /** Runs with what is given; expects exit code 1 and one line, which is answered. */
-  async function refusal(flags: readonly string[], environment: Record<string, string> = {}): Promise<string> {
+  async function refusal(
+    flags: readonly string[],
+    environment: Record<string, string> = {},
+  ): Promise<string> {
     const directory = await bed.newDirectory();
     const socket = join(directory, "cri.sock");
     const exit = await runProgram(
@@ -53,9 +56,17 @@ describe("a start that is refused", { skip: await reasonToSkip() }, () => {
       line: /tcp:\/\//,
     },
     { name: "an engine with another scheme", flags: ["--docker-endpoint=ssh://host"], line: /ssh:\/\/host/ },
-    { name: "an engine with a relative path", flags: ["--docker-endpoint=unix://docker.sock"], line: /docker\.sock/ },
+    {
+      name: "an engine with a relative path",
+      flags: ["--docker-endpoint=unix://docker.sock"],
+      line: /docker\.sock/,
+    },
     { name: "a network plugin that is not there", flags: ["--network-plugin=weave"], line: /weave/ },
-    { name: "a configuration file that is missing", flags: ["--config=/no/such.yaml"], line: /\/no\/such\.yaml/ },
+    {
+      name: "a configuration file that is missing",
+      flags: ["--config=/no/such.yaml"],
+      line: /\/no\/such\.yaml/,
+    },
     {
       name: "the cgroup driver that the engine has not",
       flags: ["--cgroup-driver=systemd", "--network-plugin=no-op"],

@@ -123,6 +123,13 @@ export async function containersWithLabel(label: string): Promise<readonly strin
   return listed.map(({ Id }) => Id);
 }
 
+/** Ids of all containers, running or not, that were made of the image. */
+export async function containersOfImage(reference: string): Promise<readonly string[]> {
+  const filters = encodeURIComponent(JSON.stringify({ ancestor: [reference] }));
+  const listed = (await dockerJson("GET", `/containers/json?all=1&filters=${filters}`)) as { Id: string }[];
+  return listed.map(({ Id }) => Id);
+}
+
 /** Undefined when there is no such image. */
 export async function inspectImage(
   reference: string,

@@ -101,6 +101,9 @@ export class ShimProcess implements AsyncDisposable {
         `--state-dir=${this.stateDirectory}`,
         `--container-runtime-endpoint=${this.endpoint}`,
         `--docker-endpoint=${options.dockerEndpoint ?? dockerEndpoint}`,
+        // The process behind a proxy's socket is no engine, so that the shim would learn only from a failed start what
+        // scores the engine may set.
+        ...(options.dockerEndpoint === undefined ? [] : ["--clamp-oom-scores=always"]),
         ...(options.flags ?? []),
       ],
       options.environment ?? {},

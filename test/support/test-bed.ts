@@ -7,6 +7,7 @@ import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/d
 import { messageOf } from "../../src/shim/base/errors.js";
 import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
 import {
+  containersOfImage,
   containersWithLabel,
   docker,
   inspectImage,
@@ -61,7 +62,7 @@ export class TestBed {
 
   static async open(): Promise<TestBed> {
     const hadPauseImage = (await inspectImage(builtinPauseReference)) !== undefined;
-    const bed = new TestBed(await mkdtemp(join(tmpdir(), "dockershim-test-")), hadPauseImage);
+    const bed = new TestBed(await mkdtemp(join(tmpdir(), "dockershim-integration-")), hadPauseImage);
     await bed.load({ reference: bed.image, marker: bed.run });
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       const onSignal = (): void => {
@@ -75,7 +76,12 @@ export class TestBed {
 
   /** Loads an image, which goes away with the bed. */
   async load(options: TestImageOptions): Promise<void> {
-    this.#undo.push(() => removeImage(options.reference));
+    this.#undo.push(async () => {
+      if ((await inspectImage(options.reference)) === undefined) return;
+      // Whatever a killed shim left is no pod's and has no label of this run.
+      for (const id of await containersOfImage(options.reference)) await removeContainer(id);
+      await removeImage(options.reference);
+    });
     await loadImage(await testImageArchive(options));
   }
 

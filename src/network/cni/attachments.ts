@@ -5,7 +5,7 @@ import type { CacheEntry } from "./cache-entry.js";
 import type { ResultCache } from "./cache.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "./configuration.js";
 import type { CniArgument } from "./invoke.js";
-import type { JsonObject } from "./json-text.js";
+import { formatJson, type JsonObject } from "./json-text.js";
 import { loopbackNetworkName } from "./loopback.js";
 import { removeNatRules, type NatTable } from "./nat-table.js";
 import type { Attachment, NetworkEngine } from "./network-engine.js";
@@ -63,9 +63,13 @@ export class Attachments {
         capabilityArgs,
       };
       await cache.write({ ...entry, phase: "adding" });
-      const result = await engine.add(list, attachment, signal, (soFar) =>
-        cache.write({ ...entry, result: soFar, phase: "adding" }),
-      );
+      let remembered = "";
+      const result = await engine.add(list, attachment, signal, async (soFar) => {
+        // Many plugins pass on what they got.
+        const text = formatJson(soFar);
+        if (text !== remembered) await cache.write({ ...entry, result: soFar, phase: "adding" });
+        remembered = text;
+      });
       await cache.write({ ...entry, result, phase: "added" });
       return result;
     });
@@ -163,8 +167,8 @@ export class Attachments {
           "a cached attachment has no configuration to tear it down with",
         );
       } else {
-        // An unfinished DEL must be known as such, for a plugin does less where it finds less.
-        if (entry.phase === "added") await cache.write({ ...entry, phase: "deleting" });
+        // An unfinished DEL must be known as such: the bridge plugin does less where it finds less.
+        if (entry.phase === "added" && masquerades(list)) await cache.write({ ...entry, phase: "deleting" });
         await this.#delete(list, entry, removal, signal);
       }
     }
@@ -196,8 +200,7 @@ export class Attachments {
       await engine.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
     // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if there are none.
-    const masquerades = list.plugins.some(({ configuration }) => configuration["ipMasq"] === true);
-    if (masquerades && (netns === "" || entry?.phase !== "added")) {
+    if (masquerades(list) && (netns === "" || entry?.phase !== "added")) {
       await removeNatRules(natTable, new Set([containerId]), signal);
     }
   }
@@ -215,6 +218,10 @@ export class Attachments {
     }
     return network?.name === entry.networkName ? network : undefined;
   }
+}
+
+function masquerades(list: NetworkList): boolean {
+  return list.plugins.some(({ configuration }) => configuration["ipMasq"] === true);
 }
 
 function isLoopback({ networkName }: CacheEntry): boolean {

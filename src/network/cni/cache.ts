@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../../shim/base/atomic-file.js";
 import { createDirectory, namesIn } from "../../shim/base/directories.js";
-import { messageOf } from "../../shim/base/errors.js";
+import { messageOf, ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import { readRegularFile } from "../../shim/base/regular-file.js";
 import { cacheFileName, formatCacheEntry, parseCacheEntry, type CacheEntry } from "./cache-entry.js";
@@ -47,8 +47,14 @@ export class ResultCache {
   /** Durable when the promise resolves. Throws as `fileError` describes. */
   async write(entry: CacheEntry): Promise<void> {
     const path = join(this.#ownDir, cacheFileName(entry));
-    await createDirectory(this.#ownDir, directoryMode);
-    await writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix });
+    const write = (): Promise<void> =>
+      writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix });
+    await write().catch(async (error: unknown) => {
+      // Somebody has cleaned up too much.
+      if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
+      await createDirectory(this.#ownDir, directoryMode);
+      await write();
+    });
   }
 
   /** Entries of one container, each attachment once, our own directory first. */

@@ -93,8 +93,9 @@ async function releaseAddress(
     netns: "",
     args: [],
     containerId,
+    ifName,
     input,
     subject,
   } as const;
-  await invoker.run({ ...call, ifName: ifName === "" ? "eth0" : ifName }, signal);
+  await invoker.run(call, signal);
 }

@@ -139,6 +139,11 @@ export class CniNetworkPlugin implements NetworkPlugin {
     return Promise.resolve();
   }
 
+  /** The list that new pods get, undefined while there is none. */
+  network(): NetworkList | undefined {
+    return this.parts.source.state().network;
+  }
+
   notReadyReason(): string | undefined {
     const { network } = this.parts.source.state();
     const reason = this.#unusableReason();

@@ -9,10 +9,11 @@ import type { CacheEntry } from "./cache-entry.js";
 import type { ResultCache } from "./cache.js";
 import { parseNetworkList, type NetworkList } from "./configuration.js";
 import { isObject, stringAt } from "./json-text.js";
-import { addressFamilies, type AddressFamily, type NatTable } from "./nat-table.js";
+import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
+import type { NatTable } from "./nat-table.js";
 
 /** Where the host-local plugin keeps its addresses unless its configuration says otherwise. */
-export const defaultAddressDir = "/var/lib/cni/networks";
+export const hostLocalDirectory = "/var/lib/cni/networks";
 
 /** A file of the host-local plugin: its name is the address, its content the owner. */
 export interface ReservedAddress {
@@ -44,7 +45,7 @@ const largestAddressFileBytes = 4096;
 /** Reads everything; nothing is changed. Throws when a part cannot be read, for half a picture misleads. */
 export async function readHoldings(source: HoldingsSource, signal: AbortSignal): Promise<Holdings> {
   const cacheEntries = await source.cache.list();
-  const base = source.addressDir ?? defaultAddressDir;
+  const base = source.addressDir ?? hostLocalDirectory;
   const places = new Map<string, { dataDir: string; networkName: string }>();
   const add = (dataDir: string, networkName: string): void => {
     places.set(join(dataDir, networkName), { dataDir, networkName });
@@ -55,7 +56,7 @@ export async function readHoldings(source: HoldingsSource, signal: AbortSignal):
   }
   const addresses: ReservedAddress[] = [];
   for (const { dataDir, networkName } of places.values()) {
-    addresses.push(...(await addressesIn(dataDir, networkName)));
+    addresses.push(...(await reservedAddresses(dataDir, networkName)));
   }
   const natTables = [];
   for (const family of addressFamilies) {
@@ -72,16 +73,22 @@ function addressDirsOf(list: NetworkList, base: string): readonly string[] {
   });
 }
 
-async function addressesIn(dataDir: string, networkName: string): Promise<readonly ReservedAddress[]> {
+/** What the host-local plugin has given out in a network. Throws as `fileError` describes. */
+export async function reservedAddresses(
+  dataDir: string,
+  networkName: string,
+): Promise<readonly ReservedAddress[]> {
   const found: ReservedAddress[] = [];
   const directory = join(dataDir, networkName);
   for (const name of await namesIn(directory)) {
+    // Others are the lock and the last address of each range.
     if (isIP(name) === 0) continue;
     const content = await readRegularFile(join(directory, name), largestAddressFileBytes);
     if (content.kind !== "read") continue;
-    // Old versions of the plugin wrote the id alone.
     const [containerId = "", ifName = ""] = Buffer.from(content.bytes).toString("utf8").trim().split(/\r?\n/);
-    found.push({ address: name, networkName, dataDir, containerId, ifName });
+    if (containerId === "") continue;
+    // Old versions of the plugin wrote the id alone.
+    found.push({ address: name, networkName, dataDir, containerId, ifName: ifName === "" ? "eth0" : ifName });
   }
   return found;
 }

@@ -1,12 +1,9 @@
 /** Brings up `lo` of a pod. Its namespace takes it down by dying, so there is no counterpart. */
-import { execFile } from "node:child_process";
-import { promisify } from "node:util";
-import { messageOf, ShimError } from "../../shim/base/errors.js";
+import { ShimError } from "../../shim/base/errors.js";
+import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { parseNetworkList } from "./configuration.js";
 import { formatJson } from "./json-text.js";
 import type { Attachment, NetworkEngine } from "./network-engine.js";
-
-const run = promisify(execFile);
 
 /** The name under which the ancestors cached their loopback attachments. */
 export const loopbackNetworkName = "cni-loopback";
@@ -19,6 +16,7 @@ export async function bringUpLoopback(
   engine: NetworkEngine,
   attachment: Attachment,
   signal: AbortSignal,
+  run: RunCommand = runCommand,
 ): Promise<void> {
   const installed = await engine.invoker.find("loopback").catch(() => undefined);
   if (installed !== undefined) {
@@ -28,14 +26,8 @@ export async function bringUpLoopback(
   }
   const words = [`--net=${attachment.netns}`, "--", "ip", "link", "set", "lo", "up"];
   try {
-    await run("nsenter", words, { signal, killSignal: "SIGKILL" });
+    await outputOf(run, "nsenter", words, { signal });
   } catch (error) {
-    signal.throwIfAborted();
-    throw new ShimError(
-      "unknown",
-      `bring up lo of ${attachment.subject}: ${messageOf(error).trim()}`,
-      { netns: attachment.netns },
-      { cause: error },
-    );
+    throw ShimError.from(error).within(`bring up lo of ${attachment.subject}`);
   }
 }

@@ -1,11 +1,8 @@
 /** The nat table of the host, one per address family. */
-import { execFile, type ExecFileException } from "node:child_process";
-import { ShimError } from "../../shim/base/errors.js";
+import { isKind } from "../../shim/base/errors.js";
+import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
+import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { readNatRules, removalText } from "./nat-rules.js";
-
-export type AddressFamily = "ipv4" | "ipv6";
-
-export const addressFamilies: readonly AddressFamily[] = ["ipv4", "ipv6"];
 
 export interface NatTable {
   /** As `iptables-save -t nat` prints it; empty where the host has no tool or table for the family. */
@@ -17,24 +14,26 @@ export interface NatTable {
 const tools = { ipv4: "iptables", ipv6: "ip6tables" } as const;
 /** How long to wait for others that hold the table, in seconds. */
 const lockWaitSeconds = "5";
-const largestSaveBytes = 256 * 1024 * 1024;
 const tries = 3;
 
-/** By the same tools, found by PATH, that the plugins call. */
+/** By the tools under their plain names, whichever kind these are: plugins call them so, too. */
 export class HostNatTable implements NatTable {
+  constructor(private readonly run: RunCommand = runCommand) {}
+
   async save(family: AddressFamily, signal: AbortSignal): Promise<string> {
     try {
-      return await run(`${tools[family]}-save`, ["-t", "nat"], "", signal);
+      return await outputOf(this.run, `${tools[family]}-save`, ["-t", "nat"], { signal });
     } catch (error) {
       signal.throwIfAborted();
-      // No tool or no such table: then there are no rules either.
-      if (error instanceof ShimError && (error.kind === "notFound" || family === "ipv6")) return "";
+      // Without a tool no plugin could make rules; a kernel without IPv6 has no table for them.
+      if (isKind(error, "notFound") || (isKind(error, "unknown") && family === "ipv6")) return "";
       throw error;
     }
   }
 
   async restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void> {
-    await run(`${tools[family]}-restore`, ["--noflush", "-w", lockWaitSeconds], text, signal);
+    const words = ["--noflush", "-w", lockWaitSeconds];
+    await outputOf(this.run, `${tools[family]}-restore`, words, { signal, input: text });
   }
 }
 
@@ -60,22 +59,4 @@ export async function removeNatRules(
       }
     }
   }
-}
-
-function run(command: string, words: readonly string[], input: string, signal: AbortSignal): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const options = { signal, killSignal: "SIGKILL", maxBuffer: largestSaveBytes } as const;
-    const child = execFile(command, words, options, (error, stdout, stderr) => {
-      if (error === null) resolve(stdout);
-      else reject(failure(command, error, stderr));
-    });
-    child.stdin?.on("error", () => undefined); // Its exit tells more than EPIPE does.
-    child.stdin?.end(input);
-  });
-}
-
-function failure(command: string, error: ExecFileException, stderr: string): ShimError {
-  const missing = error.code === "ENOENT" || (error as NodeJS.ErrnoException).code === "ENOENT";
-  const reason = stderr.trim() === "" ? error.message : stderr.trim();
-  return new ShimError(missing ? "notFound" : "unknown", `run ${command}: ${reason}`, {}, { cause: error });
 }

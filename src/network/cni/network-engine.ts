@@ -37,17 +37,17 @@ export class NetworkEngine {
 
   /**
    * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes nothing:
-   * what was done is for `delete`. `afterPlugin` hears of each result before the next plugin starts.
+   * what was done is for `delete`. `beforeNext` hears of each result that another plugin follows, before that starts.
    */
   async add(
     list: NetworkList,
     attachment: Attachment,
     signal: AbortSignal,
-    afterPlugin?: (result: JsonObject) => Promise<void>,
+    beforeNext?: (result: JsonObject) => Promise<void>,
   ): Promise<JsonObject> {
     requireAttachment(attachment);
     let result: JsonObject | undefined;
-    for (const plugin of list.plugins) {
+    for (const [index, plugin] of list.plugins.entries()) {
       const stdout = await this.#run("ADD", list, plugin, attachment, result, signal);
       try {
         result = convertResult(parseResult(stdout, list.cniVersion), list.cniVersion);
@@ -57,7 +57,7 @@ export class NetworkEngine {
           { plugin: plugin.type, command: "ADD" },
         );
       }
-      await afterPlugin?.(result);
+      if (index + 1 < list.plugins.length) await beforeNext?.(result);
     }
     return result ?? { cniVersion: list.cniVersion };
   }

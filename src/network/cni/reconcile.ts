@@ -2,7 +2,7 @@
 import type { CacheEntry } from "./cache-entry.js";
 import type { Holdings, ReservedAddress } from "./holdings.js";
 import { chainNames, readNatRules } from "./nat-rules.js";
-import type { AddressFamily } from "./nat-table.js";
+import type { AddressFamily } from "../iptables/iptables.js";
 
 export interface KnownSandboxes {
   /** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */

@@ -100,7 +100,9 @@ function factsOf(rules: readonly SavedRule[]): Omit<AncestorChain, "chain"> {
     }
     return undefined;
   };
-  const comment = first((rule) => /^([^_ ]+)_([^_ ]+) hostport (\d+)$/.exec(commentOf(rule) ?? "") ?? undefined);
+  const comment = first(
+    (rule) => /^([^_ ]+)_([^_ ]+) hostport (\d+)$/.exec(commentOf(rule) ?? "") ?? undefined,
+  );
   const protocol = first((rule) => wordAfter(rule, "-p"));
   const hostIp = first((rule) => wordAfter(rule, "-d"))?.replace(/\/(?:32|128)$/, "");
   const destination = addressOf(first((rule) => wordAfter(rule, "--to-destination")));

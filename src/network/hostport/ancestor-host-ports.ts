@@ -64,7 +64,12 @@ export class AncestorHostPorts {
           continue;
         }
         if (text.includes(`-X ${baseChain}\n`)) this.#families.delete(family);
-        await this.#report(family, owner, chains.filter(({ chain }) => targets.has(chain)), signal);
+        await this.#report(
+          family,
+          owner,
+          chains.filter(({ chain }) => targets.has(chain)),
+          signal,
+        );
         break;
       }
     }

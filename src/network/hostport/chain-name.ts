@@ -12,7 +12,11 @@ const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 /** `hostIp` is a part of the name in cri-dockerd and CRI-O; dockershim 1.20 left it out. */
 export function hostPortChainName(
   sandboxId: string,
-  { hostPort, protocol, hostIp = "" }: Omit<PortMapping, "containerPort" | "hostIp"> & { readonly hostIp?: string },
+  {
+    hostPort,
+    protocol,
+    hostIp = "",
+  }: Omit<PortMapping, "containerPort" | "hostIp"> & { readonly hostIp?: string },
 ): string {
   const digest = createHash("sha256")
     .update(`${sandboxId}${String(hostPort)}${protocol.toUpperCase()}${hostIp}`)
@@ -21,7 +25,10 @@ export function hostPortChainName(
 }
 
 /** Every name that an ancestor may have given to the mapping. */
-export function hostPortChainNames(sandboxId: string, mapping: Omit<PortMapping, "containerPort">): readonly string[] {
+export function hostPortChainNames(
+  sandboxId: string,
+  mapping: Omit<PortMapping, "containerPort">,
+): readonly string[] {
   const { hostPort, protocol } = mapping;
   return [
     ...new Set([hostPortChainName(sandboxId, { hostPort, protocol }), hostPortChainName(sandboxId, mapping)]),

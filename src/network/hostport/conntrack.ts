@@ -26,14 +26,22 @@ export class Conntrack {
   ) {}
 
   /** For a pod that now has these ports: flows that began before. */
-  async forgetBefore(mappings: readonly PortMapping[], addresses: readonly string[], signal: AbortSignal): Promise<void> {
+  async forgetBefore(
+    mappings: readonly PortMapping[],
+    addresses: readonly string[],
+    signal: AbortSignal,
+  ): Promise<void> {
     for (const { hostPort, hostIp } of udpPorts(mappings)) {
       for (const family of familiesOf(addresses)) await this.forgetUdp(family, { hostPort, hostIp }, signal);
     }
   }
 
   /** For a pod that is gone: flows that led to it. */
-  async forgetPod(mappings: readonly PortMapping[], addresses: readonly string[], signal: AbortSignal): Promise<void> {
+  async forgetPod(
+    mappings: readonly PortMapping[],
+    addresses: readonly string[],
+    signal: AbortSignal,
+  ): Promise<void> {
     for (const { hostPort, hostIp } of udpPorts(mappings)) {
       for (const podAddress of addresses) {
         await this.forgetUdp(familyOf(podAddress), { hostPort, hostIp, podAddress }, signal);
@@ -62,7 +70,10 @@ export class Conntrack {
   }
 }
 
-export function deleteWords(family: AddressFamily, { hostPort, hostIp = "", podAddress }: UdpFlows): readonly string[] {
+export function deleteWords(
+  family: AddressFamily,
+  { hostPort, hostIp = "", podAddress }: UdpFlows,
+): readonly string[] {
   return [
     ...["-D", "-p", "udp", "--orig-port-dst", String(hostPort)],
     ...(isEveryAddress(hostIp) ? [] : ["--orig-dst", hostIp]),

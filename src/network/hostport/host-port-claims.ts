@@ -38,13 +38,15 @@ export class HostPortClaims {
 
   /** The sandbox was torn down, or never set up. */
   release(owner: Pick<HostPortOwner, "sandboxId" | "portMappings">): void {
-    if (hasHostPorts(owner) || this.#claims.has(owner.sandboxId)) this.#claims.set(owner.sandboxId, undefined);
+    if (hasHostPorts(owner) || this.#claims.has(owner.sandboxId))
+      this.#claims.set(owner.sandboxId, undefined);
   }
 
   /** A released one matters only as long as it is written down as an owner. */
   #forgetReleased(written: readonly HostPortOwner[]): void {
     const known = new Set(written.map(({ sandboxId }) => sandboxId));
-    for (const [id, owner] of this.#claims) if (owner === undefined && !known.has(id)) this.#claims.delete(id);
+    for (const [id, owner] of this.#claims)
+      if (owner === undefined && !known.has(id)) this.#claims.delete(id);
   }
 }
 

@@ -26,7 +26,8 @@ export async function detectIptables(
   run: RunCommand = runCommand,
 ): Promise<IptablesTools> {
   const plain = await versionOf("", signal, run);
-  if (mode !== "auto") return toolsFor(mode, plain, `the mode ${JSON.stringify(mode)} is configured`, signal, run);
+  if (mode !== "auto")
+    return toolsFor(mode, plain, `the mode ${JSON.stringify(mode)} is configured`, signal, run);
   const counts = {
     nft: await kubernetesLines("nft", signal, run),
     legacy: await kubernetesLines("legacy", signal, run),
@@ -69,12 +70,17 @@ async function versionOf(
     throw error;
   }
   const version = parseIptablesVersion(output);
-  if (version === undefined) throw new ShimError("unknown", `version of ${program}: not in ${JSON.stringify(output)}`);
+  if (version === undefined)
+    throw new ShimError("unknown", `version of ${program}: not in ${JSON.stringify(output)}`);
   return version;
 }
 
 /** Without `-t`: naming a table would make the kernel load it, and an empty table of the wrong backend confuses people. */
-async function kubernetesLines(backend: IptablesBackend, signal: AbortSignal, run: RunCommand): Promise<number> {
+async function kubernetesLines(
+  backend: IptablesBackend,
+  signal: AbortSignal,
+  run: RunCommand,
+): Promise<number> {
   let lines = 0;
   for (const program of [`iptables-${backend}-save`, `ip6tables-${backend}-save`]) {
     try {

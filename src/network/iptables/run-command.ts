@@ -32,7 +32,11 @@ const largestOutputBytes = 256 * 1024 * 1024;
  * Runs `program` (found by PATH) to its end, whatever its exit code. `notFound` when there is no such program,
  * `timeout` after the time limit, the reason of `signal` when that aborts; both kill the program.
  */
-export const runCommand: RunCommand = (program, words, { signal, input = "", timeoutMs = defaultTimeoutMs }) =>
+export const runCommand: RunCommand = (
+  program,
+  words,
+  { signal, input = "", timeoutMs = defaultTimeoutMs },
+) =>
   withDeadline(
     signal,
     timeoutMs,
@@ -92,6 +96,7 @@ export function exitCodeOf(error: unknown): number | undefined {
 }
 
 function startError(program: string, error: Error): ShimError {
-  if (!hasCode(error, "ENOENT", "EACCES", "ENOTDIR")) return ShimError.from(error, "unknown").within(`run ${program}`);
+  if (!hasCode(error, "ENOENT", "EACCES", "ENOTDIR"))
+    return ShimError.from(error, "unknown").within(`run ${program}`);
   return new ShimError("notFound", `run ${program}: not installed`, { command: program }, { cause: error });
 }

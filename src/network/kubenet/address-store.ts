@@ -10,7 +10,7 @@ export interface Reservation {
   readonly ifName: string;
 }
 
-/** Where the plugin keeps them when its configuration does not say. */
+/** Above the directories of the networks, when their configuration does not say where. */
 export const hostLocalDirectory = "/var/lib/cni/networks";
 
 const largestFileBytes = 4096;
@@ -22,9 +22,11 @@ export async function readReservations(directory: string): Promise<readonly Rese
     // Others are the lock and the last address of each range.
     if (isIP(name) === 0) continue;
     const content = await readRegularFile(join(directory, name), largestFileBytes);
-    if (content.kind === "absent" || content.kind === "unfit") continue;
+    if (content.kind !== "read") continue;
+    // Old versions of the plugin wrote the id alone.
     const [containerId = "", ifName = ""] = Buffer.from(content.bytes).toString("utf8").trim().split(/\r?\n/);
-    if (containerId !== "") found.push({ address: name, containerId, ifName: ifName === "" ? "eth0" : ifName });
+    if (containerId !== "")
+      found.push({ address: name, containerId, ifName: ifName === "" ? "eth0" : ifName });
   }
   return found;
 }

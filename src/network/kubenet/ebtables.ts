@@ -13,7 +13,10 @@ const chain = "KUBE-DEDUP";
 const table = ["-t", "filter"] as const;
 
 /** Rules of the chain in their order: the gateways first, then what is dropped. */
-export function dedupRules(macAddress: string, subnets: readonly PodSubnet[]): readonly (readonly string[])[] {
+export function dedupRules(
+  macAddress: string,
+  subnets: readonly PodSubnet[],
+): readonly (readonly string[])[] {
   const rule = ({ family }: PodSubnet, source: string, target: string): readonly string[] => {
     const [protocol, flag] = family === "ipv4" ? ["IPv4", "--ip-src"] : ["IPv6", "--ip6-src"];
     return ["-p", protocol, "-s", macAddress, "-o", "veth+", flag, source, "-j", target];

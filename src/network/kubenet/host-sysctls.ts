@@ -33,7 +33,8 @@ export async function prepareHostSysctls(options: HostSysctlOptions, signal: Abo
       if ((await readFile(path, "utf8")).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
     } catch (error) {
       const optional = name.endsWith("ip6tables") && hasCode(error, "ENOENT");
-      if (!optional) log.warn({ setting: name, err: messageOf(error) }, "cannot let iptables see bridged traffic");
+      if (!optional)
+        log.warn({ setting: name, err: messageOf(error) }, "cannot let iptables see bridged traffic");
     }
   }
   const strict = await readFile(`${sysctlRoot}/net/ipv4/conf/all/rp_filter`, "utf8").catch(() => "");

@@ -38,7 +38,9 @@ export async function commonVersion(
       const supported = await versions.supportedBy(type, signal);
       common = common === undefined ? supported : common.filter((version) => supported.includes(version));
     } catch (error) {
-      return { problem: isKind(error, "timeout") ? `CNI plugin "${type}" does not answer` : messageOf(error) };
+      return {
+        problem: isKind(error, "timeout") ? `CNI plugin "${type}" does not answer` : messageOf(error),
+      };
     }
   }
   const newest = (common ?? [])
@@ -46,5 +48,7 @@ export async function commonVersion(
     .sort(compareVersions)
     .at(-1);
   if (newest !== undefined) return { cniVersion: newest };
-  return { problem: `the CNI plugins [${types.join(" ")}] have no version from ${leastVersion} on in common` };
+  return {
+    problem: `the CNI plugins [${types.join(" ")}] have no version from ${leastVersion} on in common`,
+  };
 }

@@ -23,7 +23,13 @@ export type OptionalPlugin = (typeof optionalPlugins)[number];
 export const requiredPlugins = ["bridge", "host-local"] as const;
 
 /** As JSON. Plugins with capabilities do nothing for pods that do not ask for them. */
-export function kubenetListText({ cniVersion, subnets, mtuBytes, hairpinMode, plugins }: KubenetListOptions): string {
+export function kubenetListText({
+  cniVersion,
+  subnets,
+  mtuBytes,
+  hairpinMode,
+  plugins,
+}: KubenetListOptions): string {
   const further = {
     portmap: { type: "portmap", capabilities: { portMappings: true }, snat: true },
     bandwidth: { type: "bandwidth", capabilities: { bandwidth: true } },

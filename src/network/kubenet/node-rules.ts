@@ -1,14 +1,25 @@
 /** Rules for the whole node: masquerading, and the way through a FORWARD chain that drops. */
 import { isIP } from "node:net";
+import { isKind, messageOf } from "../../shim/base/errors.js";
+import { withDeadline } from "../../shim/base/abort.js";
 import type { Logger } from "../../shim/base/log.js";
+import { systemClock, type Clock } from "../cni/clock.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
 import { kubenetBridge } from "./kubenet-list.js";
 
 export interface NodeRulesOptions {
   readonly iptables: Iptables;
   readonly nonMasqueradeCidr: string;
+  /** Of the pod subnets, as far as they are known. */
+  readonly families: () => ReadonlySet<AddressFamily>;
   readonly log: Pick<Logger, "info" | "warn">;
+  readonly clock?: Clock;
 }
+
+const checkTimeoutMs = 60_000;
+/** firewalld and restarts of others wipe rules out. */
+const checkEveryMs = 60_000;
+const retryAfterMs = 5000;
 
 /**
  * Traffic of pods, and of the node, to outside of the CIDR leaves with the node's address. The text is dockershim's, so
@@ -42,30 +53,84 @@ export const forwardRules: readonly Rule[] = ["-i", "-o"].map((direction) => ({
 }));
 
 export class NodeRules {
-  constructor(private readonly options: NodeRulesOptions) {}
+  readonly #clock: Clock;
+  #problem: string | undefined;
+  #stopped = true;
+  #cancel: () => void = () => undefined;
 
-  /** Appends the masquerade rule when it is missing; firewalld and others wipe it out now and then. */
-  async ensureMasquerade(signal: AbortSignal): Promise<void> {
-    const wanted = masqueradeRule(this.options.nonMasqueradeCidr);
-    if (wanted === undefined) return;
-    if (await this.options.iptables.ensureRule(wanted.family, wanted.rule, signal)) {
-      this.options.log.info({ family: wanted.family }, "added the masquerade rule for traffic to outside of the cluster");
-    }
+  constructor(private readonly options: NodeRulesOptions) {
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** Writes the rules and goes on looking after them until `stop`. What fails is the problem, and is tried again. */
+  async start(signal: AbortSignal): Promise<void> {
+    this.#stopped = false;
+    await this.#keep(signal);
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel();
+  }
+
+  /** Why pods would have no way out. */
+  get problem(): string | undefined {
+    return this.#problem;
   }
 
   /** Whether FORWARD drops what no rule accepts. Then the pods' rules are there when this returns. */
-  async ensureForwarding(families: ReadonlySet<AddressFamily>, signal: AbortSignal): Promise<boolean> {
+  async ensureForwarding(signal: AbortSignal): Promise<boolean> {
+    const { iptables, families, log } = this.options;
     let drops = false;
-    for (const family of addressFamilies.filter((each) => families.has(each))) {
-      const { iptables, log } = this.options;
-      if ((await iptables.policy(family, "FORWARD", signal)) !== "DROP") continue;
+    for (const family of addressFamilies.filter((each) => families().has(each))) {
+      if ((await this.#policy(family, signal)) !== "DROP") continue;
       drops = true;
       for (const rule of forwardRules) {
         if (await iptables.ensureRule(family, rule, signal)) {
-          log.info({ family, rule: rule.words.join(" ") }, "the FORWARD policy is DROP: added a rule for pod traffic");
+          log.info(
+            { family, rule: rule.words.join(" ") },
+            "the FORWARD policy is DROP: added a rule for pod traffic",
+          );
         }
       }
     }
     return drops;
+  }
+
+  async #policy(family: AddressFamily, signal: AbortSignal): Promise<string> {
+    try {
+      return await this.options.iptables.policy(family, "FORWARD", signal);
+    } catch (error) {
+      // A kernel without a packet filter for IPv6 drops nothing.
+      if (family === "ipv6" && !signal.aborted && isKind(error, "notFound", "unknown")) return "ACCEPT";
+      throw error;
+    }
+  }
+
+  async #keep(signal?: AbortSignal): Promise<void> {
+    const before = this.#problem;
+    try {
+      await withDeadline(signal, checkTimeoutMs, "check the rules of kubenet", async (own) => {
+        await this.#ensureMasquerade(own);
+        await this.ensureForwarding(own);
+      });
+      this.#problem = undefined;
+    } catch (error) {
+      this.#problem = `kubenet cannot write its rules: ${messageOf(error)}`;
+      if (this.#problem !== before)
+        this.options.log.warn({ err: messageOf(error) }, "cannot write the rules of kubenet");
+    }
+    if (this.#stopped) return;
+    const pauseMs = this.#problem === undefined ? checkEveryMs : retryAfterMs;
+    this.#cancel = this.#clock.after(pauseMs, () => void this.#keep());
+  }
+
+  async #ensureMasquerade(signal: AbortSignal): Promise<void> {
+    const { iptables, nonMasqueradeCidr, log } = this.options;
+    const wanted = masqueradeRule(nonMasqueradeCidr);
+    if (wanted === undefined) return;
+    if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
+      log.info({ family: wanted.family }, "added the masquerade rule for traffic to outside of the cluster");
+    }
   }
 }

@@ -27,7 +27,8 @@ export function parsePodSubnets(cidrs: readonly string[]): readonly PodSubnet[] 
   if (subnets.length === 0) throw new ShimError("invalid", "no pod CIDR");
   for (const family of ["ipv4", "ipv6"]) {
     const same = subnets.filter((subnet) => subnet.family === family).map(({ cidr }) => cidr);
-    if (same.length > 1) throw new ShimError("invalid", `pod CIDRs ${same.join(" and ")}: of one address family`);
+    if (same.length > 1)
+      throw new ShimError("invalid", `pod CIDRs ${same.join(" and ")}: of one address family`);
   }
   return subnets;
 }
@@ -73,7 +74,9 @@ function formatIpv4(value: bigint): string {
 
 /** The form of RFC 5952, as tools print it. */
 function formatIpv6(value: bigint): string {
-  const groups = Array.from({ length: 8 }, (_, index) => ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16));
+  const groups = Array.from({ length: 8 }, (_, index) =>
+    ((value >> BigInt(16 * (7 - index))) & 0xffffn).toString(16),
+  );
   let [bestStart, bestLength] = [0, 0];
   for (let start = 0; start < 8; start += 1) {
     let length = 0;

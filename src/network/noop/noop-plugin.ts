@@ -66,6 +66,10 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     }
   }
 
+  stop(): Promise<void> {
+    return Promise.resolve();
+  }
+
   setUpPod(): Promise<undefined> {
     return Promise.resolve(undefined);
   }

@@ -31,7 +31,7 @@ export class SingleFlight<T> {
       if (flight.callers === 0) {
         // A caller that arrives while the cancelled work winds down must start afresh.
         if (this.#flights.get(key) === flight) this.#flights.delete(key);
-        flight.stop.abort(new ShimError("cancelled", `${key}: all callers left`));
+        flight.stop.abort(new ShimError("cancelled", "all callers left"));
       }
     }
   }

@@ -1,8 +1,9 @@
 /** A private unix socket that replaces a dead predecessor and never a living one. */
 import { randomBytes } from "node:crypto";
-import { chmod, lstat, mkdir, rename, unlink } from "node:fs/promises";
+import { chmod, link, lstat, mkdir, rename, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
 import { dirname, join } from "node:path";
+import { sleep } from "./abort.js";
 import { messageOf, ShimError } from "./errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
@@ -18,8 +19,8 @@ export interface BoundSocket {
 
 /**
  * Makes `server` listen on `path` with permissions `mode`. The parent directory is made (0750) when it is missing.
- * The socket is bound under a temporary name and renamed, so that a client never finds it half made and a stale file
- * of a killed predecessor is replaced in one step. `conflict` when another server answers on `path`, `precondition`
+ * The socket is bound under a temporary name and linked to its own, so that a client never finds it half made, and a
+ * stale file of a killed predecessor is replaced. Of several servers that start at once one gets the name. `conflict` when another server answers on `path`, `precondition`
  * when something else than a socket lies there or the system refuses, `invalid` when the path is too long.
  */
 export async function bindUnixSocket(server: Server, path: string, mode = 0o600): Promise<BoundSocket> {
@@ -27,7 +28,8 @@ export async function bindUnixSocket(server: Server, path: string, mode = 0o600)
   const temporary = join(directory, temporaryName(path));
   try {
     await mkdir(directory, { recursive: true, mode: 0o750 });
-    await refuseLivingServer(path);
+    // Before anything is made, so that the common mistake leaves no trace.
+    await staleSocketAt(path);
     await listen(server, temporary, mode);
   } catch (error) {
     throw failure(path, error);
@@ -35,7 +37,12 @@ export async function bindUnixSocket(server: Server, path: string, mode = 0o600)
   try {
     await chmod(temporary, mode);
     const { dev, ino } = await lstat(temporary);
-    await rename(temporary, path);
+    await takeName(temporary, path);
+    await unlink(temporary);
+    // A server that judged the stale socket at the same time may have moved this one away, and a third one come in.
+    await sleep(settleMs);
+    const named = await lstat(path).catch(() => undefined);
+    if (named?.dev !== dev || named.ino !== ino) throw new ShimError("conflict", "another server took the name");
     return { path, unlink: () => unlinkIfOurs(path, dev, ino) };
   } catch (error) {
     server.close();
@@ -58,14 +65,60 @@ function temporaryName(path: string): string {
   return `.${randomBytes(6).toString("hex")}`.slice(0, room);
 }
 
-async function refuseLivingServer(path: string): Promise<void> {
+/** Longer than servers that start at once need to agree on one. */
+const settleMs = 50;
+/** Several servers that start at once replace each other's remains this often at most. */
+const takeAttempts = 10;
+
+/**
+ * Gives the bound socket its name. Of servers that start at the same time one gets it: `link` fails where a name is
+ * taken, and a stale socket is moved away before it is removed, so that it is certain which one was removed.
+ */
+async function takeName(temporary: string, path: string): Promise<void> {
+  for (let attempt = 0; attempt < takeAttempts; attempt++) {
+    try {
+      await link(temporary, path);
+      return;
+    } catch (error) {
+      if (codeOf(error) !== "EEXIST") throw error;
+    }
+    const stale = await staleSocketAt(path);
+    if (stale !== undefined) await removeStale(path, stale);
+  }
+  throw new ShimError("conflict", "other servers are taking this name");
+}
+
+interface FileIdentity {
+  readonly dev: number;
+  readonly ino: number;
+}
+
+async function removeStale(path: string, stale: FileIdentity): Promise<void> {
+  const aside = join(dirname(path), temporaryName(path));
+  try {
+    await rename(path, aside);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return;
+    throw error;
+  }
+  const moved = await lstat(aside);
+  if (moved.dev !== stale.dev || moved.ino !== stale.ino) {
+    // Another server was faster, and this is its socket: put it back, unless a third one has the name by now.
+    await link(aside, path).catch(() => undefined);
+  }
+  await unlink(aside);
+}
+
+/** The dead socket at `path`; undefined when nothing is there. Throws when somebody answers, or it is no socket. */
+async function staleSocketAt(path: string): Promise<FileIdentity | undefined> {
   const present = await lstat(path).catch((error: unknown) => {
     if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   });
-  if (present === undefined) return;
+  if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
   if (await answers(path)) throw new ShimError("conflict", "another server answers there");
+  return present;
 }
 
 function answers(path: string): Promise<boolean> {

@@ -14,7 +14,16 @@ import type { ContainerIdentity, PodIdentity } from "./names.js";
 import { parseName } from "./names.js";
 import type { Snapshot } from "./snapshot.js";
 
-export interface Container {
+/** The parts of a snapshot that a list entry is derived from; the engine's list has them, too. */
+export type ContainerSource = Pick<
+  Snapshot,
+  "id" | "name" | "labels" | "created" | "imageId" | "imageName"
+> & {
+  readonly state: Pick<Snapshot["state"], "status" | "exitCode">;
+};
+
+/** What lists need to know of a container. */
+export interface ContainerEntry {
   readonly id: string;
   readonly sandboxId: string;
   readonly identity: ContainerIdentity;
@@ -23,9 +32,13 @@ export interface Container {
   readonly annotations: Labels;
   /** Absolute, or empty when the kubelet wants no log. */
   readonly logPath: string;
-  readonly snapshot: Snapshot;
+  readonly snapshot: ContainerSource;
   /** The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept. */
   readonly item: ContainerItem;
+}
+
+export interface Container extends ContainerEntry {
+  readonly snapshot: Snapshot;
 }
 
 /**
@@ -33,6 +46,15 @@ export interface Container {
  * exact way to read a name whose parts contain underscores.
  */
 export function toContainer(snapshot: Snapshot, pod: PodIdentity | undefined): Container | undefined {
+  const entry = toContainerEntry(snapshot, pod);
+  return entry === undefined ? undefined : { ...entry, snapshot };
+}
+
+/** As `toContainer`. */
+export function toContainerEntry(
+  snapshot: ContainerSource,
+  pod: PodIdentity | undefined,
+): ContainerEntry | undefined {
   if (snapshot.labels[typeLabel] !== containerType) return undefined;
   const sandboxId = snapshot.labels[sandboxIdLabel];
   const identity = identityOf(snapshot, pod);
@@ -68,7 +90,10 @@ export function imageSpec(name: string): NonNullable<ContainerItem["image"]> {
   return { image: name, annotations: {}, user_specified_image: "", runtime_handler: "", image_ref: "" };
 }
 
-function identityOf(snapshot: Snapshot, pod: PodIdentity | undefined): ContainerIdentity | undefined {
+function identityOf(
+  snapshot: ContainerSource,
+  pod: PodIdentity | undefined,
+): ContainerIdentity | undefined {
   const attempt = /_(\d{1,10})(?:_[0-9a-f]{8})?$/.exec(snapshot.name)?.[1];
   if (pod !== undefined && attempt !== undefined) {
     const middle = `_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}`;
@@ -92,7 +117,7 @@ function identityOf(snapshot: Snapshot, pod: PodIdentity | undefined): Container
  *     exited, dead                  EXITED
  *     restarting, removing          UNKNOWN
  */
-export function containerStateOf(snapshot: Snapshot): ContainerState {
+export function containerStateOf(snapshot: Pick<ContainerSource, "state">): ContainerState {
   switch (snapshot.state.status) {
     case "created":
       return snapshot.state.exitCode === 0

@@ -25,27 +25,48 @@ export interface SandboxRecord {
   readonly namespaces: { readonly network: number; readonly pid: number; readonly ipc: number };
 }
 
-export interface Sandbox {
+/** The parts of a snapshot that a list entry is derived from; the engine's list has them, too. */
+export type SandboxSource = Pick<Snapshot, "id" | "name" | "labels" | "created"> & {
+  readonly state: Pick<Snapshot["state"], "running">;
+};
+
+/** What lists need to know of a sandbox. */
+export interface SandboxEntry {
   readonly id: string;
   readonly pod: PodIdentity;
   /** Running, and everything that RunPodSandbox promises is done. */
   readonly ready: boolean;
-  readonly hostNetwork: boolean;
   readonly labels: Labels;
   readonly annotations: Labels;
   readonly runtimeHandler: string;
+  readonly snapshot: SandboxSource;
+  /** The entry of ListPodSandbox; the same object as long as nothing changed, so that its bytes can be kept. */
+  readonly item: PodSandbox;
+}
+
+export interface Sandbox extends SandboxEntry {
+  readonly hostNetwork: boolean;
   readonly namespaces: {
     readonly network: NamespaceMode;
     readonly pid: NamespaceMode;
     readonly ipc: NamespaceMode;
   };
   readonly snapshot: Snapshot;
-  /** The entry of ListPodSandbox; the same object as long as nothing changed, so that its bytes can be kept. */
-  readonly item: PodSandbox;
 }
 
 /** Undefined when the snapshot is no sandbox, or its pod cannot be told from record, name or labels. */
 export function toSandbox(snapshot: Snapshot, record: SandboxRecord | undefined): Sandbox | undefined {
+  const entry = toSandboxEntry(snapshot, record);
+  if (entry === undefined) return undefined;
+  const hostNetwork = snapshot.networkMode === "host";
+  return { ...entry, hostNetwork, namespaces: namespacesOf(snapshot, record), snapshot };
+}
+
+/** As `toSandbox`. */
+export function toSandboxEntry(
+  snapshot: SandboxSource,
+  record: SandboxRecord | undefined,
+): SandboxEntry | undefined {
   if (snapshot.labels[typeLabel] !== sandboxType) return undefined;
   const pod = record ?? podOf(snapshot);
   if (pod === undefined) return undefined;
@@ -57,17 +78,14 @@ export function toSandbox(snapshot: Snapshot, record: SandboxRecord | undefined)
   };
   const { labels, annotations } = fromDockerLabels(snapshot.labels);
   const ready = snapshot.state.running && (record === undefined || record.phase === "ready");
-  const hostNetwork = snapshot.networkMode === "host";
   const runtimeHandler = record?.runtimeHandler ?? "";
   return {
     id: snapshot.id,
     pod: identity,
     ready,
-    hostNetwork,
     labels,
     annotations,
     runtimeHandler,
-    namespaces: namespacesOf(snapshot, record),
     snapshot,
     item: {
       id: snapshot.id,
@@ -82,7 +100,7 @@ export function toSandbox(snapshot: Snapshot, record: SandboxRecord | undefined)
 }
 
 /** From the name; where that is no k8s name or has underscores inside, from the labels that the kubelet sets. */
-function podOf(snapshot: Snapshot): PodIdentity | undefined {
+function podOf(snapshot: SandboxSource): PodIdentity | undefined {
   const parsed = parseName(snapshot.name);
   if (parsed !== undefined) return { ...parsed.pod, attempt: parsed.attempt };
   const { [podNameLabel]: name, [podNamespaceLabel]: namespace, [podUidLabel]: uid } = snapshot.labels;

@@ -92,18 +92,24 @@ export interface ResourceSnapshot {
   readonly oomScoreAdj: number;
 }
 
-/** One entry of `GET /containers/json`: just enough to tell which ids need a fresh inspect. */
+/** One entry of `GET /containers/json`: enough to tell which ids need a fresh inspect, and to list those without one. */
 export interface ListedContainer {
   readonly id: string;
   readonly status: DockerStatus;
   readonly labels: Labels;
   readonly names: readonly string[];
+  /** Of whole seconds. */
+  readonly created: Nanoseconds;
+  readonly imageId: string;
+  /** The reference that the create request named, or the image's id when that reference names another image now. */
+  readonly imageName: string;
 }
 
 /** What `GET /images/{reference}/json` said. */
 export interface ImageSnapshot {
   /** `sha256:…` */
   readonly id: string;
+  /** Names with tags; without `<none>:<none>`, and without digests, which the containerd image store lists among them. */
   readonly repoTags: readonly string[];
   readonly repoDigests: readonly string[];
   /** Bytes. */

@@ -2,6 +2,7 @@
 import { sleep, withDeadline } from "../base/abort.js";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
+import type { ContainerFilter } from "../ports/engine.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
 import { asList } from "./json.js";
 import { toListedContainer, toSnapshot } from "./snapshot.js";
@@ -20,13 +21,16 @@ export class Containers {
   ) {}
 
   async list(
-    filter: { readonly labelKey: string; readonly labelValue?: string },
+    { labelKey, labelValue, ancestor }: ContainerFilter,
     signal: AbortSignal,
   ): Promise<readonly ListedContainer[]> {
-    const { labelKey, labelValue } = filter;
-    const label = labelValue === undefined ? labelKey : `${labelKey}=${labelValue}`;
+    const label = labelValue === undefined ? labelKey : `${labelKey ?? ""}=${labelValue}`;
     const action = "list containers";
-    const query = { all: "1", filters: JSON.stringify({ label: [label] }) };
+    const filters = {
+      ...(label === undefined ? {} : { label: [label] }),
+      ...(ancestor === undefined ? {} : { ancestor: [ancestor] }),
+    };
+    const query = { all: "1", filters: JSON.stringify(filters) };
     const list = await this.client.json(
       { action, method: "GET", path: ["containers", "json"], query, lane: "read" },
       signal,

@@ -5,6 +5,7 @@ import type { NodeFacts } from "../domain/node-facts.js";
 import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../domain/snapshot.js";
 import type {
   ArchiveStat,
+  ContainerFilter,
   Engine,
   EngineEvent,
   EngineVersion,
@@ -71,7 +72,7 @@ export class DockerEngine implements Engine {
   }
 
   async listContainers(
-    filter: { readonly labelKey: string; readonly labelValue?: string },
+    filter: ContainerFilter,
     signal: AbortSignal,
   ): Promise<readonly ListedContainer[]> {
     return this.#containers.list(filter, signal);

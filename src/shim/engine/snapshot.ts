@@ -77,6 +77,9 @@ export function toListedContainer(answer: unknown): ListedContainer {
     status: toStatus(textOf(json, "State"), "exited"),
     labels: labelsOf(json, "Labels"),
     names: textsOf(json, "Names").map(withoutSlash),
+    created: BigInt(Math.trunc(numberOf(json, "Created"))) * 1_000_000_000n,
+    imageId: textOf(json, "ImageID"),
+    imageName: textOf(json, "Image"),
   };
 }
 

@@ -54,8 +54,11 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
     package: loadSync(join(directory, "runtime", version, "api.proto"), loadOptions),
   }));
   // The type of a package entry cannot be told apart by its fields; a service is one by its name.
-  const serviceOf = (version: string, definition: PackageDefinition, service: ServiceName): ServiceDefinition =>
-    definition[`runtime.${version}.${service}`] as ServiceDefinition;
+  const serviceOf = (
+    version: string,
+    definition: PackageDefinition,
+    service: ServiceName,
+  ): ServiceDefinition => definition[`runtime.${version}.${service}`] as ServiceDefinition;
   const methods = definitions.flatMap(({ version, package: definition }) =>
     (["RuntimeService", "ImageService"] as const).flatMap((service) =>
       // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also have the

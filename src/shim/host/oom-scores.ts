@@ -88,7 +88,9 @@ export class HostOomScores {
 
   /** Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known. */
   learnFromFailure(score: number, error: unknown): boolean {
-    if (this.clamping !== "auto" || this.#floor !== undefined || score >= 0) return false;
+    if (this.clamping !== "auto" || score >= 0) return false;
+    // Another container has found out while this one was on its way.
+    if (this.#floor !== undefined) return score < this.#floor;
     if (!failurePatterns.some((pattern) => pattern.test(messageOf(error)))) return false;
     this.#limit(this.#inherited, "a container with a negative score did not start");
     return true;

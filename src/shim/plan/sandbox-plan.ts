@@ -181,6 +181,7 @@ function networkRequest(
     uid,
     annotations: config.annotations,
     portMappings,
+    cgroupParent: config.linux?.cgroup_parent ?? "",
     ...(dns === null ? {} : { dns: { servers: dns.servers, searches: dns.searches, options: dns.options } }),
   };
 }

@@ -83,6 +83,12 @@ export interface ArchiveStat {
   readonly linkTarget: string;
 }
 
+export interface ContainerFilter {
+  readonly labelKey?: string;
+  readonly labelValue?: string;
+  readonly ancestor?: string;
+}
+
 export interface Engine {
   /** Cheapest proof that the engine answers. */
   ping(signal: AbortSignal): Promise<void>;
@@ -93,9 +99,12 @@ export interface Engine {
    */
   connect(signal: AbortSignal): Promise<NodeFacts>;
 
-  /** All containers, running or not, that have label `labelKey`; `label` narrows to one exact value. */
+  /**
+   * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that exact value;
+   * made from image `ancestor`, or from one that was built on it.
+   */
   listContainers(
-    filter: { readonly labelKey: string; readonly labelValue?: string },
+    filter: ContainerFilter,
     signal: AbortSignal,
   ): Promise<readonly ListedContainer[]>;
   /** Undefined: no such container. */

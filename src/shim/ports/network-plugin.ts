@@ -40,8 +40,8 @@ export interface NetworkPlugin {
 
   /** Called once before anything else. */
   start(signal: AbortSignal): Promise<void>;
-  /** Ends what goes on in the background. Pods keep their networks. */
-  stop?(): Promise<void>;
+  /** Ends watching and timers; pods keep their networks. */
+  stop(): Promise<void>;
   /** All pod IPs, first one first; undefined when Docker's own addresses are the pod's. */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Idempotent; works with the namespace or the configuration gone. */

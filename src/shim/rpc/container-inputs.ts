@@ -1,13 +1,10 @@
 /** What CreateContainer must learn of the node and the image before it can plan. */
-import { randomBytes } from "node:crypto";
-import { withDeadline } from "../base/abort.js";
 import type { Call } from "../base/call.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import type { ImageUserFiles, ResolvedImageUser } from "../domain/image-users.js";
+import { ShimError } from "../base/errors.js";
+import type { ResolvedImageUser } from "../domain/image-users.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import { parseImageUserFiles, resolveImageUser } from "../domain/image-users.js";
+import { resolveImageUser } from "../domain/image-users.js";
 import type { ValidCreateContainer } from "../domain/requests.js";
-import type { ImageSnapshot, Snapshot } from "../domain/snapshot.js";
 import type { ContainerInputs, ContainerNeeds } from "../plan/container-plan.js";
 import { containerNeeds } from "../plan/container-plan.js";
 import type { CdiEdits } from "../plan/cdi.js";
@@ -17,13 +14,7 @@ import type { HostAccess } from "../ports/host.js";
 import { readLocalhostProfile } from "./localhost-profile.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "engine" | "host" | "imageUsers" | "settings">;
-
-/** Label of containers that exist only to read files of their image; leftover ones are removed at start. */
-export const scratchLabel = "dockershim.scratch";
-
-/** A user database larger than this belongs to no container that anybody meant to run. */
-const userFileLimitBytes = 4 * 1024 * 1024;
+type Deps = Pick<Services, "engine" | "host" | "imageUsers">;
 
 export async function gatherContainerInputs(
   request: ValidCreateContainer,
@@ -67,66 +58,12 @@ async function expand(
 async function readImageUser(
   imageName: string,
   { imageUser: need }: ContainerNeeds,
-  deps: Deps,
+  { engine, imageUsers }: Deps,
   call: Call,
 ): Promise<ResolvedImageUser | undefined> {
   if (need === undefined) return undefined;
-  const image = await deps.engine.inspectImage(imageName, call.signal);
+  const image = await engine.inspectImage(imageName, call.signal);
   if (image === undefined)
     throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
-  const files = deps.imageUsers.get(image.id) ?? (await readThroughScratch(image, deps, call));
-  return resolveImageUser(files, need.user ?? image.user);
-}
-
-/** Docker reads files of containers only, so a container that is never started stands in for its image. */
-async function readThroughScratch(image: ImageSnapshot, deps: Deps, call: Call): Promise<ImageUserFiles> {
-  const { engine, settings } = deps;
-  const name = `dockershim-scratch-${randomBytes(8).toString("hex")}`;
-  const body = {
-    Image: image.id,
-    Cmd: ["none"],
-    Labels: { [scratchLabel]: "1" },
-    HostConfig: { NetworkMode: "none" },
-  };
-  const id = await engine.createContainer(name, body, call.signal);
-  try {
-    return await readUserFiles(id, image.id, deps, call.signal);
-  } finally {
-    await withDeadline(undefined, settings.cleanUpTimeoutMs, "remove scratch container", (signal) =>
-      engine.removeContainer(id, { force: true }, signal),
-    ).catch((error: unknown) => {
-      call.log.error({ containerId: id, err: messageOf(error) }, "cannot remove a scratch container");
-    });
-  }
-}
-
-async function readUserFiles(
-  containerId: string,
-  imageId: string,
-  { engine, imageUsers }: Pick<Deps, "engine" | "imageUsers">,
-  signal: AbortSignal,
-): Promise<ImageUserFiles> {
-  const [passwd, group] = await Promise.all(
-    ["/etc/passwd", "/etc/group"].map(async (path) => {
-      const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, signal);
-      return content?.toString("utf8") ?? "";
-    }),
-  );
-  const files = parseImageUserFiles(passwd ?? "", group ?? "");
-  imageUsers.put(imageId, files);
-  return files;
-}
-
-/**
- * Reads the user database of a new container's image, once per image, so that statuses can show uid and groups. They
- * do without it when it cannot be read.
- */
-export async function rememberImageUsers(snapshot: Snapshot, deps: Deps, call: Call): Promise<void> {
-  if (deps.imageUsers.get(snapshot.imageId) !== undefined) return;
-  try {
-    await readUserFiles(snapshot.id, snapshot.imageId, deps, call.signal);
-  } catch (error) {
-    call.signal.throwIfAborted();
-    call.log.warn({ containerId: snapshot.id, err: messageOf(error) }, "cannot read the image's users");
-  }
+  return resolveImageUser(await imageUsers.read(image.id, call.signal), need.user ?? image.user);
 }

@@ -11,7 +11,9 @@ import type {
 import { ContainerState, MountPropagation } from "../domain/cri.js";
 import type { Container } from "../domain/container.js";
 import { exitOf, imageSpec } from "../domain/container.js";
+import type { ImageUserFiles } from "../domain/image-users.js";
 import { resolveImageUser } from "../domain/image-users.js";
+import { parseReference } from "../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../domain/snapshot.js";
 import { stopSignalNumber } from "../domain/stop-signal.js";
 import type { Services } from "./services.js";
@@ -27,18 +29,23 @@ export async function containerStatus(
   await deps.link.live(call.signal);
   const container = deps.model.requireContainer(request.container_id);
   // The image may be gone: then its ids have to do.
-  const image = await deps.images.get(container.snapshot.imageId, call.signal);
+  const { imageId } = container.snapshot;
+  const [image, userFiles] = await Promise.all([
+    deps.images.get(imageId, call.signal),
+    deps.imageUsers.whatIsKnown(imageId),
+  ]);
   return {
-    status: statusOf(container, image, deps),
+    status: statusOf(container, { image, userFiles }, deps),
     info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
   };
 }
 
 export function statusOf(
   container: Container,
-  image: ImageSnapshot | undefined,
-  deps: Pick<Deps, "imageUsers" | "containerRecords">,
+  known: { readonly image: ImageSnapshot | undefined; readonly userFiles: ImageUserFiles | undefined },
+  deps: Pick<Deps, "containerRecords">,
 ): Answer<ContainerStatus> {
+  const { image, userFiles } = known;
   const { snapshot } = container;
   const exit = exitOf(snapshot);
   const ended = container.state === ContainerState.CONTAINER_EXITED;
@@ -60,16 +67,19 @@ export function statusOf(
     mounts: snapshot.mounts.map((mount) => toMount(mount, snapshot)),
     log_path: container.logPath,
     resources: resourcesOf(container, deps),
-    user: userOf(container, deps),
+    user: userOf(container, userFiles),
     stop_signal: stopSignalNumber(snapshot.stopSignal === "" ? "SIGTERM" : snapshot.stopSignal),
   };
 }
 
-/** `docker-pullable://<repository>@<digest>` of the repository that was asked for if it is among them, for people. */
+/**
+ * `docker-pullable://<repository>@<digest>`, for people: of the repository that the container was made from, where that
+ * is known; kubelets name an id, and then any repository does.
+ */
 function imageRef(snapshot: Snapshot, image: ImageSnapshot | undefined): string {
   const digests = image?.repoDigests ?? [];
-  const repository = snapshot.imageName.replace(/[:@].*$/, "");
-  const digest = digests.find((one) => one.startsWith(`${repository}@`)) ?? digests[0];
+  const wanted = parseReference(snapshot.imageName)?.repository;
+  const digest = digests.find((one) => parseReference(one)?.repository === wanted) ?? digests[0];
   return digest === undefined ? `docker://${snapshot.imageId}` : `docker-pullable://${digest}`;
 }
 
@@ -120,9 +130,8 @@ function resourcesOf(
 /** Undefined until the image's user database was read, which happens when a container is made of it. */
 function userOf(
   { snapshot }: Container,
-  { imageUsers }: Pick<Deps, "imageUsers">,
+  files: ImageUserFiles | undefined,
 ): Answer<ContainerUser> | undefined {
-  const files = imageUsers.get(snapshot.imageId);
   if (files === undefined) return undefined;
   // A name that the image does not know cannot have started a container; it has no ids to show.
   const user = resolveImageUser(files, snapshot.user);

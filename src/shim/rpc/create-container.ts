@@ -7,7 +7,7 @@ import type { ValidCreateContainer } from "../domain/requests.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { ContainerPlan } from "../plan/container-plan.js";
 import { planContainer } from "../plan/container-plan.js";
-import { gatherContainerInputs, rememberImageUsers } from "./container-inputs.js";
+import { gatherContainerInputs } from "./container-inputs.js";
 import { createOrRecover } from "./create-or-recover.js";
 import type { RivalOutcome } from "./create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
@@ -47,7 +47,9 @@ export async function createContainer(
       oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
       resolveContainer: (id) => deps.model.requireContainer(id).id,
     });
-    const id = await deps.containerLanes.run(plan.name, call.signal, () => create(plan, deps, call));
+    const id = await deps.containerLanes.run(plan.name, call.signal, () =>
+      create(plan, sandbox.id, deps, call),
+    );
     return { container_id: id };
   } catch (error) {
     throw ShimError.from(error).within(`create container "${name}" in sandbox "${request.pod_sandbox_id}"`, {
@@ -62,7 +64,7 @@ function requireReady(id: string, { model }: Pick<Services, "model">): Sandbox {
   return sandbox;
 }
 
-async function create(plan: ContainerPlan, deps: Deps, call: Call): Promise<string> {
+async function create(plan: ContainerPlan, sandboxId: string, deps: Deps, call: Call): Promise<string> {
   const { engine, sync, containerRecords, settings } = deps;
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
   const id = await createOrRecover(plan, deps, call, (rivalId) => clearRival(rivalId, plan.name, deps, call));
@@ -77,9 +79,11 @@ async function create(plan: ContainerPlan, deps: Deps, call: Call): Promise<stri
     rollback.defer("remove container record", () => containerRecords.remove(id));
     await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
   }
-  await rememberImageUsers(snapshot, deps, call);
+  // A sandbox that was stopped or removed in the meantime would never get rid of this container.
+  requireReady(sandboxId, deps);
   call.signal.throwIfAborted();
   rollback.commit();
+  deps.imageUsers.prepare(snapshot.imageId);
   return id;
 }
 
@@ -91,16 +95,18 @@ async function clearRival(rivalId: string, name: string, deps: Deps, call: Call)
     return foreign === undefined ? "removed" : "foreign";
   }
   if (rival.labels[typeLabel] !== containerType) return "foreign";
-  if (rival.state.running) {
-    throw new ShimError("conflict", `a running container already has the name "${name}"`, {
-      containerId: rivalId,
-    });
-  }
   try {
-    await removeContainerById(rivalId, deps, call);
+    // Not forced: a start may be under way, and then the engine refuses.
+    if (!rival.state.running) {
+      await removeContainerById(rivalId, deps, call, { force: false });
+      return "removed";
+    }
   } catch (error) {
     if (!isKind(error, "precondition", "conflict")) throw error;
-    return "foreign";
+    const now = await deps.sync.refresh(rivalId);
+    if (now?.state.running !== true) return "foreign";
   }
-  return "removed";
+  throw new ShimError("conflict", `a container that runs already has the name "${name}"`, {
+    containerId: rivalId,
+  });
 }

@@ -13,6 +13,8 @@ const outputLimitBytes = 16 * 1024 * 1024;
 const answerLimitBytes = outputLimitBytes - 64 * 1024;
 /** Without the process's exit the end of its output proves nothing: it may have closed its streams. */
 const exitPollMs = 50;
+/** A process that closed its output may go on for hours. */
+const longestPollMs = 1_000;
 
 /**
  * Runs a command to its end. A non-zero exit is a normal answer. When the time limit passes or the caller leaves, the
@@ -50,7 +52,8 @@ async function runToEnd(
     const output = await readOutput(streams, signal);
     return { ...output, exit_code: await exitCodeOf(execId, deps, signal) };
   } catch (error) {
-    if (signal.aborted) await killExec(execId, id, deps, call);
+    // Whatever went wrong after the start was asked for: nobody hears the process any more.
+    await killExec(execId, id, deps, call);
     throw error;
   } finally {
     streams?.close();
@@ -78,12 +81,12 @@ async function exitCodeOf(
   { engine }: Pick<Deps, "engine">,
   signal: AbortSignal,
 ): Promise<number> {
-  for (;;) {
+  for (let pauseMs = exitPollMs; ; pauseMs = Math.min(pauseMs * 2, longestPollMs)) {
     const state = await engine.inspectExec(execId, signal);
     if (state === undefined)
       throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
     if (!state.running && state.exitCode !== undefined) return state.exitCode;
-    await sleep(exitPollMs, signal);
+    await sleep(pauseMs, signal);
   }
 }
 

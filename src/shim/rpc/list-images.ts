@@ -1,7 +1,7 @@
 import type { Call } from "../base/call.js";
 import type { Answer, ListImagesRequest, ListImagesResponse } from "../domain/cri.js";
 import { normalizeReference } from "../domain/image-reference.js";
-import { listedImageItem, repoTags } from "./image-items.js";
+import { listedImageItem } from "./image-items.js";
 import type { Services } from "./services.js";
 
 /** All images; with a filter those of that name, digest or id. */
@@ -18,9 +18,7 @@ export async function listImages(
       wanted === "" ||
       image.id === wanted ||
       image.id === `sha256:${wanted}` ||
-      [...repoTags(image.repoTags), ...image.repoDigests].some(
-        (name) => normalizeReference(name) === normalized,
-      ),
+      [...image.repoTags, ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
   );
   return { images: matching.map((image) => listedImageItem(image, pauseImages)) };
 }

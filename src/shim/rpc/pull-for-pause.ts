@@ -6,7 +6,9 @@ import { pullWithProgressDeadline } from "./pull-image.js";
 export interface PauseImagePullDeps extends Pick<Call, "log"> {
   readonly engine: Pick<Engine, "pullImage">;
   /** The node's credentials for a reference, best match first. */
-  readonly credentials: { lookUp(reference: string): Promise<readonly RegistryCredentials[]> };
+  readonly credentials: {
+    lookUp(reference: string, signal: AbortSignal): Promise<readonly RegistryCredentials[]>;
+  };
   readonly progressDeadlineMs: number;
 }
 
@@ -16,7 +18,7 @@ export async function pullForPause(
   deps: PauseImagePullDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const found = await deps.credentials.lookUp(reference);
+  const found = await deps.credentials.lookUp(reference, signal);
   const errors: ShimError[] = [];
   for (const credentials of found.length === 0 ? [undefined] : found) {
     try {

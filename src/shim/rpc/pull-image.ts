@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { formatDuration } from "../base/abort.js";
 import type { Call } from "../base/call.js";
 import { ShimError } from "../base/errors.js";
@@ -20,7 +21,9 @@ export async function pullImage(
   const { image } = request.image;
   const credentials = credentialsOf(request.auth);
   // Callers share a pull only when they may: the same reference with the same credentials.
-  const key = JSON.stringify([normalizeReference(image), credentials]);
+  const key = createHash("sha256")
+    .update(JSON.stringify([normalizeReference(image), credentials]))
+    .digest("hex");
   const id = await deps.pulls.run(key, call.signal, (signal) => pull(image, credentials, deps, signal, call));
   return { image_ref: id };
 }

@@ -17,12 +17,17 @@ export async function removeContainer(
 }
 
 /** The log link goes after the container, so that a failed removal keeps the log reachable. */
-export async function removeContainerById(id: string, deps: Deps, call: Call): Promise<void> {
+export async function removeContainerById(
+  id: string,
+  deps: Deps,
+  call: Call,
+  options: { readonly force: boolean } = { force: true },
+): Promise<void> {
   const { engine, model, sync, containerRecords, containerLanes, host } = deps;
   await containerLanes.run(id, call.signal, async () => {
     const container = model.container(id);
     if (container === undefined) return;
-    await engine.removeContainer(id, { force: true }, call.signal);
+    await engine.removeContainer(id, options, call.signal);
     if (container.logPath !== "") await host().unlinkLog(container.logPath);
     await containerRecords.remove(id);
     await sync.refresh(id);

@@ -1,6 +1,5 @@
 import { withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
-import { rememberImageUsers, scratchLabel } from "./container-inputs.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
@@ -27,12 +26,12 @@ const repairTimeoutMs = 60_000;
  *
  * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
  */
-export async function repairAfterStart(deps: Deps): Promise<void> {
-  await withDeadline(undefined, repairTimeoutMs, "repair after start", async (signal) => {
+export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Promise<void> {
+  await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
     await linkLogs(deps, signal);
-    await removeScratchContainers(deps, signal);
+    await deps.imageUsers.removeLeftovers(signal);
     await forgetGone(deps);
-    await readImageUsers(deps, signal);
+    for (const { snapshot } of [...deps.model.containers()]) deps.imageUsers.prepare(snapshot.imageId);
   });
 }
 
@@ -48,18 +47,6 @@ async function linkLogs({ model, host, log }: Deps, signal: AbortSignal): Promis
       );
     }
   }
-}
-
-async function removeScratchContainers({ engine, log }: Deps, signal: AbortSignal): Promise<void> {
-  for (const { id } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
-    log.info({ containerId: id }, "removing a leftover scratch container");
-    await engine.removeContainer(id, { force: true }, signal);
-  }
-}
-
-async function readImageUsers(deps: Deps, signal: AbortSignal): Promise<void> {
-  const call = { rpc: "repair", signal, log: deps.log };
-  for (const { snapshot } of [...deps.model.containers()]) await rememberImageUsers(snapshot, deps, call);
 }
 
 async function forgetGone({ model, podRecords, containerRecords, checkpoints }: Deps): Promise<void> {

@@ -145,7 +145,10 @@ async function createAndStart(
   const id = await createSandboxContainer(plan, deps, call);
   hidden.setId(id);
   rollback.defer("forget removed sandbox", () => forgetRemoved(id, attempt, deps));
-  rollback.defer("remove sandbox container", (signal) => engine.removeContainer(id, { force: true }, signal));
+  rollback.defer("remove sandbox container", async (signal) => {
+    // As long as the network could not be released, its namespace is needed to release it.
+    if (!attempt.holdsNetwork) await engine.removeContainer(id, { force: true }, signal);
+  });
   call.signal.throwIfAborted();
 
   await Promise.all([
@@ -216,8 +219,9 @@ async function clearRival(rivalId: string, plan: SandboxPlan, deps: Deps, call: 
     return foreign === undefined ? "removed" : "foreign";
   }
   if (rival.labels[typeLabel] !== sandboxType) return "foreign";
-  if (rival.state.running) {
-    throw new ShimError("conflict", `a running sandbox already has the name "${plan.name}"`, {
+  const runs = deps.model.containersOf(rivalId).some(({ snapshot }) => snapshot.state.running);
+  if (rival.state.running || runs) {
+    throw new ShimError("conflict", `a sandbox that runs already has the name "${plan.name}"`, {
       sandboxId: rivalId,
     });
   }
@@ -281,7 +285,12 @@ async function setUpNetwork(
   return network.setUpPod({ ...reference, netns: netns ?? "" }, call.signal);
 }
 
-/** Equal requests have equal fingerprints: proto-loader decodes fields in the order of the .proto file. */
+/** Equal requests have equal fingerprints, in whatever order a client sends the entries of maps. */
 function fingerprint(request: ValidRunPodSandbox): string {
-  return createHash("sha256").update(JSON.stringify(request)).digest("hex");
+  const sorted = JSON.stringify(request, (_key, value: unknown) =>
+    typeof value === "object" && value !== null && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : value,
+  );
+  return createHash("sha256").update(sorted).digest("hex");
 }

@@ -8,7 +8,7 @@ import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { ContainerRecords } from "../state/container-records.js";
 import type { EngineLink } from "../state/engine-link.js";
 import type { ImageCache } from "../state/image-cache.js";
-import type { ImageUsersCache } from "../state/image-users-cache.js";
+import type { ImageUserReader } from "./image-user-reader.js";
 import type { PodRecords } from "../state/pod-records.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
@@ -57,7 +57,7 @@ export interface Services {
   readonly pauseImages: PauseImageSource;
   readonly oomScores: OomScores;
   readonly images: ImageCache;
-  readonly imageUsers: ImageUsersCache;
+  readonly imageUsers: ImageUserReader;
   /** One lane per pod sandbox id, or per Docker name while there is no id. */
   readonly sandboxLanes: KeyedLock;
   /** One lane per container id, or per Docker name while there is no id. */

@@ -9,13 +9,24 @@ import type { Services } from "./services.js";
 
 type Deps = Pick<
   Services,
-  "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes" | "settings"
+  | "engine"
+  | "link"
+  | "model"
+  | "sync"
+  | "host"
+  | "oomScores"
+  | "containerRecords"
+  | "containerLanes"
+  | "settings"
 >;
 
 /** What the OCI runtimes say when the command does not exist; the kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
 
-/** Starts a created container and links its log. A second start of one that runs succeeds. */
+/**
+ * Starts a created container, gives it the limits that Docker cannot, and links its log. A second start of one that runs
+ * succeeds.
+ */
 export async function startContainer(
   request: StartContainerRequest,
   deps: Deps,
@@ -23,56 +34,75 @@ export async function startContainer(
 ): Promise<Answer<StartContainerResponse>> {
   await deps.link.live(call.signal);
   const { id } = deps.model.requireContainer(request.container_id);
-  await deps.containerLanes.run(id, call.signal, () => start(id, deps, call));
+  await deps.containerLanes.run(id, call.signal, () => {
+    // The engine goes on with a start that its caller gave up, and the container would run without limits and log: so
+    // from here on the caller is not asked. Every step has a limit of its own.
+    const unhurried = new AbortController().signal;
+    return start(id, deps, { ...call, signal: unhurried });
+  });
   return {};
 }
 
 async function start(id: string, deps: Deps, call: Call): Promise<void> {
-  const { engine, model, sync, host } = deps;
+  const { model, sync } = deps;
   const container = model.requireContainer(id);
   requireStartable(container, deps);
   let failure: ShimError | undefined;
   try {
-    await engine.startContainer(id, call.signal);
-    await applyLimits(id, deps, call);
+    await deps.engine.startContainer(id, call.signal);
+    await settle(container, deps, call);
   } catch (error) {
+    deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
     failure = inKubeletWords(ShimError.from(error), id);
     // The first error is the one to report; events bring the state in any case.
     await sync.refresh(id).catch(() => undefined);
   }
-  const snapshot = model.snapshot(id);
-  // Also after a failed start: Docker may have written why into the log.
-  if (snapshot !== undefined && container.logPath !== "") {
-    await host()
-      .linkLog(container.logPath, snapshot, call.signal)
-      .catch((error: unknown) => {
-        if (failure === undefined) throw ShimError.from(error).within(`link the log of container "${id}"`);
-        call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
-      });
-  }
+  await link(container, failure, deps, call);
   if (failure !== undefined) throw failure;
 }
 
-/** Waits until the read model has the started container; one that cannot get its limits must not run. */
-async function applyLimits(id: string, deps: Deps, call: Call): Promise<void> {
-  const { engine, sync, containerRecords, settings } = deps;
+/** What must be true of a container that has just been started, or it is stopped again. */
+async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Promise<void> {
+  const { engine, model, sync, containerRecords, settings } = deps;
   const record = containerRecords.get(id);
   try {
     const snapshot = await sync.refresh(id);
-    if (record === undefined || snapshot?.state.running !== true) return;
-    await applyCgroupLimits(snapshot, record.cgroup, deps, call);
-  } catch (error) {
-    if (record !== undefined) {
-      await withDeadline(undefined, settings.cleanUpTimeoutMs, "stop container", (signal) =>
-        engine.stopContainer(id, 0, signal),
-      ).catch((stopError: unknown) => {
-        call.log.error(
-          { containerId: id, err: messageOf(stopError) },
-          "cannot stop a container without limits",
-        );
+    if (model.sandbox(sandboxId)?.ready !== true) {
+      throw new ShimError("precondition", `its sandbox "${sandboxId}" was stopped in the meantime`, {
+        sandboxId,
       });
     }
-    throw ShimError.from(error).within("apply its cgroup limits");
+    if (record === undefined || snapshot?.state.running !== true) return;
+    await applyCgroupLimits(snapshot, record.cgroup, deps, call).catch((error: unknown) => {
+      throw ShimError.from(error).within("apply its cgroup limits");
+    });
+  } catch (error) {
+    await withDeadline(undefined, settings.cleanUpTimeoutMs, "stop container", (signal) =>
+      engine.stopContainer(id, 0, signal),
+    ).catch((stopError: unknown) => {
+      call.log.error(
+        { containerId: id, err: messageOf(stopError) },
+        "cannot stop a container that must not run",
+      );
+    });
+    throw error;
+  }
+}
+
+/** Also after a failed start: Docker may have written why into the log. */
+async function link(
+  { id, logPath }: Container,
+  failure: ShimError | undefined,
+  { model, host }: Deps,
+  call: Call,
+): Promise<void> {
+  const snapshot = model.snapshot(id);
+  if (snapshot === undefined || logPath === "") return;
+  try {
+    await host().linkLog(logPath, snapshot, call.signal);
+  } catch (error) {
+    if (failure === undefined) throw ShimError.from(error).within(`link the log of container "${id}"`);
+    call.log.warn({ containerId: id, err: messageOf(error) }, "cannot link the container's log");
   }
 }
 

@@ -30,12 +30,19 @@ export async function updateContainerResources(
     }
     const { body, cgroup } = planUpdate(linux, snapshot.resources, facts);
     try {
-      if (Object.keys(body).length > 0) await engine.updateContainer(id, body, call.signal);
-      await sync.refresh(id);
-      if (cgroup !== undefined) {
-        if (snapshot.state.running) await applyCgroupLimits(snapshot, cgroup, deps, call);
-        await containerRecords.merge(id, cgroup);
+      // All or nothing: what Docker cannot do is the likelier to fail, so it goes first, and back when Docker refuses.
+      if (cgroup !== undefined && snapshot.state.running)
+        await applyCgroupLimits(snapshot, cgroup, deps, call);
+      try {
+        if (Object.keys(body).length > 0) await engine.updateContainer(id, body, call.signal);
+      } catch (error) {
+        const before = containerRecords.get(id)?.cgroup;
+        if (cgroup !== undefined && before !== undefined)
+          await applyCgroupLimits(snapshot, before, deps, call);
+        throw error;
       }
+      if (cgroup !== undefined) await containerRecords.merge(id, cgroup);
+      await sync.refresh(id);
     } catch (error) {
       throw ShimError.from(error).within(`failed to update container "${id}"`, { containerId: id });
     }

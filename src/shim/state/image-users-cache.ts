@@ -2,7 +2,7 @@ import { LruMap } from "../base/lru-map.js";
 import type { ImageUserFiles } from "../domain/image-users.js";
 
 /** Images whose user databases are kept. */
-const capacity = 512;
+const capacity = 32;
 
 /** `/etc/passwd` and `/etc/group` of images by image id: the content of an id never changes. */
 export class ImageUsersCache {

@@ -1,20 +1,23 @@
 import { orAbort, sleep, withDeadline } from "../base/abort.js";
 import { runInCall } from "../base/call.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
-import { sandboxType, typeLabel } from "../domain/labels.js";
+import { typeLabel } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
 import type { EngineLink } from "./engine-link.js";
 import type { ReadModel } from "./read-model.js";
 import { Refresher } from "./refresher.js";
+import { Resync } from "./resync.js";
 
 export interface StateSyncOptions {
   /** A full comparison with the engine's list happens this often, against silently lost events. */
   readonly resyncIntervalMs: number;
   /** Limit of one inspect. One container whose inspect hangs makes only its own status stale. */
   readonly inspectTimeoutMs: number;
+  /** A comparison goes on without an inspect that takes longer; that ends in the background. */
+  readonly inspectPatienceMs: number;
   readonly connectTimeoutMs: number;
   /** Pauses between attempts to reach a lost engine: the first, doubled up to the last. */
   readonly reconnectMs: { readonly first: number; readonly last: number };
@@ -23,12 +26,10 @@ export interface StateSyncOptions {
 export const defaultStateSyncOptions: StateSyncOptions = {
   resyncIntervalMs: 30_000,
   inspectTimeoutMs: 10_000,
+  inspectPatienceMs: 1_000,
   connectTimeoutMs: 10_000,
   reconnectMs: { first: 100, last: 3_000 },
 };
-
-/** Inspects of a resync that run at the same time. */
-const resyncWidth = 8;
 
 export interface StateSyncDeps {
   readonly engine: Engine;
@@ -56,17 +57,29 @@ export interface StateSyncDeps {
  *
  * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Everything else (an event, a resync, the end
  * of a mutating RPC) merely names ids to refresh: the payload of an event is never believed, because events come late,
- * twice, or not at all.
+ * twice, or not at all. Only that an id exists is taken from a list, until it can be inspected: an inspect that hangs
+ * neither keeps the others from being seen, nor makes its own container look gone.
  */
 export class StateSync {
   readonly #refresher = new Refresher((id) => this.#inspect(id));
+  readonly #resync: Resync;
   #stop = new AbortController();
   #finished: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly deps: StateSyncDeps,
     private readonly options: StateSyncOptions = defaultStateSyncOptions,
-  ) {}
+  ) {
+    this.#resync = new Resync({
+      ...{ engine: deps.engine, model: deps.model },
+      refresh: (id) => this.#refresher.refresh(id),
+      warnOfStale: (id, error) => {
+        this.#warnOfStale(id, error);
+      },
+      listTimeoutMs: options.connectTimeoutMs,
+      patienceMs: options.inspectPatienceMs,
+    });
+  }
 
   /** Begins to follow the engine in the background. */
   start(): void {
@@ -83,23 +96,35 @@ export class StateSync {
 
   /**
    * Read-your-writes: awaited at the end of every mutating RPC. Waits for an inspect that began after the call. When
-   * the engine cannot say, the caller's action is done all the same, and the error is the caller's to weigh.
+   * the engine cannot say, the caller's action is done all the same, and the error is the caller's to weigh. `signal`
+   * ends the waiting, not the inspect.
    */
-  async refresh(id: string): Promise<Snapshot | undefined> {
-    await this.#refresher.refresh(id);
+  async refresh(id: string, signal?: AbortSignal): Promise<Snapshot | undefined> {
+    const refreshing = this.#refresher.refresh(id);
+    // A caller that has left does not hear of it.
+    refreshing.catch(() => undefined);
+    await (signal === undefined ? refreshing : orAbort(refreshing, signal));
     return this.deps.model.snapshot(id);
   }
 
   async #inspect(id: string): Promise<void> {
     const { engine, model } = this.deps;
-    const snapshot = await withDeadline(
-      this.#stop.signal,
-      this.options.inspectTimeoutMs,
-      `inspect container ${id}`,
-      (signal) => engine.inspectContainer(id, signal),
-    );
-    if (snapshot === undefined) model.delete(id);
-    else model.put(snapshot);
+    let snapshot: Snapshot | undefined;
+    try {
+      snapshot = await withDeadline(
+        this.#stop.signal,
+        this.options.inspectTimeoutMs,
+        `inspect container ${id}`,
+        (signal) => engine.inspectContainer(id, signal),
+      );
+    } catch (error) {
+      model.failed(id);
+      throw error;
+    }
+    if (snapshot === undefined) {
+      model.delete(id);
+      this.#resync.noteGone(id);
+    } else model.put(snapshot);
     this.deps.onChange?.(id, snapshot);
   }
 
@@ -164,7 +189,7 @@ export class StateSync {
         (limited) => orAbort(Promise.race([subscribed, reading]), limited),
       );
       // All of it: whatever happened while nobody listened may have left the state as it was (a restart).
-      await this.#resync(session.signal, { only: "all" });
+      await this.#resync.run(session.signal, { only: "all" });
       link.set({ phase: "live", facts });
       onLive();
       log.info({ engine: facts.engineVersion, api: `1.${String(facts.apiMinor)}` }, "engine live");
@@ -187,59 +212,19 @@ export class StateSync {
 
   #refreshInBackground(id: string): void {
     this.#refresher.refresh(id).catch((error: unknown) => {
-      this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
+      this.#warnOfStale(id, error);
     });
+  }
+
+  #warnOfStale(id: string, error: unknown): void {
+    if (this.#stop.signal.aborted) return;
+    this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
   }
 
   async #resyncPeriodically(signal: AbortSignal): Promise<never> {
     for (;;) {
       await sleep(this.options.resyncIntervalMs, signal);
-      await this.#resync(signal, { only: "different" });
+      await this.#resync.run(signal, { only: "different" });
     }
   }
-
-  /** Lists, and refreshes every id, or those that are missing, extra, or in another state than the model has it. */
-  async #resync(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
-    const { engine, model } = this.deps;
-    const before = new Set(model.ids());
-    const listed = await withDeadline(signal, this.options.connectTimeoutMs, "list containers", (limited) =>
-      engine.listContainers({ labelKey: typeLabel }, limited),
-    );
-    for (const { id } of listed) before.delete(id);
-    const stale = listed.filter(
-      ({ id, status }) => only === "all" || model.snapshot(id)?.state.status !== status,
-    );
-    // Names of containers are read with the help of their sandbox.
-    await this.#refreshAll(
-      idsOf(stale, (type) => type === sandboxType),
-      signal,
-    );
-    await this.#refreshAll([...idsOf(stale, (type) => type !== sandboxType), ...before], signal);
-  }
-
-  /** A failing inspect does not hold back the rest; an engine that is gone ends everything. */
-  async #refreshAll(ids: readonly string[], signal: AbortSignal): Promise<void> {
-    const queue = ids.values();
-    const worker = async (): Promise<void> => {
-      for (const id of queue) {
-        try {
-          await orAbort(this.#refresher.refresh(id), signal);
-        } catch (error) {
-          if (signal.aborted || isKind(error, "unavailable")) throw error;
-          this.deps.log.warn(
-            { containerId: id, err: messageOf(error) },
-            "inspect failed, its status is stale",
-          );
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: resyncWidth }, worker));
-  }
-}
-
-function idsOf(
-  listed: readonly ListedContainer[],
-  isWanted: (type: string | undefined) => boolean,
-): readonly string[] {
-  return listed.filter(({ labels }) => isWanted(labels[typeLabel])).map(({ id }) => id);
 }

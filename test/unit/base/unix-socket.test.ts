@@ -86,6 +86,22 @@ describe("bindUnixSocket()", () => {
     await assertAnswers(place.path);
   });
 
+  for (const before of ["nothing", "a stale socket"]) {
+    test(`gives the name to one of many servers that start at once, after ${before}`, async () => {
+      await using place = await newPlace();
+      if (before !== "nothing") leaveStaleSocket(place.path);
+      const results = await Promise.allSettled(
+        Array.from({ length: 8 }, () => bindUnixSocket(place.newServer(), place.path)),
+      );
+      assert.equal(results.filter(({ status }) => status === "fulfilled").length, 1);
+      for (const result of results) {
+        if (result.status === "rejected") assert.equal((result.reason as ShimError).kind, "conflict");
+      }
+      await assertAnswers(place.path);
+      assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+    });
+  }
+
   test("refuses a path on which another server answers, and leaves that one alone", async () => {
     await using place = await newPlace();
     await bindUnixSocket(place.newServer(), place.path);

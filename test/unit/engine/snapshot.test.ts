@@ -188,11 +188,17 @@ describe("toSnapshot()", () => {
 });
 
 test("toListedContainer() reads an entry of the list", () => {
-  const entry = { Id: "x", State: "running", Labels: { a: "b" }, Names: ["/n", "/m/n"] };
+  const entry = {
+    ...{ Id: "x", State: "running", Labels: { a: "b" }, Names: ["/n", "/m/n"] },
+    ...{ Created: 1_700_000_000, Image: "busybox", ImageID: "sha256:1a" },
+  };
   assert.deepEqual(toListedContainer(entry), {
     id: "x",
     status: "running",
     labels: { a: "b" },
     names: ["n", "m/n"],
+    created: 1_700_000_000_000_000_000n,
+    imageId: "sha256:1a",
+    imageName: "busybox",
   });
 });

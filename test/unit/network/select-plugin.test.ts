@@ -1,59 +1,70 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { selectNetworkPlugin } from "../../../src/network/select-plugin.js";
-import { isKind, messageOf } from "../../../src/shim/base/errors.js";
+import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
+
+const never = new AbortController().signal;
+
+function selection(at: string, name: NetworkSelection["name"]): NetworkSelection {
+  return {
+    name,
+    cniConfDir: join(at, "net.d"),
+    cniBinDirs: [join(at, "bin")],
+    cniCacheDir: join(at, "cache"),
+    podCidrs: [],
+    rememberPodCidrs: () => Promise.resolve(),
+    networkPluginMtuBytes: 0,
+    hairpinMode: "hairpin-veth",
+    nonMasqueradeCidr: "10.0.0.0/8",
+    hostPortOwners: () => Promise.resolve([]),
+    livingIds: () => Promise.resolve(new Set()),
+  };
+}
 
 describe("selectNetworkPlugin()", () => {
   test("auto gives no-op on a node without CNI, and says why", async () => {
     await using at = await temporaryDirectory();
-    const log = recordingLog();
-    const cniConfDir = join(at.path, "net.d");
-    const plugin = await selectNetworkPlugin({ name: "auto", cniConfDir }, log);
+    const { plugin, cni } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
     assert.equal(plugin.name, "kubernetes.io/no-op");
-    assert.ok(plugin.reason.includes(cniConfDir) && plugin.reason.includes("does not exist"));
-    assert.deepEqual(log.lines, []);
-  });
-
-  test("auto gives no-op on a node with CNI, says why, and warns: addresses will be others than expected", async () => {
-    await using at = await temporaryDirectory();
-    const log = recordingLog();
-    const plugin = await selectNetworkPlugin({ name: "auto", cniConfDir: at.path }, log);
-    assert.equal(plugin.name, "kubernetes.io/no-op");
-    assert.ok(plugin.reason.includes(at.path) && plugin.reason.includes("no CNI plugin"));
-    assert.deepEqual(
-      log.lines.map(({ level }) => level),
-      ["warn"],
-    );
+    assert.ok(plugin.reason.includes(at.path) && plugin.reason.includes("does not exist"));
+    assert.equal(cni, undefined);
   });
 
   test("auto does not take a file for the directory", async () => {
     await using at = await temporaryDirectory();
-    const cniConfDir = join(at.path, "net.d");
-    await writeFile(cniConfDir, "");
-    const plugin = await selectNetworkPlugin({ name: "auto", cniConfDir }, recordingLog());
-    assert.ok(plugin.reason.includes("does not exist"));
-  });
-
-  test("no-op was asked for, whatever the node has", async () => {
-    await using at = await temporaryDirectory();
-    const log = recordingLog();
-    const plugin = await selectNetworkPlugin({ name: "no-op", cniConfDir: at.path }, log);
+    await writeFile(join(at.path, "net.d"), "");
+    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
     assert.equal(plugin.name, "kubernetes.io/no-op");
-    assert.equal(plugin.reason, "--network-plugin=no-op");
-    assert.deepEqual(log.lines, []);
   });
 
-  for (const name of ["cni", "kubenet"] as const) {
-    test(`${name} is refused by name: this version does not have it`, async () => {
-      const choosing = selectNetworkPlugin({ name, cniConfDir: "/etc/cni/net.d" }, recordingLog());
-      await assert.rejects(choosing, (error) => {
-        assert.ok(messageOf(error).startsWith(`--network-plugin=${name}: `));
-        return isKind(error, "unsupported");
-      });
-    });
-  }
+  test("auto gives cni where the directory exists, not ready until it holds a list, and stays with it", async () => {
+    await using at = await temporaryDirectory();
+    await mkdir(join(at.path, "net.d"));
+    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
+    assert.equal(plugin.name, "cni");
+    assert.ok(plugin.reason.includes("exists"));
+    assert.equal(plugin.dockerNetworkMode, "none");
+    await plugin.start(never);
+    try {
+      assert.match(plugin.notReadyReason() ?? "", /no networks found|uninitialized/);
+      await rm(join(at.path, "net.d"), { recursive: true });
+      assert.notEqual(plugin.notReadyReason(), undefined);
+    } finally {
+      await plugin.stop();
+    }
+  });
+
+  test("no-op and cni are taken at their word, whatever the node has", async () => {
+    await using at = await temporaryDirectory();
+    for (const [name, expected] of [
+      ["no-op", "kubernetes.io/no-op"],
+      ["cni", "cni"],
+    ] as const) {
+      const { plugin } = await selectNetworkPlugin(selection(at.path, name), recordingLog(), never);
+      assert.deepEqual([plugin.name, plugin.reason], [expected, `--network-plugin=${name}`]);
+    }
+  });
 });

@@ -6,7 +6,6 @@ import {
   Signal,
   type ContainerFilter,
 } from "../../../src/shim/domain/cri.js";
-import { ImageUsersCache } from "../../../src/shim/state/image-users-cache.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import { toContainer } from "../../../src/shim/domain/container.js";
 import { statusOf } from "../../../src/shim/rpc/container-status.js";
@@ -257,10 +256,11 @@ test("statusOf() shows mounts by the paths of the request", () => {
   const container = toContainer(snapshot, undefined);
   assert.ok(container);
   const records = { get: () => undefined } as never;
-  const { mounts } = statusOf(container, undefined, {
-    imageUsers: new ImageUsersCache(),
-    containerRecords: records,
-  });
+  const { mounts } = statusOf(
+    container,
+    { image: undefined, userFiles: undefined },
+    { containerRecords: records },
+  );
   const { PROPAGATION_HOST_TO_CONTAINER, PROPAGATION_PRIVATE } = MountPropagation;
   assert.deepEqual(mounts, [
     {

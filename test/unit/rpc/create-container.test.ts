@@ -70,15 +70,29 @@ describe("createContainer()", () => {
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
-  test("reads the users of an image once, and does without them when they cannot be read", async () => {
+  test("has the users of an image read once, and does without them when they cannot be read", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
-    await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
+    const { imageUsers } = shim.services;
+    const imageOf = (id: string): string => shim.services.model.requireContainer(id).snapshot.imageId;
+    const first = await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
+    assert.equal(await imageUsers.whatIsKnown(imageOf(first)), undefined);
     shim.world.journal.clear();
     await createContainer(shim, sandbox, { metadata: { name: "b", attempt: 0 } });
     await createContainer(shim, sandbox, { metadata: { name: "c", attempt: 0 } });
+    assert.notEqual(await imageUsers.whatIsKnown(imageOf(first)), undefined);
     assert.equal(shim.world.journal.names("engine.readContainerFile").length, 2, "passwd and group, once");
+  });
+
+  test("reads users from no container of a pod: its mounts and processes are not the image's word", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    await shim.services.imageUsers.whatIsKnown(shim.services.model.requireContainer(id).snapshot.imageId);
+    const read = shim.world.journal.argsOf("engine.readContainerFile").map(([container]) => container);
+    assert.equal(read.length, 2);
+    assert.ok(!read.includes(id));
   });
 
   test("looks a user up through a scratch container when the plan needs it, and removes that container", async () => {
@@ -125,7 +139,25 @@ describe("createContainer()", () => {
 });
 
 describe("createContainer() leaves nothing behind", () => {
-  const cancelAfter = ["engine.createContainer", "engine.inspectContainer", "engine.readContainerFile"];
+  test("when the sandbox was stopped while the engine created", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const { podRecords, model } = shim.services;
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+    shim.world.journal.clear();
+    const creating = createContainer(shim, sandbox);
+    creating.catch(() => undefined);
+    await until("the create is under way", () => shim.world.journal.names("engine.createContainer").length > 0);
+    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    model.recordChanged(sandbox);
+    slow = false;
+    shim.engine.up();
+    await rejectsWith(creating, "precondition", /is not ready/);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  const cancelAfter = ["engine.createContainer", "engine.inspectContainer"];
   for (const step of cancelAfter) {
     test(`when the caller leaves right after ${step}`, async () => {
       await using shim = await TestShim.start();
@@ -206,9 +238,10 @@ describe("createContainer() with a taken name", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
-    await rejectsWith(createContainer(shim, sandbox), "conflict", /running container already has the name/);
+    await rejectsWith(createContainer(shim, sandbox), "conflict", /a container that runs already has the name/);
     assert.equal(shim.engine.containers.get(running).state.running, true);
-    assert.deepEqual(shim.world.journal.names("engine.removeContainer"), []);
+    const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
+    assert.ok(!removed.includes(running));
   });
 
   test("takes a random suffix when a stranger has it", async () => {

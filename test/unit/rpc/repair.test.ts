@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
-import { scratchLabel } from "../../../src/shim/rpc/container-inputs.js";
+import { scratchLabel } from "../../../src/shim/rpc/image-user-reader.js";
 import { repairAfterStart } from "../../../src/shim/rpc/repair.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
@@ -28,13 +28,17 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...shim.world.host.links.values()], [second]);
   });
 
-  test("removes scratch containers, and nothing else of nobody", async () => {
+  test("removes scratch containers of earlier runs on the same state directory, and nobody else's", async () => {
     await using shim = await TestShim.start();
     const { containers } = shim.engine;
-    containers.create("scratch", { Image: "busybox", Labels: { [scratchLabel]: "1" }, HostConfig: {} });
-    const stranger = containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    const place = shim.world.directory.replaceAll("/", "-");
+    const make = (name: string, Labels: Record<string, string>): string =>
+      containers.create(name, { Image: "busybox", Labels, HostConfig: {} });
+    make("scratch", { [scratchLabel]: `${place}/an-earlier-run` });
+    const others = make("scratch-of-another-shim", { [scratchLabel]: "elsewhere/its-run" });
+    const stranger = make("stranger", {});
     await repairAfterStart(shim.services);
-    assert.deepEqual(containers.ids, [stranger]);
+    assert.deepEqual(containers.ids, [others, stranger]);
   });
 
   test("forgets records of what is gone, but none that still has something to release", async () => {

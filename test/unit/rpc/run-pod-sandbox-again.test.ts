@@ -43,6 +43,12 @@ describe("runPodSandbox() repeated", () => {
     assert.equal(shim.engine.containers.ids.length, 1);
   });
 
+  test("is recognised in whatever order the client sends labels, annotations and sysctls", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim, runRequest({ labels: { a: "1", b: "2" } }));
+    assert.equal(await runSandbox(shim, runRequest({ labels: { b: "2", a: "1" } })), id);
+  });
+
   test("with another request is a conflict, and the one that runs stays as it is, in the lists as well", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
@@ -60,7 +66,7 @@ describe("runPodSandbox() repeated", () => {
     await rejectsWith(
       runSandbox(shim, runRequest({ hostname: "other" })),
       "conflict",
-      /running sandbox already has the name/,
+      /a sandbox that runs already has the name/,
     );
     shim.world.journal.afterStep = undefined;
     await Promise.all(lists);

@@ -10,6 +10,7 @@ import {
 } from "../../fakes/pods.js";
 import { containerResources } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
+import { until } from "../../fakes/turns.js";
 
 const link = "/var/log/pods/default_web_uid-1/main/0.log";
 const hugepages = {
@@ -43,6 +44,38 @@ describe("startContainer()", () => {
     await startContainer(shim, id);
     await startContainer(shim, id);
     assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+
+  test("stops it again when the sandbox was stopped while it started", async () => {
+    await using shim = await TestShim.start();
+    const { sandbox, id } = await created(shim);
+    const { podRecords, model } = shim.services;
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
+    shim.world.journal.clear();
+    const starting = startContainer(shim, id);
+    starting.catch(() => undefined);
+    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    model.recordChanged(sandbox);
+    slow = false;
+    shim.engine.up();
+    await rejectsWith(starting, "precondition", /was stopped in the meantime/);
+    assert.equal(shim.engine.containers.get(id).state.running, false);
+  });
+
+  test("gives limits and log also to a container whose caller left while it started", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    const call = shim.call();
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb === "startContainer") call.abort(new ShimError("cancelled", "the caller left"));
+    };
+    await shim.runtime.StartContainer({ container_id: id }, call).catch(() => undefined);
+    shim.world.journal.afterStep = undefined;
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
   });
 
   test("links no log when none is wanted", async () => {

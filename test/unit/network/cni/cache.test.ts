@@ -87,6 +87,13 @@ describe("ResultCache", () => {
     assert.deepEqual((await cache.find(id)).entries, [entry]);
   });
 
+  test("write() makes its directory again when somebody has removed it", async () => {
+    await rm(own("."), { recursive: true });
+    await cache.write(entry);
+    assert.equal((await stat(own("."))).mode & 0o777, 0o700);
+    assert.deepEqual((await cache.find(id)).entries, [entry]);
+  });
+
   test("find() also finds what other shims left, our own first, each attachment once", async () => {
     const { phase: _phase, ...foreign } = { ...entry, netns: "/old" };
     await writeFile(join(ancestor, cacheFileName(entry)), formatCacheEntry(foreign));

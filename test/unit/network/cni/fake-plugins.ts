@@ -28,6 +28,7 @@ export const oneAddress = {
   cniVersion: "0.4.0",
   interfaces: [{ name: "eth0", sandbox: "/x" }],
   ips: [{ version: "4", interface: 0, address: "10.1.2.3/24", gateway: "10.1.2.1" }],
+  routes: [{ dst: "0.0.0.0/0" }],
   dns: {},
 };
 

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { parseJson, type JsonObject } from "../../../../src/network/cni/json-text.js";
 
 /** A file of `test/golden/cni`. */
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the test knows what it recorded.
 export function golden<T>(name: string): T {
   return JSON.parse(goldenText(name)) as T;
 }

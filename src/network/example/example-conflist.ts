@@ -1,0 +1,111 @@
+/** A network configuration for a single node, for those who have none. */
+import { link, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { randomBytes } from "node:crypto";
+import { createDirectory, namesIn, syncDirectory } from "../../shim/base/directories.js";
+import { ShimError } from "../../shim/base/errors.js";
+import { fileError, hasCode } from "../../shim/base/file-errors.js";
+import { writeFileAtomically } from "../../shim/base/atomic-file.js";
+import type { PluginInvoker } from "../cni/invoke.js";
+import { commonVersion, installedOf, type VersionSource } from "../kubenet/installed-plugins.js";
+import { parsePodSubnets } from "../kubenet/pod-subnets.js";
+
+export interface ExampleOptions {
+  /** Networks of the pods in CIDR form: one, or one of each address family. */
+  readonly podCidrs?: readonly string[];
+  readonly cniVersion?: string;
+  readonly networkName?: string;
+  readonly bridge?: string;
+  /** Which of the plugins beside `bridge` are in the list; all when not given. */
+  readonly plugins?: readonly ExamplePlugin[];
+}
+
+const furtherPlugins = ["portmap", "bandwidth", "firewall"] as const;
+export type ExamplePlugin = (typeof furtherPlugins)[number];
+
+/** Seldom used at homes and in companies, and none of Docker's own. */
+const defaultCidr = "10.88.0.0/16";
+const fileName = "10-dockershim.conflist";
+
+/** A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws `invalid`. */
+export function exampleConflist(options: ExampleOptions = {}): string {
+  const { podCidrs = [defaultCidr], cniVersion = "0.4.0", plugins = furtherPlugins } = options;
+  const { networkName = "dockershim", bridge = "cni0" } = options;
+  const subnets = parsePodSubnets(podCidrs);
+  const further = {
+    portmap: { type: "portmap", capabilities: { portMappings: true }, snat: true },
+    bandwidth: { type: "bandwidth", capabilities: { bandwidth: true } },
+    firewall: { type: "firewall" },
+  };
+  const list = {
+    cniVersion,
+    name: networkName,
+    plugins: [
+      {
+        type: "bridge",
+        bridge,
+        isGateway: true,
+        ipMasq: true,
+        hairpinMode: true,
+        ipam: {
+          type: "host-local",
+          ranges: subnets.map(({ cidr }) => [{ subnet: cidr }]),
+          routes: subnets.map(({ family }) => ({ dst: family === "ipv4" ? "0.0.0.0/0" : "::/0" })),
+        },
+      },
+      ...furtherPlugins.filter((type) => plugins.includes(type)).map((type) => further[type]),
+    ],
+  };
+  return `${JSON.stringify(list, undefined, 2)}\n`;
+}
+
+/**
+ * `exampleConflist` with the installed plugins and the newest version that all of them speak. `unavailable` without the
+ * plugins that nothing works without.
+ */
+export async function exampleForPlugins(
+  options: Pick<ExampleOptions, "podCidrs" | "networkName" | "bridge">,
+  { invoker, versions }: { readonly invoker: Pick<PluginInvoker, "find">; readonly versions: VersionSource },
+  signal: AbortSignal,
+): Promise<string> {
+  const required = ["bridge", "host-local"] as const;
+  const found = await installedOf(required, invoker);
+  const missing = required.filter((type) => !found.includes(type));
+  if (missing.length > 0) {
+    throw new ShimError("unavailable", `CNI plugins [${missing.join(" ")}]: not installed`);
+  }
+  const plugins = await installedOf(furtherPlugins, invoker);
+  const version = await commonVersion([...required, ...plugins], versions, signal);
+  if (version.cniVersion === undefined) throw new ShimError("unavailable", version.problem);
+  return exampleConflist({ ...options, plugins, cniVersion: version.cniVersion });
+}
+
+/**
+ * Writes the list into the directory of configurations, which is made when it is missing, and returns the path. Throws
+ * `conflict` when a configuration is there already: it might be the one in use.
+ */
+export async function writeExampleConflist(directory: string, text: string): Promise<string> {
+  const present = (await namesIn(directory)).filter((name) => /\.(?:conf|conflist|json)$/.test(name));
+  if (present.length > 0) {
+    const files = present.map((name) => JSON.stringify(join(directory, name))).join(", ");
+    throw new ShimError(
+      "conflict",
+      `write a CNI configuration to ${JSON.stringify(directory)}: there is ${files}`,
+    );
+  }
+  await createDirectory(directory, 0o755);
+  const path = join(directory, fileName);
+  const whole = join(directory, `.dockershim-example-${randomBytes(8).toString("hex")}`);
+  await writeFileAtomically(whole, text, { mode: 0o644, temporaryPrefix: ".dockershim-" });
+  try {
+    // Unlike a rename it fails when somebody has written that very file meanwhile.
+    await link(whole, path);
+    await syncDirectory(directory);
+  } catch (error) {
+    if (hasCode(error, "EEXIST")) throw new ShimError("conflict", `write ${JSON.stringify(path)}: it exists`);
+    throw fileError("write", path, error);
+  } finally {
+    await rm(whole, { force: true });
+  }
+  return path;
+}

@@ -1,0 +1,36 @@
+/** The connection to the Docker Engine. */
+import type { Lifetime } from "../base/lifetime.js";
+import type { Logger } from "../base/log.js";
+import type { Config } from "../config/resolve.js";
+import { DockerEngine } from "../engine/docker-engine.js";
+import type { EngineEndpoint } from "../engine/endpoint.js";
+import { readTlsMaterial } from "../engine/endpoint.js";
+import { instrument } from "../engine/instrumented-engine.js";
+import type { Engine } from "../ports/engine.js";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where the engine is, with the key material that Docker's variables name. */
+export async function engineEndpoint(
+  { dockerEndpoint }: Config,
+  environment: Environment,
+): Promise<EngineEndpoint> {
+  if (dockerEndpoint.kind === "unix") return dockerEndpoint;
+  const tls = await readTlsMaterial(environment);
+  return tls === undefined ? dockerEndpoint : { ...dockerEndpoint, tls };
+}
+
+/** Opens no connection yet: the engine need not be there. */
+export function createEngine(
+  endpoint: EngineEndpoint,
+  { runtimeRequestTimeoutMs }: Config,
+  log: Logger,
+  lifetime: Lifetime,
+): Engine {
+  const docker = new DockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
+  lifetime.onClose("engine connections", () => {
+    docker.close();
+    return Promise.resolve();
+  });
+  return instrument(docker, { log });
+}

@@ -1,0 +1,35 @@
+/** Everything that is kept on disk. */
+import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
+import type { Lifetime } from "../base/lifetime.js";
+import type { Logger } from "../base/log.js";
+import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import { ContainerRecords } from "../state/container-records.js";
+import { PodRecords } from "../state/pod-records.js";
+import { claimStateDirectory, openStateDirectory } from "../state/state-directory.js";
+
+export interface Stores {
+  readonly podRecords: PodRecords;
+  readonly containerRecords: ContainerRecords;
+  readonly checkpoints: CheckpointStore;
+}
+
+/** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
+const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
+
+/** Opens the state directory for this process alone; `conflict` when another instance has it. */
+export async function openStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
+  const { checkpoints: directory, pods, containers, quarantine } = await openStateDirectory(root);
+  const claim = await claimStateDirectory(root);
+  lifetime.onClose("state directory", () => claim.release());
+  const quarantineDirectory = quarantine;
+  return {
+    podRecords: await PodRecords.open(pods, log, { quarantineDirectory }),
+    containerRecords: await ContainerRecords.open(containers, log, { quarantineDirectory }),
+    checkpoints: await CheckpointDirectory.open({
+      directory,
+      quarantineDirectory,
+      alsoRead: [criDockerdCheckpoints],
+      log,
+    }),
+  };
+}

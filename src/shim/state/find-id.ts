@@ -1,0 +1,25 @@
+import { ShimError } from "../base/errors.js";
+
+/**
+ * The key of one of `indexes` that is `idOrPrefix`, or the only one that begins with it; undefined when there is none.
+ * More than one is `invalid`. The indexes have no keys in common.
+ */
+export function findId(
+  indexes: readonly ReadonlyMap<string, unknown>[],
+  idOrPrefix: string,
+  what: string,
+): string | undefined {
+  if (indexes.some((index) => index.has(idOrPrefix))) return idOrPrefix;
+  if (idOrPrefix.length >= 64 || idOrPrefix === "") return undefined;
+  let match: string | undefined;
+  for (const index of indexes) {
+    for (const id of index.keys()) {
+      if (!id.startsWith(idOrPrefix)) continue;
+      if (match !== undefined) {
+        throw new ShimError("invalid", `${what} id "${idOrPrefix}" is ambiguous: more than one begins with it`);
+      }
+      match = id;
+    }
+  }
+  return match;
+}

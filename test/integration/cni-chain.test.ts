@@ -1,0 +1,298 @@
+/** Pods on a chain of real plugins: whatever fails, and however a pod ends, nothing is left of it. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { cleanLeftovers } from "../../src/network/cni/clean-leftovers.js";
+import { podArguments, podCapabilities } from "../../src/network/cni/capability-arguments.js";
+import { declaredCapabilities } from "../../src/network/cni/configuration.js";
+import { readHoldings } from "../../src/network/cni/holdings.js";
+import { findLeftovers } from "../../src/network/cni/reconcile.js";
+import { isKind } from "../../src/shim/base/errors.js";
+import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
+import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";
+import { answerIn, ask, command, isolated, makePod, type TestPod } from "./kubenet-support.js";
+
+/** The plugins that every list here has; the troublemaker stands before, between or behind them. */
+const plugins = 5;
+const places = Array.from({ length: plugins + 1 }, (_, place) => place);
+const podCount = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 200 : 20;
+
+const withoutNamespace = (pod: TestPod): PodNetworkTearDown => {
+  const { netns: _netns, ...rest } = requestFor(pod);
+  return rest;
+};
+
+await isolated(import.meta.url, [], () => {
+  let node: CniNode;
+  /** What is there once the chains and the bridge that all pods share have been made. */
+  let clean: readonly string[];
+  let pod: TestPod;
+
+  async function start(...options: Parameters<typeof CniNode.create>): Promise<void> {
+    node = await CniNode.create(...options);
+    await using first = await makePod("first");
+    await node.plugin.setUpPod(requestFor(first), never);
+    await node.plugin.tearDownPod(requestFor(first), never);
+    clean = await node.holdings();
+    pod = await makePod("web");
+  }
+  const stop = async (): Promise<void> => {
+    await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "").catch(() => undefined);
+    await node[Symbol.asyncDispose]();
+  };
+  const assertClean = async (): Promise<void> => assert.deepEqual(await node.holdings(), clean);
+
+  describe("a chain of bridge, portmap, bandwidth, firewall and tuning", () => {
+    before(() => start());
+    after(stop);
+
+    test("gives a pod addresses of both families, host ports, rules and a cache entry, and takes all back", async () => {
+      const addresses = await node.plugin.setUpPod(requestFor(pod), never);
+      assert.match(addresses.join(" "), /^10\.181\.0\.\d+ fd00:181::[0-9a-f]+$/);
+      assert.deepEqual(await node.plugin.podAddresses(pod), addresses);
+      const held = (await node.holdings()).filter((line) => !clean.includes(line)).join("\n");
+      for (const trace of [
+        ...[/^link veth/m, /^link bwp/m, /^address 10\.181/m, /^address fd00/m, /^cached chain-/m],
+        ...[/^iptables-save .*CNI-DN-/m, /^ip6tables-save .*CNI-DN-/m, /MASQUERADE/, /CNI-FORWARD .*ACCEPT/],
+      ]) {
+        assert.match(held, trace);
+      }
+      const lo = await pod.exec("ip", "-o", "address", "show", "dev", "lo");
+      assert.match(lo, /127\.0\.0\.1/);
+      await node.plugin.tearDownPod(requestFor(pod), never);
+      await assertClean();
+      await node.plugin.tearDownPod(requestFor(pod), never);
+      await assertClean();
+    });
+
+    test("two pods reach each other and the host by both families", async () => {
+      await using other = await makePod("other");
+      const [v4 = "", v6 = ""] = await node.plugin.setUpPod(requestFor(pod), never);
+      await node.plugin.setUpPod(requestFor(other, 20_090), never);
+      using _server = await answerIn(pod.netns, { port: 80, text: "hello" });
+      for (const host of [v4, v6]) {
+        assert.equal(await ask(other.netns, { protocol: "tcp", host, port: 80 }), "hello", host);
+        assert.equal(await ask(undefined, { protocol: "tcp", host, port: 80 }), "hello", host);
+      }
+      assert.equal(await ask(undefined, { protocol: "tcp", host: "10.181.0.1", port: 20_080 }), "hello");
+      for (const each of [pod, other]) await node.plugin.tearDownPod(requestFor(each), never);
+      await assertClean();
+    });
+
+    const ends: readonly (readonly [string, () => Promise<void>])[] = [
+      [
+        "the namespace gone",
+        async () => {
+          await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
+          await node.plugin.tearDownPod(withoutNamespace(pod), never);
+        },
+      ],
+      [
+        "the namespace gone, though its path is given",
+        async () => {
+          await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
+          await node.plugin.tearDownPod(requestFor(pod), never);
+        },
+      ],
+      [
+        "the namespace unknown to the caller, but alive",
+        () => node.plugin.tearDownPod(withoutNamespace(pod), never),
+      ],
+      [
+        "the configuration gone",
+        async () => {
+          await node.emptyConfDir();
+          await node.parts.cache.open();
+          await node.plugin.tearDownPod(requestFor(pod), never);
+        },
+      ],
+      [
+        "the configuration gone and the shim restarted",
+        async () => {
+          await node.emptyConfDir();
+          await node.restart();
+          assert.match(node.plugin.notReadyReason() ?? "", /^cni config uninitialized: no networks found in/);
+          await node.plugin.tearDownPod(requestFor(pod), never);
+        },
+      ],
+      [
+        "the port mappings and the pod's name forgotten, and the shim restarted",
+        async () => {
+          await node.restart();
+          const { sandboxId, netns } = pod;
+          await node.plugin.tearDownPod(
+            { namespace: "", name: "", sandboxId, netns, portMappings: [] },
+            never,
+          );
+        },
+      ],
+      [
+        "nothing but what is remembered, after a crash of the engine",
+        async () => {
+          await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
+          await node.restart();
+          const { cache, natTable } = node.parts;
+          const find = (livingIds: readonly string[]): ReturnType<typeof findLeftovers> =>
+            findLeftovers(
+              () => readHoldings({ cache, natTable, networks: [] }, never),
+              () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set<string>() }),
+            );
+          assert.deepEqual(await find([pod.sandboxId]), []);
+          const findings = await find([]);
+          assert.deepEqual(
+            [...new Set(findings.map(({ kind }) => kind))],
+            ["cacheEntry", "address", "natRules"],
+          );
+          const done = await cleanLeftovers(findings, node.parts, never);
+          assert.deepEqual([done.failed, done.left], [[], []]);
+        },
+      ],
+      [
+        "an address that only its file tells of",
+        async () => {
+          const { cache, natTable } = node.parts;
+          // As if the DEL had been run by a plugin that lost its way to host-local.
+          const [entry] = (await cache.find(pod.sandboxId)).entries;
+          assert.ok(entry !== undefined);
+          const networks = [node.plugin.network()].filter((network) => network !== undefined);
+          const findings = await findLeftovers(
+            () => readHoldings({ cache, natTable, networks }, never),
+            () => Promise.resolve({ livingIds: new Set(), ownIds: new Set([pod.sandboxId]) }),
+          );
+          const addresses = findings.filter(({ kind }) => kind === "address");
+          assert.equal(addresses.length, 2);
+          await cleanLeftovers(addresses, node.parts, never);
+          const held = await node.holdings();
+          assert.deepEqual(
+            held.filter((line) => line.startsWith("address ")),
+            [],
+          );
+          await node.plugin.tearDownPod(requestFor(pod), never);
+        },
+      ],
+    ];
+    for (const [what, end] of ends) {
+      test(`nothing is left of a pod torn down with ${what}`, async () => {
+        await pod[Symbol.asyncDispose]();
+        pod = await makePod("web");
+        await node.configure();
+        await node.restart();
+        await node.plugin.setUpPod(requestFor(pod), never);
+        assert.notDeepEqual(await node.holdings(), clean);
+        await end();
+        await assertClean();
+        pod = await renewed(pod);
+      });
+    }
+
+    test(`nothing is left of ${String(podCount)} pods set up and torn down ten at a time`, async () => {
+      await node.configure();
+      await node.restart();
+      node.runs.length = 0;
+      let ownMs = 0;
+      let next = 0;
+      const lane = async (): Promise<void> => {
+        while (next < podCount) {
+          const number = next;
+          next += 1;
+          await using each = await makePod(`pod-${String(number)}`);
+          const request = requestFor(each, 21_000 + 2 * number);
+          const start = performance.now();
+          assert.equal((await node.plugin.setUpPod(request, never)).length, 2);
+          await node.plugin.tearDownPod(request, never);
+          ownMs += performance.now() - start;
+        }
+      };
+      await Promise.all(Array.from({ length: 10 }, lane));
+      await assertClean();
+      const inside = node.runs.reduce((sum, { durationMs }) => sum + durationMs, 0);
+      // No lane waits for another: nearly all the time of the pods is time of their plugins.
+      const share = inside / ownMs;
+      console.log(`# share of the time inside plugins: ${share.toFixed(2)}`);
+    });
+
+    async function renewed(old: TestPod): Promise<TestPod> {
+      await command("ip", "netns", "delete", old.netns.split("/").at(-1) ?? "").catch(() => undefined);
+      return makePod("web");
+    }
+  });
+
+  for (const place of places) {
+    describe(`a chain with a troublemaker at place ${String(place)}`, () => {
+      // At the first place nobody has made an interface yet, and the bridge plugin makes the result anew.
+      before(() => start(place, { setUpMs: 8000, tearDownMs: 8000 }));
+      after(stop);
+
+      for (const trouble of ["fail", "garbage"] satisfies Trouble[]) {
+        test(`undoes everything when that one's ADD ends with ${trouble}`, async () => {
+          await node.makeTrouble("ADD", trouble);
+          await assert.rejects(
+            node.plugin.setUpPod(requestFor(pod), never),
+            /^ShimError: CNI plugin "troublemaker" ADD for pod "default\/web": /,
+          );
+          await assertClean();
+          await node.makePeace();
+        });
+      }
+
+      test("undoes everything at a later tear-down when the shim is killed in the middle", async () => {
+        await node.makeTrouble("ADD", "fail");
+        const network = node.plugin.network();
+        assert.ok(network !== undefined);
+        const request = requestFor(pod);
+        const { sandboxId: containerId, netns } = pod;
+        const capabilityArgs = podCapabilities(request, [], declaredCapabilities(network));
+        const attachment = {
+          containerId,
+          netns,
+          ifName: "eth0",
+          args: podArguments(request),
+          capabilityArgs,
+          subject: "x",
+        };
+        // Without the clean-up that follows in a shim that lives.
+        await assert.rejects(node.parts.attachments.add(network, attachment, never));
+        await node.restart();
+        assert.equal(await node.plugin.podAddresses(pod), undefined);
+        await node.plugin.tearDownPod(requestFor(pod), never);
+        await assertClean();
+        await node.makePeace();
+      });
+
+      test("undoes everything once that one's DEL succeeds, also by another shim", async () => {
+        await node.plugin.setUpPod(requestFor(pod), never);
+        await node.makeTrouble("DEL", "fail");
+        for (let attempt = 0; attempt < 2; attempt += 1) {
+          await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"troublemaker" DEL/);
+        }
+        await node.restart();
+        await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"troublemaker" DEL/);
+        await node.makePeace();
+        await node.plugin.tearDownPod(requestFor(pod), never);
+        await assertClean();
+      });
+    });
+  }
+
+  describe("a chain with a plugin that hangs in the middle", () => {
+    before(() => start(3, { setUpMs: 3000, tearDownMs: 2000 }));
+    after(stop);
+
+    test("at ADD ends by the deadline and leaves nothing", async () => {
+      await node.makeTrouble("ADD", "hang");
+      await assert.rejects(node.plugin.setUpPod(requestFor(pod), never), (error) => isKind(error, "timeout"));
+      await assertClean();
+      await node.makePeace();
+    });
+
+    test("at DEL ends by the deadline, and leaves nothing after the next try", async () => {
+      await node.plugin.setUpPod(requestFor(pod), never);
+      await node.makeTrouble("DEL", "hang");
+      await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), (error) =>
+        isKind(error, "timeout"),
+      );
+      await node.makePeace();
+      await node.plugin.tearDownPod(requestFor(pod), never);
+      await assertClean();
+    });
+  });
+});

@@ -1,0 +1,93 @@
+/** Host ports that dockershim left in real tables of both backends. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { AncestorHostPorts } from "../../src/network/hostport/ancestor-host-ports.js";
+import { Conntrack } from "../../src/network/hostport/conntrack.js";
+import { detectIptables } from "../../src/network/iptables/detect.js";
+import { Iptables } from "../../src/network/iptables/iptables.js";
+import { recordingLog } from "../fakes/recording-log.js";
+import { command, feed, isolated } from "./kubenet-support.js";
+
+const golden = JSON.parse(
+  readFileSync(new URL("../golden/network/hostport.json", import.meta.url), "utf8"),
+) as { readonly natTableAfterAdd: string; readonly natTableAfterRemove: string };
+
+const never = new AbortController().signal;
+const web = {
+  sandboxId: "8dbd9e392a964056b7a24c8b1d2c3f5e",
+  namespace: "default",
+  name: "web",
+  portMappings: [
+    { protocol: "tcp", containerPort: 80, hostPort: 18080, hostIp: "" },
+    { protocol: "udp", containerPort: 53, hostPort: 18053, hostIp: "" },
+    { protocol: "sctp", containerPort: 132, hostPort: 18132, hostIp: "" },
+  ],
+} as const;
+const three = { sandboxId: "gone", namespace: "default", name: "three", portMappings: [] };
+
+/** Chains and rules without their order, comments and counters. */
+function linesOf(save: string): readonly string[] {
+  return save
+    .split("\n")
+    .filter((line) => /^[:-]/.test(line))
+    .map((line) => line.replace(/\[\d+:\d+\]/, ""))
+    .sort();
+}
+
+await isolated(import.meta.url, ["conntrack", "iptables-nft", "iptables-legacy"], () => {
+  for (const backend of ["nft", "legacy"] as const) {
+    describe(`host ports of dockershim in ${backend} tables`, () => {
+      test("are found, removed for their sandbox only, and with the last one go the base chains", async () => {
+        const save = (): Promise<string> => command(`iptables-${backend}-save`, "-t", "nat");
+        await feed(golden.natTableAfterAdd, `iptables-${backend}-restore`);
+        const log = recordingLog();
+        // kube-proxy's chains are in this backend and in no other, whatever plain iptables is.
+        const tools = await detectIptables("auto", never);
+        assert.equal(tools.version.backend, backend);
+        const iptables = new Iptables(tools);
+        const ports = new AncestorHostPorts({ iptables, conntrack: new Conntrack(log), log });
+        await ports.start(never);
+        assert.equal(ports.present, true);
+        assert.equal((await ports.list(never)).length, 4);
+
+        await ports.remove(web, never);
+        assert.deepEqual(linesOf(await save()), linesOf(golden.natTableAfterRemove));
+        await ports.remove(web, never);
+        assert.deepEqual(linesOf(await save()), linesOf(golden.natTableAfterRemove));
+
+        await ports.remove(three, never, []);
+        // The chain of kube-proxy is not ours to remove.
+        assert.deepEqual(
+          linesOf(await save()).filter((line) => line.includes("KUBE") || line.startsWith("-")),
+          [":KUBE-MARK-MASQ - "],
+        );
+        assert.equal(ports.present, false);
+        assert.deepEqual(
+          log.lines.filter(({ level }) => level === "warn"),
+          [],
+        );
+        await command(`iptables-${backend}`, "-t", "nat", "-X", "KUBE-MARK-MASQ");
+      });
+    });
+  }
+
+  test("rules are ensured once, deleted, and refused with iptables' own words", async () => {
+    const iptables = new Iptables(await detectIptables("auto", never));
+    const rule = {
+      table: "filter",
+      chain: "FORWARD",
+      words: ["-m", "comment", "--comment", "two words", "-j", "ACCEPT"],
+    } as const;
+    for (const family of ["ipv4", "ipv6"] as const) {
+      assert.equal(await iptables.ensureRule(family, rule, never), true);
+      assert.equal(await iptables.ensureRule(family, rule, never), false);
+      assert.equal(await iptables.deleteRule(family, rule, never), true);
+      assert.equal(await iptables.hasRule(family, rule, never), false);
+      assert.equal(await iptables.policy(family, "FORWARD", never), "ACCEPT");
+    }
+    await assert.rejects(iptables.restore("ipv4", "*nat\n-A NO-SUCH -j ACCEPT\nCOMMIT\n", never), {
+      kind: "unknown",
+    });
+  });
+});

@@ -1,0 +1,206 @@
+/**
+ * Network tests change routes, rules and settings of a host. So a test file runs itself once more, in network and mount
+ * namespaces of its own with empty /run and /var/lib: the machine's are never touched, and all of it vanishes with the
+ * process, however that ends.
+ */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { runCommand } from "../../src/network/iptables/run-command.js";
+
+const inside = "DOCKERSHIM_TEST_NETWORK_NAMESPACE";
+export const pluginDirs = ["/opt/cni/bin", "/usr/lib/cni"] as const;
+const never = new AbortController().signal;
+const run = promisify(execFile);
+const limitMs = 300_000;
+
+/** Defines `tests` inside namespaces of their own; outside it defines one test that runs them there. */
+export async function isolated(file: string, needs: readonly string[], tests: () => void): Promise<void> {
+  if (process.env[inside] === "1") {
+    await prepare();
+    tests();
+    return;
+  }
+  const reason = await reasonToSkip(needs);
+  test(
+    `${fileURLToPath(file).split("/").at(-1) ?? ""} in namespaces of its own`,
+    { skip: reason },
+    async () => {
+      // The runner's own variable would make the child report to a parent that it does not have.
+      const { NODE_TEST_CONTEXT: _context, ...environment } = process.env;
+      const words = [
+        "--net",
+        "--mount",
+        "--propagation",
+        "private",
+        "--",
+        process.execPath,
+        ...process.execArgv,
+      ];
+      const result = await run("unshare", [...words, fileURLToPath(file)], {
+        env: { ...environment, [inside]: "1" },
+        timeout: limitMs,
+        killSignal: "SIGKILL",
+        maxBuffer: 64 * 1024 * 1024,
+      }).catch((error: unknown) => error as { stdout?: string; stderr?: string; code?: unknown });
+      const output = `${result.stdout ?? ""}${result.stderr ?? ""}`;
+      assert.ok(!("code" in result), output);
+      assert.match(output, /^(?:#|ℹ) pass [1-9]/m, output);
+    },
+  );
+}
+
+async function reasonToSkip(needs: readonly string[]): Promise<string | false> {
+  if (process.platform !== "linux") return "not Linux";
+  if (process.getuid?.() !== 0) return "not root";
+  for (const program of ["unshare", "ip", "nsenter", "mount", "iptables", "ip6tables", ...needs]) {
+    const found = await run("which", [program]).catch(() => undefined);
+    if (found === undefined) return `${program} is not installed`;
+  }
+  for (const plugin of ["bridge", "host-local", "portmap", "bandwidth", "firewall"]) {
+    if (!pluginDirs.some((directory) => existsSync(`${directory}/${plugin}`))) {
+      return `the CNI plugin ${plugin} is not installed`;
+    }
+  }
+  const allowed = await run("unshare", ["--net", "--mount", "true"]).catch(() => undefined);
+  return allowed === undefined ? "no right to make namespaces" : false;
+}
+
+async function prepare(): Promise<void> {
+  await command("mount", "-t", "tmpfs", "tmpfs", "/run");
+  await command("mount", "-t", "tmpfs", "tmpfs", "/var/lib");
+  await command("mount", "-t", "sysfs", "sysfs", "/sys");
+  await command("ip", "link", "set", "lo", "up");
+}
+
+/** Output of a command that must succeed. */
+export async function command(program: string, ...words: readonly string[]): Promise<string> {
+  const { stdout } = await run(program, words, { maxBuffer: 64 * 1024 * 1024 });
+  return stdout;
+}
+
+/** The text as standard input of a command that must succeed. */
+export async function feed(input: string, program: string, ...words: readonly string[]): Promise<void> {
+  const exit = await runCommand(program, words, { signal: never, input });
+  assert.equal(exit.exitCode, 0, exit.stderr);
+}
+
+/** A network namespace as a pause container would have it, and an id as Docker would give. */
+export interface TestPod extends AsyncDisposable {
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly netns: string;
+  /** Output of a command inside. */
+  exec(program: string, ...words: readonly string[]): Promise<string>;
+}
+
+export async function makePod(name: string): Promise<TestPod> {
+  const sandboxId = randomBytes(32).toString("hex");
+  const label = `pod-${sandboxId.slice(0, 12)}`;
+  await command("ip", "netns", "add", label);
+  // As Docker makes namespaces without a network.
+  await command("ip", "netns", "exec", label, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1");
+  return {
+    ...{ sandboxId, name, namespace: "default", uid: `uid-${name}`, netns: `/run/netns/${label}` },
+    exec: (program, ...words) => command("nsenter", `--net=/run/netns/${label}`, "--", program, ...words),
+    [Symbol.asyncDispose]: async () => {
+      await command("ip", "netns", "delete", label);
+    },
+  };
+}
+
+/** A program inside a network namespace that answers every connection and datagram on a port with `text`. */
+export async function answerIn(
+  netns: string,
+  { port, text }: { readonly port: number; readonly text: string },
+): Promise<Disposable> {
+  const program = `
+    const text = ${JSON.stringify(text)};
+    const tcp = require("net").createServer((socket) => socket.on("error", () => {}).end(text));
+    const udp = require("dgram").createSocket({ type: "udp6", ipv6Only: false });
+    udp.on("message", (_, from) => udp.send(text, from.port, from.address));
+    tcp.listen(${String(port)}, "::", () => udp.bind(${String(port)}, "::", () => console.log("ready")));
+  `;
+  const child = execFile(
+    "nsenter",
+    [`--net=${netns}`, "--", process.execPath, "-e", program],
+    () => undefined,
+  );
+  await new Promise<void>((resolve, reject) => {
+    child.stdout?.once("data", () => resolve());
+    child.once("exit", () => reject(new Error("the server did not start")));
+  });
+  return { [Symbol.dispose]: () => void child.kill("SIGKILL") };
+}
+
+/** What `answerIn` says to a caller in another namespace (`undefined`: this one); empty when there is no answer. */
+export async function ask(
+  netns: string | undefined,
+  {
+    protocol,
+    host,
+    port,
+  }: { readonly protocol: "tcp" | "udp"; readonly host: string; readonly port: number },
+): Promise<string> {
+  const tcp = `
+    const socket = require("net").connect(${String(port)}, ${JSON.stringify(host)});
+    let text = "";
+    socket.on("data", (data) => (text += data)).on("error", () => end()).on("close", () => end());
+    const end = () => { process.stdout.write(text); process.exit(0); };
+    setTimeout(end, 3000);
+  `;
+  const udp = `
+    const socket = require("dgram").createSocket(${JSON.stringify(host.includes(":") ? "udp6" : "udp4")});
+    const end = (text) => { process.stdout.write(text); process.exit(0); };
+    let text = "";
+    // Something that doubles packets gives the answer twice.
+    socket.on("message", (data) => { if (text === "") setTimeout(() => end(text), 200); text += data; });
+    socket.on("error", () => end(""));
+    socket.send("?", ${String(port)}, ${JSON.stringify(host)});
+    setTimeout(end, 3000, "");
+  `;
+  const words = [process.execPath, "-e", protocol === "tcp" ? tcp : udp];
+  return netns === undefined
+    ? command(words[0]!, ...words.slice(1))
+    : command("nsenter", `--net=${netns}`, "--", ...words);
+}
+
+/** What a pod can leave behind, counted. The chains that plugins make once for all pods do not count. */
+export interface Traces {
+  readonly interfaces: readonly string[];
+  readonly addresses: readonly string[];
+  readonly cacheFiles: readonly string[];
+  /** Rules and chains that name a pod, by family and table. */
+  readonly rules: readonly string[];
+}
+
+export async function traces(): Promise<Traces> {
+  const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
+  const rules: string[] = [];
+  for (const program of ["iptables-save", "ip6tables-save"]) {
+    for (const line of (await command(program)).split("\n")) {
+      const ofPod = /CNI-DN-|KUBE-HP-|-(?:s|d) (?:10\.180\.0\.(?!0\/)|fd00:180::[^/])/.test(line);
+      if (ofPod) rules.push(`${program} ${line}`);
+    }
+  }
+  const filesIn = async (directory: string, form: RegExp): Promise<readonly string[]> =>
+    (await readdir(directory).catch(() => [])).filter((name) => form.test(name)).sort();
+  return {
+    interfaces: links
+      .map(({ ifname }) => ifname)
+      .filter((name) => /^(?:veth|bwp)/.test(name))
+      .sort(),
+    addresses: await filesIn("/var/lib/cni/networks/kubenet", /^(?:\d+\.|fd)/),
+    cacheFiles: await filesIn("/var/lib/cni/cache/results", /^(?!\.)/),
+    rules,
+  };
+}
+
+export const noTraces: Traces = { interfaces: [], addresses: [], cacheFiles: [], rules: [] };

@@ -1,0 +1,369 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { Attachments, type Removal } from "../../../../src/network/cni/attachments.js";
+import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/cni/cache-entry.js";
+import { ResultCache } from "../../../../src/network/cni/cache.js";
+import { parseNetworkList, type NetworkList } from "../../../../src/network/cni/configuration.js";
+import { NetworkEngine, type Attachment } from "../../../../src/network/cni/network-engine.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { turns } from "../../../fakes/turns.js";
+import { FakeNatTable, FakePlugins, oneAddress, sandboxId } from "./fake-plugins.js";
+
+const never = new AbortController().signal;
+const id = sandboxId("a");
+/** A namespace that lives as long as this process. */
+const netns = "/proc/self/ns/net";
+const portMappings = [{ hostPort: 80, containerPort: 80, protocol: "tcp", hostIP: "" }];
+
+let fake: FakePlugins;
+let directory: string;
+let cache: ResultCache;
+let log: ReturnType<typeof recordingLog>;
+let natTable: FakeNatTable;
+let attachments: Attachments;
+
+beforeEach(async () => {
+  fake = await FakePlugins.create("one", "two", "three");
+  directory = await mkdtemp(join(tmpdir(), "cni-attachments-"));
+  await mkdir(join(directory, "ancestor"));
+  log = recordingLog();
+  natTable = new FakeNatTable();
+  cache = new ResultCache(directory, log, [join(directory, "ancestor")]);
+  await cache.open();
+  attachments = new Attachments({ engine: new NetworkEngine(fake.invoker(), log), cache, natTable, log });
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+  await fake[Symbol.asyncDispose]();
+});
+
+const listOf = (name: string, members: object = {}, plugin: object = {}): NetworkList =>
+  parseNetworkList(
+    JSON.stringify({
+      name,
+      cniVersion: "0.4.0",
+      plugins: ["one", "two", "three"].map((type) => ({
+        type,
+        capabilities: { portMappings: true },
+        ...plugin,
+      })),
+      ...members,
+    }),
+    "test",
+  );
+const list = listOf("net");
+const attachment: Attachment = {
+  containerId: id,
+  netns,
+  ifName: "eth0",
+  args: [["K8S_POD_NAME", "web"]],
+  capabilityArgs: { portMappings },
+  subject: 'pod "default/web"',
+};
+const removal: Removal = {
+  containerId: id,
+  netns,
+  ifName: "eth0",
+  args: [],
+  capabilityArgs: {},
+  subject: "x",
+};
+const files = (): Promise<string[]> => readdir(join(directory, "results"));
+const deletions = async (): Promise<readonly string[]> =>
+  (await fake.order()).filter((call) => call.startsWith("DEL"));
+const forgetCalls = (): Promise<void> => writeFile(join(fake.directory, "journal"), "");
+
+describe("add()", () => {
+  test("remembers what it was done with", async () => {
+    await attachments.add(list, attachment, never);
+    const expected: CacheEntry = {
+      containerId: id,
+      ifName: "eth0",
+      networkName: "net",
+      netns,
+      config: list.text,
+      cniArgs: attachment.args,
+      capabilityArgs: attachment.capabilityArgs,
+      result: oneAddress,
+      phase: "added",
+    };
+    assert.deepEqual((await cache.find(id)).entries, [expected]);
+    assert.deepEqual(await attachments.addresses(id, "eth0"), ["10.1.2.3"]);
+  });
+
+  test("is known before its first plugin runs, with the last result before each further one", async () => {
+    const seen = join(fake.directory, "seen");
+    const path = join(directory, "results", `net-${id}-eth0`);
+    for (const type of ["one", "three"]) {
+      await fake.behave(
+        type,
+        "ADD",
+        `cat '${path}' >> '${seen}'; echo >> '${seen}'; echo '${JSON.stringify(oneAddress)}'`,
+      );
+    }
+    await attachments.add(list, attachment, never);
+    const entries = (await readFile(seen, "utf8"))
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { result?: unknown; dockershim: unknown });
+    assert.deepEqual(
+      entries.map(({ result, dockershim }) => [result, dockershim]),
+      [
+        [undefined, { phase: "adding" }],
+        [oneAddress, { phase: "adding" }],
+      ],
+    );
+  });
+
+  test("that failed has no address, and is undone with the result of the last plugin that succeeded", async () => {
+    await fake.behave("three", "ADD", "exit 1");
+    await assert.rejects(attachments.add(list, attachment, never));
+    assert.equal(await attachments.addresses(id, "eth0"), undefined);
+    await forgetCalls();
+    await attachments.remove(removal, never);
+    const calls = await fake.calls();
+    assert.deepEqual(
+      calls.map(({ plugin, stdin }) => [plugin, stdin["prevResult"]]),
+      ["three", "two", "one"].map((type) => [type, oneAddress]),
+    );
+    assert.deepEqual(await files(), []);
+  });
+
+  test("undoes an earlier try with the same id first", async () => {
+    await fake.behave("two", "ADD", "exit 1");
+    await assert.rejects(attachments.add(list, attachment, never));
+    await fake.behaveAgain("two", "ADD");
+    await forgetCalls();
+    await attachments.add(list, attachment, never);
+    assert.deepEqual(await fake.order(), [
+      ...["DEL three", "DEL two", "DEL one"],
+      ...["ADD one", "ADD two", "ADD three"],
+    ]);
+  });
+
+  test("of two pods at once keeps them apart", async () => {
+    const ids = ["b", "c", "d"].map(sandboxId);
+    await Promise.all(ids.map((containerId) => attachments.add(list, { ...attachment, containerId }, never)));
+    await Promise.all(ids.map((containerId) => attachments.remove({ ...removal, containerId }, never)));
+    assert.deepEqual(await files(), []);
+    for (const containerId of ids) {
+      const own = (await fake.calls()).filter((call) => call.containerId === containerId);
+      assert.deepEqual(
+        own.map(({ command }) => command),
+        ["ADD", "ADD", "ADD", "DEL", "DEL", "DEL"],
+      );
+    }
+  });
+});
+
+describe("remove()", () => {
+  test("uses configuration, arguments and capabilities of the ADD, not those of today", async () => {
+    await attachments.add(list, attachment, never);
+    await forgetCalls();
+    await attachments.remove({ ...removal, network: listOf("other", {}, { today: true }) }, never);
+    const calls = await fake.calls();
+    assert.equal(calls.length, 3);
+    for (const { stdin, args, netns: path } of calls) {
+      assert.deepEqual(
+        [stdin["name"], stdin["today"], stdin["runtimeConfig"]],
+        ["net", undefined, { portMappings }],
+      );
+      assert.deepEqual([args, path], ["K8S_POD_NAME=web", netns]);
+    }
+    assert.deepEqual(await files(), []);
+  });
+
+  test("keeps everything until all plugins have succeeded, and then forgets it", async () => {
+    await attachments.add(list, attachment, never);
+    await forgetCalls();
+    await fake.behave("two", "DEL", "exit 1");
+    await assert.rejects(attachments.remove(removal, never), /CNI plugin "two" DEL/);
+    assert.equal((await files()).length, 1);
+    await fake.behaveAgain("two", "DEL");
+    await attachments.remove(removal, never);
+    assert.deepEqual(await files(), []);
+    assert.deepEqual(await deletions(), ["DEL three", "DEL two", "DEL three", "DEL two", "DEL one"]);
+  });
+
+  test("works with the present network when nothing is remembered", async () => {
+    const { capabilityArgs } = attachment;
+    await attachments.remove({ ...removal, capabilityArgs, network: list }, never);
+    const [first] = await fake.calls();
+    assert.deepEqual(first?.stdin["runtimeConfig"], { portMappings });
+    assert.equal((await deletions()).length, 3);
+  });
+
+  test("succeeds with a warning when there is neither memory nor network", async () => {
+    await attachments.remove(removal, never);
+    assert.deepEqual(
+      log.lines.map(({ level, message }) => [level, message]),
+      [["warn", "no network configuration to tear down with"]],
+    );
+  });
+
+  test("finds what another shim remembered, and forgets it", async () => {
+    const entry: CacheEntry = {
+      containerId: id,
+      ifName: "eth0",
+      networkName: "net",
+      config: list.text,
+      cniArgs: [["K8S_POD_NAME", "old"]],
+      // What the ancestors wrote when they had lost the checkpoint.
+      capabilityArgs: { portMappings: [] },
+      result: oneAddress,
+    };
+    const loopback = { ...entry, networkName: "cni-loopback" };
+    for (const each of [entry, loopback]) {
+      await writeFile(join(directory, "ancestor", cacheFileName(each)), formatCacheEntry(each));
+    }
+    assert.deepEqual(await attachments.addresses(id, "eth0"), ["10.1.2.3"]);
+    await attachments.remove({ ...removal, capabilityArgs: { portMappings } }, never);
+    const calls = await fake.calls();
+    assert.equal(calls.length, 3, "lo is not torn down by plugins");
+    assert.deepEqual(calls[0]?.stdin["runtimeConfig"], { portMappings });
+    assert.deepEqual(await readdir(join(directory, "ancestor")), []);
+  });
+
+  test("tears down with the present network when the entry is corrupt, and forgets it", async () => {
+    await writeFile(join(directory, "results", `net-${id}-eth0`), "{ broken");
+    await attachments.remove({ ...removal, network: list }, never);
+    assert.equal((await deletions()).length, 3);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("uses the present network for an entry without a readable configuration", async () => {
+    const { phase: _phase, ...entry } = { ...(await added()), config: "{", phase: "added" };
+    await writeFile(join(directory, "results", cacheFileName(entry)), formatCacheEntry(entry));
+    await attachments.remove({ ...removal, network: list }, never);
+    assert.equal((await deletions()).length, 3);
+    assert.deepEqual(await files(), []);
+  });
+
+  const paths: readonly (readonly [string, string | undefined, string])[] = [
+    ["a namespace that is gone is an empty path", "/proc/self/nothing", ""],
+    ["a plain file is no namespace", "/etc/hostname", ""],
+    ["no path, and a remembered one by process number, is an empty path", undefined, ""],
+  ];
+  for (const [rule, path, expected] of paths) {
+    test(rule, async () => {
+      await attachments.add(list, attachment, never);
+      await forgetCalls();
+      const { netns: _netns, ...without } = removal;
+      await attachments.remove(path === undefined ? without : { ...without, netns: path }, never);
+      assert.deepEqual(
+        (await fake.calls()).map((call) => call.netns),
+        [expected, expected, expected],
+      );
+    });
+  }
+
+  test("runs the chain again without a namespace when that died under a plugin", async () => {
+    const path = join(directory, "netns");
+    const { symlink } = await import("node:fs/promises");
+    await symlink("/proc/self/ns/net", path);
+    await attachments.add(list, { ...attachment, netns: path }, never);
+    await forgetCalls();
+    await fake.behave("two", "DEL", `if [ -n "$CNI_NETNS" ]; then rm -f '${path}'; exit 1; fi`);
+    await attachments.remove({ ...removal, netns: path }, never);
+    assert.deepEqual(
+      (await fake.calls()).map((call) => `${call.plugin} ${call.netns === "" ? "without" : "with"}`),
+      ["three with", "two with", "three without", "two without", "one without"],
+    );
+  });
+
+  async function added(): Promise<CacheEntry> {
+    await attachments.add(list, attachment, never);
+    await forgetCalls();
+    const [entry] = (await cache.find(id)).entries;
+    assert.ok(entry !== undefined);
+    return entry;
+  }
+});
+
+describe("masquerade rules", () => {
+  const rule = `-A POSTROUTING -s 10.1.2.3/32 -m comment --comment "name: \\"net\\" id: \\"${id}\\"" -j CNI-${"0".repeat(24)}`;
+  const masquerading = listOf("net", {}, { ipMasq: true });
+  beforeEach(() => {
+    natTable.text = `*nat\n:CNI-${"0".repeat(24)} - [0:0]\n${rule}\nCOMMIT\n`;
+  });
+
+  test("that the bridge plugin leaves without a namespace are removed", async () => {
+    await attachments.add(masquerading, attachment, never);
+    const { netns: _netns, ...without } = removal;
+    await attachments.remove(without, never);
+    assert.deepEqual(natTable.restored, [
+      `*nat\n${rule.replace("-A", "-D")}\n-F CNI-${"0".repeat(24)}\n-X CNI-${"0".repeat(24)}\nCOMMIT\n`,
+    ]);
+  });
+
+  test("are looked for after a second try of DEL, which finds the interface gone", async () => {
+    await attachments.add(masquerading, attachment, never);
+    await fake.behave("one", "DEL", "exit 1");
+    await assert.rejects(attachments.remove(removal, never));
+    assert.equal(natTable.restored.length, 0);
+    await fake.behaveAgain("one", "DEL");
+    await attachments.remove(removal, never);
+    assert.equal(natTable.restored.length, 1);
+  });
+
+  test("are the plugin's business otherwise", async () => {
+    await attachments.add(masquerading, attachment, never);
+    await attachments.remove(removal, never);
+    assert.deepEqual(natTable.restored, []);
+  });
+});
+
+describe("collectGarbage()", () => {
+  test("undoes what this program made for containers that are gone, on this network only", async () => {
+    const [dead, living, foreign] = ["b", "c", "e"].map(sandboxId) as [string, string, string];
+    for (const containerId of [dead, living])
+      await attachments.add(list, { ...attachment, containerId }, never);
+    await attachments.add(listOf("other"), { ...attachment, containerId: dead, ifName: "eth1" }, never);
+    const { phase: _phase, ...entry } = (await cache.find(living)).entries[0]!;
+    const foreignEntry = { ...entry, networkName: "net", containerId: foreign };
+    await writeFile(join(directory, "results", cacheFileName(foreignEntry)), formatCacheEntry(foreignEntry));
+    await forgetCalls();
+    await attachments.collectGarbage(list, () => Promise.resolve(new Set([living])), never);
+    assert.deepEqual(
+      (await files()).sort(),
+      [`net-${living}-eth0`, `net-${foreign}-eth0`, `other-${dead}-eth1`].sort(),
+    );
+    assert.deepEqual([...new Set((await fake.calls()).map(({ containerId }) => containerId))], [dead]);
+  });
+
+  test("waits for set-ups that run, and asks for the living only then", async () => {
+    const gate = join(directory, "gate");
+    await fake.behave(
+      "one",
+      "ADD",
+      `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${JSON.stringify(oneAddress)}'`,
+    );
+    const order: string[] = [];
+    const adding = attachments.add(list, attachment, never).then(() => order.push("added"));
+    await turns(5);
+    const collecting = attachments.collectGarbage(
+      list,
+      () => {
+        order.push("asked");
+        return Promise.resolve(new Set([id]));
+      },
+      never,
+    );
+    await turns(5);
+    await writeFile(gate, "");
+    await Promise.all([adding, collecting]);
+    assert.deepEqual(order, ["added", "asked"]);
+    assert.equal((await files()).length, 1);
+  });
+});
+
+test("check() asks the plugins about what is remembered", async () => {
+  assert.equal(await attachments.check(id, "x", never), false);
+  await attachments.add(list, attachment, never);
+  await forgetCalls();
+  assert.equal(await attachments.check(id, "x", never), true);
+  assert.deepEqual(await fake.order(), ["CHECK one", "CHECK two", "CHECK three"]);
+});

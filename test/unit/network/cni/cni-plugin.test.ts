@@ -1,0 +1,301 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
+import { parseNetworkList } from "../../../../src/network/cni/configuration.js";
+import {
+  createCniParts,
+  createPluginOn,
+  type CniPluginOptions,
+} from "../../../../src/network/cni/create-cni-plugin.js";
+import type { NetworkSource, NetworkState } from "../../../../src/network/cni/network-source.js";
+import { isKind } from "../../../../src/shim/base/errors.js";
+import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { until } from "../../../fakes/turns.js";
+import { FakeNatTable, FakePlugins, sandboxId } from "./fake-plugins.js";
+
+const never = new AbortController().signal;
+const request: PodNetworkRequest = {
+  namespace: "default",
+  name: "web",
+  uid: "u",
+  sandboxId: sandboxId("a"),
+  netns: "/proc/self/ns/net",
+  annotations: {},
+  portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
+};
+
+/** A source that says what the test wants. */
+class FixedSource implements NetworkSource {
+  now: NetworkState = { problem: "no networks found in /conf" };
+  last: ReturnType<NetworkSource["lastGood"]>;
+  stopped = false;
+
+  use(members: object, ...plugins: readonly object[]): void {
+    const text = JSON.stringify({ name: "net", cniVersion: "0.4.0", plugins, ...members });
+    const network = parseNetworkList(text, "test");
+    this.now = { network };
+    this.last = network;
+  }
+  async start(): Promise<void> {}
+  async stop(): Promise<void> {
+    this.stopped = true;
+  }
+  state(): NetworkState {
+    return this.now;
+  }
+  lastGood(): ReturnType<NetworkSource["lastGood"]> {
+    return this.last;
+  }
+  describe(): Readonly<Record<string, unknown>> {
+    return { file: "test" };
+  }
+}
+
+let fake: FakePlugins;
+let directory: string;
+let source: FixedSource;
+let log: ReturnType<typeof recordingLog>;
+let plugin: CniNetworkPlugin;
+
+beforeEach(async () => {
+  fake = await FakePlugins.create("one", "two", "loopback");
+  directory = await mkdtemp(join(tmpdir(), "cni-plugin-"));
+  source = new FixedSource();
+  source.use({}, { type: "one", capabilities: { portMappings: true } }, { type: "two" });
+  log = recordingLog();
+  plugin = await made();
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+  await fake[Symbol.asyncDispose]();
+});
+
+/** As after a restart: another object on the same directories. */
+async function made(options: Partial<CniPluginOptions> = {}): Promise<CniNetworkPlugin> {
+  const all = {
+    reason: "test",
+    binDirs: [fake.binDir],
+    cacheDir: directory,
+    ancestorResultDirs: [],
+    natTable: new FakeNatTable(),
+    log,
+    ...options,
+  };
+  const created = createPluginOn(source, "cni", all, createCniParts(all));
+  await created.start(never);
+  return created;
+}
+
+const chain = async (): Promise<readonly string[]> =>
+  (await fake.order()).filter((call) => !call.endsWith("loopback"));
+const files = (): Promise<string[]> => readdir(join(directory, "results"));
+
+test("setUpPod() brings up lo, runs the chain and answers with the addresses", async () => {
+  assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.2.3"]);
+  assert.deepEqual(await fake.order(), ["ADD loopback", "ADD one", "ADD two"]);
+  const [loopback, one] = await fake.calls();
+  assert.deepEqual([loopback?.stdin["cniVersion"], loopback?.ifName], ["0.4.0", "eth0"]);
+  assert.equal(
+    one?.args,
+    `IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=${request.sandboxId};K8S_POD_UID=u`,
+  );
+  assert.deepEqual(one.stdin["runtimeConfig"], {
+    portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp", hostIP: "" }],
+  });
+});
+
+test("podAddresses() answers from what is stored, also after a restart, without running anything", async () => {
+  await plugin.setUpPod(request, never);
+  const before = (await fake.calls()).length;
+  assert.deepEqual(await plugin.podAddresses(request), ["10.1.2.3"]);
+  const restarted = await made();
+  assert.deepEqual(await restarted.podAddresses(request), ["10.1.2.3"]);
+  assert.equal((await fake.calls()).length, before);
+  await restarted.tearDownPod(request, never);
+  assert.equal(await restarted.podAddresses(request), undefined);
+  assert.equal(await plugin.podAddresses({ ...request, sandboxId: sandboxId("f") }), undefined);
+});
+
+describe("a failed ADD", () => {
+  test("is followed by a DEL of the whole chain, and its own error is reported", async () => {
+    await fake.behave("two", "ADD", `echo '{"code":7,"msg":"bad"}'; exit 1`);
+    await assert.rejects(plugin.setUpPod(request, never), {
+      message: 'CNI plugin "two" ADD for pod "default/web": bad (code 7)',
+    });
+    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("by a deadline is cleaned up under a deadline of its own", async () => {
+    plugin = await made({ timeouts: { setUpMs: 300 } });
+    await fake.behave("two", "ADD", "sleep 1000");
+    await assert.rejects(plugin.setUpPod(request, never), (error) => {
+      assert.ok(isKind(error, "timeout"));
+      assert.match(
+        error.message,
+        /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 300ms$/,
+      );
+      return true;
+    });
+    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
+  });
+
+  test("by a caller that leaves is cleaned up all the same", async () => {
+    const caller = new AbortController();
+    await fake.behave("one", "ADD", `touch '${directory}/running'; sleep 1000`);
+    const setUp = plugin.setUpPod(request, caller.signal);
+    setUp.catch(() => undefined);
+    let running = false;
+    await until("the plugin runs", () => {
+      void readdir(directory).then((names) => (running = names.includes("running")));
+      return running;
+    });
+    caller.abort();
+    await assert.rejects(setUp, (error) => isKind(error, "cancelled"));
+    assert.deepEqual(await chain(), ["ADD one", "DEL two", "DEL one"]);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("whose clean-up fails too is still known for the tear-down, which is done by the next run", async () => {
+    await fake.behave("two", "ADD", "exit 1");
+    await fake.behave("one", "DEL", "exit 1");
+    await assert.rejects(plugin.setUpPod(request, never), /"two" ADD/);
+    assert.ok(log.lines.some(({ message }) => message === "clean-up after a failed ADD failed"));
+    assert.equal((await files()).length, 1);
+    const restarted = await made();
+    assert.equal(await restarted.podAddresses(request), undefined);
+    await fake.behaveAgain("one", "DEL");
+    await restarted.tearDownPod(request, never);
+    assert.deepEqual(await files(), []);
+  });
+});
+
+describe("tearDownPod()", () => {
+  test("works when the configuration has disappeared, with and without a restart", async () => {
+    await plugin.setUpPod(request, never);
+    source.now = { problem: "no networks found in /conf" };
+    await plugin.tearDownPod(request, never);
+    assert.deepEqual((await chain()).slice(2), ["DEL two", "DEL one"]);
+
+    source.use({}, { type: "one" });
+    await plugin.setUpPod({ ...request, sandboxId: sandboxId("b") }, never);
+    source.now = { problem: "no networks found in /conf" };
+    source.last = undefined;
+    await (await made()).tearDownPod({ ...request, sandboxId: sandboxId("b") }, never);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("can be repeated, and runs the chain each time", async () => {
+    await plugin.setUpPod(request, never);
+    await plugin.tearDownPod(request, never);
+    await plugin.tearDownPod(request, never);
+    assert.deepEqual((await chain()).slice(2), ["DEL two", "DEL one", "DEL two", "DEL one"]);
+  });
+
+  test("offers port mappings and pod CIDRs of today when nothing is remembered", async () => {
+    source.use({}, { type: "one", capabilities: { portMappings: true, ipRanges: true } });
+    await plugin.podCidrChanged(["10.1.0.0/24"]);
+    await plugin.tearDownPod(request, never);
+    const [call] = await fake.calls();
+    assert.deepEqual(call?.stdin["runtimeConfig"], {
+      portMappings: [{ hostPort: 8080, containerPort: 80, protocol: "tcp", hostIP: "" }],
+      ipRanges: [[{ subnet: "10.1.0.0/24" }]],
+    });
+  });
+
+  test("goes on when the caller leaves", async () => {
+    await plugin.setUpPod(request, never);
+    const caller = new AbortController();
+    const tearDown = plugin.tearDownPod(request, caller.signal);
+    caller.abort();
+    await tearDown;
+    assert.deepEqual(await files(), []);
+  });
+
+  test("ends a plugin that hangs by a deadline, and succeeds at the next try", async () => {
+    plugin = await made({ timeouts: { tearDownMs: 300 } });
+    await plugin.setUpPod(request, never);
+    await fake.behave("two", "DEL", "sleep 1000");
+    await assert.rejects(plugin.tearDownPod(request, never), (error) => isKind(error, "timeout"));
+    await fake.behaveAgain("two", "DEL");
+    await plugin.tearDownPod(request, never);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("of a pod whose name cannot be said to plugins is possible, its set-up is not", async () => {
+    const odd = { ...request, name: "a;b" };
+    await assert.rejects(plugin.setUpPod(odd, never), (error) => isKind(error, "invalid"));
+    await plugin.tearDownPod(odd, never);
+    assert.ok((await fake.calls()).every(({ args }) => !args.includes("a;b")));
+  });
+});
+
+describe("readiness", () => {
+  test("ends with the configuration, with the reason, and comes back by itself", async () => {
+    assert.equal(plugin.notReadyReason(), undefined);
+    source.now = { problem: "no networks found in /conf" };
+    assert.equal(plugin.notReadyReason(), "cni config uninitialized: no networks found in /conf");
+    await assert.rejects(plugin.setUpPod(request, never), (error) => isKind(error, "unavailable"));
+    assert.deepEqual(await fake.order(), []);
+    source.use({}, { type: "one" });
+    assert.equal(plugin.notReadyReason(), undefined);
+  });
+
+  test("needs a pod CIDR for a plugin that declares ipRanges", async () => {
+    source.use({}, { type: "one", capabilities: { ipRanges: true } });
+    assert.equal(plugin.notReadyReason(), "cni config needs ipRanges but no PodCIDR set");
+    await assert.rejects(plugin.setUpPod(request, never), /needs ipRanges/);
+    await plugin.podCidrChanged(["10.1.0.0/24,fd00::/64"]);
+    assert.equal(plugin.notReadyReason(), undefined);
+    await plugin.setUpPod(request, never);
+    const one = (await fake.calls()).find((call) => call.plugin === "one");
+    assert.deepEqual(one?.stdin["runtimeConfig"], {
+      ipRanges: [[{ subnet: "10.1.0.0/24" }], [{ subnet: "fd00::/64" }]],
+    });
+  });
+
+  test("is what the plugins of a 1.1.0 list answer to STATUS", async () => {
+    await fake.behave("one", "STATUS", `echo '{"code":50,"msg":"no backend"}'; exit 1`);
+    source.use({ cniVersion: "1.1.0" }, { type: "one" });
+    plugin = await made();
+    assert.equal(plugin.notReadyReason(), 'CNI plugin "one" STATUS: no backend (code 50)');
+    assert.equal(plugin.describe()["status"], plugin.notReadyReason());
+    assert.equal((await fake.calls("STATUS")).length, 1, "the answer is kept for a while");
+  });
+});
+
+test("a pod with host ports on a network without portMappings is set up with a warning", async () => {
+  source.use({}, { type: "one" });
+  await plugin.setUpPod(request, never);
+  assert.ok(log.lines.some(({ level, message }) => level === "warn" && message.includes("host ports")));
+});
+
+test("one slow pod does not hold up another", async () => {
+  const gate = join(directory, "gate");
+  const slow = sandboxId("d");
+  const reply = '{"ips":[{"version":"4","address":"10.1.2.4/24"}]}';
+  await fake.behave(
+    "two",
+    "ADD",
+    `if [ "$CNI_CONTAINERID" = ${slow} ]; then while [ ! -e '${gate}' ]; do sleep 0.01; done; fi; echo '${reply}'`,
+  );
+  const first = plugin.setUpPod({ ...request, name: "slow", sandboxId: slow }, never);
+  assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.2.4"]);
+  assert.equal(plugin.notReadyReason(), undefined);
+  await writeFile(gate, "");
+  assert.deepEqual(await first, ["10.1.2.4"]);
+});
+
+test("the plugin says what it is", async () => {
+  assert.deepEqual(
+    [plugin.name, plugin.reason, plugin.dockerNetworkMode, plugin.dockerPublishesPorts],
+    ["cni", "test", "none", false],
+  );
+  assert.deepEqual(plugin.describe(), { file: "test" });
+  await plugin.stop();
+  assert.ok(source.stopped);
+});

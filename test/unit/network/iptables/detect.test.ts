@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { detectIptables, type IptablesMode } from "../../../../src/network/iptables/detect.js";
+import { isKind } from "../../../../src/shim/base/errors.js";
+import { fakeCommands, never, type Answer } from "./fake-commands.js";
+
+const kube = (lines: number): string => `*nat\n${":KUBE-X - [0:0]\n".repeat(lines)}COMMIT\n`;
+
+/** A host with these programs; all others are not installed. */
+function host(programs: Readonly<Record<string, Answer>>): ReturnType<typeof fakeCommands> {
+  return fakeCommands(({ program }) => programs[program] ?? "notFound");
+}
+
+const nft = { stdout: "iptables v1.8.9 (nf_tables)\n" };
+const legacy = { stdout: "iptables v1.8.9 (legacy)\n" };
+const both = { "iptables-nft": nft, "iptables-legacy": legacy };
+
+describe("detectIptables()", () => {
+  const rows: readonly {
+    name: string;
+    mode?: IptablesMode;
+    programs: Readonly<Record<string, Answer>>;
+    expected: readonly [backend: string, suffix: string, differs: boolean];
+  }[] = [
+    {
+      name: "takes plain iptables when Kubernetes has chains nowhere",
+      programs: { iptables: legacy, ...both },
+      expected: ["legacy", "", false],
+    },
+    {
+      name: "takes the backend in which Kubernetes has chains",
+      programs: { iptables: nft, ...both, "iptables-legacy-save": { stdout: kube(2) } },
+      expected: ["legacy", "-legacy", true],
+    },
+    {
+      name: "uses the plain name when that is the backend",
+      programs: { iptables: nft, ...both, "iptables-nft-save": { stdout: kube(2) } },
+      expected: ["nft", "", false],
+    },
+    {
+      name: "takes the backend with more of them when both have some",
+      programs: {
+        iptables: legacy,
+        ...both,
+        "iptables-legacy-save": { stdout: kube(1) },
+        "ip6tables-nft-save": { stdout: kube(3) },
+      },
+      expected: ["nft", "-nft", true],
+    },
+    {
+      name: "passes by a backend that the kernel does not have",
+      programs: { iptables: nft, "iptables-legacy-save": { exitCode: 3, stderr: "no such module" } },
+      expected: ["nft", "", false],
+    },
+    {
+      name: "takes the configured one whatever the tables hold",
+      mode: "legacy",
+      programs: { iptables: nft, ...both, "iptables-nft-save": { stdout: kube(9) } },
+      expected: ["legacy", "-legacy", true],
+    },
+  ];
+  for (const { name, mode = "auto", programs, expected } of rows) {
+    test(name, async () => {
+      const { version, suffix, differsFromDefault } = await detectIptables(mode, never, host(programs));
+      assert.deepEqual([version.backend, suffix, differsFromDefault], expected);
+    });
+  }
+
+  for (const [name, mode, programs] of [
+    ["nothing is installed", "auto", {}],
+    ["the configured backend is not installed", "nft", { iptables: legacy }],
+  ] as const) {
+    test(`is unavailable when ${name}`, async () => {
+      await assert.rejects(detectIptables(mode, never, host(programs)), (error) =>
+        isKind(error, "unavailable"),
+      );
+    });
+  }
+
+  test("names no table, for that would make the kernel load it", async () => {
+    const run = host({ iptables: nft, "iptables-legacy-save": {}, "ip6tables-legacy-save": {} });
+    await detectIptables("auto", never, run);
+    const saves = run.ran.filter(({ program }) => program.endsWith("-save"));
+    assert.equal(saves.length, 4);
+    for (const { words } of saves) assert.deepEqual(words, []);
+  });
+});

@@ -1,0 +1,61 @@
+import type { Clock } from "../../../../src/network/cni/clock.js";
+import { ShimError } from "../../../../src/shim/base/errors.js";
+
+/** A clock that stands still until a test lets something happen. */
+export function handClock(): Clock & { advance(milliseconds: number): void; readonly waiting: number } {
+  let now = 0;
+  let timers: { at: number; work: () => void }[] = [];
+  return {
+    now: () => now,
+    after(milliseconds, work) {
+      const timer = { at: now + milliseconds, work };
+      timers.push(timer);
+      return () => {
+        timers = timers.filter((each) => each !== timer);
+      };
+    },
+    advance(milliseconds) {
+      now += milliseconds;
+      const due = timers.filter(({ at }) => at <= now);
+      timers = timers.filter(({ at }) => at > now);
+      for (const { work } of due) work();
+    },
+    get waiting() {
+      return timers.length;
+    },
+  };
+}
+
+/** Plugins as files that a test puts there and takes away; each speaks the versions given. */
+export class FakePlugins {
+  readonly binDirs = ["/opt/cni/bin", "/usr/lib/cni"];
+  asked = 0;
+
+  constructor(readonly installed: Map<string, readonly string[]>) {}
+
+  async find(type: string): Promise<{ type: string; path: string; fingerprint: string }> {
+    const versions = this.installed.get(type);
+    if (versions === undefined) throw new ShimError("unavailable", `failed to find plugin "${type}"`);
+    return { type, path: `/opt/cni/bin/${type}`, fingerprint: `${type} ${versions.join()}` };
+  }
+
+  async supportedBy(type: string): Promise<readonly string[]> {
+    this.asked += 1;
+    return this.installed.get(type) ?? [];
+  }
+}
+
+const most = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0"];
+
+/** As Debian 12 has them. */
+export function debianPlugins(...without: readonly string[]): FakePlugins {
+  const all = new Map<string, readonly string[]>([
+    ["bridge", most],
+    ["host-local", most],
+    ["portmap", most],
+    ["bandwidth", most.slice(2)],
+    ["firewall", ["0.4.0", "1.0.0"]],
+  ]);
+  for (const type of without) all.delete(type);
+  return new FakePlugins(all);
+}

@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { KubenetNetworkPlugin, type KubenetParts } from "../../../../src/network/kubenet/kubenet-plugin.js";
+import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
+import { HostPortClaims } from "../../../../src/network/hostport/host-port-claims.js";
+import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
+import { ShimError } from "../../../../src/shim/base/errors.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { fakePlugin } from "../fake-plugin.js";
+import { fakeCommands, never } from "../iptables/fake-commands.js";
+import { debianPlugins, handClock } from "./kubenet-parts.js";
+
+const request: PodNetworkRequest = {
+  ...{ namespace: "default", name: "web", sandboxId: "id-web", uid: "uid", netns: "/proc/7/ns/net" },
+  annotations: {},
+  portMappings: [],
+};
+const udp = { protocol: "udp", containerPort: 53, hostPort: 5353, hostIp: "" } as const;
+
+interface Changes extends Partial<Omit<KubenetParts, "pods">> {
+  readonly pods?: Parameters<typeof fakePlugin>[0];
+  readonly without?: readonly string[];
+  readonly forwardDrops?: boolean;
+}
+
+async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes }: Changes = {}) {
+  const log = recordingLog();
+  const run = fakeCommands();
+  const journal: string[] = [];
+  const plugins = debianPlugins(...without);
+  const clock = handClock();
+  const source = new KubenetSource({
+    invoker: plugins,
+    versions: plugins,
+    hairpinMode: "hairpin-veth",
+    log,
+    clock,
+  });
+  const note = (line: string) => async (): Promise<void> => void journal.push(line);
+  const inner = fakePlugin({
+    start: () => source.start(),
+    setUpPod: async () => {
+      journal.push(
+        `ADD ${
+          source
+            .state()
+            .network?.plugins.map(({ type }) => type)
+            .join(" ") ?? ""
+        }`,
+      );
+      return ["10.1.0.2"];
+    },
+    tearDownPod: note("DEL"),
+    ...pods,
+  });
+  // Only what the plugin uses of them.
+  const parts = {
+    ...{ reason: "for a test", source, hairpinMode: "hairpin-veth", mtuBytes: 1500, run, log },
+    podCidrs: ["10.1.0.0/16"],
+    pods: { ...inner, stop: () => source.stop() },
+    rules: {
+      problem: undefined,
+      start: note("rules"),
+      stop: () => undefined,
+      ensureForwarding: async () => forwardDrops,
+    },
+    dedup: { ensure: note("dedup") },
+    ancestors: { present: true, start: note("ancestors"), remove: note("remove ancestor's ports") },
+    claims: new HostPortClaims(),
+    conntrack: { forgetBefore: note("forget before"), forgetPod: note("forget pod") },
+    freeAddresses: async () => false,
+    ...changes,
+  } as unknown as KubenetParts;
+  const plugin = new KubenetNetworkPlugin(parts);
+  await plugin.start(never);
+  journal.length = 0;
+  return { plugin, journal, log, run, stop: () => plugin.stop() };
+}
+
+describe("KubenetNetworkPlugin", () => {
+  test("sets a pod up: plugins, then the flows that began before", async () => {
+    const { plugin, journal, run, stop } = await setUp();
+    assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.0.2"]);
+    assert.deepEqual(journal, ["ADD bridge portmap bandwidth", "forget before"]);
+    assert.ok(!run.lines().some((line) => line.startsWith("nsenter")));
+    await stop();
+  });
+
+  test("adds the firewall plugin while FORWARD drops, and prepares the namespace for IPv6", async () => {
+    const { plugin, journal, run, stop } = await setUp({
+      forwardDrops: true,
+      podCidrs: ["10.1.0.0/16", "fd00::/64"],
+    });
+    await plugin.setUpPod(request, never);
+    assert.equal(journal[0], "ADD bridge portmap bandwidth firewall");
+    assert.ok(run.lines().some((line) => line.startsWith("nsenter --net=/proc/7/ns/net -- sysctl")));
+    await stop();
+  });
+
+  test("keeps a promiscuous bridge from doubling packets", async () => {
+    const { plugin, journal, stop } = await setUp({ hairpinMode: "promiscuous-bridge" });
+    await plugin.setUpPod(request, never);
+    assert.ok(journal.includes("dedup"));
+    await stop();
+  });
+
+  for (const [plugin, change] of [
+    ["portmap", { portMappings: [udp] }],
+    ["bandwidth", { annotations: { "kubernetes.io/ingress-bandwidth": "1M" } }],
+  ] as const) {
+    test(`refuses a pod that needs ${plugin} on a node without, and no other`, async () => {
+      const { plugin: kubenet, stop } = await setUp({ without: [plugin] });
+      await assert.rejects(kubenet.setUpPod({ ...request, ...change }, never), (error) => {
+        assert.ok(error instanceof ShimError && error.kind === "unavailable");
+        assert.ok(error.message.includes(`need the CNI plugin "${plugin}"`));
+        return true;
+      });
+      await kubenet.setUpPod(request, never);
+      await stop();
+    });
+  }
+
+  test("tears down both: host ports of an ancestor, and its own; a failure of one does not stop the other", async () => {
+    const { plugin, journal, stop } = await setUp();
+    await plugin.tearDownPod({ ...request, portMappings: [udp] }, never);
+    assert.deepEqual(journal, ["remove ancestor's ports", "DEL", "forget pod"]);
+    await stop();
+
+    const failing = await setUp({
+      ancestors: {
+        present: true,
+        start: async () => {},
+        remove: () => Promise.reject(new ShimError("unknown", "iptables failed")),
+      } as unknown as KubenetParts["ancestors"],
+    });
+    await assert.rejects(failing.plugin.tearDownPod(request, never), { message: "iptables failed" });
+    assert.deepEqual(failing.journal, ["DEL"]);
+    await failing.stop();
+  });
+
+  test("a host port stays claimed until its tear-down has succeeded", async () => {
+    let fails = true;
+    const { plugin, stop } = await setUp({
+      pods: {
+        tearDownPod: async () => {
+          if (fails) throw new ShimError("unknown", "DEL failed");
+        },
+      },
+    });
+    const other = { ...request, sandboxId: "id-other", name: "other", portMappings: [udp] };
+    const first = { ...request, portMappings: [udp] };
+    await plugin.setUpPod(first, never);
+    await assert.rejects(plugin.tearDownPod(first, never));
+    await assert.rejects(plugin.setUpPod(other, never), { kind: "conflict" });
+    fails = false;
+    await plugin.tearDownPod(first, never);
+    await plugin.setUpPod(other, never);
+    await stop();
+  });
+
+  test("frees leaked addresses when the pool is full, and tries once more", async () => {
+    for (const freed of [true, false]) {
+      let tries = 0;
+      const { plugin, stop } = await setUp({
+        freeAddresses: async () => freed,
+        pods: {
+          setUpPod: async () => {
+            tries += 1;
+            if (tries === 1)
+              throw new ShimError("unknown", "failed to allocate for range 0: no IP addresses available");
+            return ["10.1.0.9"];
+          },
+        },
+      });
+      if (freed) assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.0.9"]);
+      else await assert.rejects(plugin.setUpPod(request, never), /no IP addresses available/);
+      assert.equal(tries, freed ? 2 : 1);
+      await stop();
+    }
+  });
+
+  test("the first pod CIDR that makes sense counts, and others are warned of once", async () => {
+    const { plugin, log, stop } = await setUp({ podCidrs: [] });
+    await plugin.podCidrChanged(["10.1.0.0/33"]);
+    assert.match(plugin.notReadyReason() ?? "", /lack of PodCIDR \(pod CIDR "10\.1\.0\.0\/33": /);
+    await plugin.podCidrChanged(["10.1.0.5/16"]);
+    assert.equal(plugin.notReadyReason(), undefined);
+    await plugin.podCidrChanged(["10.1.0.0/16"]);
+    const before = log.lines.filter(({ level }) => level === "warn").length;
+    await plugin.podCidrChanged(["10.2.0.0/16"]);
+    await plugin.podCidrChanged(["10.2.0.0/16"]);
+    assert.equal(log.lines.filter(({ level }) => level === "warn").length, before + 1);
+    assert.deepEqual(plugin.describe()["podCidrs"], ["10.1.0.0/16"]);
+    await stop();
+  });
+
+  test("is not ready while the rules of the node cannot be written", async () => {
+    const { plugin, stop } = await setUp({
+      rules: {
+        problem: "kubenet cannot write its rules: no nat",
+        start: async () => {},
+        stop: () => undefined,
+      } as unknown as KubenetParts["rules"],
+    });
+    assert.equal(plugin.notReadyReason(), "kubenet cannot write its rules: no nat");
+    await stop();
+  });
+
+  for (const [output, expected] of [
+    [{ stdout: `[{"ifname":"eth0","mtu":1400,"flags":["UP"]}]` }, 1400],
+    [{ stdout: "[]" }, 1460],
+    [{ exitCode: 1 }, 1460],
+    ["notFound", 1460],
+  ] as const) {
+    test(`finds the MTU ${String(expected)} when ip says ${JSON.stringify(output)}`, async () => {
+      const run = fakeCommands(({ program }) => (program === "ip" ? output : undefined));
+      const { plugin, stop } = await setUp({ mtuBytes: 0, run });
+      assert.equal(plugin.describe()["mtuBytes"], expected);
+      await stop();
+    });
+  }
+});

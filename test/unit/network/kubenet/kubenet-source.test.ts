@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
+import { parsePodSubnets } from "../../../../src/network/kubenet/pod-subnets.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { debianPlugins, handClock, type FakePlugins } from "./kubenet-parts.js";
+
+function setUp(plugins: FakePlugins) {
+  const log = recordingLog();
+  const clock = handClock();
+  const source = new KubenetSource({
+    ...{ invoker: plugins, versions: plugins, hairpinMode: "hairpin-veth", log, clock },
+  });
+  return { log, clock, source };
+}
+
+const subnets = parsePodSubnets(["10.1.0.0/16"]);
+const typesOf = (source: KubenetSource) => source.state().network?.plugins.map(({ type }) => type);
+
+describe("KubenetSource", () => {
+  test("has no network before the pod CIDR, in dockershim's words", async () => {
+    const { source } = setUp(debianPlugins());
+    await source.refresh();
+    assert.equal(
+      source.state().problem,
+      "kubenet does not have netConfig. This is most likely due to lack of PodCIDR",
+    );
+  });
+
+  test("has the newest version that all plugins speak", async () => {
+    const { source } = setUp(debianPlugins());
+    await source.configure({ subnets, mtuBytes: 1500 });
+    assert.equal(source.state().network?.cniVersion, "1.0.0");
+    assert.deepEqual(typesOf(source), ["bridge", "portmap", "bandwidth"]);
+  });
+
+  test("takes no version in which DEL is not told the result", async () => {
+    const plugins = debianPlugins();
+    plugins.installed.set("portmap", ["0.3.1"]);
+    const { source } = setUp(plugins);
+    await source.configure({ subnets, mtuBytes: 1500 });
+    assert.match(source.state().problem ?? "", /no version from 0\.4\.0 on in common/);
+  });
+
+  test("has the firewall plugin only while it is wanted", async () => {
+    const { source } = setUp(debianPlugins());
+    await source.configure({ subnets, mtuBytes: 1500, firewall: true });
+    assert.equal(source.has("firewall"), true);
+    await source.configure({ firewall: false });
+    assert.equal(source.has("firewall"), false);
+  });
+
+  test("does without optional plugins, and warns once", async () => {
+    const { source, log } = setUp(debianPlugins("portmap", "bandwidth"));
+    await source.configure({ subnets, mtuBytes: 1500 });
+    await source.refresh();
+    assert.deepEqual(typesOf(source), ["bridge"]);
+    const warnings = log.lines.filter(({ level }) => level === "warn");
+    assert.deepEqual(
+      warnings.map(({ fields }) => fields["missing"]),
+      [["portmap", "bandwidth"]],
+    );
+  });
+
+  test("loses the network with a required plugin, keeps it for tear-down, and has it back by itself", async () => {
+    const plugins = debianPlugins();
+    const { source, clock } = setUp(plugins);
+    await source.configure({ subnets, mtuBytes: 1500 });
+    await source.start();
+    const versions = plugins.installed.get("host-local")!;
+    plugins.installed.delete("host-local");
+    await source.refresh();
+    assert.equal(
+      source.state().problem,
+      `could not locate kubenet required CNI plugins [bridge host-local] at ["/opt/cni/bin" "/usr/lib/cni"]`,
+    );
+    assert.equal(source.lastGood()?.name, "kubenet");
+    plugins.installed.set("host-local", versions);
+    clock.advance(5000);
+    for (let turns = 0; turns < 50 && source.state().network === undefined; turns += 1) {
+      await new Promise((resolve) => void setImmediate(resolve));
+    }
+    assert.equal(source.state().network?.name, "kubenet");
+    await source.stop();
+    assert.equal(clock.waiting, 0);
+  });
+
+  test("asks plugins for versions only when something has changed", async () => {
+    const plugins = debianPlugins();
+    const { source } = setUp(plugins);
+    await source.configure({ subnets, mtuBytes: 1500 });
+    const asked = plugins.asked;
+    assert.ok(asked > 0);
+    await source.refresh();
+    await source.configure({ firewall: false });
+    assert.equal(plugins.asked, asked);
+  });
+});

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { freeLeakedAddresses } from "../../../../src/network/kubenet/leaked-addresses.js";
+import type { PluginCall } from "../../../../src/network/cni/invoke.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { temporaryDirectory } from "../../base/temporary-directory.js";
+import { never } from "../iptables/fake-commands.js";
+
+const id = (letter: string): string => letter.repeat(64);
+
+async function setUp(path: string, addresses: Readonly<Record<string, string>>) {
+  const directory = join(path, "kubenet");
+  await mkdir(directory);
+  for (const [address, owner] of Object.entries(addresses)) {
+    await writeFile(join(directory, address), `${owner}\r\neth0`);
+  }
+  const tornDown: string[] = [];
+  const calls: PluginCall[] = [];
+  const log = recordingLog();
+  const options = {
+    pods: {
+      tearDownPod: async ({ sandboxId }: { sandboxId: string }) => {
+        tornDown.push(sandboxId);
+        if (sandboxId === id("e")) throw new Error("no configuration");
+      },
+    },
+    tools: {
+      invoker: { run: async (call: PluginCall) => (calls.push(call), "") },
+    } as unknown as Parameters<typeof freeLeakedAddresses>[0]["tools"],
+    log,
+    addressDir: path,
+  };
+  return { options, tornDown, calls };
+}
+
+describe("freeLeakedAddresses()", () => {
+  test("tears down what no container is left of, once for all its addresses, and releases each by the plugin", async () => {
+    await using at = await temporaryDirectory();
+    const { options, tornDown, calls } = await setUp(at.path, {
+      "10.1.0.2": id("a"),
+      "10.1.0.3": id("d"),
+      "fd00::3": id("d"),
+      "10.1.0.4": id("e"),
+      "10.1.0.5": "somebody-else",
+    });
+    const freed = await freeLeakedAddresses({ ...options, livingIds: async () => new Set([id("a")]) }, never);
+    assert.deepEqual(freed.map(({ address }) => address).sort(), ["10.1.0.3", "10.1.0.4", "fd00::3"]);
+    assert.deepEqual(tornDown.sort(), [id("d"), id("e")]);
+    // A tear-down that fails does not keep the address.
+    assert.deepEqual(new Set(calls.map(({ containerId }) => containerId)), new Set([id("d"), id("e")]));
+    assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
+  });
+
+  test("touches nothing when it cannot be told who lives", async () => {
+    await using at = await temporaryDirectory();
+    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
+    const livingIds = () => Promise.reject(new Error("no engine"));
+    await assert.rejects(freeLeakedAddresses({ ...options, livingIds }, never), /no engine/);
+    assert.deepEqual([tornDown, calls], [[], []]);
+  });
+});
