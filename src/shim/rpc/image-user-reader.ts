@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { withDeadline } from "../base/abort.js";
+import { orAbort, withDeadline } from "../base/abort.js";
 import type { Logger } from "../base/log.js";
 import { messageOf } from "../base/errors.js";
 import { SingleFlight } from "../base/single-flight.js";
@@ -69,6 +69,12 @@ export class ImageUserReader {
       });
     }
     return this.deps.cache.get(imageId);
+  }
+
+  /** Returns when no scratch container of the image is left: it would count as a user of the image. */
+  async settled(imageId: string, signal: AbortSignal): Promise<void> {
+    const reading = this.#inFlight.get(imageId);
+    if (reading !== undefined) await orAbort(reading, signal);
   }
 
   /** Removes scratch containers that an earlier run on the same state directory left behind. */

@@ -11,10 +11,10 @@ import type { Services } from "./services.js";
  */
 export async function removeImage(
   request: ValidRemoveImage,
-  deps: Pick<Services, "engine" | "images" | "imageLanes">,
+  deps: Pick<Services, "engine" | "images" | "imageUsers" | "imageLanes">,
   call: Call,
 ): Promise<Answer<RemoveImageResponse>> {
-  const { engine, images, imageLanes } = deps;
+  const { engine, images, imageUsers, imageLanes } = deps;
   const name = request.image.image;
   const found = await findImage(engine, name, call.signal);
   if (found === undefined) return {};
@@ -22,6 +22,7 @@ export async function removeImage(
     // A call that waited for its turn finds nothing left to do.
     const image = await engine.inspectImage(found.id, call.signal);
     if (image === undefined) return;
+    await imageUsers.settled(image.id, call.signal);
     const [user] = await engine.listContainers({ ancestor: image.id }, call.signal);
     if (user !== undefined) {
       throw new ShimError("precondition", `cannot remove image "${name}": container "${user.id}" uses it`, {

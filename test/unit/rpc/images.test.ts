@@ -167,6 +167,20 @@ describe("removeImage()", () => {
     assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
   });
 
+  test("does not take the shim's own look into the image for a user", async () => {
+    await using shim = await shimWithImage();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "readContainerFile" && slow;
+    shim.services.imageUsers.prepare(id);
+    await until("a scratch container is there", () => shim.engine.containers.ids.length > 0);
+    const removing = remove(shim, "app");
+    removing.catch(() => undefined);
+    slow = false;
+    shim.engine.up();
+    await removing;
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+
   test("that fails half way can be repeated", async () => {
     await using shim = await shimWithImage();
     shim.world.journal.afterStep = ({ verb }) => {
