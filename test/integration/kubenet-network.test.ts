@@ -9,6 +9,7 @@ import type { KubenetNetworkPlugin } from "../../src/network/kubenet/kubenet-plu
 import type { PortMapping } from "../../src/shim/domain/port-mapping.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
+import { until } from "../support/wait.js";
 import {
   answerIn,
   ask,
@@ -60,7 +61,11 @@ function port(protocol: PortMapping["protocol"], hostPort: number, hostIp = ""):
 async function reaches(from: TestPod | undefined, ...targets: readonly string[]): Promise<void> {
   for (const host of targets) {
     for (const protocol of ["tcp", "udp"] as const) {
-      const answer = await ask(from?.netns, { protocol, host, port: 8080 });
+      // For a second or two after its birth the bridge does not use its IPv6 address.
+      const answer = await until(`an answer from ${host}`, async () => {
+        const text = await ask(from?.netns, { protocol, host, port: 8080 });
+        return text === "" ? undefined : text;
+      });
       assert.equal(answer, "hello", `${protocol} ${host} from ${from?.name ?? "the node"}`);
     }
   }

@@ -25,7 +25,7 @@ export class Conntrack {
     private readonly run: RunCommand = runCommand,
   ) {}
 
-  /** For a pod that now has these ports: flows that began before. */
+  /** For a pod that now has these ports: flows that began before. New releases of the portmap plugin do so, too. */
   async forgetBefore(
     mappings: readonly PortMapping[],
     addresses: readonly string[],

@@ -1,6 +1,6 @@
 /** Rules of the host's packet filter, of both address families. */
 import { sleep } from "../../shim/base/abort.js";
-import { isKind, ShimError } from "../../shim/base/errors.js";
+import { ShimError } from "../../shim/base/errors.js";
 import { KeyedLock } from "../../shim/base/keyed-lock.js";
 import type { IptablesTools } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
@@ -93,18 +93,6 @@ export class Iptables {
   async restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void> {
     const words = [...restoreWaitFlags(this.tools.version), "--noflush", "--counters"];
     await this.#alone(family, signal, () => this.#command(family, "-restore", words, signal, text));
-  }
-
-  /** Whether the family has a tool and the kernel has its tables. */
-  async works(family: AddressFamily, signal: AbortSignal): Promise<boolean> {
-    try {
-      await this.policy(family, "FORWARD", signal);
-      return true;
-    } catch (error) {
-      signal.throwIfAborted();
-      if (isKind(error, "notFound", "unknown")) return false;
-      throw error;
-    }
   }
 
   async #check(family: AddressFamily, rule: Rule, signal: AbortSignal): Promise<boolean> {

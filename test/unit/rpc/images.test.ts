@@ -4,6 +4,7 @@ import { ShimError } from "../../../src/shim/base/errors.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { imageSpec } from "../../fakes/requests.js";
 import { pauseImage, TestShim } from "../../fakes/services.js";
+import { until } from "../../fakes/turns.js";
 import { turns } from "../../fakes/turns.js";
 
 const digest = `sha256:${"d".repeat(64)}`;
