@@ -19,8 +19,10 @@
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
+import { ensureNetworkTools } from "./setup/network-tools.mjs";
 import { flagValue, setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
+import { findBusybox } from "./setup/busybox.mjs";
 import { findRegistry } from "./setup/registry.mjs";
 import { StoppedError, addCounts, runTests } from "./setup/test-runner.mjs";
 
@@ -93,6 +95,18 @@ async function main(argv) {
       allowDownload: setupAllowed(argv, process.env),
       log,
     });
+    const noTools = await ensureNetworkTools({
+      allowSetup: setupAllowed(argv, process.env),
+      stateDirectory: hostStateDirectory,
+      log,
+    });
+    if (noTools !== undefined) lines.push("", `Tests of pod networks are LEFT OUT, ${noTools}`);
+    await findBusybox({ cacheDirectory, allowDownload: setupAllowed(argv, process.env), log }).catch(
+      (/** @type {unknown} */ error) => {
+        const reason = error instanceof Error ? error.message : String(error);
+        lines.push("", `NO static busybox, tests that run containers fail: ${reason}`);
+      },
+    );
     if (registry.path === "")
       lines.push("", `NO docker-registry, tests of pulls are left out: ${registry.reason}`);
     const integrationEnv = {

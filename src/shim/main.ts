@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ShimError } from "./base/errors.js";
+import { runDoctorNetwork } from "./commands/doctor-command.js";
 import { runPlay } from "./commands/play-command.js";
 import { runCommandLine } from "./commands/run-command-line.js";
 import { runServe } from "./commands/serve-command.js";
@@ -39,6 +40,7 @@ process.exitCode = await runCommandLine(
           process.on("SIGINT", listener);
         },
       }),
+    doctorNetwork: (resolved) => runDoctorNetwork(resolved, process.env, writeOut),
     play: (options) => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         process.once(name, () => {

@@ -5,6 +5,7 @@ import { KeyedLock } from "./base/keyed-lock.js";
 import { Lifetime } from "./base/lifetime.js";
 import type { Logger } from "./base/log.js";
 import { createEngine, engineEndpoint, type Environment } from "./composition/engine.js";
+import { cleanNetworkLeftovers } from "./composition/leftovers.js";
 import { openNetwork } from "./composition/network.js";
 import { createPauseImages } from "./composition/pause.js";
 import { serve } from "./composition/server.js";
@@ -64,7 +65,7 @@ async function open(
   const stores = await openStores(config.stateDir, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime);
-  const network = await openNetwork(config, stores, engine, log, lifetime);
+  const { network, leftovers } = await openNetwork(config, stores, engine, log, lifetime);
   const socketPath = endpoint.kind === "unix" ? endpoint.path : undefined;
   const oomScores = new HostOomScores(config.clampOomScores, log, { socketPath });
   const engineProcesses = new EngineProcesses({
@@ -107,7 +108,7 @@ async function open(
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
       outcome.wentLive(facts);
-      repairAfterStart(services, background.signal).catch((error: unknown) => {
+      tidyUp().catch((error: unknown) => {
         if (!background.signal.aborted) log.error({ err: messageOf(error) }, "repair after start failed");
       });
     },
@@ -124,6 +125,13 @@ async function open(
     containerLanes: new KeyedLock(),
     imageLanes: new KeyedLock(),
     settings: { cleanUpTimeoutMs, pullProgressDeadlineMs: config.imagePullProgressDeadlineMs },
+  };
+
+  /** After a start and after each return of the engine: what died in between cleans up nothing itself. */
+  const tidyUp = async (): Promise<void> => {
+    const { signal } = background;
+    await repairAfterStart(services, signal);
+    if (leftovers !== undefined) await cleanNetworkLeftovers(leftovers, stores, engine, log, signal);
   };
 
   const server = await serve(config, services, log, environment);

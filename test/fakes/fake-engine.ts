@@ -56,6 +56,8 @@ export class FakeEngine implements Engine {
   };
   /** Start attempts that fail, by container name. */
   startFailure: (name: string, body: CreateBody) => Error | undefined = () => undefined;
+  /** Inspects that fail, by container id. */
+  inspectFailure: (id: string) => Error | undefined = () => undefined;
   #isDown = false;
   #isFrozen = false;
   #wakes: (() => void)[] = [];
@@ -127,7 +129,11 @@ export class FakeEngine implements Engine {
   }
 
   async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
-    return this.#call("inspectContainer", [id], signal, () => this.containers.inspect(id));
+    return this.#call("inspectContainer", [id], signal, () => {
+      const failure = this.inspectFailure(id);
+      if (failure !== undefined) throw failure;
+      return this.containers.inspect(id);
+    });
   }
 
   async createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {

@@ -1,5 +1,5 @@
 /** Snapshots of containers, complete, with what a test cares about on top. */
-import type { Snapshot } from "../../src/shim/domain/snapshot.js";
+import type { ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
 import {
   containerNameLabel,
   containerType,
@@ -91,4 +91,9 @@ export function containerSnapshot(id: string, sandboxId: string, changes: Snapsh
     ...changes,
     labels: { [typeLabel]: containerType, [sandboxIdLabel]: sandboxId, ...changes.labels },
   });
+}
+
+/** What the engine's list says of it. */
+export function listedOf({ id, name, labels, created, imageId, imageName, state }: Snapshot): ListedContainer {
+  return { id, status: state.status, labels, names: [name], created, imageId, imageName };
 }

@@ -1,6 +1,7 @@
 /** A real engine for the tests of the engine adapter: who it is, an image on it, containers that go away again. */
 import { randomBytes } from "node:crypto";
-import { access, readFile } from "node:fs/promises";
+import { findBusybox } from "../../scripts/setup/busybox.mjs";
+import { cacheDirectory } from "../../scripts/setup/paths.mjs";
 import { messageOf } from "../../src/shim/base/errors.js";
 import { silentLogger } from "../../src/shim/base/log.js";
 import type { CreateBody } from "../../src/shim/domain/create-body.js";
@@ -125,15 +126,8 @@ export async function openTestEngine(): Promise<TestEngine> {
 
 const applets = ["sh", "sleep", "cat", "echo", "dd", "true"];
 
-/** Debian's package busybox-static. */
+/** Debian's package busybox-static, installed or fetched by `npm test`. */
 async function busybox(): Promise<Buffer> {
-  for (const path of ["/bin/busybox", "/usr/bin/busybox"]) {
-    try {
-      await access(path);
-    } catch {
-      continue;
-    }
-    return readFile(path);
-  }
-  throw new Error("no busybox on this host");
+  const { content } = await findBusybox({ cacheDirectory, allowDownload: false, log: () => undefined });
+  return content;
 }

@@ -33,6 +33,7 @@ export async function testImageArchive({
 }: TestImageOptions): Promise<Buffer> {
   const { content, applets, architecture } = await findBusybox({
     cacheDirectory,
+    // Where the distribution has it and it is not at hand, `npm test` has fetched it before.
     allowDownload: false,
     log: () => undefined,
   });

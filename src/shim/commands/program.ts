@@ -12,6 +12,7 @@ import { refuseArguments, usageErrorsOf } from "./usage-errors.js";
 /** What the commands do. The number is the exit code; a thrown error is one line on standard error and exit code 1. */
 export interface Actions {
   serve(resolved: ResolvedConfig): Promise<number>;
+  doctorNetwork(resolved: ResolvedConfig): Promise<number>;
   play(options: PlayOptions): Promise<number>;
 }
 
@@ -99,6 +100,17 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       io.writeOut(await renderConfig(resolved, format));
       return 0;
     });
+  });
+
+  const doctor = addCommand("doctor", "compare the node with the engine, changing nothing");
+  doctor.usage("network [flags]");
+  addServeFlags(doctor, flags);
+  doctor.action(async () => {
+    const [subject, ...rest] = doctor.args;
+    if (subject !== "network" || rest.length > 0) {
+      throw new ShimError("invalid", 'command "doctor": say what to look at; it knows "network"');
+    }
+    await withConfig((resolved) => actions.doctorNetwork(resolved));
   });
 
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");

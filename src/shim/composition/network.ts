@@ -1,6 +1,7 @@
 /** The network plugin, and what it asks of the rest of the program. */
 import { join } from "node:path";
 import type { HostPortOwner } from "../../network/hostport/host-port-claims.js";
+import { NetworkLeftovers } from "../../network/leftovers.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../base/abort.js";
 import type { Lifetime } from "../base/lifetime.js";
@@ -12,6 +13,12 @@ import { PodCidrFile } from "../state/pod-cidr-file.js";
 import { portMappingsOf } from "../rpc/sandbox-network.js";
 import type { Stores } from "./stores.js";
 
+export interface OpenNetwork {
+  readonly network: NetworkPlugin;
+  /** Undefined with no-op, which leaves nothing. */
+  readonly leftovers: NetworkLeftovers | undefined;
+}
+
 const startTimeoutMs = 60_000;
 
 /** Chooses the plugin once, and starts it. Throws what makes a start impossible, such as a node without iptables. */
@@ -21,13 +28,13 @@ export async function openNetwork(
   engine: Engine,
   log: Logger,
   lifetime: Lifetime,
-): Promise<NetworkPlugin> {
+): Promise<OpenNetwork> {
   return withDeadline(undefined, startTimeoutMs, "start the network plugin", async (signal) => {
     const { networkPlugin: name, cniConfDir, cniBinDirs, cniCacheDir } = config;
     const remembered = new PodCidrFile(join(config.stateDir, "pod-cidrs.json"), log);
     const podCidrs = config.podCidrs.length > 0 ? config.podCidrs : await remembered.read();
     const { networkPluginMtuBytes, hairpinMode, nonMasqueradeCidr } = config;
-    const { plugin } = await selectNetworkPlugin(
+    const { plugin, cni } = await selectNetworkPlugin(
       {
         ...{ name, cniConfDir, cniBinDirs, cniCacheDir, podCidrs },
         ...{ networkPluginMtuBytes, hairpinMode, nonMasqueradeCidr },
@@ -40,7 +47,7 @@ export async function openNetwork(
     );
     lifetime.onClose("network plugin", () => plugin.stop());
     await plugin.start(signal);
-    return plugin;
+    return { network: plugin, leftovers: cni === undefined ? undefined : new NetworkLeftovers(cni) };
   });
 }
 

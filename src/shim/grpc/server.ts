@@ -61,6 +61,7 @@ class RunningServer implements GrpcServer {
   readonly #sockets = new Set<Socket>();
   #unlink: () => Promise<void> = () => Promise.resolve();
   #drained: Promise<unknown> | undefined;
+  #unlinked: Promise<void> = Promise.resolve();
 
   constructor({ endpoint, api, handlers, log, validate, observe }: GrpcServerOptions) {
     this.endpoint = formatEndpoint(endpoint);
@@ -115,6 +116,8 @@ class RunningServer implements GrpcServer {
     }
     for (const socket of this.#sockets) socket.destroy();
     this.#grpc.forceShutdown();
+    // However little patience there was: the file must not outlive the server.
+    await this.#unlinked;
   }
 
   close(): Promise<void> {
@@ -123,7 +126,8 @@ class RunningServer implements GrpcServer {
 
   async #stopGracefully(): Promise<void> {
     this.#listener.close();
-    await this.#unlink();
+    this.#unlinked = this.#unlink();
+    await this.#unlinked;
     this.#instrument.abort("streams", new ShimError("unavailable", "dockershim is stopping"));
     await Promise.all([
       this.#instrument.idle(),

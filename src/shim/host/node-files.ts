@@ -1,5 +1,5 @@
 /** Files of the node that requests refer to. */
-import { constants, open, readdir, readFile, realpath, stat, statfs } from "node:fs/promises";
+import { lstat, constants, open, readdir, readFile, realpath, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { ShimError } from "../base/errors.js";
 import { fileError, hasCode } from "../base/file-errors.js";
@@ -82,14 +82,18 @@ export async function expandDevice(hostPath: string, deviceRoot = "/dev"): Promi
   }
 }
 
-/** Not by readdir's `recursive`: where its entries keep their directory differs among the releases of Node.js 20. */
+/** By lstat, not by the types that readdir tells: in containers devices are bound over plain files. */
 async function devicesBelow(directory: string): Promise<string[]> {
-  const entries = await readdir(directory, { withFileTypes: true });
   const found = await Promise.all(
-    entries.map(async (entry) => {
-      const path = join(directory, entry.name);
-      if (entry.isDirectory()) return devicesBelow(path);
-      return entry.isCharacterDevice() || entry.isBlockDevice() ? [path] : [];
+    (await readdir(directory)).map(async (name) => {
+      const path = join(directory, name);
+      const entry = await lstat(path).catch((error: unknown) => {
+        // Gone since it was listed.
+        if (hasCode(error, "ENOENT")) return undefined;
+        throw error;
+      });
+      if (entry?.isDirectory() === true) return devicesBelow(path);
+      return entry?.isCharacterDevice() === true || entry?.isBlockDevice() === true ? [path] : [];
     }),
   );
   return found.flat();

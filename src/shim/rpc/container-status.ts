@@ -16,9 +16,10 @@ import { resolveImageUser } from "../domain/image-users.js";
 import { parseReference } from "../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../domain/snapshot.js";
 import { stopSignalNumber } from "../domain/stop-signal.js";
+import { requireReadContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "link" | "model" | "images" | "imageUsers" | "containerRecords">;
+type Deps = Pick<Services, "link" | "model" | "sync" | "images" | "imageUsers" | "containerRecords">;
 
 /** From memory; the image behind it is asked for once. */
 export async function containerStatus(
@@ -27,7 +28,7 @@ export async function containerStatus(
   call: Call,
 ): Promise<Answer<ContainerStatusResponse>> {
   await deps.link.live(call.signal);
-  const container = deps.model.requireContainer(request.container_id);
+  const container = await requireReadContainer(request.container_id, deps, call.signal);
   // The image may be gone: then its ids have to do.
   const { imageId } = container.snapshot;
   const [image, userFiles] = await Promise.all([

@@ -12,7 +12,7 @@ export async function listContainers(
   await link.live(call.signal);
   const { filter } = request;
   const containers: Container[] = [];
-  for (const container of model.containers()) {
+  for (const container of model.containerEntries()) {
     if (filter !== null) {
       if (filter.state !== null && container.state !== filter.state.state) continue;
       if (!matchesId(container.id, filter.id) || !matchesId(container.sandboxId, filter.pod_sandbox_id))

@@ -15,12 +15,12 @@ export async function listPodSandbox(
   const { filter } = request;
   const items: PodSandbox[] = [];
   if (filter === null) {
-    for (const sandbox of model.sandboxes()) items.push(sandbox.item);
+    for (const sandbox of model.sandboxEntries()) items.push(sandbox.item);
     items.push(...(await checkpointOnly(services)));
     return { items };
   }
   const ready = filter.state === null ? undefined : filter.state.state === PodSandboxState.SANDBOX_READY;
-  for (const sandbox of model.sandboxes()) {
+  for (const sandbox of model.sandboxEntries()) {
     if (ready !== undefined && sandbox.ready !== ready) continue;
     if (!matchesId(sandbox.id, filter.id) || !matchesLabels(sandbox.snapshot.labels, filter.label_selector))
       continue;

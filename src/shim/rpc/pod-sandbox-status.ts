@@ -7,17 +7,17 @@ import type {
   PodSandboxStatusResponse,
 } from "../domain/cri.js";
 import type { Sandbox } from "../domain/sandbox.js";
+import { requireReadSandbox } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
 /** From memory; a sandbox that exists only as a checkpoint is NOT_FOUND, because it has no uid to answer with. */
 export async function podSandboxStatus(
   request: PodSandboxStatusRequest,
-  services: Pick<Services, "link" | "model" | "podRecords" | "network">,
+  services: Pick<Services, "link" | "model" | "sync" | "podRecords" | "network">,
   call: Call,
 ): Promise<Answer<PodSandboxStatusResponse>> {
-  const { link, model } = services;
-  await link.live(call.signal);
-  const sandbox = model.requireSandbox(request.pod_sandbox_id);
+  await services.link.live(call.signal);
+  const sandbox = await requireReadSandbox(request.pod_sandbox_id, services, call.signal);
   return {
     status: await statusOf(sandbox, services),
     info: request.verbose ? { info: JSON.stringify(verboseInfo(sandbox, services)) } : {},

@@ -1,5 +1,7 @@
 import type { Call } from "../base/call.js";
+import { aggregate } from "../base/errors.js";
 import type { Answer, RemoveContainerRequest, RemoveContainerResponse } from "../domain/cri.js";
+import { findContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<Services, "engine" | "model" | "sync" | "containerRecords" | "containerLanes" | "host">;
@@ -11,25 +13,36 @@ export async function removeContainer(
   call: Call,
 ): Promise<Answer<RemoveContainerResponse>> {
   await deps.link.live(call.signal);
-  const container = deps.model.container(request.container_id);
+  const container = await findContainer(request.container_id, deps, call.signal);
   if (container !== undefined) await removeContainerById(container.id, deps, call);
   return {};
 }
 
-/** The log link goes after the container, so that a failed removal keeps the log reachable. */
+/**
+ *     remove the container → forget its record, refresh → unlink its log
+ *
+ * The log link goes last, so that a failed removal keeps the log reachable, and a link that cannot be removed leaves
+ * nothing else behind.
+ */
 export async function removeContainerById(
   id: string,
   deps: Deps,
   call: Call,
   options: { readonly force: boolean } = { force: true },
 ): Promise<void> {
-  const { engine, model, sync, containerRecords, containerLanes, host } = deps;
+  const { engine, sync, containerRecords, containerLanes, host } = deps;
   await containerLanes.run(id, call.signal, async () => {
-    const container = model.container(id);
+    const container = await findContainer(id, deps, call.signal);
     if (container === undefined) return;
     await engine.removeContainer(id, options, call.signal);
-    if (container.logPath !== "") await host().unlinkLog(container.logPath);
-    await containerRecords.remove(id);
-    await sync.refresh(id);
+    const forgotten = await Promise.allSettled([containerRecords.remove(id), sync.refresh(id, call.signal)]);
+    const { logPath } = container;
+    const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath)]);
+    const failed = aggregate(
+      [...forgotten, ...unlinked].flatMap((one) =>
+        one.status === "rejected" ? [one.reason as unknown] : [],
+      ),
+    );
+    if (failed !== undefined) throw failed;
   });
 }

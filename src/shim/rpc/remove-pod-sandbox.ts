@@ -1,13 +1,13 @@
 import type { Call } from "../base/call.js";
 import { aggregate } from "../base/errors.js";
 import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "../domain/cri.js";
+import { sandboxIdOf } from "./find-by-id.js";
 import { removeContainerById } from "./remove-container.js";
 import type { Services } from "./services.js";
 import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
-export type RemoveSandboxDeps = StopSandboxDeps &
-  Pick<Services, "containerRecords" | "containerLanes" | "sandboxLanes">;
+export type RemoveSandboxDeps = StopSandboxDeps & Pick<Services, "containerRecords" | "sandboxLanes">;
 
 /** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
@@ -16,9 +16,8 @@ export async function removePodSandbox(
   call: Call,
 ): Promise<Answer<RemovePodSandboxResponse>> {
   await deps.link.live(call.signal);
-  const id = deps.model.sandbox(request.pod_sandbox_id)?.id ?? request.pod_sandbox_id;
-  if (deps.model.container(id) !== undefined) return {};
-  await removeSandbox(id, deps, call);
+  const id = sandboxIdOf(request.pod_sandbox_id, deps);
+  if (id !== undefined) await removeSandbox(id, deps, call);
   return {};
 }
 
@@ -31,8 +30,9 @@ export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: C
   await deps.sandboxLanes.run(id, call.signal, async () => {
     const { engine, model, sync, checkpoints, podRecords } = deps;
     await stopSandbox(id, deps, call);
+    if (model.containerId(id) !== undefined) return;
     const removals = await Promise.allSettled(
-      model.containersOf(id).map((container) => removeContainerById(container.id, deps, call)),
+      model.containerIdsOf(id).map((containerId) => removeContainerById(containerId, deps, call)),
     );
     const failed = aggregate(
       removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),
@@ -40,7 +40,7 @@ export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: C
     if (failed !== undefined) throw failed;
     if (model.sandbox(id) !== undefined) {
       await engine.removeContainer(id, { force: true }, call.signal);
-      await sync.refresh(id);
+      await sync.refresh(id, call.signal);
     }
     await checkpoints.remove(id);
     await podRecords.remove(id);

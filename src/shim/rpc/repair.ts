@@ -1,11 +1,14 @@
 import { withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
+import type { Container } from "../domain/container.js";
+import { isContainerId } from "../domain/container-id.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
   Services,
   | "engine"
   | "model"
+  | "sync"
   | "host"
   | "imageUsers"
   | "podRecords"
@@ -28,15 +31,23 @@ const repairTimeoutMs = 60_000;
  */
 export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Promise<void> {
   await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
-    await linkLogs(deps, signal);
+    const known = [...deps.model.containers()];
+    await linkLogs(known, deps, signal);
     await deps.imageUsers.removeLeftovers(signal);
-    await forgetGone(deps);
-    for (const { snapshot } of [...deps.model.containers()]) deps.imageUsers.prepare(snapshot.imageId);
+    await forgetGone(deps, signal);
+    prepareUsers(known, deps);
+    const late = await readLate(deps, signal);
+    await linkLogs(late, deps, signal);
+    prepareUsers(late, deps);
   });
 }
 
-async function linkLogs({ model, host, log }: Deps, signal: AbortSignal): Promise<void> {
-  for (const { id, logPath, snapshot } of [...model.containers()]) {
+async function linkLogs(
+  containers: readonly Container[],
+  { host, log }: Deps,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { id, logPath, snapshot } of containers) {
     if (logPath === "" || !snapshot.state.running) continue;
     try {
       await host().linkLog(logPath, snapshot, signal);
@@ -49,14 +60,39 @@ async function linkLogs({ model, host, log }: Deps, signal: AbortSignal): Promis
   }
 }
 
-async function forgetGone({ model, podRecords, containerRecords, checkpoints }: Deps): Promise<void> {
+function prepareUsers(containers: readonly Container[], { imageUsers }: Deps): void {
+  for (const { snapshot } of containers) imageUsers.prepare(snapshot.imageId);
+}
+
+/** Containers whose inspect took too long for the first look. One that fails again is left as it is. */
+async function readLate({ model, sync }: Deps, signal: AbortSignal): Promise<readonly Container[]> {
+  const unread = model.unreadIds();
+  await Promise.allSettled(unread.map((id) => sync.refresh(id, signal)));
+  return unread.flatMap((id) => model.container(id) ?? []);
+}
+
+async function forgetGone(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { podRecords, containerRecords, checkpoints } = deps;
   for (const { containerId } of [...containerRecords.all()]) {
-    if (!model.has(containerId)) await containerRecords.remove(containerId);
+    if (await isGone(containerId, deps, signal)) await containerRecords.remove(containerId);
   }
   for (const { sandboxId, network } of [...podRecords.all()]) {
-    if (model.has(sandboxId)) continue;
     // With a checkpoint it is still listed, and the kubelet stops and removes it; a network may have to be released.
-    const released = network.state === "none" || network.state === "tornDown";
-    if (released && (await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);
+    if (network.state !== "none" && network.state !== "tornDown") continue;
+    if (!(await isGone(sandboxId, deps, signal))) continue;
+    if ((await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);
   }
+}
+
+/** Only the engine's word counts: one that it cannot describe now is not gone. */
+async function isGone(id: string, { model, sync, log }: Deps, signal: AbortSignal): Promise<boolean> {
+  if (model.has(id)) return false;
+  if (!isContainerId(id)) return true;
+  try {
+    await sync.refresh(id, signal);
+  } catch (error) {
+    log.warn({ containerId: id, err: messageOf(error) }, "cannot tell whether a container is gone");
+    return false;
+  }
+  return !model.has(id);
 }

@@ -31,6 +31,8 @@ export async function tearDownNetwork(
   const record = podRecords.get(id);
   if (record?.network.state === "tornDown" || record?.network.state === "none") return;
   const checkpoint = await checkpoints.get(id);
+  // Nobody has ever heard of such a sandbox: its id must not reach the plugin.
+  if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
   const reference = referenceOf(id, sandbox, record, checkpoint);
   const netns = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);

@@ -13,12 +13,12 @@ const pingTimeoutMs = 3_000;
 /** Always answers: what is not ready, and why, is in the conditions. */
 export async function status(
   request: StatusRequest,
-  services: Pick<Services, "engine" | "link" | "network" | "pauseImages">,
+  services: Pick<Services, "engine" | "link" | "network" | "host" | "pauseImages">,
   call: Call,
 ): Promise<Answer<StatusResponse>> {
   const { link, network, pauseImages } = services;
   const engineProblem = await problemOf(services, call);
-  const networkProblem = network.notReadyReason();
+  const networkProblem = network.notReadyReason() ?? outOfReach(services);
   const facts = link.facts;
   return {
     status: {
@@ -35,6 +35,16 @@ export async function status(
     features: { supplemental_groups_policy: true },
     info: request.verbose ? verboseInfo(services, facts, pauseImages.reference) : {},
   };
+}
+
+/** A plugin that enters network namespaces needs the engine's processes; a VM or another PID namespace hides them. */
+function outOfReach({
+  network,
+  host,
+  link,
+}: Pick<Services, "network" | "host" | "link">): string | undefined {
+  if (network.dockerNetworkMode !== "none" || host().local || link.state.phase !== "live") return undefined;
+  return "the engine's processes are not visible from here (engine in a VM, on another host or in other namespaces)";
 }
 
 function condition(

@@ -1,6 +1,7 @@
 import type { Call } from "../base/call.js";
 import type { Answer, StopContainerRequest, StopContainerResponse } from "../domain/cri.js";
 import { stopTimeoutSeconds } from "../domain/stop-signal.js";
+import { findContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
 /**
@@ -9,13 +10,14 @@ import type { Services } from "./services.js";
  */
 export async function stopContainer(
   request: StopContainerRequest,
-  { engine, link, model, sync }: Pick<Services, "engine" | "link" | "model" | "sync">,
+  deps: Pick<Services, "engine" | "link" | "model" | "sync">,
   call: Call,
 ): Promise<Answer<StopContainerResponse>> {
+  const { engine, link, sync } = deps;
   await link.live(call.signal);
-  const container = model.container(request.container_id);
+  const container = await findContainer(request.container_id, deps, call.signal);
   if (container === undefined) return {};
   await engine.stopContainer(container.id, stopTimeoutSeconds(request.timeout), call.signal);
-  await sync.refresh(container.id);
+  await sync.refresh(container.id, call.signal);
   return {};
 }

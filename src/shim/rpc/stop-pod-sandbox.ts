@@ -1,12 +1,15 @@
 import type { Call } from "../base/call.js";
 import { aggregate, ShimError } from "../base/errors.js";
 import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../domain/cri.js";
+import type { DockerStatus } from "../domain/snapshot.js";
+import { findSandbox, sandboxIdOf } from "./find-by-id.js";
 import { tearDownNetwork } from "./sandbox-network.js";
 import type { Services } from "./services.js";
+import { rememberStop } from "./stop-record.js";
 
 export type StopSandboxDeps = Pick<
   Services,
-  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "log"
+  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "containerLanes" | "log"
 >;
 
 /** The pause program ends at once when it is told to; foreign pause images get this long. */
@@ -19,34 +22,29 @@ export async function stopPodSandbox(
   call: Call,
 ): Promise<Answer<StopPodSandboxResponse>> {
   await deps.link.live(call.signal);
-  const id = deps.model.sandbox(request.pod_sandbox_id)?.id ?? request.pod_sandbox_id;
-  // A container is no sandbox, and is not stopped by mistake.
-  if (deps.model.container(id) !== undefined) return {};
-  await deps.sandboxLanes.run(id, call.signal, () => stopSandbox(id, deps, call));
+  const id = sandboxIdOf(request.pod_sandbox_id, deps);
+  if (id !== undefined) await deps.sandboxLanes.run(id, call.signal, () => stopSandbox(id, deps, call));
   return {};
 }
 
 /**
- *     mark not ready → stop all containers → tear down the network → stop the pause container
+ *     mark not ready → stop all containers → tear down the network → stop the pause container → look for containers again
  *
- * The network goes first because its tear-down wants the pause container's namespace; while it fails, that container
- * stays, and the error makes the kubelet try again.
+ * The network goes before the pause container because its tear-down wants that container's namespace; while it fails,
+ * that container stays, and the error makes the kubelet try again. Held by the caller: the sandbox's lane.
+ *
+ * A sandbox counts as gone only when the engine says so. One that it cannot describe now is not stopped by halves: that
+ * is an error.
  */
 export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call): Promise<void> {
-  const { engine, model, sync, podRecords, log } = deps;
-  const sandbox = model.sandbox(id);
+  const { engine, model, sync } = deps;
+  const sandbox = await findSandbox(id, deps, call.signal);
+  // A container is no sandbox, and is not stopped by mistake.
+  if (model.containerId(id) !== undefined) return;
   if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
 
-  if (podRecords.get(id) !== undefined && podRecords.get(id)?.phase !== "stopped") {
-    // A full disk must not keep a pod running: the stopped container says the same.
-    await podRecords
-      .update(id, (record) => ({ ...record, phase: "stopped" }))
-      .catch((error: unknown) => {
-        log.warn({ sandboxId: id, err: error }, "cannot remember that the sandbox is being stopped");
-      });
-    model.recordChanged(id);
-  }
-  await stopContainersOf(id, deps, call);
+  await rememberStop(id, sandbox, deps);
+  await stopContainers(id, model.containerIdsOf(id), deps, call);
   try {
     await tearDownNetwork(id, sandbox, deps, call);
   } catch (error) {
@@ -54,24 +52,44 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
   }
   if (sandbox === undefined) return;
   await engine.stopContainer(id, pauseGraceSeconds, call.signal);
-  await sync.refresh(id);
+  await sync.refresh(id, call.signal);
+  // Where the mark could not be written, a container may have been started until now.
+  await stopContainers(id, startable(id, deps), deps, call);
 }
 
-/** The pod's processes end with their sandbox: dockershim left them running without a network. */
-async function stopContainersOf(
-  id: string,
-  { engine, model, sync }: StopSandboxDeps,
+/**
+ * The pod's processes end with their sandbox: dockershim left them running without a network. Each container is looked
+ * at in its lane, after whatever start of it is under way.
+ */
+async function stopContainers(
+  sandboxId: string,
+  ids: readonly string[],
+  { engine, sync, containerLanes }: StopSandboxDeps,
   call: Call,
 ): Promise<void> {
-  const running = model.containersOf(id).filter((container) => container.snapshot.state.running);
+  const stopOne = async (id: string): Promise<void> => {
+    const snapshot = await sync.refresh(id, call.signal);
+    if (snapshot === undefined || !needsStop(snapshot.state.status)) return;
+    await engine.stopContainer(id, 0, call.signal);
+    await sync.refresh(id, call.signal);
+  };
   const results = await Promise.allSettled(
-    running.map(async (container) => {
-      await engine.stopContainer(container.id, 0, call.signal);
-      await sync.refresh(container.id);
-    }),
+    ids.map((id) => containerLanes.run(id, call.signal, () => stopOne(id))),
   );
   const failed = aggregate(
     results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])),
   );
-  if (failed !== undefined) throw failed.within(`stop the containers of sandbox "${id}"`, { sandboxId: id });
+  if (failed !== undefined) throw failed.within(`stop the containers of sandbox "${sandboxId}"`, { sandboxId });
+}
+
+function needsStop(status: DockerStatus): boolean {
+  return status !== "created" && status !== "exited" && status !== "dead";
+}
+
+/** Containers that run, or have not been started yet. */
+function startable(sandboxId: string, { model }: Pick<StopSandboxDeps, "model">): readonly string[] {
+  return model.containerIdsOf(sandboxId).filter((id) => {
+    const status = model.snapshot(id)?.state.status;
+    return status === undefined || status === "created" || needsStop(status);
+  });
 }

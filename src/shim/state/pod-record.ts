@@ -34,14 +34,12 @@ export interface PodRecord {
 }
 
 export interface PodNetworkRecord {
-  /** Name of the plugin that set the pod up, and must tear it down. */
+  /** Name of the plugin that set the pod up, or of the one that took over its tear-down. */
   readonly plugin: string;
   /** settingUp: it may have done any part of its work. tornDown: nothing is left to be done. */
   readonly state: "none" | "settingUp" | "ready" | "tornDown";
   /** The pod's addresses, the primary one first. */
   readonly ips: readonly string[];
-  /** Path of the network namespace at set-up. */
-  readonly netns?: string;
 }
 
 const phases = ["creating", "ready", "stopped"] as const satisfies readonly PodRecord["phase"][];
@@ -91,7 +89,6 @@ const networkChecks: Record<keyof PodNetworkRecord, FieldCheck> = {
   plugin: isString,
   state: oneOf(networkStates),
   ips: (value) => Array.isArray(value) && value.every(isString),
-  netns: (value) => value === undefined || isString(value),
 };
 
 const recordChecks: Record<keyof PodRecord, FieldCheck> = {

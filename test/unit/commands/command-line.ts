@@ -30,6 +30,7 @@ export async function run(
         noted.served = resolved;
         return rule.serve?.() ?? Promise.resolve(0);
       },
+      doctorNetwork: () => Promise.resolve(0),
       play: (options) => {
         noted.played = options;
         return Promise.resolve(7);

@@ -55,6 +55,7 @@ describe("planSandbox()", () => {
         uid: "uid-1",
         annotations: { a: "b" },
         portMappings: mappings,
+        cgroupParent: "",
         dns,
       },
       namespaces: { network: 0, pid: 1, ipc: 0 },

@@ -159,7 +159,7 @@ describe("keys of later releases", () => {
     await using at = await setUp();
     await mkdir(at.directory);
     const later = {
-      ...record({ network: { plugin: "cni", state: "ready", ips: ["10.0.0.2"], netns: "/proc/1/ns/net" } }),
+      ...record({ network: { plugin: "cni", state: "ready", ips: ["10.0.0.2"] } }),
       overhead: { memory: 1 },
     };
     Object.assign(later.network, { interface: "eth0" });
@@ -173,6 +173,19 @@ describe("keys of later releases", () => {
       namespaces: { network: 0, pid: 1, ipc: 0, user: 2 },
       network: { plugin: "cni", state: "tornDown", ips: [], interface: "eth0" },
     });
+  });
+
+  test("so do those of earlier ones: the path of the network namespace is neither read nor lost", async () => {
+    await using at = await setUp();
+    await mkdir(at.directory);
+    const earlier = record();
+    Object.assign(earlier.network, { netns: "/proc/1/ns/net" });
+    await writeFile(pathIn(at), JSON.stringify(earlier));
+    const records = await at.open();
+    assert.equal(records.get(id)?.phase, earlier.phase);
+    await records.update(id, (present) => ({ ...present, network: { plugin: "cni", state: "tornDown", ips: [] } }));
+    const { network } = JSON.parse(await readFile(pathIn(at), "utf8")) as Record<string, unknown>;
+    assert.deepEqual(network, { plugin: "cni", state: "tornDown", ips: [], netns: "/proc/1/ns/net" });
   });
 
   test("a record of a later version is reported, left alone and not used", async () => {

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
 import type { SandboxRecord } from "../../../src/shim/domain/sandbox.js";
 import { ReadModel } from "../../../src/shim/state/read-model.js";
-import { containerSnapshot, idOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
+import { containerSnapshot, idOf, listedOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 
 const sandboxId = idOf("5a");
 
@@ -196,5 +196,102 @@ describe("ReadModel.hide()", () => {
       );
     }
     assert.deepEqual([model.has(idOf("a1")), model.has(idOf("a2"))], [false, false]);
+  });
+});
+
+describe("ReadModel with unread entries", () => {
+  const entries = (model: ReadModel): readonly string[] => [
+    ...[...model.sandboxEntries()].map(({ id, ready }) => `${id.slice(0, 2)} ${ready ? "ready" : "not ready"}`),
+    ...[...model.containerEntries()].map(({ id, state }) => `${id.slice(0, 2)} ${String(state)}`),
+  ];
+  const container = containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } });
+
+  function unread(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
+    const model = modelOf();
+    for (const snapshot of snapshots) model.expect(listedOf(snapshot));
+    return model;
+  }
+
+  test("knows them, and lists them by what the list said", () => {
+    const model = unread(sandboxSnapshot(sandboxId), container);
+    assert.deepEqual(entries(model), ["5a ready", "c1 2"]);
+    assert.deepEqual([model.has(sandboxId), model.has(idOf("c1"))], [true, true]);
+    assert.deepEqual(model.ids(), [sandboxId, idOf("c1")]);
+    assert.deepEqual(model.containerIdsOf(sandboxId), [idOf("c1")]);
+    const [sandbox] = model.sandboxEntries();
+    assert.deepEqual(sandbox?.item, modelOf(sandboxSnapshot(sandboxId)).sandbox(sandboxId)?.item);
+    const [listed] = model.containerEntries();
+    assert.deepEqual(listed?.item, modelOf(container).container(idOf("c1"))?.item);
+  });
+
+  test("has no entity for them, and does not call them unknown", () => {
+    const model = unread(sandboxSnapshot(sandboxId), container);
+    assert.deepEqual([model.sandbox(sandboxId), model.container("c1")], [undefined, undefined]);
+    assert.deepEqual([model.sandboxId("5a"), model.containerId("c1")], [sandboxId, idOf("c1")]);
+    for (const ask of [() => model.requireSandbox("5a"), () => model.requireContainer("c1")]) {
+      assert.throws(ask, (error) => isKind(error, "unavailable"));
+    }
+  });
+
+  test("refuses a prefix that a read and an unread one share", () => {
+    const model = unread(sandboxSnapshot(idOf("5a1")));
+    model.put(sandboxSnapshot(idOf("5a2")));
+    assert.throws(
+      () => model.sandbox("5a"),
+      (error) => isKind(error, "invalid"),
+    );
+  });
+
+  test("replaces them by what an inspect says, and forgets them when they are gone", () => {
+    const model = unread(sandboxSnapshot(sandboxId), container);
+    model.put(container);
+    model.delete(sandboxId);
+    assert.deepEqual(model.ids(), [idOf("c1")]);
+    assert.deepEqual(entries(model), ["c1 2"]);
+    assert.equal(model.unreadIds().length, 0);
+  });
+
+  test("keeps what was read before, as stale until the next inspect", () => {
+    const model = modelOf(sandboxSnapshot(sandboxId));
+    model.expect(listedOf(sandboxSnapshot(sandboxId, { state: { status: "exited", running: false } })));
+    assert.deepEqual([entries(model), model.isStale(sandboxId)], [["5a ready"], true]);
+    model.put(sandboxSnapshot(sandboxId));
+    assert.equal(model.isStale(sandboxId), false);
+    model.failed(sandboxId);
+    assert.equal(model.isStale(sandboxId), true);
+  });
+
+  test("does not list what cannot be told, nor keep what is nobody's", () => {
+    const model = unread(sandboxSnapshot(sandboxId, { name: "odd" }), snapshotOf({ id: idOf("f0") }));
+    assert.deepEqual([entries(model), model.ids()], [[], [sandboxId]]);
+  });
+
+  test("lets the record of a sandbox speak, also when it changes", () => {
+    let phase: SandboxRecord["phase"] = "ready";
+    const model = new ReadModel(() => ({
+      ...{ namespace: "default", name: "my_pod", uid: "u", attempt: 0, runtimeHandler: "", phase },
+      namespaces: { network: 0, pid: 1, ipc: 0 },
+    }));
+    model.expect(listedOf(sandboxSnapshot(sandboxId, { name: "k8s_POD_my_pod_default_u_0" })));
+    assert.equal([...model.sandboxEntries()][0]?.pod.name, "my_pod");
+    phase = "stopped";
+    model.recordChanged(sandboxId);
+    assert.deepEqual(entries(model), ["5a not ready"]);
+  });
+
+  test("reads names of unread containers anew when their sandbox becomes known", () => {
+    const name = "k8s_my_main_web_default_uid-1_2";
+    const model = unread(containerSnapshot(idOf("c1"), sandboxId, { name }));
+    assert.deepEqual(entries(model), [], "whose name that is nobody can tell");
+    model.put(sandboxSnapshot(sandboxId));
+    assert.deepEqual([...model.containerEntries()][0]?.identity, { name: "my_main", attempt: 2 });
+  });
+
+  test("hides one that is just being made, but none that had the name before", () => {
+    const name = "k8s_POD_web_default_uid-1_0";
+    const model = unread(sandboxSnapshot(idOf("01"), { name }));
+    using _hidden = model.hide(name);
+    model.expect(listedOf(sandboxSnapshot(sandboxId, { name })));
+    assert.deepEqual(entries(model), ["01 ready"]);
   });
 });

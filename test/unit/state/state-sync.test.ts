@@ -155,6 +155,88 @@ describe("StateSync while live", () => {
     assert.deepEqual([harness.statusOf(stuck), harness.statusOf(fine)], [undefined, "running"]);
   });
 
+  test("an inspect that hangs at the start holds back nobody for its whole limit, and ends in the background", async () => {
+    await using harness = new Harness({ inspectPatienceMs: 50 });
+    const { engine, model } = harness;
+    const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
+    engine.hangs = (verb, [id]) => verb === "inspectContainer" && id === stuck;
+    await harness.start();
+    assert.deepEqual([harness.statusOf(stuck), harness.statusOf(fine)], [undefined, "running"]);
+    assert.equal(model.has(stuck), true);
+    assert.deepEqual([...model.sandboxEntries()].map(({ id }) => id).sort(), [stuck, fine].sort());
+    engine.hangs = () => false;
+    engine.up();
+    await until("it is read after all", () => harness.statusOf(stuck) === "running");
+  });
+
+  test("an inspect that hangs after a reconnect leaves its container as it was known", async () => {
+    await using harness = new Harness({ inspectPatienceMs: 50 });
+    const { engine, model, link } = harness;
+    const stuck = harness.sandbox("a");
+    await harness.start();
+    engine.hangs = (verb) => verb === "inspectContainer";
+    engine.events$.breakAll(new ShimError("unavailable", "closed"));
+    await until("the link recovers", () => link.state.phase === "recovering");
+    await harness.live();
+    assert.deepEqual([harness.statusOf(stuck), model.isStale(stuck)], ["running", true]);
+    engine.hangs = () => false;
+    engine.up();
+    await until("it is known anew", () => !model.isStale(stuck));
+  });
+
+  test("many inspects that hang are waited for side by side and one after the other, then all are live", async () => {
+    await using harness = new Harness({ inspectPatienceMs: 10 });
+    const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${String(index)}`));
+    harness.engine.hangs = (verb) => verb === "inspectContainer";
+    await harness.start();
+    assert.deepEqual([...harness.model.unreadIds()].sort(), [...ids].sort());
+  });
+
+  test("a resync asks again about what could not be read, although its state is the same", async () => {
+    await using harness = new Harness({ resyncIntervalMs: 5 });
+    const { engine } = harness;
+    const [unread, stale] = [harness.sandbox("a"), harness.sandbox("b")];
+    engine.inspectFailure = (id) => (id === unread ? new ShimError("timeout", "too slow") : undefined);
+    await harness.start();
+    engine.events$.policy = () => [];
+    engine.inspectFailure = () => new ShimError("timeout", "too slow");
+    await assert.rejects(harness.sync.refresh(stale), /too slow/);
+    const pid = harness.model.snapshot(stale)?.state.pid;
+    engine.containers.restart(stale);
+    engine.inspectFailure = () => undefined;
+    await until("both are read", () => harness.statusOf(unread) === "running" && !harness.model.isStale(stale));
+    assert.notEqual(harness.model.snapshot(stale)?.state.pid, pid);
+  });
+
+  test("what is removed while a list is under way does not come back with it", async () => {
+    await using harness = new Harness({ resyncIntervalMs: 1 });
+    const { engine, model } = harness;
+    const id = harness.sandbox("a");
+    await harness.start();
+    engine.events$.policy = () => [];
+    let isRemoved = false;
+    const list = engine.listContainers.bind(engine);
+    engine.listContainers = async (filter, signal) => {
+      const answer = await list(filter, signal);
+      if (!isRemoved) {
+        // The answer is on its way.
+        engine.containers.remove(id, { force: true });
+        await harness.sync.refresh(id);
+        isRemoved = true;
+      }
+      return answer;
+    };
+    const expect = model.expect.bind(model);
+    const expected: string[] = [];
+    model.expect = (listed) => {
+      if (!model.has(listed.id)) expected.push(listed.id);
+      expect(listed);
+    };
+    await until("it was removed", () => isRemoved);
+    await turns(20);
+    assert.deepEqual(expected, []);
+  });
+
   test("image events go to their callback and inspect nothing", async () => {
     await using harness = new Harness();
     await harness.start();
@@ -176,6 +258,22 @@ describe("StateSync while live", () => {
     harness.engine.containers.remove(id, { force: true });
     assert.equal(await harness.sync.refresh(id), undefined);
     assert.deepEqual(harness.model.ids(), []);
+  });
+
+  test("refresh() is left by a caller who goes, and ends all the same", async () => {
+    await using harness = new Harness();
+    await harness.start();
+    const { engine } = harness;
+    engine.events$.policy = () => [];
+    const id = harness.sandbox("a");
+    engine.hangs = (verb) => verb === "inspectContainer";
+    const caller = new AbortController();
+    const refreshing = harness.sync.refresh(id, caller.signal);
+    caller.abort(new ShimError("cancelled", "the caller left"));
+    await assert.rejects(refreshing, /the caller left/);
+    engine.hangs = () => false;
+    engine.up();
+    await until("it is read", () => harness.statusOf(id) === "running");
   });
 
   test("refresh() fails with the engine's error and leaves the entry as it was", async () => {

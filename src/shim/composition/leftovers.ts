@@ -1,0 +1,39 @@
+/** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
+import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/leftovers.js";
+import type { Logger } from "../base/log.js";
+import type { Engine } from "../ports/engine.js";
+import type { Stores } from "./stores.js";
+
+/** Everything that a network may belong to: asked of the engine after the node was read. */
+export async function knownSandboxes(
+  { podRecords, checkpoints }: Pick<Stores, "podRecords" | "checkpoints">,
+  engine: Pick<Engine, "listContainers">,
+  signal: AbortSignal,
+): Promise<KnownSandboxes> {
+  const containers = await engine.listContainers({}, signal);
+  const recorded = [...podRecords.all()].map(({ sandboxId }) => sandboxId);
+  return {
+    livingIds: new Set(containers.map(({ id }) => id)),
+    ownIds: new Set([...recorded, ...(await checkpoints.list())]),
+  };
+}
+
+/** Cleans what is certainly ours, and says what was done and what was left. */
+export async function cleanNetworkLeftovers(
+  leftovers: NetworkLeftovers,
+  stores: Stores,
+  engine: Pick<Engine, "listContainers">,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const { cleaned, failed, left }: CleanUp = await leftovers.clean(
+    () => knownSandboxes(stores, engine, signal),
+    signal,
+  );
+  for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
+  for (const { finding, reason } of failed) {
+    log.warn({ what: finding.what, err: reason }, "cannot remove what a dead pod left behind");
+  }
+  for (const { what } of left)
+    log.info({ what }, "belongs to no container, but perhaps not to us: left alone");
+}
