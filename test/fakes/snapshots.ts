@@ -94,6 +94,14 @@ export function containerSnapshot(id: string, sandboxId: string, changes: Snapsh
 }
 
 /** What the engine's list says of it. */
-export function listedOf({ id, name, labels, created, imageId, imageName, state }: Snapshot): ListedContainer {
+export function listedOf({
+  id,
+  name,
+  labels,
+  created,
+  imageId,
+  imageName,
+  state,
+}: Snapshot): ListedContainer {
   return { id, status: state.status, labels, names: [name], created, imageId, imageName };
 }

@@ -25,7 +25,7 @@ export type ExamplePlugin = (typeof furtherPlugins)[number];
 
 /** Seldom used at homes and in companies, and none of Docker's own. */
 const defaultCidr = "10.88.0.0/16";
-const fileName = "10-dockershim.conflist";
+export const exampleFileName = "10-dockershim.conflist";
 
 /** A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws `invalid`. */
 export function exampleConflist(options: ExampleOptions = {}): string {
@@ -94,7 +94,7 @@ export async function writeExampleConflist(directory: string, text: string): Pro
     );
   }
   await createDirectory(directory, 0o755);
-  const path = join(directory, fileName);
+  const path = join(directory, exampleFileName);
   const whole = join(directory, `.dockershim-example-${randomBytes(8).toString("hex")}`);
   await writeFileAtomically(whole, text, { mode: 0o644, temporaryPrefix: ".dockershim-" });
   try {

@@ -1,5 +1,7 @@
 /** The first screen: everything that somebody who has just started the shim wants to know. Pure. */
+import { dirname } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
+import type { NetworkOffer } from "./example-network.js";
 
 /** What the set-up script did before the shim started; it arrives as JSON in DOCKERSHIM_SETUP_REPORT. */
 export interface SetupReport {
@@ -19,7 +21,16 @@ export interface FirstScreen {
   /** Undefined when no engine answers yet. */
   readonly facts: NodeFacts | undefined;
   readonly engineEndpoint: string;
-  readonly network: { readonly name: string; readonly reason: string };
+  readonly network: {
+    readonly name: string;
+    readonly reason: string;
+    /** Why pods would get no network. */
+    readonly problem: string | undefined;
+  };
+  /** What became of the example configuration; undefined when nobody asked for it. */
+  readonly example: string | undefined;
+  /** An example configuration for a node without any. */
+  readonly offer: NetworkOffer | undefined;
   readonly pauseImage: string;
   readonly stateDirectory: string;
   readonly socket: string;
@@ -27,7 +38,7 @@ export interface FirstScreen {
 }
 
 export function renderFirstScreen(screen: FirstScreen): string {
-  const { facts, network, setup } = screen;
+  const { facts, network, example, offer, setup } = screen;
   const rows: (readonly [string, string])[] = [
     [
       "engine",
@@ -42,6 +53,8 @@ export function renderFirstScreen(screen: FirstScreen): string {
         : `driver ${facts.cgroupDriver}, version ${String(facts.cgroupVersion)}`,
     ],
     ["network plugin", `${network.name} (${network.reason})`],
+    ...(network.problem === undefined ? [] : [["", `not ready: ${network.problem}`] as const]),
+    ...(example === undefined ? [] : [["CNI example", example] as const]),
     ["pause image", screen.pauseImage],
     ["state directory", screen.stateDirectory],
     ["socket", screen.socket],
@@ -58,10 +71,46 @@ export function renderFirstScreen(screen: FirstScreen): string {
     `dockershim ${screen.version} serves the Kubernetes CRI. Ctrl-C ends it; containers keep running.`,
     "",
     ...table,
+    ...(offer === undefined ? [] : offerLines(offer)),
     ...play,
     "",
     "",
   ].join("\n");
+}
+
+/** The list as text for a shell: what is between the marks begins at the left edge, and so must the last mark. */
+function offerLines({ path, list }: NetworkOffer): readonly string[] {
+  if ("problem" in list) {
+    return [
+      "",
+      "Pods get a network as soon as there is a CNI configuration. An example for a single node cannot be made:",
+      list.problem,
+      ...(list.problem.endsWith("not installed")
+        ? ["Debian has the plugins in its package containernetworking-plugins."]
+        : []),
+    ];
+  }
+  return [
+    "",
+    "Pods get a network as soon as there is a CNI configuration. For a single node, start once more with",
+    "--write-example-cni-config, or write it from a second terminal; it is used at once:",
+    "",
+    `mkdir -p ${shellWord(dirname(path))} && cat > ${shellWord(path)} <<'END'`,
+    ...compact(list.text),
+    "END",
+  ];
+}
+
+/** The list with one line for each plugin. */
+function compact(text: string): readonly string[] {
+  const { plugins, ...members } = JSON.parse(text) as { plugins: readonly unknown[] };
+  const head = Object.entries(members).map(([key, value]) => `"${key}": ${JSON.stringify(value)}, `);
+  const lines = plugins.map((plugin) => `  ${JSON.stringify(plugin)}`);
+  return [`{ ${head.join("")}"plugins": [`, ...lines.join(",\n").split("\n"), "] }"];
+}
+
+function shellWord(text: string): string {
+  return /^[\w/.:=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 function engineLine(endpoint: string, facts: NodeFacts): string {

@@ -2,6 +2,7 @@
 import { createLogger } from "../base/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { NodeFacts } from "../domain/node-facts.js";
+import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../grpc/transport/systemd.js";
 import type { Shim } from "../shim.js";
@@ -24,6 +25,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   const { environment } = io;
   const log = createLogger(config.logLevel);
   for (const warning of warnings) log.warn(warning);
+  const example = await writeExampleNetwork(config, log);
   const shim = await startShim(config, log, environment);
   let stopping = false;
   const signalled = new Promise<string>((resolve) => {
@@ -36,19 +38,24 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   });
   try {
     const facts = await Promise.race([firstFacts(shim), shim.failed]);
+    const { name, reason } = shim.network;
+    const problem = shim.network.notReadyReason();
+    const offers = name === "cni" && problem !== undefined;
     io.writeOut(
       renderFirstScreen({
         version: io.version,
         facts,
         engineEndpoint: String(sources["docker-endpoint"]?.value ?? ""),
-        network: shim.network,
+        network: { name, reason, problem },
+        example,
+        offer: offers ? await offerExampleNetwork(config, log) : undefined,
         pauseImage: shim.pauseImageReference,
         stateDirectory: config.stateDir,
         socket: shim.endpoint,
         setup: parseSetupReport(environment["DOCKERSHIM_SETUP_REPORT"]),
       }),
     );
-    log.info({ socket: shim.endpoint, network: shim.network.name, reason: shim.network.reason }, "serving");
+    log.info({ socket: shim.endpoint, network: name, reason }, "serving");
     await notifySystemd("READY=1", `serving on ${shim.endpoint}`, { environment, log });
     log.info({ signal: await Promise.race([signalled, shim.failed]) }, "stopping; containers keep running");
     return 0;

@@ -198,6 +198,13 @@ const network = {
     criDockerdDefault: "/var/lib/cni/cache",
     kubeletDefault: "/var/lib/cni/cache",
   }),
+  writeExampleCniConfig: option({
+    name: "write-example-cni-config",
+    group: "Network",
+    kind: booleanKind,
+    default: "false",
+    help: "Before the start, write a single-node network list (subnet from --pod-cidr) to --cni-conf-dir, unless a configuration is there",
+  }),
   networkPluginMtuBytes: option({
     name: "network-plugin-mtu",
     group: "Network",
@@ -231,7 +238,7 @@ const network = {
     kind: dualStackCidrsKind,
     default: "",
     defaultShown: "told by the kubelet",
-    help: "Network of the pods for kubenet; two, separated by a comma, for dual stack",
+    help: "Network of the pods, for kubenet and for CNI lists that ask for ipRanges; two, separated by a comma, for dual stack",
     criDockerdDefault: "",
     kubeletDefault: "",
   }),

@@ -90,10 +90,7 @@ export function imageSpec(name: string): NonNullable<ContainerItem["image"]> {
   return { image: name, annotations: {}, user_specified_image: "", runtime_handler: "", image_ref: "" };
 }
 
-function identityOf(
-  snapshot: ContainerSource,
-  pod: PodIdentity | undefined,
-): ContainerIdentity | undefined {
+function identityOf(snapshot: ContainerSource, pod: PodIdentity | undefined): ContainerIdentity | undefined {
   const attempt = /_(\d{1,10})(?:_[0-9a-f]{8})?$/.exec(snapshot.name)?.[1];
   if (pod !== undefined && attempt !== undefined) {
     const middle = `_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}`;

@@ -3,9 +3,10 @@ import type { Call } from "../base/call.js";
 import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../domain/cri.js";
 import type { ExecOptions, ProcessStreams } from "../ports/engine.js";
+import { requireReadContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "engine" | "link" | "model" | "host" | "settings">;
+type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "settings">;
 
 /** What is kept of each stream; the rest is read and dropped, so that the process never blocks on a full pipe. */
 const outputLimitBytes = 16 * 1024 * 1024;
@@ -26,7 +27,7 @@ export async function execSync(
   call: Call,
 ): Promise<Answer<ExecSyncResponse>> {
   await deps.link.live(call.signal);
-  const { id, snapshot } = deps.model.requireContainer(request.container_id);
+  const { id, snapshot } = await requireReadContainer(request.container_id, deps, call.signal);
   if (!snapshot.state.running)
     throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
   const timeoutMs = Number(request.timeout) * 1000;

@@ -5,6 +5,7 @@ import type { Container } from "../domain/container.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
 import { ContainerState } from "../domain/cri.js";
 import { applyCgroupLimits } from "./cgroup-limits.js";
+import { requireReadContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
@@ -33,7 +34,7 @@ export async function startContainer(
   call: Call,
 ): Promise<Answer<StartContainerResponse>> {
   await deps.link.live(call.signal);
-  const { id } = deps.model.requireContainer(request.container_id);
+  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
   await deps.containerLanes.run(id, call.signal, () => {
     // The engine goes on with a start that its caller gave up, and the container would run without limits and log: so
     // from here on the caller is not asked. Every step has a limit of its own.

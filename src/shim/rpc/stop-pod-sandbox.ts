@@ -79,7 +79,8 @@ async function stopContainers(
   const failed = aggregate(
     results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])),
   );
-  if (failed !== undefined) throw failed.within(`stop the containers of sandbox "${sandboxId}"`, { sandboxId });
+  if (failed !== undefined)
+    throw failed.within(`stop the containers of sandbox "${sandboxId}"`, { sandboxId });
 }
 
 function needsStop(status: DockerStatus): boolean {

@@ -8,6 +8,7 @@ import type {
 } from "../domain/cri.js";
 import { planUpdate } from "../plan/update-resources.js";
 import { applyCgroupLimits } from "./cgroup-limits.js";
+import { requireReadContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
 /** Zero fields mean "leave". A request without `linux` changes nothing. */
@@ -18,7 +19,7 @@ export async function updateContainerResources(
 ): Promise<Answer<UpdateContainerResourcesResponse>> {
   const { engine, link, model, sync, containerRecords, containerLanes } = deps;
   const facts = await link.live(call.signal);
-  const { id } = model.requireContainer(request.container_id);
+  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
   const { linux } = request;
   if (linux === null) return {};
   await containerLanes.run(id, call.signal, async () => {

@@ -16,7 +16,10 @@ export function findId(
     for (const id of index.keys()) {
       if (!id.startsWith(idOrPrefix)) continue;
       if (match !== undefined) {
-        throw new ShimError("invalid", `${what} id "${idOrPrefix}" is ambiguous: more than one begins with it`);
+        throw new ShimError(
+          "invalid",
+          `${what} id "${idOrPrefix}" is ambiguous: more than one begins with it`,
+        );
       }
       match = id;
     }

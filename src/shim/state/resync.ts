@@ -41,8 +41,7 @@ export class Resync {
     const listed = await this.#list(signal);
     for (const { id } of listed) extra.delete(id);
     const due = listed.filter(
-      ({ id, status }) =>
-        only === "all" || model.isStale(id) || model.snapshot(id)?.state.status !== status,
+      ({ id, status }) => only === "all" || model.isStale(id) || model.snapshot(id)?.state.status !== status,
     );
     for (const one of due) model.expect(one);
     // Names of containers are read with the help of their sandbox.

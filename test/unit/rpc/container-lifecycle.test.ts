@@ -104,6 +104,26 @@ describe("removeContainer()", () => {
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
+  test("whose log link cannot be removed is an error, and leaves nothing else behind", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const id = await runContainer(shim, await runSandbox(shim));
+    await shim.services.containerRecords.merge(id, { unified: {}, hugepages: [] });
+    shim.world.journal.failNext("host.unlinkLog", new ShimError("unavailable", "read-only file system"));
+    await rejectsWith(remove(shim, id), "unavailable", /read-only/);
+    assert.deepEqual(await listedContainers(shim), {});
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
+  test("whose refresh fails still removes the log link", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const id = await runContainer(shim, await runSandbox(shim));
+    shim.engine.inspectFailure = () => new ShimError("timeout", "too slow");
+    await rejectsWith(remove(shim, id), "timeout", /too slow/);
+    assert.equal(shim.world.host.links.size, 0);
+  });
+
   test("that fails keeps the log reachable, and can be repeated", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));

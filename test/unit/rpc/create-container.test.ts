@@ -148,7 +148,10 @@ describe("createContainer() leaves nothing behind", () => {
     shim.world.journal.clear();
     const creating = createContainer(shim, sandbox);
     creating.catch(() => undefined);
-    await until("the create is under way", () => shim.world.journal.names("engine.createContainer").length > 0);
+    await until(
+      "the create is under way",
+      () => shim.world.journal.names("engine.createContainer").length > 0,
+    );
     await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
     model.recordChanged(sandbox);
     slow = false;
@@ -238,7 +241,11 @@ describe("createContainer() with a taken name", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
-    await rejectsWith(createContainer(shim, sandbox), "conflict", /a container that runs already has the name/);
+    await rejectsWith(
+      createContainer(shim, sandbox),
+      "conflict",
+      /a container that runs already has the name/,
+    );
     assert.equal(shim.engine.containers.get(running).state.running, true);
     const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
     assert.ok(!removed.includes(running));

@@ -134,6 +134,26 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(shim.world.journal.names("engine.stopContainer"), []);
   });
 
+  for (const id of ["../../etc/passwd", "web", "", "F".repeat(64), "e".repeat(63), `${"e".repeat(64)}/..`]) {
+    test(`lets "${id}" reach neither the plugin, nor a file, nor the engine`, async () => {
+      await using shim = await TestShim.start();
+      await runSandbox(shim);
+      shim.world.journal.clear();
+      await stop(shim, id);
+      await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+      await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+      await shim.runtime.RemoveContainer({ container_id: id }, shim.call());
+      assert.deepEqual(shim.world.journal.names(), []);
+    });
+  }
+
+  test("does not bother the plugin with an id that nobody has heard of", async () => {
+    await using shim = await TestShim.start();
+    await stop(shim, "f".repeat(64));
+    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: "f".repeat(64) }, shim.call());
+    assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
+  });
+
   test("succeeds for the id of a container, and stops nothing", async () => {
     await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));

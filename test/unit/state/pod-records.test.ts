@@ -183,7 +183,10 @@ describe("keys of later releases", () => {
     await writeFile(pathIn(at), JSON.stringify(earlier));
     const records = await at.open();
     assert.equal(records.get(id)?.phase, earlier.phase);
-    await records.update(id, (present) => ({ ...present, network: { plugin: "cni", state: "tornDown", ips: [] } }));
+    await records.update(id, (present) => ({
+      ...present,
+      network: { plugin: "cni", state: "tornDown", ips: [] },
+    }));
     const { network } = JSON.parse(await readFile(pathIn(at), "utf8")) as Record<string, unknown>;
     assert.deepEqual(network, { plugin: "cni", state: "tornDown", ips: [], netns: "/proc/1/ns/net" });
   });

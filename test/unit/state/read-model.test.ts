@@ -201,7 +201,9 @@ describe("ReadModel.hide()", () => {
 
 describe("ReadModel with unread entries", () => {
   const entries = (model: ReadModel): readonly string[] => [
-    ...[...model.sandboxEntries()].map(({ id, ready }) => `${id.slice(0, 2)} ${ready ? "ready" : "not ready"}`),
+    ...[...model.sandboxEntries()].map(
+      ({ id, ready }) => `${id.slice(0, 2)} ${ready ? "ready" : "not ready"}`,
+    ),
     ...[...model.containerEntries()].map(({ id, state }) => `${id.slice(0, 2)} ${String(state)}`),
   ];
   const container = containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } });

@@ -204,7 +204,10 @@ describe("StateSync while live", () => {
     const pid = harness.model.snapshot(stale)?.state.pid;
     engine.containers.restart(stale);
     engine.inspectFailure = () => undefined;
-    await until("both are read", () => harness.statusOf(unread) === "running" && !harness.model.isStale(stale));
+    await until(
+      "both are read",
+      () => harness.statusOf(unread) === "running" && !harness.model.isStale(stale),
+    );
     assert.notEqual(harness.model.snapshot(stale)?.state.pid, pid);
   });
 

@@ -1,0 +1,100 @@
+/** The network configuration for nodes that have none: offered on the first screen, or written when a flag asks for it. */
+import { join } from "node:path";
+import { readConfigurationFiles } from "../../network/cni/configuration-files.js";
+import { PluginInvoker } from "../../network/cni/invoke.js";
+import { PluginVersions } from "../../network/cni/plugin-versions.js";
+import {
+  exampleFileName,
+  exampleForPlugins,
+  writeExampleConflist,
+} from "../../network/example/example-conflist.js";
+import { withDeadline } from "../base/abort.js";
+import { isKind, messageOf, ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import type { Config } from "../config/resolve.js";
+
+export type ExampleSettings = Pick<
+  Config,
+  "networkPlugin" | "cniConfDir" | "cniBinDirs" | "podCidrs" | "writeExampleCniConfig"
+>;
+
+/** A list for a node without configuration files, or why there can be none. */
+export interface NetworkOffer {
+  /** Where it would go. */
+  readonly path: string;
+  readonly list: { readonly text: string } | { readonly problem: string };
+}
+
+const flag = "--write-example-cni-config";
+/** Plugins are asked for their versions, which takes milliseconds. */
+const timeoutMs = 10_000;
+
+/**
+ * Does what the flag asks for, and returns a line about it for the first screen; undefined without the flag. A
+ * configuration that is there is never touched, so that the flag can stay in a unit file. Throws when there is none and
+ * none can be written.
+ */
+export async function writeExampleNetwork(
+  settings: ExampleSettings,
+  log: Pick<Logger, "info" | "warn" | "debug">,
+): Promise<string | undefined> {
+  const { networkPlugin, cniConfDir, writeExampleCniConfig } = settings;
+  if (!writeExampleCniConfig) return undefined;
+  if (networkPlugin !== "auto" && networkPlugin !== "cni") {
+    log.warn({ networkPlugin }, `${flag} has no effect with this network plugin`);
+    return `not written: ${networkPlugin} does not read it`;
+  }
+  try {
+    const [present] = await readConfigurationFiles(cniConfDir);
+    if (present !== undefined) return keep(present.path, log);
+    const path = await writeExampleConflist(cniConfDir, await exampleText(settings, log));
+    log.info({ path }, "wrote the example of a CNI configuration");
+    return `wrote ${path}`;
+  } catch (error) {
+    // Somebody else wrote one meanwhile.
+    if (isKind(error, "conflict")) return keep(messageOf(error), log);
+    throw ShimError.from(error).within(flag);
+  }
+}
+
+/** What a node with the plugin `cni` can do about its missing configuration; undefined when there are files. */
+export async function offerExampleNetwork(
+  settings: ExampleSettings,
+  log: Pick<Logger, "debug">,
+): Promise<NetworkOffer | undefined> {
+  const { cniConfDir } = settings;
+  try {
+    // Files that are bad want to be mended; another one beside them might win over those still to come.
+    if ((await readConfigurationFiles(cniConfDir)).length > 0) return undefined;
+  } catch {
+    // That the directory cannot be read is the reason why the network is not ready.
+    return undefined;
+  }
+  const path = join(cniConfDir, exampleFileName);
+  try {
+    return { path, list: { text: await exampleText(settings, log) } };
+  } catch (error) {
+    return { path, list: { problem: messageOf(error) } };
+  }
+}
+
+function keep(present: string, log: Pick<Logger, "info">): string {
+  log.info({ present }, "a CNI configuration is there, the example is not written");
+  return `not written: there is ${present}`;
+}
+
+async function exampleText(
+  { cniBinDirs: binDirs, podCidrs }: ExampleSettings,
+  log: Pick<Logger, "debug">,
+): Promise<string> {
+  const invoker = new PluginInvoker({ binDirs, log });
+  const versions = new PluginVersions(invoker);
+  const options = podCidrs.length === 0 ? {} : { podCidrs };
+  try {
+    return await withDeadline(undefined, timeoutMs, "ask CNI plugins for versions", (signal) =>
+      exampleForPlugins(options, { invoker, versions }, signal),
+    );
+  } catch (error) {
+    throw ShimError.from(error).within(`make a CNI configuration of the plugins in ${binDirs.join(", ")}`);
+  }
+}

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
+import { exampleConflist } from "../../../src/network/example/example-conflist.js";
+import {
+  parseSetupReport,
+  renderFirstScreen,
+  type FirstScreen,
+} from "../../../src/shim/commands/first-screen.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+const run = promisify(execFile);
+
+const screen: FirstScreen = {
+  version: "1.2.3",
+  facts: undefined,
+  engineEndpoint: "unix:///var/run/docker.sock",
+  network: { name: "cni", reason: "--network-plugin=cni", problem: undefined },
+  example: undefined,
+  offer: undefined,
+  pauseImage: "pause:1",
+  stateDirectory: "/var/lib/dockershim",
+  socket: "unix:///var/run/dockershim.sock",
+  setup: undefined,
+};
+
+/** From the line of the offer that a shell is to run up to its last mark. */
+function shellText(text: string): string {
+  return /^mkdir [^]*?^END$/m.exec(text)?.[0] ?? assert.fail(text);
+}
+
+describe("renderFirstScreen()", () => {
+  test("says which network plugin there is and why, without an offer that nobody needs", () => {
+    const text = renderFirstScreen(screen);
+    assert.match(text, /^ {2}network plugin +cni \(--network-plugin=cni\)$/m);
+    assert.doesNotMatch(text, /not ready|CNI/);
+  });
+
+  test("says below the plugin why pods would get no network", () => {
+    const text = renderFirstScreen({ ...screen, network: { ...screen.network, problem: "no networks" } });
+    assert.match(text, /--network-plugin=cni\)\n +not ready: no networks\n/);
+  });
+
+  test("says what became of the example", () => {
+    const text = renderFirstScreen({ ...screen, example: "wrote /etc/cni/net.d/10-dockershim.conflist" });
+    assert.match(text, /^ {2}CNI example +wrote \/etc\/cni\/net\.d\/10-dockershim\.conflist$/m);
+  });
+
+  for (const name of ["net.d", "it's a $(directory)"]) {
+    test(`offers lines that write the whole list from a shell into the directory ${JSON.stringify(name)}`, async () => {
+      await using at = await temporaryDirectory();
+      const path = join(at.path, name, "10-dockershim.conflist");
+      const list = exampleConflist({ podCidrs: ["10.5.0.0/16", "fd00:5::/64"] });
+      const text = renderFirstScreen({ ...screen, offer: { path, list: { text: list } } });
+      assert.match(text, /--write-example-cni-config/);
+      await run("sh", ["-c", shellText(text)]);
+      assert.deepEqual(JSON.parse(await readFile(path, "utf8")), JSON.parse(list));
+    });
+  }
+
+  test("names the package when the example needs plugins that are not installed", () => {
+    const offer = { path: "/x/y.conflist", list: { problem: "CNI plugins [bridge]: not installed" } };
+    const text = renderFirstScreen({ ...screen, offer });
+    assert.match(text, /CNI plugins \[bridge\]: not installed\n.*containernetworking-plugins/);
+    assert.doesNotMatch(text, /mkdir|--write-example/);
+  });
+});
+
+describe("parseSetupReport()", () => {
+  for (const text of [undefined, "", "{", "null", "7"]) {
+    test(`takes ${JSON.stringify(text) ?? "nothing"} for no report`, () => {
+      assert.equal(parseSetupReport(text), undefined);
+    });
+  }
+
+  test("leaves out what is of the wrong type", () => {
+    const report = parseSetupReport('{"installed":["a",1],"undo":"x","keepsRunning":false}');
+    assert.deepEqual(report, {
+      installed: ["a"],
+      engineStartedBy: "other",
+      keepsRunning: false,
+      undo: [],
+      playLine: "",
+    });
+  });
+});
