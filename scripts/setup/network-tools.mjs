@@ -8,6 +8,7 @@ const wanted = [
   { is: () => findProgram("ip") !== undefined && findProgram("tc") !== undefined, name: "iproute2" },
   { is: () => findProgram("iptables") !== undefined, name: "iptables" },
   { is: () => findProgram("ebtables") !== undefined, name: "ebtables" },
+  { is: () => findProgram("sysctl") !== undefined, name: "procps" },
   { is: () => findProgram("conntrack") !== undefined, name: "conntrack" },
   {
     is: () => ["/opt/cni/bin", "/usr/lib/cni"].some((directory) => existsSync(`${directory}/bridge`)),

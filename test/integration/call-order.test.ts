@@ -48,12 +48,13 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
     const calls = proxy.calls;
     const looked = calls.findIndex((call) => /^GET \/images\/.*\/json$/.test(call));
     assert.ok(looked !== -1 && looked < calls.indexOf(expected[0] ?? ""), calls.join("\n"));
-    // It is known to be there from now on.
-    assert.deepEqual(await callsOf(run), expected);
-    assert.deepEqual(
-      proxy.calls.filter((call) => call.includes("/images/")),
-      [],
-    );
+    // It is known to be there from now on. An image event, such as the one of a pause image that had to be loaded for
+    // the first pod, makes the shim look once more.
+    const lookedAgain = async (): Promise<boolean> => {
+      assert.deepEqual(await callsOf(run), expected);
+      return proxy.calls.some((call) => call.includes("/images/"));
+    };
+    assert.ok(!(await lookedAgain()) || !(await lookedAgain()), proxy.calls.join("\n"));
   });
 
   test("a container: create, inspect; start, inspect; stop, inspect; remove, inspect", async () => {

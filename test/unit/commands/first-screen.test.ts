@@ -71,7 +71,7 @@ describe("renderFirstScreen()", () => {
 
 describe("parseSetupReport()", () => {
   for (const text of [undefined, "", "{", "null", "7"]) {
-    test(`takes ${JSON.stringify(text) ?? "nothing"} for no report`, () => {
+    test(`takes ${text === undefined ? "nothing" : JSON.stringify(text)} for no report`, () => {
       assert.equal(parseSetupReport(text), undefined);
     });
   }

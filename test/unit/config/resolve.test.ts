@@ -52,6 +52,7 @@ describe("resolveConfig() without anything given", () => {
       cniConfDir: "/etc/cni/net.d",
       cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],
       cniCacheDir: "/var/lib/cni/cache",
+      writeExampleCniConfig: false,
       networkPluginMtuBytes: 0,
       hairpinMode: "hairpin-veth",
       nonMasqueradeCidr: "10.0.0.0/8",
