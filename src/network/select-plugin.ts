@@ -4,6 +4,7 @@ import { unreachable } from "../shim/base/errors.js";
 import type { Logger } from "../shim/base/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
+import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
 import type { ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
@@ -27,6 +28,8 @@ export interface NetworkSelection {
   readonly networkPluginMtuBytes: number;
   readonly hairpinMode: HairpinMode;
   readonly nonMasqueradeCidr: string;
+  /** Whether a pod has a network of the plugin cni that was not torn down yet. */
+  readonly podsOfCni: boolean;
   /** Host ports of pods that were set up before this run of the program. */
   readonly hostPortOwners: ReadOwners;
   /** All containers of the engine, in any state. */
@@ -52,10 +55,11 @@ export async function selectNetworkPlugin(
   const flag = `--network-plugin=${name}`;
   switch (name) {
     case "no-op":
-      return noop(flag, log);
+      return noop(flag, selection, log);
     case "auto":
       if (await isDirectory(cniConfDir)) return cni(`"${cniConfDir}" exists`, selection, log);
-      return noop(`"${cniConfDir}" does not exist, so there is no CNI`, log);
+      if (selection.podsOfCni) return cni("pods of this node have networks of CNI", selection, log);
+      return noop(`"${cniConfDir}" does not exist, so there is no CNI`, selection, log);
     case "cni":
       return cni(flag, selection, log);
     case "kubenet":
@@ -65,18 +69,31 @@ export async function selectNetworkPlugin(
   }
 }
 
-function noop(reason: string, log: Logger): SelectedNetwork {
-  return { plugin: new LockedNetworkPlugin(new NoopNetworkPlugin({ reason, log })), cni: undefined };
+function noop(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
+  const { plugin: former, parts } = cniPlugin(reason, selection, log);
+  const hasAttachment = async (sandboxId: string): Promise<boolean> =>
+    (await parts.cache.find(sandboxId)).entries.length > 0;
+  const plugin = new NoopNetworkPlugin({
+    reason,
+    log,
+    former: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
+  });
+  return { plugin: new LockedNetworkPlugin(plugin), cni: undefined };
 }
 
 function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { cniConfDir, cniBinDirs, cniCacheDir, podCidrs } = selection;
-  const options = { reason, log, confDir: cniConfDir, binDirs: cniBinDirs, cacheDir: cniCacheDir, podCidrs };
+  const { plugin, parts } = cniPlugin(reason, selection, log);
+  return { plugin: new LockedNetworkPlugin(plugin, selection.rememberPodCidrs), cni: parts };
+}
+
+function cniPlugin(
+  reason: string,
+  { cniConfDir: confDir, cniBinDirs: binDirs, cniCacheDir: cacheDir, podCidrs }: NetworkSelection,
+  log: Logger,
+): { readonly plugin: CniNetworkPlugin; readonly parts: CniParts } {
+  const options = { reason, log, confDir, binDirs, cacheDir, podCidrs };
   const parts = createCniParts(options);
-  return {
-    plugin: new LockedNetworkPlugin(createCniPlugin(options, parts), selection.rememberPodCidrs),
-    cni: parts,
-  };
+  return { plugin: createCniPlugin(options, parts), parts };
 }
 
 async function kubenet(

@@ -5,7 +5,7 @@ import { KeyedLock } from "./base/keyed-lock.js";
 import { Lifetime } from "./base/lifetime.js";
 import type { Logger } from "./base/log.js";
 import { createEngine, engineEndpoint, type Environment } from "./composition/engine.js";
-import { cleanNetworkLeftovers } from "./composition/leftovers.js";
+import { cleanNetworkLeftovers, isAccustomedEngine } from "./composition/leftovers.js";
 import { openNetwork } from "./composition/network.js";
 import { createPauseImages } from "./composition/pause.js";
 import { serve } from "./composition/server.js";
@@ -108,9 +108,7 @@ async function open(
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
       outcome.wentLive(facts);
-      tidyUp().catch((error: unknown) => {
-        if (!background.signal.aborted) log.error({ err: messageOf(error) }, "repair after start failed");
-      });
+      void tidyUp(facts);
     },
     onImageEvent: forgetImages,
   });
@@ -127,11 +125,33 @@ async function open(
     settings: { cleanUpTimeoutMs, pullProgressDeadlineMs: config.imagePullProgressDeadlineMs },
   };
 
+  const inBackground = async (what: string, work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+    } catch (error) {
+      if (!background.signal.aborted) log.error({ err: messageOf(error) }, `${what} failed`);
+    }
+  };
+  let tidying = Promise.resolve();
   /** After a start and after each return of the engine: what died in between cleans up nothing itself. */
-  const tidyUp = async (): Promise<void> => {
+  const tidyUp = (facts: NodeFacts): Promise<void> => {
     const { signal } = background;
-    await repairAfterStart(services, signal);
-    if (leftovers !== undefined) await cleanNetworkLeftovers(leftovers, stores, engine, log, signal);
+    // One after the other, should the engine come and go.
+    tidying = tidying.then(async () => {
+      await inBackground("repair after start", () => repairAfterStart(services, signal));
+      await inBackground("clean-up of dead pods' networks", async () => {
+        if (leftovers === undefined || !host.local || signal.aborted) return;
+        if (await isAccustomedEngine(config.stateDir, facts.engineId)) {
+          await cleanNetworkLeftovers(leftovers, stores, engine, log, signal);
+        } else {
+          log.warn(
+            { engineId: facts.engineId, stateDir: config.stateDir },
+            "another engine than before: what is left of pod networks stays, see dockershim doctor network",
+          );
+        }
+      });
+    });
+    return tidying;
   };
 
   const server = await serve(config, services, log, environment);
@@ -139,6 +159,7 @@ async function open(
   lifetime.onClose("sync", async () => {
     background.abort(new ShimError("cancelled", "the shim is stopping"));
     await sync.stop();
+    await tidying;
   });
   return {
     ...{ endpoint: server.endpoint, network, link, pauseImageReference: config.pauseImage },

@@ -27,7 +27,6 @@ const logFile = "/run/dockerd.log";
 const engineDirectory = "/run/engine";
 const limitMs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 3_600_000 : 300_000;
 const overlayType = 0x794c7630;
-const ended = new AbortController().signal;
 
 /** The engine of the namespaces, which tests may kill. */
 export interface OwnEngine {
@@ -99,7 +98,11 @@ export async function runIsolated(file: string, argv: readonly string[] = []): P
         maxBuffer: 64 * 1024 * 1024,
       },
     ).catch((error: unknown) => {
-      const { stdout = "", stderr = "", killed } = error as {
+      const {
+        stdout = "",
+        stderr = "",
+        killed,
+      } = error as {
         stdout?: string;
         stderr?: string;
         killed?: boolean;
@@ -140,7 +143,8 @@ class Dockerd implements OwnEngine {
 
   async start(): Promise<void> {
     // What a killed one left would keep its successor from starting.
-    for (const path of ["/run/docker.pid", "/run/docker/containerd/containerd.pid"]) await rm(path, { force: true });
+    for (const path of ["/run/docker.pid", "/run/docker/containerd/containerd.pid"])
+      await rm(path, { force: true });
     await mkdir(join(engineDirectory, "data"), { recursive: true });
     await writeFile(join(engineDirectory, "daemon.json"), "{}");
     const log = openSync(logFile, "a");
@@ -201,7 +205,9 @@ async function reasonToSkip(needs: readonly string[]): Promise<string | false> {
       return `the CNI plugin ${plugin} is not installed`;
     }
   }
-  const allowed = await run("unshare", ["--net", "--mount", "--pid", "--fork", "true"]).catch(() => undefined);
+  const allowed = await run("unshare", ["--net", "--mount", "--pid", "--fork", "true"]).catch(
+    () => undefined,
+  );
   return allowed === undefined ? "no right to make namespaces" : false;
 }
 
@@ -220,11 +226,14 @@ async function realDirectory(): Promise<string> {
 async function removeCgroups(name: string): Promise<void> {
   const base = "/sys/fs/cgroup";
   const hierarchies = await readdir(base, { withFileTypes: true }).catch(() => []);
-  const parents = [base, ...hierarchies.filter((entry) => entry.isDirectory()).map((entry) => join(base, entry.name))];
+  const parents = [
+    base,
+    ...hierarchies.filter((entry) => entry.isDirectory()).map((entry) => join(base, entry.name)),
+  ];
   for (const parent of parents) {
     const group = join(parent, name);
     for (let tries = 0; existsSync(group) && tries < 50; tries += 1) {
-      if (tries > 0) await sleep(100, undefined, { signal: ended });
+      if (tries > 0) await sleep(100);
       await removeGroup(group).catch(() => undefined);
     }
   }

@@ -168,7 +168,16 @@ export class Attachments {
         );
       } else {
         // An unfinished DEL must be known as such: the bridge plugin does less where it finds less.
-        if (entry.phase === "added" && masquerades(list)) await cache.write({ ...entry, phase: "deleting" });
+        if (entry.phase === "added" && masquerades(list)) {
+          // A full disk must not keep pods from being removed. Without the mark, a repetition after a crash of this
+          // program would know less; within this run the sweep below does not depend on it.
+          await cache.write({ ...entry, phase: "deleting" }).catch((error: unknown) => {
+            log.warn(
+              { sandboxId: entry.containerId, err: messageOf(error) },
+              "cannot note the beginning of a tear-down",
+            );
+          });
+        }
         await this.#delete(list, entry, removal, signal);
       }
     }

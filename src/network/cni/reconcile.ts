@@ -44,12 +44,8 @@ export async function findLeftovers(
 export function compareHoldings(holdings: Holdings, known: KnownSandboxes): readonly Finding[] {
   const { cacheEntries, addresses, natTables } = holdings;
   const dead = (id: string): boolean => !known.livingIds.has(id);
-  // Entries of other runtimes in a shared directory lack the phase.
-  const enteredByUs = new Set(
-    cacheEntries.flatMap((entry) => (entry.phase === undefined ? [] : entry.containerId)),
-  );
-  const ours = (id: string): boolean =>
-    sandboxIdForm.test(id) && (known.ownIds.has(id) || enteredByUs.has(id));
+  // The cache is shared with other runtimes, and with other shims on other engines: only our own notes count.
+  const ours = (id: string): boolean => sandboxIdForm.test(id) && known.ownIds.has(id);
   const about = (ownerId: string): { ownerId: string; certainlyOurs: boolean } => ({
     ownerId,
     certainlyOurs: ours(ownerId),

@@ -4,16 +4,23 @@ import { promisify } from "node:util";
 import { messageOf } from "../../shim/base/errors.js";
 import { hasCode } from "../../shim/base/file-errors.js";
 import type { Logger } from "../../shim/base/log.js";
-import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
+import type { NetworkPlugin, PodNetworkTearDown } from "../../shim/ports/network-plugin.js";
 
 const run = promisify(execFile);
 
 const modprobeTimeoutMs = 10_000;
 
+/** What pods of a former plugin are released with. */
+export interface FormerNetworks {
+  hasAttachment(sandboxId: string): Promise<boolean>;
+  tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
+}
+
 export interface NoopNetworkOptions {
   /** Why this plugin was chosen. */
   readonly reason: string;
   readonly log: Logger;
+  readonly former?: FormerNetworks;
   /** For tests. */
   readonly sysctlRoot?: string;
   readonly modprobe?: string;
@@ -21,7 +28,7 @@ export interface NoopNetworkOptions {
 
 /**
  * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker publishes the host
- * ports. Set-up and tear-down have nothing to do.
+ * ports. There is nothing to set up, and nothing to tear down but what a former plugin made.
  */
 export class NoopNetworkPlugin implements NetworkPlugin {
   readonly name = "kubernetes.io/no-op";
@@ -32,8 +39,11 @@ export class NoopNetworkPlugin implements NetworkPlugin {
   readonly #log: Logger;
   readonly #sysctlRoot: string;
   readonly #modprobe: string;
+  readonly #former: FormerNetworks | undefined;
 
-  constructor({ reason, log, sysctlRoot = "/proc/sys", modprobe = "modprobe" }: NoopNetworkOptions) {
+  constructor(options: NoopNetworkOptions) {
+    const { reason, log, sysctlRoot = "/proc/sys", modprobe = "modprobe", former } = options;
+    this.#former = former;
     this.reason = reason;
     this.#log = log;
     this.#sysctlRoot = sysctlRoot;
@@ -74,8 +84,11 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return Promise.resolve(undefined);
   }
 
-  tearDownPod(): Promise<void> {
-    return Promise.resolve();
+  /** A pod of a time when this node had another plugin still has what that plugin gave it. */
+  async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
+    if ((await this.#former?.hasAttachment(request.sandboxId)) === true) {
+      await this.#former?.tearDownPod(request, signal);
+    }
   }
 
   podAddresses(): Promise<undefined> {

@@ -1,5 +1,9 @@
 /** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/leftovers.js";
+import { writeFileAtomically } from "../base/atomic-file.js";
+import { hasCode } from "../base/file-errors.js";
 import type { Logger } from "../base/log.js";
 import type { Engine } from "../ports/engine.js";
 import type { Stores } from "./stores.js";
@@ -16,6 +20,21 @@ export async function knownSandboxes(
     livingIds: new Set(containers.map(({ id }) => id)),
     ownIds: new Set([...recorded, ...(await checkpoints.list())]),
   };
+}
+
+/**
+ * Whether the engine is the one that this state directory has always been used with. On another engine every pod of
+ * the first one looks dead, although it may well be alive there. The first engine's id is kept in `engine-id`.
+ */
+export async function isAccustomedEngine(stateDir: string, engineId: string): Promise<boolean> {
+  const path = join(stateDir, "engine-id");
+  try {
+    return (await readFile(path, "utf8")).trim() === engineId;
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
+  await writeFileAtomically(path, `${engineId}\n`, { mode: 0o600, temporaryPrefix: ".dockershim-" });
+  return true;
 }
 
 /** Cleans what is certainly ours, and says what was done and what was left. */

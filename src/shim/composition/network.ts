@@ -39,6 +39,10 @@ export async function openNetwork(
         ...{ name, cniConfDir, cniBinDirs, cniCacheDir, podCidrs },
         ...{ networkPluginMtuBytes, hairpinMode, nonMasqueradeCidr },
         rememberPodCidrs: (cidrs) => remembered.write(cidrs),
+        podsOfCni: [...stores.podRecords.all()].some(
+          ({ network }) =>
+            network.plugin === "cni" && network.state !== "tornDown" && network.state !== "none",
+        ),
         hostPortOwners: () => hostPortOwners(stores),
         livingIds: async (own) => new Set((await engine.listContainers({}, own)).map(({ id }) => id)),
       },

@@ -19,6 +19,7 @@ function selection(at: string, name: NetworkSelection["name"]): NetworkSelection
     networkPluginMtuBytes: 0,
     hairpinMode: "hairpin-veth",
     nonMasqueradeCidr: "10.0.0.0/8",
+    podsOfCni: false,
     hostPortOwners: () => Promise.resolve([]),
     livingIds: () => Promise.resolve(new Set()),
   };
@@ -55,6 +56,16 @@ describe("selectNetworkPlugin()", () => {
     } finally {
       await plugin.stop();
     }
+  });
+
+  test("auto stays with cni while pods have networks of it, also when the directory went meanwhile", async () => {
+    await using at = await temporaryDirectory();
+    const { plugin } = await selectNetworkPlugin(
+      { ...selection(at.path, "auto"), podsOfCni: true },
+      recordingLog(),
+      never,
+    );
+    assert.deepEqual([plugin.name, plugin.reason], ["cni", "pods of this node have networks of CNI"]);
   });
 
   test("no-op and cni are taken at their word, whatever the node has", async () => {

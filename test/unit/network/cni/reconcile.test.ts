@@ -82,8 +82,8 @@ describe("compareHoldings()", () => {
     assert.deepEqual(compareHoldings(holdings, known([recordedId])), []);
   });
 
-  test("finds everything of a dead container, certainly ours by our cache entry", () => {
-    const found = compareHoldings(holdings, known([]));
+  test("finds everything of a dead container, certainly ours by our record of it", () => {
+    const found = compareHoldings(holdings, known([], [recordedId]));
     assert.deepEqual(
       found.map(({ kind, ownerId, certainlyOurs }) => [kind, ownerId, certainlyOurs]),
       ["cacheEntry", "address", "natRules"].map((kind) => [kind, recordedId, true]),
@@ -92,6 +92,7 @@ describe("compareHoldings()", () => {
 
   const certainty: readonly (readonly [string, Partial<CacheEntry>, readonly string[], string, boolean])[] = [
     ["an entry of another runtime is not ours", { phase: undefined as never }, [], recordedId, false],
+    ["an entry of another shim, on another engine perhaps, is not ours", {}, [], recordedId, false],
     ["a record of the sandbox makes it ours", { phase: undefined as never }, [recordedId], recordedId, true],
     ["an id that is none of the engine's is not ours", {}, ["short"], "short", false],
   ];
@@ -114,7 +115,8 @@ describe("compareHoldings()", () => {
       ["natChain", undefined, false],
     );
     const cacheEntries = [entry(recordedId)];
-    assert.equal(compareHoldings({ ...nothing, cacheEntries, natTables }, known([]))[1]?.certainlyOurs, true);
+    const [, chainOfOurs] = compareHoldings({ ...nothing, cacheEntries, natTables }, known([], [recordedId]));
+    assert.equal(chainOfOurs?.certainlyOurs, true);
     // It may be about to get its rule.
     assert.deepEqual(compareHoldings({ ...nothing, cacheEntries, natTables }, known([recordedId])), []);
   });

@@ -1,0 +1,200 @@
+/** Pods that end in other ways than by StopPodSandbox, and nodes that have lost something: Stop and Remove leave nothing. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, test } from "node:test";
+import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { removeContainer } from "../support/docker.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import type { RecordedRequest, RecordingProxy } from "../support/recording-proxy.js";
+import { until } from "../support/wait.js";
+import { killPause, NetworkNode, pauseRuns, type PluginName } from "./pod-network-support.js";
+
+const plugins: readonly PluginName[] = ["cni", "kubenet"];
+
+await withOwnEngine(import.meta.url, [], (engine) => {
+  for (const plugin of plugins) {
+    describe(plugin, () => {
+      let node: NetworkNode;
+      let pod: Pod;
+      before(async () => {
+        node = await NetworkNode.open(plugin);
+      });
+      afterEach(() => node.makePeace());
+      after(() => node[Symbol.asyncDispose]());
+
+      async function networkReady(): Promise<string | true> {
+        const { status } = await node.cri.Status({});
+        const {
+          status: ready,
+          reason,
+          message,
+        } = status?.conditions.find(({ type }) => type === "NetworkReady") ?? {};
+        return ready === true ? true : `${reason ?? ""}: ${message ?? ""}`;
+      }
+
+      const ends: readonly (readonly [string, () => Promise<void>])[] = [
+        ["whose pause container was killed", () => killPause(pod.id)],
+        [
+          "whose pause container was killed while no shim ran",
+          async () => {
+            await node.shim.kill();
+            await killPause(pod.id);
+            await node.start();
+          },
+        ],
+        ["whose pause container was removed", () => removeContainer(pod.id)],
+        [
+          "whose pause container was removed while no shim ran",
+          async () => {
+            await node.shim.kill();
+            await removeContainer(pod.id);
+            await node.start();
+          },
+        ],
+        [
+          "whose pause container was killed, and the first DEL after that failed",
+          async () => {
+            await killPause(pod.id);
+            await node.makeTrouble("host-local", "DEL", "once");
+            await assert.rejects(pod.stop(), /DEL for pod "dockershim-test\//);
+          },
+        ],
+      ];
+      for (const [what, end] of ends) {
+        test(`a pod ${what}`, async () => {
+          pod = await node.runPod();
+          await node.assertHeld();
+          await end();
+          await until("the sandbox not to be ready", async () =>
+            (await node.sandboxes()).every(({ state }) => state === PodSandboxState.SANDBOX_NOTREADY),
+          );
+          await node.stopAndRemove(pod.id);
+          await node.assertClean();
+        });
+      }
+
+      for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+        test(`the engine was ended by ${signal} and started again`, async () => {
+          const pods = [await node.runPod(), await node.runPod()];
+          await engine.end(signal);
+          await engine.start();
+          await until("the sandboxes not to be ready", async () => {
+            const states = await node.sandboxes().catch(() => []);
+            return (
+              states.length === pods.length &&
+              states.every(({ state }) => state === PodSandboxState.SANDBOX_NOTREADY)
+            );
+          });
+          for (const { id } of pods) await node.stopAndRemove(id);
+          await node.assertClean();
+        });
+      }
+
+      test("the engine and the shim died, and were started again", async () => {
+        const pods = [await node.runPod(), await node.runPod()];
+        await node.shim.kill();
+        await engine.end("SIGKILL");
+        await engine.start();
+        await node.start();
+        for (const { id } of pods) await node.stopAndRemove(id);
+        await node.assertClean();
+      });
+
+      test("a pod that was torn down is not torn down again by a shim that starts, nor is one that runs", async () => {
+        pod = await node.runPod();
+        const { network } = await pod.status();
+        const other = await node.runPod();
+        await other.stop();
+        await node.restart();
+        const { status } = await node.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });
+        assert.deepEqual(status?.network, network);
+        await node.assertHeld();
+        for (const { id } of [pod, other]) await node.stopAndRemove(id);
+        await node.assertClean();
+      });
+
+      describe("with an engine that does not answer", () => {
+        let proxy: RecordingProxy;
+        before(async () => {
+          proxy = await node.bed.startProxy();
+          await node.restart({ dockerEndpoint: proxy.endpoint });
+        });
+        after(() => node.restart());
+
+        const inspect = ({ path }: RecordedRequest): boolean => path.includes(`/containers/${pod.id}/json`);
+
+        test("the inspect before the tear-down fails: nothing is torn down by what was known before, later all is", async () => {
+          pod = await node.runPod();
+          const held = (await node.holdings()).filter(isKept);
+          const first = proxy.holdNext("before", inspect);
+          await killPause(pod.id);
+          await first.held;
+          // What is known of the sandbox is outdated from here on, and the shim knows that.
+          const second = proxy.holdNext("before", inspect);
+          proxy.cutConnections();
+          await second.held;
+          await assert.rejects(node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 }));
+          await assert.rejects(node.cri.RemovePodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 }));
+          assert.deepEqual((await node.holdings()).filter(isKept), held);
+          proxy.cutConnections();
+          await until("the engine to be reached again", () =>
+            node.stopAndRemove(pod.id).then(
+              () => true,
+              () => false,
+            ),
+          );
+          await node.assertClean();
+        });
+
+        test("the first inspect of a new shim hangs: StopPodSandbox ends by its deadline, and later succeeds", async () => {
+          pod = await node.runPod();
+          await node.shim.kill();
+          const hold = proxy.holdNext("before", inspect);
+          const started = node.start({ dockerEndpoint: proxy.endpoint });
+          await hold.held;
+          await started;
+          const early = node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 });
+          await assert.rejects(early);
+          assert.equal(await pauseRuns(pod.id), true);
+          hold.release();
+          await node.stopAndRemove(pod.id);
+          await node.assertClean();
+        });
+      });
+
+      test("the configuration was deleted between ADD and DEL", async () => {
+        if (plugin !== "cni") return;
+        pod = await node.runPod();
+        await node.removeConfiguration();
+        await until("the network not to be ready", async () => (await networkReady()) !== true);
+        assert.match(String(await networkReady()), /^NetworkPluginNotReady: .*no networks found in/);
+        await node.stopAndRemove(pod.id);
+        await node.assertClean();
+        await node.configure();
+        await until("the network to be ready again", async () => (await networkReady()) === true);
+      });
+
+      test("the configuration was deleted between ADD and DEL, and the shim restarted", async () => {
+        pod = await node.runPod();
+        const killed = await node.runPod();
+        if (plugin === "cni") {
+          await node.removeConfiguration();
+          await node.restart();
+        } else await node.restart({ flags: node.flags.filter((flag) => !flag.startsWith("--pod-cidr")) });
+        assert.notEqual(await networkReady(), true);
+        await killPause(killed.id);
+        await node.stopAndRemove(pod.id);
+        await node.stopAndRemove(killed.id);
+        await node.assertClean();
+        await node.configure();
+        await node.restart();
+        assert.equal(await networkReady(), true);
+      });
+    });
+  }
+});
+
+/** What a tear-down takes away, and the kernel does not. */
+function isKept(line: string): boolean {
+  return /^(?:cached|address|state|ip6?tables-save)/.test(line);
+}

@@ -1,0 +1,88 @@
+/** The shim is killed while a plugin of a chain is at work: Stop and Remove through its successor leave nothing. */
+import assert from "node:assert/strict";
+import { after, afterEach, before, describe, test } from "node:test";
+import { PodSandboxState } from "../../src/shim/domain/cri.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import { until } from "../support/wait.js";
+import { chain, kubenetChain, NetworkNode, type ChainPlugin } from "./pod-network-support.js";
+
+const plugins = [
+  ["cni", chain],
+  ["kubenet", kubenetChain],
+] as const;
+
+/** A service manager may kill what its service has started, or not. */
+const fates = ["dies with the shim", "ends by itself before the next one"] as const;
+
+await withOwnEngine(import.meta.url, [], () => {
+  for (const [plugin, names] of plugins) {
+    describe(plugin, () => {
+      let node: NetworkNode;
+      before(async () => {
+        node = await NetworkNode.open(plugin);
+      });
+      afterEach(() => node.makePeace());
+      after(() => node[Symbol.asyncDispose]());
+
+      /** Kills the shim while the plugin is at work in `call`, and starts another. */
+      async function killDuring(
+        call: () => Promise<unknown>,
+        [name, verb, fate]: readonly [ChainPlugin, "ADD" | "DEL", (typeof fates)[number]],
+      ): Promise<void> {
+        await node.makeTrouble(name, verb, "wait");
+        call().catch(() => undefined); // Nobody is there to answer it.
+        const group = await node.reached();
+        await node.shim.kill();
+        if (fate === fates[0]) process.kill(-group, "SIGKILL");
+        await node.makePeace();
+        await until("the plugin to end", () => !groupLives(group));
+        await node.start();
+      }
+
+      for (const [index, name] of names.entries()) {
+        for (const fate of fates) {
+          test(`during ADD of ${name}, which ${fate}: the sandbox is not ready, Stop and Remove clean it`, async () => {
+            const config = node.podConfig();
+            await killDuring(() => node.cri.RunPodSandbox({ config }), [name, "ADD", fate]);
+            const [sandbox, ...others] = await node.sandboxes();
+            assert.ok(sandbox !== undefined && others.length === 0);
+            assert.equal(sandbox.state, PodSandboxState.SANDBOX_NOTREADY);
+            await node.stopAndRemove(sandbox.id);
+            await node.assertClean();
+          });
+        }
+
+        const fate = fates[index % fates.length] ?? fates[0];
+        test(`during DEL of ${name}, which ${fate}: Stop and Remove clean the sandbox`, async () => {
+          const pod = await node.runPod();
+          await killDuring(() => pod.stop(), [name, "DEL", fate]);
+          assert.deepEqual(await node.sandboxes(), [{ id: pod.id, state: PodSandboxState.SANDBOX_NOTREADY }]);
+          await node.stopAndRemove(pod.id);
+          await node.assertClean();
+        });
+      }
+
+      test("during ADD, and the same request again: the new sandbox replaces the dead one with all it held", async () => {
+        const config = node.podConfig();
+        await killDuring(() => node.cri.RunPodSandbox({ config }), ["bandwidth", "ADD", fates[1]]);
+        const [dead] = await node.sandboxes();
+        assert.ok(dead !== undefined);
+        await node.cri.StopPodSandbox({ pod_sandbox_id: dead.id });
+        const { pod_sandbox_id } = await node.cri.RunPodSandbox({ config });
+        assert.notEqual(pod_sandbox_id, dead.id);
+        await node.assertHeld();
+        await node.stopAndRemove(pod_sandbox_id);
+        await node.assertClean();
+      });
+    });
+  }
+});
+
+function groupLives(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,278 @@
+/** A node on which a shim makes pod networks with real plugins, which fail when they are told to. */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { CriClient } from "../support/cri-client.js";
+import { docker, inspectContainer } from "../support/docker.js";
+import { pluginDirs } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import { Protocol } from "../../src/shim/domain/cri.js";
+import type { ShimOptions, ShimProcess } from "../support/shim-process.js";
+import { TestBed, type PodOverrides } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+import { command } from "./kubenet-support.js";
+
+export type PluginName = "cni" | "kubenet";
+
+/** In the order of the list; `host-local` is run by `bridge`. */
+export const chain = ["bridge", "host-local", "portmap", "bandwidth", "firewall", "tuning"] as const;
+/** Those of kubenet that every pod of these tests needs. */
+export const kubenetChain = ["bridge", "host-local", "portmap", "bandwidth"] as const;
+export type ChainPlugin = (typeof chain)[number];
+
+/** `late`: the plugin does its work, and fails then. `once`: only the first time. `wait`: until it is told to go on. */
+export type Trouble = "fail" | "late" | "once" | "garbage" | "hang" | "wait";
+
+export const subnets = {
+  cni: { ipv4: "10.181.0", ipv6: "fd00:181::" },
+  kubenet: { ipv4: "10.182.0", ipv6: "fd00:182::" },
+} as const;
+
+export class NetworkNode implements AsyncDisposable {
+  shim!: ShimProcess;
+  /** What is held when no pod is there, but one was: what plugins make for all pods stays. */
+  clean: readonly string[] = [];
+  readonly #confDir: string;
+  readonly #binDir: string;
+  readonly #troubles: string;
+  readonly #shimDirectory: string;
+  #hostPort = 20_000;
+
+  private constructor(
+    readonly bed: TestBed,
+    readonly plugin: PluginName,
+    directory: string,
+  ) {
+    this.#confDir = join(directory, "net.d");
+    this.#binDir = join(directory, "bin");
+    this.#troubles = join(directory, "troubles");
+    this.#shimDirectory = join(directory, "shim");
+  }
+
+  /** With a shim that runs, after a first pod. */
+  static async open(plugin: PluginName): Promise<NetworkNode> {
+    const bed = await TestBed.open();
+    const node = new NetworkNode(bed, plugin, await bed.newDirectory());
+    for (const directory of [node.#confDir, node.#binDir, node.#troubles, node.#shimDirectory])
+      await mkdir(directory);
+    for (const name of chain) {
+      const path = join(node.#binDir, name);
+      await writeFile(path, wrapper(name, node.#troubles));
+      await chmod(path, 0o755);
+    }
+    await node.configure();
+    await node.start();
+    const pod = await node.runPod();
+    await pod.stop();
+    await pod.remove();
+    node.clean = await node.holdings();
+    return node;
+  }
+
+  get cri(): CriClient {
+    return this.shim.cri;
+  }
+
+  get flags(): readonly string[] {
+    const { ipv4, ipv6 } = subnets.kubenet;
+    return [
+      `--network-plugin=${this.plugin}`,
+      `--cni-conf-dir=${this.#confDir}`,
+      `--cni-bin-dir=${[this.#binDir, ...pluginDirs].join(",")}`,
+      ...(this.plugin === "kubenet" ? [`--pod-cidr=${ipv4}.0/24,${ipv6}/64`] : []),
+    ];
+  }
+
+  /** A shim on the state of the last one, which must have ended. */
+  async start(options: Partial<ShimOptions> = {}): Promise<void> {
+    this.shim = await this.bed.startShim({ directory: this.#shimDirectory, flags: this.flags, ...options });
+  }
+
+  async restart(options: Partial<ShimOptions> = {}): Promise<void> {
+    await this.shim.stop();
+    await this.start(options);
+  }
+
+  async configure(): Promise<void> {
+    const { ipv4, ipv6 } = subnets.cni;
+    const list = {
+      cniVersion: "1.0.0",
+      name: "chain",
+      plugins: [
+        {
+          type: "bridge",
+          bridge: "cni0",
+          isGateway: true,
+          ipMasq: true,
+          hairpinMode: true,
+          ipam: {
+            type: "host-local",
+            ranges: [[{ subnet: `${ipv4}.0/24` }], [{ subnet: `${ipv6}/64` }]],
+            routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
+          },
+        },
+        { type: "portmap", capabilities: { portMappings: true }, snat: true },
+        { type: "bandwidth", capabilities: { bandwidth: true } },
+        { type: "firewall", backend: "iptables" },
+        { type: "tuning", sysctl: { "net.core.somaxconn": "500" } },
+      ],
+    };
+    await writeFile(join(this.#confDir, "10-chain.conflist"), JSON.stringify(list));
+  }
+
+  async removeConfiguration(): Promise<void> {
+    await rm(join(this.#confDir, "10-chain.conflist"));
+  }
+
+  /** A configuration for which every plugin of the list has something to do and to undo. */
+  podConfig(overrides: PodOverrides = {}): ReturnType<TestBed["podConfig"]> {
+    this.#hostPort += 2;
+    return this.bed.podConfig({
+      port_mappings: [
+        { protocol: Protocol.TCP, container_port: 8080, host_port: this.#hostPort },
+        { protocol: Protocol.UDP, container_port: 8080, host_port: this.#hostPort + 1 },
+      ],
+      annotations: {
+        "kubernetes.io/ingress-bandwidth": "100M",
+        "kubernetes.io/egress-bandwidth": "200M",
+      },
+      ...overrides,
+    });
+  }
+
+  runPod(overrides: PodOverrides = {}): Promise<Pod> {
+    return this.bed.runPod(this.cri, this.podConfig(overrides));
+  }
+
+  /** The plugin makes `trouble` at each of these commands until `makePeace`. */
+  async makeTrouble(plugin: ChainPlugin, verb: "ADD" | "DEL", trouble: Trouble): Promise<void> {
+    await writeFile(join(this.#troubles, `${plugin}.${verb}`), trouble);
+  }
+
+  /** A plugin that waits goes on. */
+  async makePeace(): Promise<void> {
+    for (const name of await readdir(this.#troubles)) await rm(join(this.#troubles, name));
+  }
+
+  /** The process group of the plugin that hangs or waits, once it does. */
+  async reached(): Promise<number> {
+    const path = join(this.#troubles, "reached");
+    const pid = await until("a plugin to get to its trouble", async () =>
+      existsSync(path) ? (await readFile(path, "utf8")).trim() : undefined,
+    );
+    // Past the name, which may hold anything: state, parent, group.
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[2]);
+  }
+
+  /** Every interface, rule, chain, address and cache file; files of the shim and containers. Without counters. */
+  async holdings(): Promise<readonly string[]> {
+    const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
+    const lines = links.map(({ ifname }) => `link ${ifname}`);
+    for (const program of ["iptables-save", "ip6tables-save"]) {
+      let table = "";
+      for (const line of (await command(program)).split("\n")) {
+        if (line.startsWith("*")) table = line.slice(1);
+        if (/^[:-]/.test(line)) lines.push(`${program} ${table} ${line.replace(/ \[\d+:\d+\]/, "")}`);
+      }
+    }
+    for (const network of await filesIn("/var/lib/cni/networks")) {
+      const addresses = (await filesIn(join("/var/lib/cni/networks", network))).filter(isAddressFile);
+      lines.push(...addresses.map((name) => `address ${network} ${name}`));
+    }
+    lines.push(...(await filesIn("/var/lib/cni/cache/results")).map((name) => `cached ${name}`));
+    for (const part of ["sandbox", "pods", "containers", "quarantine"]) {
+      const names = await filesIn(join(this.shim.stateDirectory, part));
+      lines.push(...names.map((name) => `state ${part} ${name}`));
+    }
+    lines.push(...(await this.bed.leftovers()).map((id) => `container ${id}`));
+    return lines.sort();
+  }
+
+  /** The kernel takes away the links of a namespace that died a moment later. */
+  async assertClean(): Promise<void> {
+    const expected = JSON.stringify(this.clean);
+    await until(
+      "everything to be gone",
+      async () => JSON.stringify(await this.holdings()) === expected,
+    ).catch(() => undefined);
+    assert.deepEqual(await this.holdings(), this.clean);
+  }
+
+  /** Something is held of a pod, or a test would prove nothing. */
+  async assertHeld(): Promise<void> {
+    const held = (await this.holdings()).filter((line) => !this.clean.includes(line)).join("\n");
+    for (const trace of [
+      ...[/^link veth/m, /^link bwp/m, /^address \w+ 10\./m, /^address \w+ fd00/m, /^cached /m],
+      ...[/^iptables-save nat .*CNI-DN-/m, /^ip6tables-save nat .*CNI-DN-/m, /^state sandbox /m],
+    ]) {
+      assert.match(held, trace);
+    }
+  }
+
+  async stopAndRemove(id: string): Promise<void> {
+    await this.cri.StopPodSandbox({ pod_sandbox_id: id });
+    await this.cri.RemovePodSandbox({ pod_sandbox_id: id });
+  }
+
+  /** Sandboxes of these tests, as the kubelet sees them. */
+  async sandboxes(): Promise<readonly { readonly id: string; readonly state: number }[]> {
+    const { items } = await this.cri.ListPodSandbox({});
+    return items.map(({ id, state }) => ({ id, state }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.makePeace();
+    await this.bed.close();
+  }
+}
+
+/** Path of the network namespace of a sandbox that runs. */
+export async function netnsOf(sandboxId: string): Promise<string> {
+  const pid = (await inspectContainer(sandboxId))?.State.Pid ?? 0;
+  assert.notEqual(pid, 0);
+  return `/proc/${String(pid)}/ns/net`;
+}
+
+/** Of the pause container. */
+export async function pauseRuns(sandboxId: string): Promise<boolean> {
+  return (await inspectContainer(sandboxId))?.State.Running === true;
+}
+
+/** As `docker kill`: nobody has torn anything down. */
+export async function killPause(sandboxId: string): Promise<void> {
+  const { status } = await docker("POST", `/containers/${sandboxId}/kill`);
+  assert.equal(status, 204);
+}
+
+async function filesIn(directory: string): Promise<readonly string[]> {
+  return (await readdir(directory).catch(() => [])).filter((name) => !name.startsWith("."));
+}
+
+/** Others are the lock and the last address of each range. */
+function isAddressFile(name: string): boolean {
+  return name !== "lock" && !name.startsWith("last_reserved_ip");
+}
+
+/** Runs the real plugin, but for the trouble that a file orders. */
+function wrapper(name: string, troubles: string): string {
+  const real = pluginDirs.map((directory) => join(directory, name)).find((path) => existsSync(path)) ?? "";
+  return `#!/bin/sh
+order="${troubles}/${name}.$CNI_COMMAND"
+reached="${troubles}/reached"
+failed() { echo '{"cniVersion": "1.0.0", "code": 100, "msg": "trouble"}'; exit 1; }
+arrive() { echo $$ > "$reached.new" && mv "$reached.new" "$reached"; }
+trouble=
+[ -e "$order" ] && trouble=$(cat "$order")
+case "$trouble" in
+fail) failed ;;
+late) ${real} > /dev/null; failed ;;
+once) rm "$order"; failed ;;
+garbage) echo garbage; [ "$CNI_COMMAND" = ADD ]; exit ;;
+hang) arrive; sleep 987654 ;;
+wait) arrive; while [ -e "$order" ]; do sleep 0.05; done ;;
+esac
+exec ${real}
+`;
+}
