@@ -134,7 +134,7 @@ await isolated(import.meta.url, [], () => {
           const find = (livingIds: readonly string[]): ReturnType<typeof findLeftovers> =>
             findLeftovers(
               () => readHoldings({ cache, natTable, networks: [] }, never),
-              () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set<string>() }),
+              () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set([pod.sandboxId]) }),
             );
           assert.deepEqual(await find([pod.sandboxId]), []);
           const findings = await find([]);

@@ -170,7 +170,7 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
     const addressDir = join(directory, "none");
     const findings = await findLeftovers(
       () => readHoldings({ cache, natTable, networks: [], addressDir }, never),
-      () => Promise.resolve(known([living], [recordedId])),
+      () => Promise.resolve(known([living], [recordedId, dead])),
     );
     const done = await cleanLeftovers(findings, { attachments, invoker, natTable }, never);
     assert.deepEqual(done.failed, []);
@@ -210,7 +210,7 @@ test("cleanLeftovers() goes on after a failure and says what failed", async () =
     await fake.behave("one", "DEL", "exit 1");
     const holdings = await readHoldings({ cache, natTable, networks: [], addressDir: directory }, never);
     const done = await cleanLeftovers(
-      compareHoldings(holdings, known([])),
+      compareHoldings(holdings, known([], [recordedId])),
       { attachments, invoker, natTable },
       never,
     );
