@@ -1,0 +1,253 @@
+/** What goes over pod networks, through the CRI with real plugins: pods, the node, hosts beside it, host ports, limits. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { connect, isIP } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { Protocol } from "../../src/shim/domain/cri.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import { until } from "../support/wait.js";
+import { answerIn, ask, command } from "./kubenet-support.js";
+import { netnsOf, NetworkNode, subnets, type PluginName } from "./pod-network-support.js";
+
+const plugins: readonly PluginName[] = ["cni", "kubenet"];
+/** A host that is no pod: what it sends comes in from outside. */
+const outside = "/run/netns/outside";
+const node = { ipv4: "192.0.2.1", ipv6: "fd00:99::1" };
+const host = { ipv4: "192.0.2.2", ipv6: "fd00:99::2" };
+const containerPort = 8080;
+const transferBytes = 350e6;
+const limit = "100M";
+
+interface Target {
+  readonly host: string;
+  readonly tcp: number;
+  readonly udp: number;
+}
+
+await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
+  const servers: Disposable[] = [];
+  before(async () => {
+    await command("ip", "netns", "add", "outside");
+    const ends = ["link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", "outside"];
+    await command("ip", ...ends);
+    for (const [link, place, { ipv4, ipv6 }] of [
+      ["uplink", [], node],
+      ["eth0", ["-netns", "outside"], host],
+    ] as const) {
+      await command("ip", ...place, "address", "add", `${ipv4}/24`, "dev", link);
+      await command("ip", ...place, "address", "add", `${ipv6}/64`, "dev", link, "nodad");
+      await command("ip", ...place, "link", "set", link, "up");
+    }
+    servers.push(await answerIn(outside, { port: containerPort, text: "outside" }));
+    servers.push(await answerIn("/proc/self/ns/net", { port: containerPort, text: "node" }));
+  });
+  after(() => {
+    for (const server of servers) server[Symbol.dispose]();
+  });
+
+  for (const plugin of plugins) {
+    describe(plugin, () => {
+      let own: NetworkNode;
+      before(async () => {
+        own = await NetworkNode.open(plugin);
+      });
+      after(() => own[Symbol.asyncDispose]());
+
+      test("the status has an address of each family from the pods' networks, and none after the stop", async () => {
+        await using pod = await own.runPod();
+        const [first = "", second = "", ...others] = await addressesOf(pod);
+        assert.deepEqual([isIP(first), isIP(second), others], [4, 6, []]);
+        const { ipv4, ipv6 } = subnets[plugin];
+        assert.ok(first.startsWith(`${ipv4}.`) && second.startsWith(ipv6), `${first} ${second}`);
+        const inside = await inPod(pod, "ip", "-oneline", "address", "show", "dev", "eth0");
+        for (const address of [first, second]) assert.ok(inside.includes(` ${address}/`), inside);
+        await pod.stop();
+        assert.deepEqual(await addressesOf(pod), [""]);
+      });
+
+      test("pods, the node and hosts beside it reach pods by their addresses, and pods reach them", async () => {
+        await using one = await own.runPod();
+        await using two = await own.runPod();
+        using _one = await serve(one, "one");
+        using _two = await serve(two, "two");
+        const direct = { tcp: containerPort, udp: containerPort };
+        for (const address of await addressesOf(one)) {
+          for (const from of [await netnsOf(two.id), await netnsOf(one.id), undefined]) {
+            await answers(from, { host: address, ...direct }, "one");
+          }
+        }
+        for (const address of await addressesOf(two)) {
+          await answers(await netnsOf(one.id), { host: address, ...direct }, "two");
+        }
+        for (const address of Object.values(node)) {
+          await answers(await netnsOf(one.id), { host: address, ...direct }, "node");
+        }
+        // Nobody outside knows the way back to a pod: it takes the masquerade rule.
+        await answers(await netnsOf(one.id), { host: host.ipv4, ...direct }, "outside");
+      });
+
+      test("a host port answers over TCP and UDP, IPv4 and IPv6, to everybody, until the pod is stopped", async () => {
+        await using pod = await own.runPod();
+        await using other = await own.runPod();
+        using _server = await serve(pod, "pod");
+        const ports = hostPorts(pod);
+        for (const address of Object.values(node)) {
+          for (const from of [outside, await netnsOf(other.id)]) {
+            await answers(from, { host: address, ...ports }, "pod");
+          }
+        }
+        for (const address of ["127.0.0.1", node.ipv4, node.ipv6]) {
+          await answers(undefined, { host: address, ...ports }, "pod");
+        }
+        await pod.stop();
+        const { tcp, udp } = ports;
+        assert.equal(await ask(outside, { protocol: "tcp", host: node.ipv4, port: tcp }), "");
+        assert.equal(await ask(outside, { protocol: "udp", host: node.ipv6, port: udp }), "");
+      });
+
+      test("a host port is the next pod's at once, also for a UDP flow that goes on", async () => {
+        const config = own.podConfig();
+        const port_mappings = config.port_mappings ?? [];
+        await using first = await own.runPod({ port_mappings });
+        const server = await serve(first, "first");
+        const ports = hostPorts(first);
+        const flow = (): Promise<string> => sendFrom(40_000, { host: node.ipv4, port: ports.udp });
+        await until("an answer", async () => (await flow()) === "first");
+        server[Symbol.dispose]();
+        await first.stop();
+        await using second = await own.runPod({ port_mappings });
+        using _server = await serve(second, "second");
+        await answers(outside, { host: node.ipv4, ...ports }, "second");
+        assert.equal(await flow(), "second");
+      });
+
+      test("a pod reaches itself through its host port", async () => {
+        await using pod = await own.runPod();
+        using _server = await serve(pod, "self");
+        const netns = await netnsOf(pod.id);
+        for (const address of Object.values(node)) {
+          await answers(netns, { host: address, ...hostPorts(pod) }, "self");
+        }
+      });
+
+      test("a host port with an address is open on that address only", async () => {
+        const port_mappings = [
+          { protocol: Protocol.TCP, container_port: containerPort, host_port: 31_000, host_ip: node.ipv4 },
+        ];
+        await using pod = await own.runPod({ port_mappings });
+        using _server = await serve(pod, "pod");
+        await until("an answer", async () => {
+          return (await ask(outside, { protocol: "tcp", host: node.ipv4, port: 31_000 })) === "pod";
+        });
+        assert.equal(await ask(outside, { protocol: "tcp", host: node.ipv6, port: 31_000 }), "");
+        assert.equal(await ask(undefined, { protocol: "tcp", host: "127.0.0.1", port: 31_000 }), "");
+      });
+
+      test("the bandwidth annotations limit what goes in and out", async () => {
+        const took = async (key: string | undefined, direction: "in" | "out"): Promise<number> => {
+          const annotations = key === undefined ? {} : { [`kubernetes.io/${key}-bandwidth`]: limit };
+          await using pod = await own.runPod({ annotations });
+          return transferMs(pod, direction);
+        };
+        for (const [key, direction] of [
+          ["ingress", "in"],
+          ["egress", "out"],
+        ] as const) {
+          const free = Math.min(await took(undefined, direction), await took(undefined, direction));
+          const limited = await took(key, direction);
+          // The first quarter of a gigabyte passes as a burst, as with dockershim.
+          assert.ok(
+            limited / free > 2,
+            `${key}: ${String(limited)} ms with the limit, ${String(free)} without`,
+          );
+        }
+      });
+
+      test("nothing is left of all these pods", () => own.assertClean());
+    });
+  }
+});
+
+async function addressesOf(pod: Pod): Promise<readonly string[]> {
+  const { network } = await pod.status();
+  return [network?.ip ?? "", ...(network?.additional_ips ?? []).map(({ ip }) => ip)];
+}
+
+async function inPod(pod: Pod, ...words: readonly string[]): Promise<string> {
+  return command("nsenter", `--net=${await netnsOf(pod.id)}`, "--", ...words);
+}
+
+async function serve(pod: Pod, text: string): Promise<Disposable> {
+  return answerIn(await netnsOf(pod.id), { port: containerPort, text });
+}
+
+function hostPorts({ config }: Pod): { readonly tcp: number; readonly udp: number } {
+  const of = (wanted: Protocol): number =>
+    config.port_mappings?.find(({ protocol }) => protocol === wanted)?.host_port ?? 0;
+  return { tcp: of(Protocol.TCP), udp: of(Protocol.UDP) };
+}
+
+/** The target answers `text` over TCP and UDP to a caller in that namespace; undefined: this one. */
+async function answers(from: string | undefined, target: Target, text: string): Promise<void> {
+  for (const protocol of ["tcp", "udp"] as const) {
+    const what = `${protocol} ${target.host} from ${from ?? "the node"}`;
+    // For a second or two after its birth the bridge does not use its IPv6 address.
+    const answer = await until(`an answer: ${what}`, async () => {
+      return (await ask(from, { protocol, host: target.host, port: target[protocol] })) || undefined;
+    });
+    assert.equal(answer, text, what);
+  }
+}
+
+/** A datagram from the host outside, always from the same port: one flow for the node. */
+async function sendFrom(
+  port: number,
+  target: { readonly host: string; readonly port: number },
+): Promise<string> {
+  const program = `
+    const socket = require("dgram").createSocket({ type: "udp4", reuseAddr: true });
+    const end = (text) => { process.stdout.write(text); process.exit(0); };
+    socket.on("message", (data) => end(String(data))).on("error", () => end(""));
+    socket.bind(${String(port)}, () => socket.send("?", ${String(target.port)}, ${JSON.stringify(target.host)}));
+    setTimeout(end, 3000, "");
+  `;
+  return command("nsenter", `--net=${outside}`, "--", process.execPath, "-e", program);
+}
+
+/** Milliseconds that it takes to get that many bytes into the pod, or out of it. */
+async function transferMs(pod: Pod, direction: "in" | "out"): Promise<number> {
+  const program = `
+    const chunk = Buffer.alloc(1 << 20), total = ${String(transferBytes)};
+    require("net").createServer((socket) => {
+      socket.on("error", () => {});
+      let left = total;
+      if (${String(direction === "in")}) socket.on("data", (data) => { if ((left -= data.length) <= 0) socket.end("!"); });
+      else {
+        const more = () => { while (left > 0) { left -= chunk.length; if (!socket.write(chunk)) return; } socket.end(); };
+        socket.on("drain", more);
+        more();
+      }
+    }).listen(9000, "0.0.0.0", () => console.log("ready"));
+  `;
+  const words = [`--net=${await netnsOf(pod.id)}`, "--", process.execPath, "-e", program];
+  const child = execFile("nsenter", words, () => undefined);
+  try {
+    if (child.stdout === null) throw new Error("no standard output");
+    await once(child.stdout, "data");
+    const begin = performance.now();
+    const socket = connect(9000, await pod.ip());
+    socket.resume();
+    if (direction === "in") {
+      const chunk = Buffer.alloc(1 << 20);
+      for (let left = transferBytes; left > 0; left -= chunk.length) {
+        if (!socket.write(chunk)) await once(socket, "drain");
+      }
+    }
+    await once(socket, "close");
+    return performance.now() - begin;
+  } finally {
+    child.kill("SIGKILL");
+  }
+}
