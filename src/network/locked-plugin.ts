@@ -1,11 +1,19 @@
 import { KeyedLock } from "../shim/base/keyed-lock.js";
 import { ShimError } from "../shim/base/errors.js";
+import type { HostPortClaims } from "./hostport/host-port-claims.js";
 import type {
   NetworkPlugin,
   PodNetworkReference,
   PodNetworkRequest,
   PodNetworkTearDown,
 } from "../shim/ports/network-plugin.js";
+
+export interface LockedPluginOptions {
+  /** Called with each pod CIDR that arrives, before the plugin hears of it. */
+  readonly onPodCidrs?: (cidrs: readonly string[]) => Promise<void>;
+  /** For plugins that would give one host port to two pods, of which one is never reached. */
+  readonly claims?: HostPortClaims;
+}
 
 /**
  * One lane per pod around the chosen plugin: a pod's new sandbox is set up after its old one was torn down. Questions
@@ -20,8 +28,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
 
   constructor(
     private readonly plugin: NetworkPlugin,
-    /** Called with each pod CIDR that arrives, before the plugin hears of it. */
-    private readonly onPodCidrs: (cidrs: readonly string[]) => Promise<void> = () => Promise.resolve(),
+    private readonly options: LockedPluginOptions = {},
   ) {
     this.name = plugin.name;
     this.reason = plugin.reason;
@@ -42,11 +49,17 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    return this.#inLane("failed to set up", request, signal, () => this.plugin.setUpPod(request, signal));
+    return this.#inLane("failed to set up", request, signal, async () => {
+      await this.options.claims?.claim(request, signal);
+      return this.plugin.setUpPod(request, signal);
+    });
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    await this.#inLane("failed to teardown", request, signal, () => this.plugin.tearDownPod(request, signal));
+    await this.#inLane("failed to teardown", request, signal, async () => {
+      await this.plugin.tearDownPod(request, signal);
+      this.options.claims?.release(request);
+    });
   }
 
   async podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
@@ -58,7 +71,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
   }
 
   async podCidrChanged(cidrs: readonly string[]): Promise<void> {
-    await this.onPodCidrs(cidrs);
+    await this.options.onPodCidrs?.(cidrs);
     await this.plugin.podCidrChanged(cidrs);
   }
 

@@ -6,7 +6,7 @@ import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
-import type { ReadOwners } from "./hostport/host-port-claims.js";
+import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { HairpinMode } from "./kubenet/kubenet-list.js";
 import type { ReadLivingIds } from "./kubenet/leaked-addresses.js";
@@ -83,7 +83,9 @@ function noop(reason: string, selection: NetworkSelection, log: Logger): Selecte
 
 function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
   const { plugin, parts } = cniPlugin(reason, selection, log);
-  return { plugin: new LockedNetworkPlugin(plugin, selection.rememberPodCidrs), cni: parts };
+  const { rememberPodCidrs: onPodCidrs, hostPortOwners } = selection;
+  const claims = new HostPortClaims(hostPortOwners);
+  return { plugin: new LockedNetworkPlugin(plugin, { onPodCidrs, claims }), cni: parts };
 }
 
 function cniPlugin(
@@ -114,7 +116,7 @@ async function kubenet(
     signal,
     parts,
   );
-  return { plugin: new LockedNetworkPlugin(plugin, selection.rememberPodCidrs), cni: parts };
+  return { plugin: new LockedNetworkPlugin(plugin, { onPodCidrs: selection.rememberPodCidrs }), cni: parts };
 }
 
 async function isDirectory(path: string): Promise<boolean> {

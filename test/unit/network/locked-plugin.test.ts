@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
 import { LockedNetworkPlugin } from "../../../src/network/locked-plugin.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import type { PodNetworkRequest } from "../../../src/shim/ports/network-plugin.js";
@@ -142,4 +143,15 @@ describe("LockedNetworkPlugin", () => {
     );
     assert.deepEqual([locked.notReadyReason(), locked.describe()], ["no configuration", { conf: "x" }]);
   });
+});
+
+test("a host port that a pod has is refused to the next one by name of the owner, and free after its tear-down", async () => {
+  const plugin = new LockedNetworkPlugin(fakePlugin(), { claims: new HostPortClaims() });
+  const portMappings = [{ protocol: "tcp" as const, containerPort: 80, hostPort: 8080, hostIp: "" }];
+  const one = { ...request("one", "a".repeat(64)), portMappings };
+  const two = { ...request("two", "b".repeat(64)), portMappings };
+  await plugin.setUpPod(one, noAbort);
+  await assert.rejects(plugin.setUpPod(two, noAbort), /host port 8080\/tcp .* taken by pod "one_default"/);
+  await plugin.tearDownPod(one, noAbort);
+  await plugin.setUpPod(two, noAbort);
 });
