@@ -9,6 +9,7 @@ import type { Pod } from "../test/support/pod.js";
 import type { ShimProcess } from "../test/support/shim-process.js";
 import { TestBed } from "../test/support/test-bed.js";
 import { inParallel } from "./measure.js";
+import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { compareReads } from "./reads.js";
 import { coreCount, formatReport, loadNow, type Report } from "./report.js";
@@ -21,7 +22,10 @@ const settleMs = 5_000;
 
 const options = parseOptions(process.argv.slice(2));
 if (options === undefined) process.stdout.write(usage);
-else {
+else if (options.networks) {
+  const shares = await benchNetworks();
+  process.stdout.write(options.json ? `${JSON.stringify(shares, null, 2)}\n` : formatNetworks(shares));
+} else {
   const bed = await TestBed.open();
   try {
     const report = await bench(options, bed);

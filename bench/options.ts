@@ -11,6 +11,8 @@ export interface BenchOptions {
   /** Sockets of other CRI servers on the same engine, to be compared with. */
   readonly others: readonly string[];
   readonly json: boolean;
+  /** Only the time that pod networks take, and no engine. */
+  readonly networks: boolean;
   /** Directory for CPU profiles of the shim, one of its starts and one of its reads. */
   readonly profile: string | undefined;
 }
@@ -20,6 +22,7 @@ export const usage = `npm run bench -- [flags]
   --starts N        pod and container starts per contender (default 30)
   --reads N         calls per contender and kind of read (default 300)
   --cri ENDPOINT    another CRI server on the same engine, unix:///path; may be repeated
+  --networks        only how much of the time of pod networks is their plugins'; needs no engine
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim
 The engine is that of DOCKERSHIM_TEST_DOCKER_ENDPOINT, else unix:///var/run/docker.sock.
@@ -35,6 +38,7 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
       reads: { type: "string", default: "300" },
       cri: { type: "string", multiple: true, default: [] },
       json: { type: "boolean", default: false },
+      networks: { type: "boolean", default: false },
       profile: { type: "string" },
       help: { type: "boolean", default: false },
     },
@@ -46,6 +50,7 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
     reads: count("--reads", values.reads),
     others: values.cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
     json: values.json,
+    networks: values.networks,
     profile: values.profile,
   };
 }

@@ -5,15 +5,13 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ShimError } from "./base/errors.js";
 import { runDoctorNetwork } from "./commands/doctor-command.js";
+import { readBuildInfo } from "./commands/build-info.js";
 import { runPlay } from "./commands/play-command.js";
 import { runCommandLine } from "./commands/run-command-line.js";
 import { runServe } from "./commands/serve-command.js";
 import { findPackageDirectory } from "./pause/builtin-image.js";
 
-const packageDirectory = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
-const { version } = JSON.parse(await readFile(`${packageDirectory}/package.json`, "utf8")) as {
-  version: string;
-};
+const build = await readBuildInfo(await findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
 
 const writeOut = (text: string): void => {
   process.stdout.write(text);
@@ -33,7 +31,7 @@ process.exitCode = await runCommandLine(
     serve: (resolved) =>
       runServe(resolved, {
         environment: process.env,
-        version,
+        version: build.version,
         writeOut,
         onSignal: (listener) => {
           process.on("SIGTERM", listener);
@@ -59,5 +57,5 @@ process.exitCode = await runCommandLine(
     writeOut,
     writeError,
   },
-  { version, commit: process.env["DOCKERSHIM_COMMIT"] ?? "unknown" },
+  build,
 );

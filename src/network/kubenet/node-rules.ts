@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { isKind, messageOf } from "../../shim/base/errors.js";
 import { withDeadline } from "../../shim/base/abort.js";
 import type { Logger } from "../../shim/base/log.js";
+import { SingleFlight } from "../../shim/base/single-flight.js";
 import { systemClock, type Clock } from "../cni/clock.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
 import { kubenetBridge } from "./kubenet-list.js";
@@ -54,6 +55,7 @@ export const forwardRules: readonly Rule[] = ["-i", "-o"].map((direction) => ({
 
 export class NodeRules {
   readonly #clock: Clock;
+  readonly #forwarding = new SingleFlight<boolean>();
   #problem: string | undefined;
   #stopped = true;
   #cancel: () => void = () => undefined;
@@ -78,8 +80,15 @@ export class NodeRules {
     return this.#problem;
   }
 
-  /** Whether FORWARD drops what no rule accepts. Then the pods' rules are there when this returns. */
-  async ensureForwarding(signal: AbortSignal): Promise<boolean> {
+  /**
+   * Whether FORWARD drops what no rule accepts. Then the pods' rules are there when this returns. Pods that come at once
+   * share one look, since looks run one after the other.
+   */
+  ensureForwarding(signal: AbortSignal): Promise<boolean> {
+    return this.#forwarding.run("", signal, (shared) => this.#ensureForwarding(shared));
+  }
+
+  async #ensureForwarding(signal: AbortSignal): Promise<boolean> {
     const { iptables, families, log } = this.options;
     let drops = false;
     for (const family of addressFamilies.filter((each) => families().has(each))) {

@@ -108,7 +108,11 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   doctor.action(async () => {
     const [subject, ...rest] = doctor.args;
     if (subject !== "network" || rest.length > 0) {
-      throw new ShimError("invalid", 'command "doctor": say what to look at; it knows "network"');
+      const given = doctor.args.map((word) => JSON.stringify(word)).join(" ");
+      throw new ShimError(
+        "invalid",
+        `command "doctor": ${given === "" ? "no subject given" : given}; it knows "network"`,
+      );
     }
     await withConfig((resolved) => actions.doctorNetwork(resolved));
   });

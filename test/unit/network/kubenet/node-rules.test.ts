@@ -72,6 +72,14 @@ describe("NodeRules", () => {
     assert.ok(!run.ran.some(({ words }) => words.includes("-A")));
   });
 
+  test("looks once at the FORWARD chain for pods that come at once, and anew for the next one", async () => {
+    const { rules, run } = setUp(() => accepting, ["ipv4"]);
+    await Promise.all(Array.from({ length: 10 }, () => rules.ensureForwarding(never)));
+    assert.equal(run.ran.length, 1);
+    await rules.ensureForwarding(never);
+    assert.equal(run.ran.length, 2);
+  });
+
   test("takes a kernel without a filter for IPv6 for one that drops nothing", async () => {
     const { rules } = setUp(({ program }) =>
       program === "ip6tables" ? { exitCode: 3, stderr: "no table" } : accepting,

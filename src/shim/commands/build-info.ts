@@ -1,0 +1,26 @@
+/** What this build is called. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { BuildInfo } from "./program.js";
+
+/** Version of package.json; commit of the checkout where it is one, read from its files, else `unknown`. */
+export async function readBuildInfo(packageDirectory: string): Promise<BuildInfo> {
+  const { version } = JSON.parse(await readFile(join(packageDirectory, "package.json"), "utf8")) as {
+    version: string;
+  };
+  return { version, commit: (await readCommit(join(packageDirectory, ".git"))) ?? "unknown" };
+}
+
+async function readCommit(gitDirectory: string): Promise<string | undefined> {
+  const read = (name: string): Promise<string | undefined> =>
+    readFile(join(gitDirectory, name), "utf8").catch(() => undefined);
+  const head = (await read("HEAD"))?.trim();
+  const ref = /^ref: (refs\/[\w./-]+)$/.exec(head ?? "")?.[1];
+  // Refs that git has packed stand as "<commit> <ref>" in one file.
+  const packed =
+    ref === undefined
+      ? undefined
+      : (await read("packed-refs"))?.split("\n").find((line) => line.endsWith(` ${ref}`));
+  const commit = ref === undefined ? head : ((await read(ref)) ?? packed);
+  return /^[0-9a-f]{12}/.exec(commit ?? "")?.[0];
+}
