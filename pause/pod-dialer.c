@@ -1,0 +1,275 @@
+/*
+ * Connects to ports of pods for the program that started it, and hands the connections over, so that no byte of them
+ * comes by here. It enters the network namespace of each pod, which a program with many threads cannot do.
+ *
+ * Standard input: requests of 16 bytes, in the order of this machine:
+ *     u32 id, u32 namespace, u32 port, u32 milliseconds
+ * `namespace` is a file descriptor of the parent process; 0xffffffff withdraws the request of that id.
+ *
+ * Descriptor 3 is the channel of Node.js between a parent and a child: lines of JSON. A line of a connection carries it
+ * as SCM_RIGHTS, in the form in which Node.js sends sockets; a failed request is a line without:
+ *     {"cmd":"NODE_HANDLE","type":"net.Socket","msg":{"id":7}}
+ *     {"id":7,"step":"connect","errno":111}
+ * Each request that was not withdrawn gets one line. What Node.js writes into the channel is read and dropped.
+ *
+ * Ends with its input, with the channel, and with the parent.
+ */
+#include "system.h"
+#include "loopback.h"
+
+enum {
+	input = 0,
+	channel = 3,
+	slot_count = 256,
+	request_size = 16,
+};
+
+static const u32 withdrawal = 0xffffffff;
+
+struct request {
+	u32 id;
+	u32 namespace;
+	u32 port;
+	u32 milliseconds;
+};
+
+struct slot {
+	int taken;
+	u32 id;
+	long deadline;
+	struct attempt attempt;
+};
+
+struct text {
+	char bytes[128];
+	unsigned long size;
+};
+
+static void add(struct text *text, const char *words)
+{
+	while (*words != 0 && text->size < sizeof text->bytes - 1)
+		text->bytes[text->size++] = *words++;
+	text->bytes[text->size] = 0;
+}
+
+static void add_number(struct text *text, u32 number)
+{
+	char digits[11];
+	unsigned position = sizeof digits - 1;
+
+	digits[position] = 0;
+	do {
+		digits[--position] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number != 0);
+	add(text, digits + position);
+}
+
+/* A whole line at once: the channel blocks, and a line is far shorter than what it takes in one piece. */
+static void answer(const struct text *line, int descriptor)
+{
+	struct descriptor_control control = {
+		.size = 20, .level = SOL_SOCKET, .type = SCM_RIGHTS, .descriptor = descriptor, .padding = 0};
+	struct buffer buffer = {.data = line->bytes, .size = line->size};
+	struct message message = {
+		.name = 0,
+		.name_size = 0,
+		.buffers = &buffer,
+		.buffer_count = 1,
+		.control = descriptor < 0 ? 0 : &control,
+		.control_size = descriptor < 0 ? 0 : sizeof control,
+		.flags = 0,
+	};
+	long sent;
+
+	do
+		sent = system_call(SYS_sendmsg, channel, (long)&message, MSG_NOSIGNAL, 0, 0);
+	while (sent == -EINTR);
+	if (sent != (long)line->size)
+		end(1);
+}
+
+static void answer_failure(u32 id, const char *step, long error)
+{
+	struct text line = {.size = 0};
+
+	add(&line, "{\"id\":");
+	add_number(&line, id);
+	add(&line, ",\"step\":\"");
+	add(&line, step);
+	add(&line, "\",\"errno\":");
+	add_number(&line, (u32)error);
+	add(&line, "}\n");
+	answer(&line, -1);
+}
+
+static void give_up(struct attempt *attempt)
+{
+	close_descriptor(attempt->socket);
+	close_descriptor(attempt->fallback);
+	attempt->socket = attempt->fallback = -1;
+}
+
+/* Answers unless the attempt goes on. */
+static void conclude(struct slot *slot, int error)
+{
+	struct text line = {.size = 0};
+
+	if (error == EINPROGRESS)
+		return;
+	slot->taken = 0;
+	if (error == 0) {
+		add(&line, "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Socket\",\"msg\":{\"id\":");
+		add_number(&line, slot->id);
+		add(&line, "}}\n");
+		answer(&line, slot->attempt.socket);
+	} else {
+		answer_failure(slot->id, "connect", error);
+	}
+	give_up(&slot->attempt);
+}
+
+/* 0, or why this process is not in the namespace of the parent's descriptor. */
+static long enter(u32 descriptor)
+{
+	struct text path = {.size = 0};
+	long file, result;
+
+	add(&path, "/proc/");
+	add_number(&path, (u32)system_call(SYS_getppid, 0, 0, 0, 0, 0));
+	add(&path, "/fd/");
+	add_number(&path, descriptor);
+	file = system_call(SYS_openat, AT_FDCWD, (long)path.bytes, O_RDONLY | O_CLOEXEC, 0, 0);
+	if (file < 0)
+		return -file;
+	result = system_call(SYS_setns, file, CLONE_NEWNET, 0, 0, 0);
+	close_descriptor((int)file);
+	return -result;
+}
+
+static void withdraw(struct slot *slots, u32 id)
+{
+	for (int index = 0; index < slot_count; index++) {
+		if (slots[index].taken && slots[index].id == id) {
+			slots[index].taken = 0;
+			give_up(&slots[index].attempt);
+		}
+	}
+}
+
+static void take(struct slot *slots, const struct request *request)
+{
+	struct slot *slot = slots;
+	long error;
+
+	if (request->namespace == withdrawal) {
+		withdraw(slots, request->id);
+		return;
+	}
+	while (slot < slots + slot_count && slot->taken)
+		slot++;
+	if (slot == slots + slot_count) {
+		answer_failure(request->id, "accept", EAGAIN);
+		return;
+	}
+	/* One that failed leaves this process in the namespace of the request before: nothing may be made there. */
+	error = enter(request->namespace);
+	if (error != 0) {
+		answer_failure(request->id, "enter", error);
+		return;
+	}
+	slot->taken = 1;
+	slot->id = request->id;
+	slot->deadline = now() + request->milliseconds;
+	conclude(slot, begin(&slot->attempt, (u16)request->port));
+}
+
+/* Until the next deadline, in milliseconds; -1: there is none. */
+static long until_deadline(const struct slot *slots)
+{
+	long time = now(), wait = -1;
+
+	for (int index = 0; index < slot_count; index++) {
+		long left = slots[index].deadline - time;
+
+		if (!slots[index].taken)
+			continue;
+		if (left < 0)
+			left = 0;
+		if (wait < 0 || left < wait)
+			wait = left;
+	}
+	return wait;
+}
+
+static void look_after(struct slot *slots, const struct pollfd *polled)
+{
+	long time = now();
+
+	for (int index = 0; index < slot_count; index++) {
+		struct slot *slot = slots + index;
+
+		if (!slot->taken)
+			continue;
+		if (polled[index].fd >= 0 && polled[index].revents != 0)
+			conclude(slot, proceed(&slot->attempt));
+		if (slot->taken && slot->deadline <= time) {
+			slot->taken = 0;
+			give_up(&slot->attempt);
+			answer_failure(slot->id, "connect", ETIMEDOUT);
+		}
+	}
+}
+
+/* Ends the program with what it reads from. */
+static unsigned long read_some(int descriptor, void *data, unsigned long size)
+{
+	long count = system_call(SYS_read, descriptor, (long)data, (long)size, 0, 0);
+
+	if (count == -EINTR || count == -EAGAIN)
+		return 0;
+	if (count <= 0)
+		end(0);
+	return (unsigned long)count;
+}
+
+_Noreturn void run(const long *arguments)
+{
+	struct slot slots[slot_count];
+	struct pollfd polled[slot_count + 2];
+	union {
+		u8 bytes[64 * request_size];
+		struct request requests[64];
+	} received;
+	u8 dropped[4096];
+	unsigned long size = 0;
+
+	(void)arguments;
+	block_signals();
+	if (system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+		end(1);
+	memset(slots, 0, sizeof slots);
+	for (;;) {
+		polled[slot_count] = (struct pollfd){input, POLLIN, 0};
+		polled[slot_count + 1] = (struct pollfd){channel, POLLIN, 0};
+		for (int index = 0; index < slot_count; index++) {
+			int waited_for = slots[index].taken ? slots[index].attempt.socket : -1;
+
+			polled[index] = (struct pollfd){waited_for, POLLOUT, 0};
+		}
+		if (await(polled, slot_count + 2, until_deadline(slots)) < 0)
+			continue;
+		look_after(slots, polled);
+		if (polled[slot_count + 1].revents != 0)
+			read_some(channel, dropped, sizeof dropped);
+		if (polled[slot_count].revents == 0)
+			continue;
+		size += read_some(input, received.bytes + size, sizeof received.bytes - size);
+		for (unsigned long index = 0; index < size / request_size; index++)
+			take(slots, received.requests + index);
+		/* The begin of a request whose rest is to come. */
+		for (unsigned long index = size - size % request_size, to = 0; index < size; index++, to++)
+			received.bytes[to] = received.bytes[index];
+		size %= request_size;
+	}
+}

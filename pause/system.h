@@ -1,0 +1,243 @@
+/*
+ * What the programs that are more than a signal loop need of the kernel: entry point, system calls, structures. For amd64
+ * and arm64, which are both little endian and share every structure below. No libc, no headers of it.
+ */
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+
+enum {
+	EINTR = 4,
+	EIO = 5,
+	EAGAIN = 11,
+	EINVAL = 22,
+	ETIMEDOUT = 110,
+	EINPROGRESS = 115,
+};
+
+enum {
+	AF_INET = 2,
+	AF_INET6 = 10,
+	SOCK_STREAM = 1,
+	SOCK_NONBLOCK = 04000,
+	SOCK_CLOEXEC = 02000000,
+	SOL_SOCKET = 1,
+	SO_ERROR = 4,
+	SO_LINGER = 13,
+	SCM_RIGHTS = 1,
+	MSG_NOSIGNAL = 0x4000,
+	SHUT_WR = 1,
+	POLLIN = 1,
+	POLLOUT = 4,
+	POLLERR = 8,
+	POLLHUP = 16,
+	POLLNVAL = 32,
+	F_SETFL = 4,
+	O_RDONLY = 0,
+	O_NONBLOCK = 04000,
+	O_CLOEXEC = 02000000,
+	AT_FDCWD = -100,
+	CLOCK_MONOTONIC = 1,
+	CLONE_NEWNET = 0x40000000,
+	PR_SET_PDEATHSIG = 1,
+	SIG_BLOCK = 0,
+	SIGHUP = 1,
+	SIGINT = 2,
+	SIGKILL = 9,
+	SIGPIPE = 13,
+	SIGTERM = 15,
+};
+
+struct timespec {
+	long seconds;
+	long nanoseconds;
+};
+
+struct pollfd {
+	int fd;
+	short events;
+	short revents;
+};
+
+/* Large enough for both families; `port` is in network order. */
+struct address {
+	u16 family;
+	u16 port;
+	u8 rest[24];
+};
+
+struct buffer {
+	const void *data;
+	unsigned long size;
+};
+
+struct message {
+	void *name;
+	u32 name_size;
+	struct buffer *buffers;
+	unsigned long buffer_count;
+	void *control;
+	unsigned long control_size;
+	int flags;
+};
+
+/* A control message that carries one file descriptor, padded as the kernel wants it. */
+struct descriptor_control {
+	unsigned long size;
+	int level;
+	int type;
+	int descriptor;
+	int padding;
+};
+
+#if defined __x86_64__
+
+enum {
+	SYS_read = 0,
+	SYS_write = 1,
+	SYS_close = 3,
+	SYS_rt_sigprocmask = 14,
+	SYS_socket = 41,
+	SYS_connect = 42,
+	SYS_sendto = 44,
+	SYS_sendmsg = 46,
+	SYS_shutdown = 48,
+	SYS_setsockopt = 54,
+	SYS_getsockopt = 55,
+	SYS_fcntl = 72,
+	SYS_getppid = 110,
+	SYS_prctl = 157,
+	SYS_clock_gettime = 228,
+	SYS_exit_group = 231,
+	SYS_openat = 257,
+	SYS_ppoll = 271,
+	SYS_setns = 308,
+};
+
+static long system_call(long number, long a, long b, long c, long d, long e)
+{
+	long result;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "0"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* The kernel leaves the count of arguments and their addresses at the stack pointer. */
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	mov %rsp, %rdi\n"
+	"	and $-16, %rsp\n"
+	"	call run\n");
+
+#elif defined __aarch64__
+
+enum {
+	SYS_fcntl = 25,
+	SYS_openat = 56,
+	SYS_close = 57,
+	SYS_read = 63,
+	SYS_write = 64,
+	SYS_ppoll = 73,
+	SYS_exit_group = 94,
+	SYS_clock_gettime = 113,
+	SYS_rt_sigprocmask = 135,
+	SYS_prctl = 167,
+	SYS_getppid = 173,
+	SYS_socket = 198,
+	SYS_connect = 203,
+	SYS_sendto = 206,
+	SYS_setsockopt = 208,
+	SYS_getsockopt = 209,
+	SYS_shutdown = 210,
+	SYS_sendmsg = 211,
+	SYS_setns = 268,
+};
+
+static long system_call(long number, long a, long b, long c, long d, long e)
+{
+	register long x8 __asm__("x8") = number;
+	register long x0 __asm__("x0") = a;
+	register long x1 __asm__("x1") = b;
+	register long x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d;
+	register long x4 __asm__("x4") = e;
+
+	__asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
+	return x0;
+}
+
+__asm__(".globl _start\n"
+	"_start:\n"
+	"	mov x0, sp\n"
+	"	bl run\n");
+
+#else
+#error "no system calls known for this architecture"
+#endif
+
+_Noreturn void run(const long *arguments);
+
+static _Noreturn void end(long status)
+{
+	for (;;)
+		system_call(SYS_exit_group, status, 0, 0, 0, 0);
+}
+
+static void close_descriptor(int descriptor)
+{
+	if (descriptor >= 0)
+		system_call(SYS_close, descriptor, 0, 0, 0, 0);
+}
+
+/* The compiler calls these by itself. Volatile, or it would turn the loops into calls of the functions they are in. */
+void *memset(void *data, int value, unsigned long size)
+{
+	volatile u8 *bytes = data;
+
+	while (size-- > 0)
+		*bytes++ = (u8)value;
+	return data;
+}
+
+void *memcpy(void *target, const void *source, unsigned long size)
+{
+	volatile u8 *to = target;
+	const u8 *from = source;
+
+	while (size-- > 0)
+		*to++ = *from++;
+	return target;
+}
+
+/* Milliseconds of a clock that never goes back. */
+static long now(void)
+{
+	struct timespec time;
+
+	if (system_call(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&time, 0, 0, 0) != 0)
+		end(1);
+	return time.seconds * 1000 + time.nanoseconds / 1000000;
+}
+
+/* Waits for one of `polled`, without end when `milliseconds` is negative. */
+static long await(struct pollfd *polled, int count, long milliseconds)
+{
+	struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+
+	return system_call(SYS_ppoll, (long)polled, count, milliseconds < 0 ? 0 : (long)&time, 0, 0);
+}
+
+/* Without a signal that ends the program: who started it decides about that by closing its input. */
+static void block_signals(void)
+{
+	const unsigned long blocked =
+		1UL << (SIGHUP - 1) | 1UL << (SIGINT - 1) | 1UL << (SIGPIPE - 1) | 1UL << (SIGTERM - 1);
+
+	system_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&blocked, 0, sizeof blocked, 0);
+}
