@@ -1,7 +1,7 @@
 /** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
 import { join, resolve } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../src/shim/base/atomic-file.js";
-import { createDirectory, namesIn } from "../src/shim/base/directories.js";
+import { createDirectory, KnownNames } from "../src/shim/base/directories.js";
 import { aggregate, messageOf, ShimError } from "../src/shim/base/errors.js";
 import { FileLanes, isFileKey } from "../src/shim/base/file-keys.js";
 import type { Logger } from "../src/shim/base/log.js";
@@ -52,10 +52,14 @@ export class CheckpointDirectory implements CheckpointStore {
   /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
+  readonly #names: readonly (readonly [directory: string, names: KnownNames])[];
+  /** What the latest `list` has answered, and the names that it was made of. Undefined where corrupt files were left out. */
+  #listed: { readonly names: readonly (readonly string[])[]; readonly ids: readonly string[] } | undefined;
 
   private constructor(private readonly options: CheckpointDirectoryOptions) {
     const others = (options.alsoRead ?? []).map((directory) => resolve(directory));
     this.#others = [...new Set(others)].filter((directory) => directory !== resolve(options.directory));
+    this.#names = this.#directories().map((directory) => [directory, new KnownNames(directory)]);
   }
 
   /**
@@ -135,15 +139,29 @@ export class CheckpointDirectory implements CheckpointStore {
     });
   }
 
-  /** Ids in our directory, then those that only other programs have, without files that are known to be corrupt. */
+  /**
+   * Ids in our directory, then those that only other programs have, without files that are known to be corrupt. The same
+   * array as long as nothing has changed.
+   */
   async list(): Promise<readonly string[]> {
+    const names = await Promise.all(this.#names.map(([, known]) => known.read()));
+    const listed = this.#listed;
+    if (
+      listed !== undefined &&
+      this.#corrupt.size === 0 &&
+      names.every((one, at) => one === listed.names[at])
+    ) {
+      return listed.ids;
+    }
     const ids = new Set<string>();
-    for (const directory of this.#directories()) {
-      for (const name of await namesIn(directory)) {
+    this.#names.forEach(([directory], at) => {
+      for (const name of names[at] ?? []) {
         if (isFileKey(name) && !this.#corrupt.has(join(directory, name))) ids.add(name);
       }
-    }
-    return [...ids];
+    });
+    const answer = [...ids];
+    this.#listed = this.#corrupt.size === 0 ? { names, ids: answer } : undefined;
+    return answer;
   }
 
   #directories(): readonly string[] {

@@ -14,8 +14,24 @@ import { repositoryRoot } from "./setup/paths.mjs";
 
 const adapter = ["base", "domain", "ports"];
 const everything = [
-  ...["base", "domain", "ports", "plan", "state", "rpc", "grpc", "engine", "host", "pause", "config", "play"],
-  ...["network", "checkpoints", "composition", "commands", "shim"],
+  ...[
+    "base",
+    "domain",
+    "ports",
+    "plan",
+    "state",
+    "rpc",
+    "grpc",
+    "engine",
+    "host",
+    "pause",
+    "pod-dialer",
+    "stats",
+    "metrics",
+    "config",
+    "play",
+  ],
+  ...["streaming", "logs", "network", "checkpoints", "composition", "commands", "shim"],
 ];
 
 /**
@@ -34,6 +50,11 @@ export const layers = {
   engine: adapter,
   host: adapter,
   pause: adapter,
+  "pod-dialer": adapter,
+  stats: adapter,
+  metrics: adapter,
+  streaming: adapter,
+  logs: adapter,
   network: adapter,
   checkpoints: adapter,
   // The kubelet's role, played through the socket: it sees what a kubelet sees.
@@ -52,10 +73,12 @@ const pureLayers = ["domain", "plan"];
 /** @type {readonly { match: RegExp, where: RegExp, lazily?: boolean }[]} */
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
-  { match: /^tar-stream$/, where: /^src\/shim\/(engine|pause)\// },
+  { match: /^tar-stream$/, where: /^src\/shim\/(engine|host|pause)\// },
   { match: /^@grpc\//, where: /^src\/shim\/(grpc\/|play\/client(\/|[.-]))/ },
+  { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
   { match: /^pino$/, where: /^src\/shim\/base\/log\.ts$/ },
+  { match: /^prom-client$/, where: /^src\/shim\/metrics\//, lazily: true },
   { match: /^yaml$/, where: /^(src|checkpoints)\//, lazily: true },
 ];
 

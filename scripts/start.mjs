@@ -12,7 +12,8 @@
  *   engineStartedBy  "setup" | "systemd" | "other"
  *   keepsRunning     boolean   whether the engine goes on when the shim ends
  *   undo             string[]  shell lines that take back what was installed and started; empty when nothing was
- *   playLine         string    shell line that runs a first pod; empty when the demo's image could not be made
+ *   playCommand      string[]  words of the command that runs the pods of a file
+ *   playManifest     string    file of a first pod; empty when the demo's image could not be made
  */
 import { builtMain, demoImage, demoManifest, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { ensureBuilt } from "./setup/build.mjs";
@@ -35,17 +36,6 @@ function endpointFlag(flags, endpoint) {
   const isSaid = ["--docker-endpoint", "--config"].some((flag) => flagValue(flags, flag) !== undefined);
   const isDefault = endpoint === defaultEndpoint && (process.env["DOCKER_HOST"] ?? "") === "";
   return isSaid || isDefault ? [] : ["--docker-endpoint", endpoint];
-}
-
-/**
- * @param {readonly string[]} flags
- * @param {boolean} hasImage
- */
-function playLine(flags, hasImage) {
-  if (!hasImage) return "";
-  const socket = flagValue(flags, "--container-runtime-endpoint");
-  const endpoint = socket === undefined ? [] : ["--endpoint", socket];
-  return ["node", builtMain, "play", ...endpoint, demoManifest].join(" ");
 }
 
 /**
@@ -86,7 +76,8 @@ async function setUp(argv) {
   }
   const hasImage = await makeDemoImage(result.engine.endpoint, allowSetup);
   const footprint = setupFootprint(hostStateDirectory);
-  const report = { ...footprint, keepsRunning: true, playLine: playLine(flags, hasImage) };
+  const play = { playCommand: ["node", builtMain, "play"], playManifest: hasImage ? demoManifest : "" };
+  const report = { ...footprint, keepsRunning: true, ...play };
   process.env["DOCKERSHIM_SETUP_REPORT"] = JSON.stringify(report);
   return [...flags, ...endpointFlag(flags, result.engine.endpoint)];
 }

@@ -1,18 +1,24 @@
 import { KeyedLock } from "../shim/base/keyed-lock.js";
 import { ShimError } from "../shim/base/errors.js";
 import type { HostPortClaims } from "./hostport/host-port-claims.js";
+import type { PodCidrs } from "./pod-cidrs.js";
+import type { NetworkOperationEnded } from "../shim/ports/observer.js";
 import type {
+  EngineWhereabouts,
   NetworkPlugin,
+  PodAddressQuestion,
   PodNetworkReference,
   PodNetworkRequest,
   PodNetworkTearDown,
 } from "../shim/ports/network-plugin.js";
 
 export interface LockedPluginOptions {
-  /** Called with each pod CIDR that arrives, before the plugin hears of it. */
-  readonly onPodCidrs?: (cidrs: readonly string[]) => Promise<void>;
+  /** Decides which pod CIDRs the plugin hears of; all when not given. */
+  readonly podCidrs?: PodCidrs;
   /** For plugins that would give one host port to two pods, of which one is never reached. */
   readonly claims?: HostPortClaims;
+  /** Told of each operation on a pod, whose time counts from here, with the wait for the lane. */
+  readonly observe?: ((ended: NetworkOperationEnded) => void) | undefined;
 }
 
 /**
@@ -44,43 +50,69 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     }
   }
 
+  engineFound(engine: EngineWhereabouts): Promise<void> {
+    return this.plugin.engineFound(engine);
+  }
+
   stop(): Promise<void> {
     return this.plugin.stop();
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    return this.#inLane("failed to set up", request, signal, async () => {
-      await this.options.claims?.claim(request, signal);
-      return this.plugin.setUpPod(request, signal);
-    });
+    return this.#observed("setUpPod", () =>
+      this.#inLane("failed to set up", request, signal, async () => {
+        await this.options.claims?.claim(request, signal);
+        return this.plugin.setUpPod(request, signal);
+      }),
+    );
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    await this.#inLane("failed to teardown", request, signal, async () => {
-      await this.plugin.tearDownPod(request, signal);
-      this.options.claims?.release(request);
+    await this.#observed("tearDownPod", () =>
+      this.#inLane("failed to teardown", request, signal, async () => {
+        await this.plugin.tearDownPod(request, signal);
+        this.options.claims?.release(request);
+      }),
+    );
+  }
+
+  async podAddresses(reference: PodAddressQuestion): Promise<readonly string[] | undefined> {
+    return this.#observed("podAddresses", async () => {
+      try {
+        return await this.plugin.podAddresses(reference);
+      } catch (error) {
+        throw this.#failure("failed on the status hook for", reference, error);
+      }
     });
   }
 
-  async podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
-    try {
-      return await this.plugin.podAddresses(reference);
-    } catch (error) {
-      throw this.#failure("failed on the status hook for", reference, error);
-    }
-  }
-
   async podCidrChanged(cidrs: readonly string[]): Promise<void> {
-    await this.options.onPodCidrs?.(cidrs);
-    await this.plugin.podCidrChanged(cidrs);
+    const use = (accepted: readonly string[]): Promise<void> => this.plugin.podCidrChanged(accepted);
+    await (this.options.podCidrs?.told(cidrs, use) ?? use(cidrs));
   }
 
   notReadyReason(): string | undefined {
-    return this.plugin.notReadyReason();
+    const reason = this.plugin.notReadyReason();
+    const cidrProblem = this.options.podCidrs?.problem;
+    return reason === undefined || cidrProblem === undefined ? reason : `${reason} (${cidrProblem})`;
   }
 
   describe(): Readonly<Record<string, unknown>> {
     return this.plugin.describe();
+  }
+
+  async #observed<T>(operation: NetworkOperationEnded["operation"], work: () => Promise<T>): Promise<T> {
+    const { observe } = this.options;
+    if (observe === undefined) return work();
+    const startMs = performance.now();
+    let failed = true;
+    try {
+      const result = await work();
+      failed = false;
+      return result;
+    } finally {
+      observe({ operation, ms: performance.now() - startMs, failed });
+    }
   }
 
   async #inLane<T>(

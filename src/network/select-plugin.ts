@@ -3,15 +3,22 @@ import { stat } from "node:fs/promises";
 import { unreachable } from "../shim/base/errors.js";
 import type { Logger } from "../shim/base/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
+import type { Observer } from "../shim/ports/observer.js";
 import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
+import type { NetworkList } from "./cni/configuration.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
+import type { InvokerOptions } from "./cni/invoke.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
+import type { IptablesMode } from "./iptables/detect.js";
+import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/kubenet-list.js";
-import type { ReadLivingIds } from "./kubenet/leaked-addresses.js";
-import { LockedNetworkPlugin } from "./locked-plugin.js";
+import type { ReadKnownSandboxes } from "./kubenet/leaked-addresses.js";
+import { NetworkLeftovers } from "./leftovers.js";
+import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
+import { PodCidrs, type PodCidrsOptions } from "./pod-cidrs.js";
 
 /** Values of the network flags, and what the plugins ask of the rest of the program. */
 export interface NetworkSelection {
@@ -20,26 +27,26 @@ export interface NetworkSelection {
   readonly cniConfDir: string;
   readonly cniBinDirs: readonly string[];
   readonly cniCacheDir: string;
-  /** Empty: told by the kubelet, which does so only when it starts itself. */
-  readonly podCidrs: readonly string[];
-  /** Keeps what the kubelet told for the next start of this program. */
-  readonly rememberPodCidrs: (cidrs: readonly string[]) => Promise<void>;
+  readonly podCidrs: Omit<PodCidrsOptions, "log">;
   /** 0: found out. */
   readonly networkPluginMtuBytes: number;
   readonly hairpinMode: HairpinMode;
   readonly nonMasqueradeCidr: string;
+  readonly iptablesMode: IptablesMode;
   /** Whether a pod has a network of the plugin cni that was not torn down yet. */
   readonly podsOfCni: boolean;
   /** Host ports of pods that were set up before this run of the program. */
   readonly hostPortOwners: ReadOwners;
-  /** All containers of the engine, in any state. */
-  readonly livingIds: ReadLivingIds;
+  /** Which sandboxes there are, for telling whose network is left. */
+  readonly knownSandboxes: ReadKnownSandboxes;
+  /** Told of operations on pods and of runs of CNI plugins. */
+  readonly observer?: Pick<Observer, "networkOperationEnded" | "pluginRunEnded"> | undefined;
 }
 
 export interface SelectedNetwork {
   readonly plugin: NetworkPlugin;
-  /** What clean-up of CNI leftovers works with; undefined with no-op. */
-  readonly cni: CniParts | undefined;
+  /** Undefined with no-op. */
+  readonly leftovers: NetworkLeftovers | undefined;
 }
 
 /**
@@ -49,7 +56,6 @@ export interface SelectedNetwork {
 export async function selectNetworkPlugin(
   selection: NetworkSelection,
   log: Logger,
-  signal: AbortSignal,
 ): Promise<SelectedNetwork> {
   const { name, cniConfDir } = selection;
   const flag = `--network-plugin=${name}`;
@@ -63,14 +69,14 @@ export async function selectNetworkPlugin(
     case "cni":
       return cni(flag, selection, log);
     case "kubenet":
-      return kubenet(flag, selection, log, signal);
+      return kubenet(flag, selection, log);
     default:
       return unreachable(name);
   }
 }
 
 function noop(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { plugin: former, parts } = cniPlugin(reason, selection, log);
+  const { plugin: former, parts } = cniPlugin(reason, selection, [], log);
   const hasAttachment = async (sandboxId: string): Promise<boolean> =>
     (await parts.cache.find(sandboxId)).entries.length > 0;
   const plugin = new NoopNetworkPlugin({
@@ -78,45 +84,60 @@ function noop(reason: string, selection: NetworkSelection, log: Logger): Selecte
     log,
     former: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
   });
-  return { plugin: new LockedNetworkPlugin(plugin), cni: undefined };
+  return { plugin: new LockedNetworkPlugin(plugin, observing(selection)), leftovers: undefined };
 }
 
 function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { plugin, parts } = cniPlugin(reason, selection, log);
-  const { rememberPodCidrs: onPodCidrs, hostPortOwners } = selection;
-  const claims = new HostPortClaims(hostPortOwners);
-  return { plugin: new LockedNetworkPlugin(plugin, { onPodCidrs, claims }), cni: parts };
+  const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
+  const { plugin, parts } = cniPlugin(reason, selection, podCidrs.current, log);
+  const claims = new HostPortClaims(selection.hostPortOwners);
+  const leftovers = new NetworkLeftovers(parts, () => networksOf(plugin));
+  const lanes = { podCidrs, claims, ...observing(selection) };
+  return { plugin: new LockedNetworkPlugin(plugin, lanes), leftovers };
+}
+
+/** For `LockedNetworkPlugin`. */
+function observing({ observer }: NetworkSelection): Pick<LockedPluginOptions, "observe"> {
+  return observer === undefined ? {} : { observe: (ended) => observer.networkOperationEnded(ended) };
+}
+
+/** For `PluginInvoker`. */
+function observingRuns({ observer }: NetworkSelection): Pick<InvokerOptions, "observe"> {
+  return observer === undefined ? {} : { observe: (run) => observer.pluginRunEnded(run) };
 }
 
 function cniPlugin(
   reason: string,
-  { cniConfDir: confDir, cniBinDirs: binDirs, cniCacheDir: cacheDir, podCidrs }: NetworkSelection,
+  selection: NetworkSelection,
+  podCidrs: readonly string[],
   log: Logger,
 ): { readonly plugin: CniNetworkPlugin; readonly parts: CniParts } {
-  const options = { reason, log, confDir, binDirs, cacheDir, podCidrs };
+  const { cniConfDir: confDir, cniBinDirs: binDirs, cniCacheDir: cacheDir, iptablesMode: mode } = selection;
+  const iptables = new HostIptables({ mode, log });
+  const observed = observingRuns(selection);
+  const options = { reason, log, confDir, binDirs, cacheDir, podCidrs, iptables, ...observed };
   const parts = createCniParts(options);
   return { plugin: createCniPlugin(options, parts), parts };
 }
 
-async function kubenet(
-  reason: string,
-  selection: NetworkSelection,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<SelectedNetwork> {
+function kubenet(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
   const { cniBinDirs: binDirs, cniCacheDir: cacheDir, networkPluginMtuBytes: mtuBytes } = selection;
-  const { podCidrs, hairpinMode, nonMasqueradeCidr, hostPortOwners, livingIds } = selection;
-  const engineOptions = { reason, log, binDirs, cacheDir };
+  const { hairpinMode, nonMasqueradeCidr, hostPortOwners, knownSandboxes, iptablesMode: mode } = selection;
+  const iptables = new HostIptables({ mode, log });
+  const engineOptions = { reason, log, binDirs, cacheDir, iptables, ...observingRuns(selection) };
   const parts = createCniParts(engineOptions);
-  const plugin = await createKubenetPlugin(
-    {
-      ...engineOptions,
-      ...{ podCidrs, mtuBytes, hairpinMode, nonMasqueradeCidr, hostPortOwners, livingIds },
-    },
-    signal,
-    parts,
-  );
-  return { plugin: new LockedNetworkPlugin(plugin, { onPodCidrs: selection.rememberPodCidrs }), cni: parts };
+  const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
+  const own = { podCidrs: podCidrs.current, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
+  const plugin = createKubenetPlugin({ ...engineOptions, ...own }, parts);
+  const claims = new HostPortClaims(hostPortOwners);
+  const leftovers = new NetworkLeftovers(parts, () => networksOf(plugin));
+  const lanes = { podCidrs, claims, ...observing(selection) };
+  return { plugin: new LockedNetworkPlugin(plugin, lanes), leftovers };
+}
+
+function networksOf(plugin: Pick<CniNetworkPlugin, "network">): Promise<readonly NetworkList[]> {
+  const network = plugin.network();
+  return Promise.resolve(network === undefined ? [] : [network]);
 }
 
 async function isDirectory(path: string): Promise<boolean> {

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The entry point: the one place that touches the process. */
+import "./young-generation.js";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,7 +10,7 @@ import { readBuildInfo } from "./commands/build-info.js";
 import { runPlay } from "./commands/play-command.js";
 import { runCommandLine } from "./commands/run-command-line.js";
 import { runServe } from "./commands/serve-command.js";
-import { findPackageDirectory } from "./pause/builtin-image.js";
+import { findPackageDirectory } from "./pause/programs.js";
 
 const build = await readBuildInfo(await findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
 
@@ -38,7 +39,7 @@ process.exitCode = await runCommandLine(
           process.on("SIGINT", listener);
         },
       }),
-    doctorNetwork: (resolved) => runDoctorNetwork(resolved, process.env, writeOut),
+    doctorNetwork: (resolved, options) => runDoctorNetwork(resolved, options, process.env, writeOut),
     play: (options) => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         process.once(name, () => {

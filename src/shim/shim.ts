@@ -1,15 +1,20 @@
 /** Builds the whole program from its parts, starts it, and stops it in reverse order. */
-import { createHash } from "node:crypto";
 import { ShimError, isKind, messageOf } from "./base/errors.js";
 import { KeyedLock } from "./base/keyed-lock.js";
 import { Lifetime } from "./base/lifetime.js";
 import type { Logger } from "./base/log.js";
 import { createEngine, engineEndpoint, type Environment } from "./composition/engine.js";
 import { cleanNetworkLeftovers, isAccustomedEngine } from "./composition/leftovers.js";
+import { openImageHelpers } from "./composition/image-helpers.js";
+import { createContainerLogs } from "./composition/logs.js";
+import { openMetrics } from "./composition/metrics.js";
 import { openNetwork } from "./composition/network.js";
 import { createPauseImages } from "./composition/pause.js";
+import { createPodDialer } from "./composition/pod-dialer.js";
 import { serve } from "./composition/server.js";
+import { openStats } from "./composition/stats.js";
 import { openStores } from "./composition/stores.js";
+import { openStreaming } from "./composition/streaming.js";
 import type { Config } from "./config/resolve.js";
 import type { NodeFacts } from "./domain/node-facts.js";
 import { formatEndpoint } from "./engine/endpoint.js";
@@ -19,12 +24,14 @@ import { HostOomScores } from "./host/oom-scores.js";
 import { RemoteHost } from "./host/remote-host.js";
 import type { HostAccess } from "./ports/host.js";
 import type { NetworkPlugin } from "./ports/network-plugin.js";
-import { ImageUserReader } from "./rpc/image-user-reader.js";
+import { ContainerEvents } from "./rpc/container-events.js";
+import { forgetContainer } from "./rpc/forget-container.js";
+import { LateEffects } from "./rpc/late-effects.js";
 import { repairAfterStart } from "./rpc/repair.js";
 import type { Services } from "./rpc/services.js";
+import { readConditions } from "./rpc/status.js";
 import { EngineLink } from "./state/engine-link.js";
 import { ImageCache } from "./state/image-cache.js";
-import { ImageUsersCache } from "./state/image-users-cache.js";
 import { ReadModel } from "./state/read-model.js";
 import { StateSync } from "./state/state-sync.js";
 
@@ -37,8 +44,12 @@ export interface Shim {
   readonly network: NetworkPlugin;
   readonly link: EngineLink;
   readonly pauseImageReference: string;
+  /** How the URLs of exec, attach and port-forward begin: `http://127.0.0.1:41234`. */
+  readonly streamingAddress: string;
   /** Resolves at the first time that the engine is live. */
   readonly firstLive: Promise<NodeFacts>;
+  /** Resolves when the network plugin has done its work on the node, or has failed for the first time. */
+  nodePrepared(): Promise<void>;
   /** Rejects with what makes going on impossible, such as an engine whose cgroup driver contradicts the flag. */
   readonly failed: Promise<never>;
   /** Takes no new calls, waits for those in flight up to `timeoutMs`, and ends. Containers keep running. */
@@ -63,9 +74,10 @@ async function open(
   lifetime: Lifetime,
 ): Promise<Shim> {
   const stores = await openStores(config.stateDir, log, lifetime);
+  const metrics = await openMetrics(config, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
-  const engine = createEngine(endpoint, config, log, lifetime);
-  const { network, leftovers } = await openNetwork(config, stores, engine, log, lifetime);
+  const engine = createEngine(endpoint, config, log, lifetime, metrics?.observer);
+  const { network, leftovers } = await openNetwork(config, stores, engine, log, lifetime, metrics?.observer);
   const socketPath = endpoint.kind === "unix" ? endpoint.path : undefined;
   const oomScores = new HostOomScores(config.clampOomScores, log, { socketPath });
   const engineProcesses = new EngineProcesses({
@@ -88,9 +100,17 @@ async function open(
     pauseImages.invalidate();
   };
 
+  // Before the CRI, so that no URL is without a port.
+  const streaming = await openStreaming(config, log, lifetime);
+
   let host: HostAccess = new RemoteHost();
+  let nodePrepared = Promise.resolve();
+  const { stats, layers, useHost, counts } = openStats({ engine, model, host: () => host, log }, lifetime);
+  const logs = createContainerLogs(config, stores, engine, () => host, log, lifetime);
   const outcome = new FirstOutcome();
   const background = new AbortController();
+  const lateEffects = new LateEffects({ log, timeoutMs: cleanUpTimeoutMs });
+  lifetime.onClose("requests without an answer", () => lateEffects.stop());
   const sync = new StateSync({
     engine,
     model,
@@ -99,6 +119,8 @@ async function open(
     onConnect: async (facts) => {
       refuseOtherCgroupDriver(config, facts);
       host = await chooseHost(facts, formatEndpoint(endpoint), log);
+      nodePrepared = network.engineFound({ local: host.local });
+      useHost(host);
       if (host.local) {
         await oomScores.detect();
         engineProcesses.start();
@@ -111,18 +133,36 @@ async function open(
       void tidyUp(facts);
     },
     onImageEvent: forgetImages,
+    onChange: (_id, snapshot) => {
+      if (snapshot !== undefined) lateEffects.observe(snapshot);
+    },
+    beforeChange: (id, snapshot) =>
+      snapshot === undefined ? forgetContainer(id, { ...stores, logs, log }) : logs.observe(snapshot),
   });
+  const imageHelpers = openImageHelpers(
+    { ...{ engine, model, host: () => host, log, cleanUpTimeoutMs }, stateDir: config.stateDir },
+    lifetime,
+  );
+  const { imageUsers } = imageHelpers;
+  const settings = {
+    cleanUpTimeoutMs,
+    pullProgressDeadlineMs: config.imagePullProgressDeadlineMs,
+    allPodAddresses: config.ipv6DualStack,
+  };
   const services: Services = {
-    ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages, log },
+    ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages },
+    ...imageHelpers,
+    ...{ stats, layers, logs, lateEffects, log },
     host: () => host,
-    imageUsers: new ImageUserReader({
-      ...{ engine, cache: new ImageUsersCache(), log, timeoutMs: cleanUpTimeoutMs },
-      place: createHash("sha256").update(config.stateDir).digest("hex").slice(0, 16),
+    podDialer: createPodDialer({ engine, link, host: () => host, log }, lifetime),
+    streaming,
+    events: new ContainerEvents({
+      ...{ model, ...stores, network, images, imageUsers, log, settings },
+      host: () => host,
     }),
     sandboxLanes: new KeyedLock(),
     containerLanes: new KeyedLock(),
-    imageLanes: new KeyedLock(),
-    settings: { cleanUpTimeoutMs, pullProgressDeadlineMs: config.imagePullProgressDeadlineMs },
+    settings,
   };
 
   const inBackground = async (what: string, work: () => Promise<void>): Promise<void> => {
@@ -142,7 +182,7 @@ async function open(
       await inBackground("clean-up of dead pods' networks", async () => {
         if (leftovers === undefined || !host.local || signal.aborted) return;
         if (await isAccustomedEngine(config.stateDir, facts.engineId)) {
-          await cleanNetworkLeftovers(leftovers, stores, engine, log, signal);
+          await cleanNetworkLeftovers(leftovers, config.stateDir, engine, log, signal);
         } else {
           log.warn(
             { engineId: facts.engineId, stateDir: config.stateDir },
@@ -154,7 +194,14 @@ async function open(
     return tidying;
   };
 
-  const server = await serve(config, services, log, environment);
+  await metrics?.serve(
+    {
+      ...{ link, model, sync, network, logs, streaming, statsCounts: counts },
+      corruptCheckpoints: stores.corruptCheckpoints,
+    },
+    (signal) => readConditions(services, signal),
+  );
+  const server = await serve(config, services, log, environment, metrics?.observer);
   sync.start();
   lifetime.onClose("sync", async () => {
     background.abort(new ShimError("cancelled", "the shim is stopping"));
@@ -163,9 +210,10 @@ async function open(
   });
   return {
     ...{ endpoint: server.endpoint, network, link, pauseImageReference: config.pauseImage },
-    ...{ firstLive: outcome.live, failed: outcome.failed },
+    streamingAddress: streaming.urlBase,
+    ...{ firstLive: outcome.live, failed: outcome.failed, nodePrepared: () => nodePrepared },
     stop: async (timeoutMs) => {
-      await server.drain(timeoutMs);
+      await Promise.all([server.drain(timeoutMs), streaming.stop(timeoutMs)]);
       await lifetime.close();
     },
   };

@@ -4,6 +4,7 @@ import { ShimError } from "../../src/shim/base/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { DockerStatus, ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
+import type { Labels } from "../../src/shim/domain/labels.js";
 import type { FakeImages } from "./fake-images.js";
 import { createdAt, snapshotOf } from "./snapshots.js";
 
@@ -28,9 +29,17 @@ const neverStarted: Snapshot["state"] = {
   finished: 0n,
 };
 
+interface FakeVolume {
+  readonly labels?: Labels;
+  readonly options?: Readonly<Record<string, string>>;
+  /** The image whose files were put into it. */
+  readonly copyOf?: string;
+}
+
 /** The containers of a fake engine: what Docker's state machine does, and what the world does to it. */
 export class FakeContainers {
   readonly #containers = new Map<string, FakeContainer>();
+  readonly volumes = new Map<string, FakeVolume>();
   #count = 0;
   #clock = createdAt;
   #pid = 1000;
@@ -80,8 +89,27 @@ export class FakeContainers {
       resources: body.HostConfig,
       state: neverStarted,
     });
+    for (const { Type, Source, VolumeOptions } of body.HostConfig.Mounts ?? []) {
+      if (Type !== "volume" || this.volumes.has(Source)) continue;
+      const { Labels: labels = {}, DriverConfig } = VolumeOptions ?? {};
+      this.volumes.set(Source, { labels, options: DriverConfig?.Options ?? {} });
+    }
     this.#emit("create", id);
     return id;
+  }
+
+  listVolumes({ key, value }: { readonly key: string; readonly value: string }): readonly string[] {
+    return [...this.volumes].filter(([, { labels }]) => labels?.[key] === value).map(([name]) => name);
+  }
+
+  removeVolume(name: string): "removed" | "missing" {
+    const user = [...this.#containers.values()].find(({ body }) =>
+      body.HostConfig.Mounts?.some((mount) => mount.Source === name),
+    );
+    if (user !== undefined) {
+      throw new ShimError("precondition", `remove ${name}: volume is in use - [${user.id}]`, { status: 409 });
+    }
+    return this.volumes.delete(name) ? "removed" : "missing";
   }
 
   start(id: string): "started" | "already" {
@@ -208,6 +236,9 @@ function toSnapshot({ id, name, body, imageId, created, state, resources }: Fake
       imageName: body.Image,
       user: body.User ?? "",
     },
+    tty: body.Tty ?? false,
+    openStdin: body.OpenStdin ?? false,
+    stdinOnce: body.StdinOnce ?? false,
     stopSignal: body.StopSignal ?? "",
     logPath: host.LogConfig?.Type === "none" ? "" : `/var/lib/docker/containers/${id}/${id}-json.log`,
     resolvConfPath: `/var/lib/docker/containers/${id}/resolv.conf`,

@@ -3,6 +3,7 @@ import { orAbort } from "../../src/shim/base/abort.js";
 import { ShimError } from "../../src/shim/base/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
+import type { EngineReading } from "../../src/shim/domain/resource-reading.js";
 import type {
   ImageSnapshot,
   ListedContainer,
@@ -11,16 +12,21 @@ import type {
 } from "../../src/shim/domain/snapshot.js";
 import type {
   ArchiveStat,
+  AttachOptions,
   ContainerFilter,
+  ContainerPath,
   Engine,
   EngineEvent,
   EngineVersion,
   ExecOptions,
   ExecState,
+  LogOptions,
+  LogStream,
   ProcessStreams,
   PullProgress,
   RegistryCredentials,
 } from "../../src/shim/ports/engine.js";
+import type { TerminalSize } from "../../src/shim/ports/streaming.js";
 import { FakeContainers } from "./fake-containers.js";
 import { FakeEvents } from "./fake-events.js";
 import { FakeExecs } from "./fake-execs.js";
@@ -48,6 +54,8 @@ export class FakeEngine implements Engine {
   facts: NodeFacts;
   /** Files that were put into containers, `<id>:<path>`. */
   readonly archives = new Map<string, Buffer>();
+  /** What containers use, by id. */
+  readonly readings = new Map<string, EngineReading>();
   /** Calls for which this answers true hang until their signal aborts. */
   hangs: (verb: string, args: readonly unknown[]) => boolean = () => false;
   /** Pulls of images that are not there yet; by default the image appears. */
@@ -58,6 +66,7 @@ export class FakeEngine implements Engine {
   startFailure: (name: string, body: CreateBody) => Error | undefined = () => undefined;
   /** Inspects that fail, by container id. */
   inspectFailure: (id: string) => Error | undefined = () => undefined;
+  readonly #lostAnswers = new Set<keyof Engine>();
   #isDown = false;
   #isFrozen = false;
   #wakes: (() => void)[] = [];
@@ -86,6 +95,11 @@ export class FakeEngine implements Engine {
   /** The next call of `verb` fails without doing anything. */
   failNext(verb: keyof Engine, error: Error): void {
     this.journal.failNext(`engine.${verb}`, error);
+  }
+
+  /** The next call of `verb` does its work, and the connection breaks before the answer. */
+  loseNextAnswer(verb: keyof Engine): void {
+    this.#lostAnswers.add(verb);
   }
 
   /** The engine dies: streams break, calls fail `unavailable`. */
@@ -132,20 +146,21 @@ export class FakeEngine implements Engine {
   }
 
   async createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
-    // Once begun it ends, whatever the caller does: the port's contract.
-    signal.throwIfAborted();
-    const patient = new AbortController().signal;
-    return this.#call("createContainer", [name, body], patient, () => this.containers.create(name, body));
+    return this.#goingOn(signal, (patient) =>
+      this.#call("createContainer", [name, body], patient, () => this.containers.create(name, body)),
+    );
   }
 
   async startContainer(id: string, signal: AbortSignal): Promise<"started" | "already"> {
-    return this.#call("startContainer", [id], signal, () => {
-      const known = this.containers.find(id);
-      const failure = known === undefined ? undefined : this.startFailure(known.name, known.body);
-      if (failure === undefined) return this.containers.start(id);
-      this.containers.failStart(id, failure.message);
-      throw failure;
-    });
+    return this.#goingOn(signal, (patient) =>
+      this.#call("startContainer", [id], patient, () => {
+        const known = this.containers.find(id);
+        const failure = known === undefined ? undefined : this.startFailure(known.name, known.body);
+        if (failure === undefined) return this.containers.start(id);
+        this.containers.failStart(id, failure.message);
+        throw failure;
+      }),
+    );
   }
 
   async stopContainer(
@@ -178,10 +193,38 @@ export class FakeEngine implements Engine {
     return this.#call("removeContainer", [id, options], signal, () => this.containers.remove(id, options));
   }
 
+  async containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined> {
+    return this.#call("containerStats", [id], signal, () => this.readings.get(id));
+  }
+
+  async writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined> {
+    return this.#call("writableLayerBytes", [id], signal, () =>
+      this.containers.inspect(id) === undefined ? undefined : 4096,
+    );
+  }
+
   async updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
     await this.#call("updateContainer", [id, resources], signal, () => {
       this.containers.update(id, resources);
     });
+  }
+
+  async createCheckpoint(
+    id: string,
+    to: { readonly checkpointId: string; readonly directory: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#call("createCheckpoint", [id, to], signal, () => {
+      this.containers.get(id);
+    });
+  }
+
+  /** Nothing was kept. */
+  async containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream> {
+    return this.#call("containerLogs", [id, options], signal, () => ({
+      readOutput: () => Promise.resolve(),
+      close: () => undefined,
+    }));
   }
 
   async getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined> {
@@ -208,6 +251,15 @@ export class FakeEngine implements Engine {
 
   async statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined> {
     return this.#call("statArchive", [id, path], signal, () => {
+      const { body, imageId } = this.containers.get(id);
+      const directory = { name: path, size: 0, isDirectory: true, linkTarget: "" };
+      if (body.HostConfig.Mounts?.some((mount) => mount.Target === path) === true) return directory;
+      const files = this.images.find(imageId)?.files ?? {};
+      const content = files[path];
+      if (content?.startsWith("-> ") === true)
+        return { ...directory, isDirectory: false, linkTarget: content.slice(3) };
+      if (content !== undefined) return { ...directory, isDirectory: false };
+      if (Object.keys(files).some((file) => file.startsWith(`${path}/`))) return directory;
       const tar = this.archives.get(`${id}:${path}`);
       return tar === undefined
         ? undefined
@@ -222,6 +274,30 @@ export class FakeEngine implements Engine {
     });
   }
 
+  async copyDirectory(
+    from: ContainerPath,
+    to: ContainerPath,
+    leaveOut: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#call("copyDirectory", [from, to, leaveOut], signal, () => {
+      const [source, target] = [this.containers.get(from.id), this.containers.get(to.id)];
+      const volume = target.body.HostConfig.Mounts?.find((mount) => mount.Target === to.path)?.Source ?? "";
+      this.containers.volumes.set(volume, { ...this.containers.volumes.get(volume), copyOf: source.imageId });
+    });
+  }
+
+  async listVolumes(
+    label: { readonly key: string; readonly value: string },
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    return this.#call("listVolumes", [label], signal, () => this.containers.listVolumes(label));
+  }
+
+  async removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing"> {
+    return this.#call("removeVolume", [name], signal, () => this.containers.removeVolume(name));
+  }
+
   async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
     return this.#call("createExec", [containerId, options], signal, () => {
       if (!this.containers.get(containerId).state.running) {
@@ -233,6 +309,23 @@ export class FakeEngine implements Engine {
 
   async startExec(execId: string, options: ExecOptions, signal: AbortSignal): Promise<ProcessStreams> {
     return this.#call("startExec", [execId, options], signal, () => this.execs.start(execId, signal));
+  }
+
+  async resizeExec(execId: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
+    await this.#call("resizeExec", [execId, size], signal, () => {
+      this.execs.resize(execId, size);
+    });
+  }
+
+  /** The first process is what `execs.script` says for the command `["attach"]`. */
+  async attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams> {
+    return this.#call("attachContainer", [id, options], signal, () =>
+      this.execs.start(this.execs.create(id, { ...options, command: ["attach"] }), signal),
+    );
+  }
+
+  async resizeContainer(id: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
+    await this.#call("resizeContainer", [id, size], signal, () => undefined);
   }
 
   async inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined> {
@@ -306,8 +399,18 @@ export class FakeEngine implements Engine {
     }
     this.#refuseWhenDown();
     const result = await work();
+    if (this.#lostAnswers.delete(verb))
+      throw new ShimError("unavailable", `${verb}: connection closed`, { answer: "lost" });
     this.journal.leave(step);
     return result;
+  }
+
+  /** Docker goes on with a create and a start although its caller left. */
+  async #goingOn<T>(signal: AbortSignal, work: (patient: AbortSignal) => Promise<T>): Promise<T> {
+    signal.throwIfAborted();
+    const working = work(new AbortController().signal);
+    working.catch(() => undefined);
+    return orAbort(working, signal);
   }
 
   #refuseWhenDown(): void {

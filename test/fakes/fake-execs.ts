@@ -1,7 +1,19 @@
 import { Writable } from "node:stream";
 import { orAbort } from "../../src/shim/base/abort.js";
 import { ShimError } from "../../src/shim/base/errors.js";
-import type { ExecOptions, ExecState, OutputChunk, ProcessStreams } from "../../src/shim/ports/engine.js";
+import type {
+  ExecOptions,
+  ExecState,
+  OutputStream,
+  ProcessStreams,
+  TakeOutput,
+} from "../../src/shim/ports/engine.js";
+import type { TerminalSize } from "../../src/shim/ports/streaming.js";
+
+export interface OutputChunk {
+  readonly stream: OutputStream;
+  readonly data: Buffer;
+}
 
 /** What a process does. */
 export interface FakeProcess {
@@ -10,6 +22,8 @@ export interface FakeProcess {
   readonly exitCode?: number;
   /** Inspects that still call it running after its output has ended. */
   readonly lingersForInspects?: number;
+  /** Ends, with exit code 0 and what it read as its output, when its input ends. */
+  readonly echoes?: boolean;
 }
 
 interface FakeExec {
@@ -20,6 +34,8 @@ interface FakeExec {
   started: boolean;
   exitCode: number | undefined;
   lingers: number;
+  readonly input: Buffer[];
+  sizes: TerminalSize[];
 }
 
 /** Exec processes of a fake engine. */
@@ -37,7 +53,7 @@ export class FakeExecs {
     const killed = new Promise<void>((resolve) => (kill = resolve));
     this.#execs.set(id, {
       ...{ process, killed, kill, pid: 5000 + this.#execs.size, started: false, exitCode: undefined },
-      lingers: process.lingersForInspects ?? 0,
+      ...{ lingers: process.lingersForInspects ?? 0, input: [], sizes: [] },
     });
     return id;
   }
@@ -51,11 +67,16 @@ export class FakeExecs {
     let open = true;
     return {
       input: new Writable({
-        write: (_chunk, _encoding, done) => {
+        write: (chunk: Buffer, _encoding, done) => {
+          exec.input.push(chunk);
+          done();
+        },
+        final: (done) => {
+          if (exec.process.echoes === true) exec.kill();
           done();
         },
       }),
-      output: outputOf(exec, signal),
+      readOutput: (take) => readOutputOf(exec, take, signal),
       close: () => {
         if (open) this.openStreams -= 1;
         open = false;
@@ -77,6 +98,21 @@ export class FakeExecs {
     };
   }
 
+  resize(id: string, size: TerminalSize): void {
+    const exec = this.#execs.get(id);
+    if (exec?.started !== true) throw new ShimError("precondition", `exec ${id} has not started`);
+    exec.sizes.push(size);
+  }
+
+  /** What an exec was given, by its id. */
+  inputOf(id: string): string {
+    return Buffer.concat(this.#execs.get(id)?.input ?? []).toString();
+  }
+
+  sizesOf(id: string): readonly TerminalSize[] {
+    return this.#execs.get(id)?.sizes ?? [];
+  }
+
   /** Kills the process; false when there is none with this id. */
   kill(pid: number): boolean {
     const exec = [...this.#execs.values()].find((one) => one.pid === pid && one.started);
@@ -91,8 +127,17 @@ export class FakeExecs {
   }
 }
 
-async function* outputOf(exec: FakeExec, signal: AbortSignal): AsyncGenerator<OutputChunk, void> {
-  for (const chunk of exec.process.output ?? []) yield chunk;
+async function readOutputOf(exec: FakeExec, take: TakeOutput, signal: AbortSignal): Promise<void> {
+  for (const { stream, data } of exec.process.output ?? [])
+    await orAbort(take(stream, data, true) ?? turn(), signal);
   if (exec.process.exitCode === undefined) await orAbort(exec.killed, signal);
+  if (exec.process.echoes === true && exec.exitCode === undefined) {
+    for (const data of exec.input) await orAbort(take("stdout", data, true) ?? turn(), signal);
+    exec.exitCode = 0;
+  }
   exec.exitCode ??= exec.process.exitCode;
+}
+
+function turn(): Promise<void> {
+  return Promise.resolve();
 }

@@ -1,6 +1,16 @@
 import { ShimError } from "../../src/shim/base/errors.js";
+import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import type { Snapshot } from "../../src/shim/domain/snapshot.js";
-import type { CdiSpecDocument, CgroupSettings, HostAccess } from "../../src/shim/ports/host.js";
+import type {
+  CdiSpecDocument,
+  CgroupSettings,
+  CheckpointContent,
+  FileSystemUsage,
+  HostAccess,
+  LayerDirectory,
+  ProvenNamespace,
+} from "../../src/shim/ports/host.js";
+import { mergeCgroupSettings } from "../../src/shim/state/container-record.js";
 import { Journal } from "./journal.js";
 
 /** A host that notes what is done to it, as `host.<verb>` in the journal. */
@@ -10,12 +20,18 @@ export class FakeHost implements HostAccess {
   readonly nodeFiles = new Map<string, string>();
   readonly paths = new Map<string, "file" | "directory" | "other">();
   /** Log path → container id. */
+  /** Paths at which a log is a file, and not a link. */
+  readonly logFiles = new Set<string>();
   readonly links = new Map<string, string>();
   /** resolv.conf by sandbox id. */
   readonly resolvConfs = new Map<string, string>();
   /** Cgroup settings by container id. */
   readonly cgroups = new Map<string, CgroupSettings>();
+  /** What archives of checkpoints hold, by location. */
+  readonly checkpointArchives = new Map<string, CheckpointContent>();
   appArmorProfiles: ReadonlySet<string> | undefined = new Set<string>();
+  /** Where images are, when that is not the engine's data root. */
+  imageRoot: string | undefined;
   /** Kills the process; false when it is out of reach. */
   onKill: (pid: number) => boolean = () => true;
 
@@ -27,8 +43,9 @@ export class FakeHost implements HostAccess {
     });
   }
 
-  networkNamespace({ state }: Snapshot): string | undefined {
-    return this.local && state.running ? `/proc/${String(state.pid)}/ns/net` : undefined;
+  networkNamespace({ state }: Snapshot): ProvenNamespace | undefined {
+    if (!this.local || !state.running) return undefined;
+    return { netns: `/proc/${String(state.pid)}/ns/net`, netnsIdentity: `namespace of ${String(state.pid)}` };
   }
 
   async killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
@@ -41,6 +58,14 @@ export class FakeHost implements HostAccess {
     });
   }
 
+  async restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean> {
+    return this.#do("restoreLogLink", [link, container.id], signal, () => {
+      if (this.logFiles.has(link)) return false;
+      this.links.set(link, container.id);
+      return true;
+    });
+  }
+
   async unlinkLog(link: string): Promise<void> {
     await this.#do("unlinkLog", [link], undefined, () => {
       this.links.delete(link);
@@ -50,7 +75,49 @@ export class FakeHost implements HostAccess {
   async applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void> {
     await this.#do("applyCgroup", [container.id, settings], signal, () => {
       if (!this.local) throw new ShimError("unsupported", "the cgroup is out of reach");
-      this.cgroups.set(container.id, settings);
+      const present = this.cgroups.get(container.id);
+      this.cgroups.set(
+        container.id,
+        present === undefined ? settings : mergeCgroupSettings(present, settings),
+      );
+    });
+  }
+
+  presentCgroup({ id }: Snapshot): Promise<CgroupSettings | undefined> {
+    return Promise.resolve(this.local ? this.cgroups.get(id) : undefined);
+  }
+
+  /** Notes what the archive would hold, by its location. */
+  async archiveCheckpoint(
+    container: Snapshot,
+    location: string,
+    dump: (directory: string) => Promise<CheckpointContent>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const content = await dump("/tmp/checkpoint");
+    await this.#do("archiveCheckpoint", [container.id, location], signal, () => {
+      this.checkpointArchives.set(location, content);
+    });
+  }
+
+  cgroupDirectories(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  writableLayer(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  /** A layer has the paths that `paths` has below it. */
+  async layerDirectories(
+    layers: readonly string[],
+    path: string,
+  ): Promise<readonly LayerDirectory[] | undefined> {
+    return this.#do("layerDirectories", [layers, path], undefined, () => {
+      if (!this.local) return undefined;
+      const directories = layers.map((layer) => (path === "" ? layer : `${layer}/${path}`));
+      const found = directories.filter((one) => path === "" || this.paths.get(one) === "directory");
+      return found.map((one) => ({ path: one, shortPath: undefined }));
     });
   }
 
@@ -78,8 +145,21 @@ export class FakeHost implements HostAccess {
     return this.#do("readCdiSpecs", [], undefined, () => []);
   }
 
-  async fileSystemUsage(path: string): Promise<{ readonly usedBytes: number; readonly usedInodes: number }> {
-    return this.#do("fileSystemUsage", [path], undefined, () => ({ usedBytes: 5000, usedInodes: 50 }));
+  async imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {
+    return Promise.resolve(this.imageRoot ?? dockerRootDir);
+  }
+
+  async fileSystemUsage(path: string): Promise<FileSystemUsage> {
+    return this.#do("fileSystemUsage", [path], undefined, () => ({
+      ...{
+        device: "/dev/sda1",
+        usedBytes: 5000,
+        usedInodes: 50,
+        totalBytes: 9000,
+        totalInodes: 90,
+        freeInodes: 40,
+      },
+    }));
   }
 
   async #do<T>(

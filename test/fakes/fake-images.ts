@@ -110,6 +110,8 @@ function snapshotOfImage({ id, tags, digests, changes }: FakeImage): ImageSnapsh
     config: {},
     layers: [],
     volumes: [],
+    graphDriverName: "",
+    graphDriver: {},
     ...changes,
   };
 }

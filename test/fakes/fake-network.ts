@@ -27,6 +27,10 @@ export class FakeNetwork implements NetworkPlugin {
     await this.#do("start", [], signal, () => undefined);
   }
 
+  async engineFound(): Promise<void> {
+    // Nothing depends on it.
+  }
+
   stop(): Promise<void> {
     return Promise.resolve();
   }

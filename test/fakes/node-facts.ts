@@ -18,6 +18,7 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     runtimes: [{ name: "runc", recursiveReadOnly: false }],
     defaultRuntime: "runc",
     security: { apparmor: false, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
+    experimental: false,
     cdi: false,
     cdiSpecDirs: [],
     totalMemory: 8 * 1024 ** 3,

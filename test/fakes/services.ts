@@ -4,19 +4,31 @@ import type { Call } from "../../src/shim/base/call.js";
 import { KeyedLock } from "../../src/shim/base/keyed-lock.js";
 import { messageOf } from "../../src/shim/base/errors.js";
 import type { OomScores, PauseImageSource, Services } from "../../src/shim/rpc/services.js";
+import { ContainerEvents } from "../../src/shim/rpc/container-events.js";
 import { imageRpcs, runtimeRpcs } from "../../src/shim/rpc/table.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";
 import { ImageCache } from "../../src/shim/state/image-cache.js";
 import { ImageUserReader } from "../../src/shim/rpc/image-user-reader.js";
+import { ImageVolumeStore } from "../../src/shim/rpc/image-volume-store.js";
+import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/rpc/image-volumes.js";
+import { ScratchContainers } from "../../src/shim/rpc/scratch-containers.js";
+import { forgetContainer } from "../../src/shim/rpc/forget-container.js";
+import { LateEffects } from "../../src/shim/rpc/late-effects.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
+import type { LayerUsage } from "../../src/shim/ports/stats.js";
+import { EngineStats } from "../../src/shim/stats/engine-stats.js";
 import { temporaryDirectory } from "../unit/base/temporary-directory.js";
+import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.js";
+import { LogRecords } from "../../src/shim/logs/log-record.js";
 import { FakeEngine } from "./fake-engine.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeNetwork } from "./fake-network.js";
+import { FakePodDialer } from "./fake-pod-dialer.js";
+import { FakeStreamingServer } from "./fake-streaming.js";
 import { Journal } from "./journal.js";
 import { MemoryCheckpoints } from "./memory-checkpoints.js";
 import { recordingLog } from "./recording-log.js";
@@ -31,7 +43,11 @@ export interface World {
   readonly host: FakeHost;
   readonly network: FakeNetwork;
   readonly checkpoints: MemoryCheckpoints;
+  readonly podDialer: FakePodDialer;
+  readonly streaming: FakeStreamingServer;
   readonly directory: string;
+  /** Sizes of writable layers by container id. */
+  readonly layers: Map<string, LayerUsage>;
 }
 
 export class FakePauseImages implements PauseImageSource {
@@ -94,6 +110,9 @@ export class TestShim implements AsyncDisposable {
       readonly earlier?: World;
       readonly prepare?: (world: World) => void;
       readonly settings?: Partial<Services["settings"]>;
+      readonly imageVolumeLimits?: Partial<ImageVolumeLimits>;
+      /** Of the logs of containers that this shim creates: links unless given. */
+      readonly logFormat?: "cri" | "docker";
     } = {},
   ): Promise<TestShim> {
     const own = options.earlier === undefined ? await newWorld() : undefined;
@@ -105,6 +124,13 @@ export class TestShim implements AsyncDisposable {
     const podRecords = await openPodRecords(world);
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(world.engine);
+    const logs = new ContainerLogWriters({
+      ...{ engine: world.engine, host: () => world.host, log, format: options.logFormat ?? "docker" },
+      records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
+      scratchDirectory: `${world.directory}/logs`,
+    });
+    const lateEffects = new LateEffects({ log, timeoutMs: 5_000 });
+    const containerRecords = await ContainerRecords.open(`${world.directory}/containers`, log);
     const sync = new StateSync(
       {
         ...{ engine: world.engine, model, link, log },
@@ -113,31 +139,69 @@ export class TestShim implements AsyncDisposable {
         onImageEvent: () => {
           images.forget();
         },
+        onChange: (_id, snapshot) => {
+          if (snapshot !== undefined) lateEffects.observe(snapshot);
+        },
+        beforeChange: (id, snapshot) =>
+          snapshot === undefined
+            ? forgetContainer(id, { containerRecords, logs, log })
+            : logs.observe(snapshot),
       },
       { ...defaultStateSyncOptions, reconnectMs: { first: 1, last: 5 } },
     );
+    podRecords.onChange((id) => {
+      model.recordChanged(id);
+    });
+    const { network } = world;
+    const place = world.directory.replaceAll("/", "-");
+    const { engine } = world;
+    const host = () => world.host;
+    const imageLanes = new KeyedLock();
+    const scratch = new ScratchContainers({ engine, log, timeoutMs: 5_000, place });
+    const imageUsers = new ImageUserReader({
+      ...{ engine, scratch, cache: new ImageUsersCache(), log, timeoutMs: 5_000 },
+    });
+    const imageVolumes = new ImageVolumes({
+      ...{ engine, scratch, model, imageLanes, log },
+      store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs: 5_000, place }),
+      limits: { provideMs: 5_000, keepMs: 5_000, cleanUpMs: 5_000, ...options.imageVolumeLimits },
+    });
+    model.onChange(({ before, after }) => {
+      if (before !== undefined && after === undefined) imageVolumes.containerGone(before.labels);
+    });
+    const settings: Services["settings"] = {
+      ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
+      ...options.settings,
+    };
+    const stats = new EngineStats({ engine: world.engine, log });
     const services: Services = {
-      ...{ engine: world.engine, link, model, sync, podRecords, images, log },
-      containerRecords: await ContainerRecords.open(`${world.directory}/containers`, log),
+      ...{ engine: world.engine, link, model, sync, podRecords, containerRecords, images, imageUsers },
+      ...{ logs, lateEffects, log, scratch, imageVolumes, imageLanes },
+      events: new ContainerEvents({
+        ...{ model, podRecords, containerRecords, network, images, imageUsers, log, settings },
+        host: () => world.host,
+      }),
       checkpoints: world.checkpoints,
-      network: world.network,
+      network,
       host: () => world.host,
+      podDialer: () => world.podDialer,
+      streaming: world.streaming,
+      stats: () => stats,
+      layers: { usageOf: (id) => world.layers.get(id) },
       pauseImages: new FakePauseImages(world),
       oomScores: new FakeOomScores(),
-      imageUsers: new ImageUserReader({
-        ...{ engine: world.engine, cache: new ImageUsersCache(), log, timeoutMs: 5_000 },
-        place: world.directory.replaceAll("/", "-"),
-      }),
       sandboxLanes: new KeyedLock(),
       containerLanes: new KeyedLock(),
-      imageLanes: new KeyedLock(),
-      settings: { cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, ...options.settings },
+      settings,
     };
     sync.start();
     await until("the read model is live", () => link.state.phase === "live");
     const removeFiles = own?.[Symbol.asyncDispose].bind(own) ?? (() => Promise.resolve());
     return new TestShim(world, services, sync, log, async () => {
+      await imageVolumes.stop();
+      await lateEffects.stop();
       await sync.stop();
+      await logs.stop();
       await removeFiles();
     });
   }
@@ -185,7 +249,10 @@ async function newWorld(): Promise<World & AsyncDisposable> {
   return {
     ...{ journal, engine, host, directory: directory.path },
     network: new FakeNetwork(journal),
+    layers: new Map(),
     checkpoints: new MemoryCheckpoints(journal),
+    podDialer: new FakePodDialer(),
+    streaming: new FakeStreamingServer(),
     [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
   };
 }

@@ -37,6 +37,8 @@ export function snapshotOf({ state, resources, ...changes }: SnapshotChanges): S
     mounts: [],
     requestedMounts: [],
     logPath: "",
+    logDriver: "json-file",
+    logOptions: {},
     resolvConfPath: "",
     networkMode: "default",
     pidMode: "",

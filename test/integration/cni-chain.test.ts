@@ -130,10 +130,10 @@ await isolated(import.meta.url, [], () => {
         async () => {
           await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
           await node.restart();
-          const { cache, natTable } = node.parts;
+          const { cache, natTables } = node.parts;
           const find = (livingIds: readonly string[]): ReturnType<typeof findLeftovers> =>
             findLeftovers(
-              () => readHoldings({ cache, natTable, networks: [] }, never),
+              () => readHoldings({ cache, natTables, networks: [] }, never),
               () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set([pod.sandboxId]) }),
             );
           assert.deepEqual(await find([pod.sandboxId]), []);
@@ -149,13 +149,13 @@ await isolated(import.meta.url, [], () => {
       [
         "an address that only its file tells of",
         async () => {
-          const { cache, natTable } = node.parts;
+          const { cache, natTables } = node.parts;
           // As if the DEL had been run by a plugin that lost its way to host-local.
           const [entry] = (await cache.find(pod.sandboxId)).entries;
           assert.ok(entry !== undefined);
           const networks = [node.plugin.network()].filter((network) => network !== undefined);
           const findings = await findLeftovers(
-            () => readHoldings({ cache, natTable, networks }, never),
+            () => readHoldings({ cache, natTables, networks }, never),
             () => Promise.resolve({ livingIds: new Set(), ownIds: new Set([pod.sandboxId]) }),
           );
           const addresses = findings.filter(({ kind }) => kind === "address");

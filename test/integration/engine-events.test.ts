@@ -52,7 +52,7 @@ describe("DockerEngine, events", { skip: await reasonToSkip(), timeout: 120_000 
       const options = { command: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
       const execId = await at.engine.createExec(container.id, options, anySignal());
       const streams = await at.engine.startExec(execId, options, anySignal());
-      for await (const _ of streams.output);
+      await streams.readOutput(() => undefined);
       streams.close();
       await container[Symbol.asyncDispose]();
       const own = (): readonly string[] =>

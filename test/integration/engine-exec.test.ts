@@ -33,7 +33,10 @@ describe("DockerEngine, exec", { skip: await reasonToSkip(), timeout: 120_000 },
     streams: ProcessStreams,
   ): Promise<{ readonly stdout: string; readonly stderr: string }> {
     const output = { stdout: "", stderr: "" };
-    for await (const { stream, data } of streams.output) output[stream] += data.toString();
+    await streams.readOutput((stream, data) => {
+      output[stream] += data.toString();
+      return undefined;
+    });
     return output;
   }
 
@@ -91,16 +94,16 @@ describe("DockerEngine, exec", { skip: await reasonToSkip(), timeout: 120_000 },
     const streams = await at.engine.startExec(id, options, anySignal());
     let bytes = 0;
     try {
-      const output = streams.output[Symbol.asyncIterator]();
-      await output.next();
-      await delay(300);
-      // Not a byte is read while nobody asks: the process cannot have finished.
-      assert.equal((await at.engine.inspectExec(id, anySignal()))?.running, true);
-      for (;;) {
-        const next = await output.next();
-        if (next.done === true) break;
-        if (next.value.stream === "stdout") bytes += next.value.data.length;
-      }
+      let isFirst = true;
+      await streams.readOutput((stream, data) => {
+        if (stream === "stdout") bytes += data.length;
+        if (!isFirst) return undefined;
+        isFirst = false;
+        return delay(300).then(async () => {
+          // Not a byte is read while the taker waits: the process cannot have finished.
+          assert.equal((await at.engine.inspectExec(id, anySignal()))?.running, true);
+        });
+      });
     } finally {
       streams.close();
     }

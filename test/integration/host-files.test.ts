@@ -49,7 +49,10 @@ describe(
       const streams = await at.engine.startExec(execId, options, anySignal());
       let output = "";
       try {
-        for await (const { data } of streams.output) output += data.toString();
+        await streams.readOutput((_, data) => {
+          output += data.toString();
+          return undefined;
+        });
       } finally {
         streams.close();
       }

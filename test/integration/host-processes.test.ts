@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import { findContainerd, findDockerd } from "../../src/shim/host/find-engine.js";
-import { hasEnded, isCgroupOf, ProcFiles } from "../../src/shim/host/proc-files.js";
+import { hasEnded } from "../../src/shim/base/process-stat.js";
+import { isCgroupOf, ProcFiles } from "../../src/shim/host/proc-files.js";
 import type { ProcessStreams } from "../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import { until } from "../support/wait.js";
@@ -98,7 +99,7 @@ describe(
     test("networkNamespace() names that of the running container only", async () => {
       const snapshot = await at.engine.inspectContainer(container.id, anySignal());
       assert.ok(snapshot !== undefined);
-      const netns = host.networkNamespace(snapshot);
+      const netns = host.networkNamespace(snapshot)?.netns;
       assert.equal(netns, `/proc/${String(snapshot.state.pid)}/ns/net`);
       await using stopped = await at.container();
       const created = await at.engine.inspectContainer(stopped.id, anySignal());

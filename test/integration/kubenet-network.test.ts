@@ -6,6 +6,8 @@ import {
   type KubenetPluginOptions,
 } from "../../src/network/kubenet/create-kubenet-plugin.js";
 import type { KubenetNetworkPlugin } from "../../src/network/kubenet/kubenet-plugin.js";
+import { HostPortClaims } from "../../src/network/hostport/host-port-claims.js";
+import { LockedNetworkPlugin } from "../../src/network/locked-plugin.js";
 import type { PortMapping } from "../../src/shim/domain/port-mapping.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
@@ -30,21 +32,19 @@ const outside = "/run/netns/outside";
 const node = { ipv4: "192.0.2.1", ipv6: "fd00:99::1" };
 
 async function plugin(changes: Partial<KubenetPluginOptions> = {}): Promise<KubenetNetworkPlugin> {
-  const created = await createKubenetPlugin(
-    {
-      reason: "for a test",
-      binDirs: pluginDirs,
-      cacheDir: "/var/lib/cni/cache",
-      log: recordingLog(),
-      podCidrs: dualStack,
-      mtuBytes: 0,
-      hairpinMode: "hairpin-veth",
-      nonMasqueradeCidr: "10.0.0.0/8",
-      ...changes,
-    },
-    never,
-  );
+  const created = createKubenetPlugin({
+    reason: "for a test",
+    binDirs: pluginDirs,
+    cacheDir: "/var/lib/cni/cache",
+    log: recordingLog(),
+    podCidrs: dualStack,
+    mtuBytes: 0,
+    hairpinMode: "hairpin-veth",
+    nonMasqueradeCidr: "10.0.0.0/8",
+    ...changes,
+  });
   await created.start(never);
+  await created.engineFound({ local: true });
   return created;
 }
 
@@ -201,8 +201,9 @@ await isolated(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], () =>
       await using first = await makePod("first");
       await using second = await makePod("second");
       const mapping = { portMappings: [port("tcp", 18090)] };
-      await kubenet.setUpPod(requestOf(first, mapping), never);
-      await assert.rejects(kubenet.setUpPod(requestOf(second, mapping), never), (error: Error) => {
+      const locked = new LockedNetworkPlugin(kubenet, { claims: new HostPortClaims() });
+      await locked.setUpPod(requestOf(first, mapping), never);
+      await assert.rejects(locked.setUpPod(requestOf(second, mapping), never), (error: Error) => {
         assert.ok(
           error.message.includes(
             `host port 18090/tcp for pod "second_default": taken by pod "first_default"`,
@@ -210,9 +211,9 @@ await isolated(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], () =>
         );
         return true;
       });
-      await kubenet.tearDownPod(requestOf(first, mapping), never);
-      await kubenet.setUpPod(requestOf(second, mapping), never);
-      await kubenet.tearDownPod(requestOf(second, mapping), never);
+      await locked.tearDownPod(requestOf(first, mapping), never);
+      await locked.setUpPod(requestOf(second, mapping), never);
+      await locked.tearDownPod(requestOf(second, mapping), never);
       assert.deepEqual(await traces(), noTraces);
     });
 
@@ -290,16 +291,19 @@ await isolated(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], () =>
   });
 
   test("a full pool of leaked addresses is emptied, and another pod CIDR than before gets a gateway", async () => {
-    const ids = new Set<string>();
-    const kubenet = await plugin({ podCidrs: ["10.180.1.0/29"], livingIds: async () => ids });
+    const livingIds = new Set<string>();
+    const ownIds = new Set<string>();
+    const knownSandboxes = async () => ({ livingIds, ownIds });
+    const kubenet = await plugin({ podCidrs: ["10.180.1.0/29"], knownSandboxes });
     // Five addresses beside network, gateway and broadcast, and no tear-down ever.
     for (let count = 0; count < 5; count += 1) {
       await using pod = await makePod(`lost-${String(count)}`);
+      ownIds.add(pod.sandboxId);
       await kubenet.setUpPod(requestOf(pod), never);
     }
     assert.equal((await traces()).addresses.length, 5);
     await using pod = await makePod("lucky");
-    ids.add(pod.sandboxId);
+    for (const ids of [livingIds, ownIds]) ids.add(pod.sandboxId);
     const addresses = await kubenet.setUpPod(requestOf(pod), never);
     assert.equal(addresses?.length, 1);
     assert.deepEqual((await traces()).addresses, addresses);

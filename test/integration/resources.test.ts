@@ -10,6 +10,7 @@ import { inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
 
 const mebibyte = 1024 * 1024;
 
@@ -84,6 +85,80 @@ describe("resources", { skip: await reasonToSkip() }, () => {
     assert.equal(shown?.memory_limit_in_bytes, String(128 * mebibyte));
     assert.equal(shown.cpu_quota, "25000");
     assert.equal(shown.cpuset_cpus, "0");
+  });
+
+  test("memory and swap move up and down together, are lifted, and what the kernel refuses changes nothing", async () => {
+    const id = await pod.start({
+      ...settings({ memory_limit_in_bytes: String(64 * mebibyte) }),
+      // Half of it stays in use, in a file system in memory.
+      mounts: [],
+      command: [
+        "sh",
+        "-c",
+        "dd if=/dev/zero of=/dev/shm/x bs=1M count=32 2>/dev/null; echo ready; sleep 1000",
+      ],
+    });
+    const inForce = async (): Promise<readonly (string | undefined)[]> => {
+      const { linux } = (await pod.containerStatus(id)).resources ?? {};
+      return [
+        await read(id, "memory", v2 ? "memory.max" : "memory.limit_in_bytes"),
+        linux?.memory_limit_in_bytes,
+        linux?.memory_swap_limit_in_bytes,
+      ];
+    };
+    const resize = (memory: number, swap: number): Promise<unknown> =>
+      shim.cri.UpdateContainerResources({
+        container_id: id,
+        linux: { memory_limit_in_bytes: String(memory), memory_swap_limit_in_bytes: String(swap) },
+      });
+    for (const [memory, swap, shownSwap] of [
+      [128 * mebibyte, 192 * mebibyte, 192 * mebibyte],
+      [256 * mebibyte, 0, 320 * mebibyte],
+      [96 * mebibyte, 96 * mebibyte, 96 * mebibyte],
+    ] as const) {
+      await resize(memory, swap);
+      assert.deepEqual(await inForce(), [String(memory), String(memory), String(shownSwap)]);
+    }
+    const used = async (): Promise<number> =>
+      Number(await read(id, "memory", v2 ? "memory.current" : "memory.usage_in_bytes"));
+    await until("the container uses its memory", async () => (await used()) > 24 * mebibyte);
+    const before = await inForce();
+    if (!v2) {
+      // Version 2 takes any limit, and kills instead.
+      await assert.rejects(resize(8 * mebibyte, 8 * mebibyte), /failed to update container/);
+      assert.deepEqual(await inForce(), before);
+    }
+    // A sum of its own, without a limit.
+    await resize(96 * mebibyte, -1);
+    assert.deepEqual((await inForce())[2], "-1");
+    const swapFile = v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+    // Absent where the kernel does not count swap.
+    const swapLimit = await read(id, "memory", swapFile).catch(() => "max");
+    assert.ok(swapLimit === "max" || Number(swapLimit) >= 2 ** 62, swapLimit);
+    await resize(96 * mebibyte, 96 * mebibyte);
+    await resize(-1, 0);
+    const [kernel, ...shown] = await inForce();
+    assert.ok(kernel === "max" || Number(kernel) >= 2 ** 62, kernel);
+    assert.deepEqual(shown, ["0", "-1"]);
+    await resize(0, 0);
+    await resize(64 * mebibyte, 0);
+    assert.deepEqual(
+      await inForce(),
+      Array.from({ length: 3 }, () => String(64 * mebibyte)),
+    );
+  });
+
+  test("CPU quota is lifted with -1, and a cpuset is exchanged while the container runs", async () => {
+    const id = await pod.start(settings({ cpu_period: "100000", cpu_quota: "50000", cpuset_cpus: "0" }));
+    const online = (await readFile("/sys/devices/system/cpu/online", "utf8")).trim();
+    await shim.cri.UpdateContainerResources({
+      container_id: id,
+      linux: { cpu_quota: "-1", cpuset_cpus: online },
+    });
+    assert.match(await read(id, "cpu", v2 ? "cpu.max" : "cpu.cfs_quota_us"), v2 ? /^max / : /^-1$/);
+    assert.equal(await read(id, "cpuset", "cpuset.cpus"), online);
+    const { linux } = (await pod.containerStatus(id)).resources ?? {};
+    assert.deepEqual([linux?.cpu_quota, linux?.cpuset_cpus], ["-1", online]);
   });
 
   test("a container that needs more memory than its limit is killed, and the status says OOMKilled", async () => {

@@ -101,6 +101,12 @@ export async function createContainer(name: string, body: object): Promise<strin
   return (answer as { Id: string }).Id;
 }
 
+/** Of its first process, as this machine sees it; 0 when it does not run. */
+export async function pidOfContainer(id: string): Promise<number> {
+  const { State } = (await dockerJson("GET", `/containers/${id}/json`)) as { State: { Pid: number } };
+  return State.Pid;
+}
+
 export async function startContainer(id: string): Promise<void> {
   await dockerJson("POST", `/containers/${id}/start`);
 }

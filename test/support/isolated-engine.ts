@@ -25,7 +25,7 @@ const socket = "/run/docker.sock";
 const logFile = "/run/dockerd.log";
 /** Where the data root of the engine is visible inside. */
 const engineDirectory = "/run/engine";
-const limitMs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 3_600_000 : 300_000;
+const limitMs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 3_600_000 : 840_000;
 const overlayType = 0x794c7630;
 
 /** The engine of the namespaces, which tests may kill. */
@@ -34,20 +34,24 @@ export interface OwnEngine {
   end(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
   /** Returns when it answers. */
   start(): Promise<void>;
+  /** To the engine alone: stopped, it accepts connections and answers none. */
+  signal(name: "SIGSTOP" | "SIGCONT"): void;
 }
 
 /**
  * Defines `tests` inside namespaces of their own, where the engine of `docker.ts` is one of their own; outside, defines
- * one test that runs them there. `needs` are programs beside those of every such test.
+ * one test that runs them there. `needs` are programs beside those of every such test, `settings` what the engine reads
+ * from its daemon.json.
  */
 export async function withOwnEngine(
   file: string,
   needs: readonly string[],
   tests: (engine: OwnEngine) => void,
+  settings: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
   const name = process.env[inside];
   if (name !== undefined) {
-    const engine = new Dockerd(name);
+    const engine = new Dockerd(name, settings);
     before(async () => {
       await prepareNode();
       await engine.start();
@@ -139,14 +143,17 @@ class Dockerd implements OwnEngine {
   #child: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
 
-  constructor(private readonly name: string) {}
+  constructor(
+    private readonly name: string,
+    private readonly settings: Readonly<Record<string, unknown>>,
+  ) {}
 
   async start(): Promise<void> {
     // What a killed one left would keep its successor from starting.
     for (const path of ["/run/docker.pid", "/run/docker/containerd/containerd.pid"])
       await rm(path, { force: true });
     await mkdir(join(engineDirectory, "data"), { recursive: true });
-    await writeFile(join(engineDirectory, "daemon.json"), "{}");
+    await writeFile(join(engineDirectory, "daemon.json"), JSON.stringify(this.settings));
     const log = openSync(logFile, "a");
     const child = spawn(
       "dockerd",
@@ -174,6 +181,10 @@ class Dockerd implements OwnEngine {
         () => false,
       );
     });
+  }
+
+  signal(name: "SIGSTOP" | "SIGCONT"): void {
+    this.#child?.kill(name);
   }
 
   async end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {

@@ -17,6 +17,7 @@ import {
 } from "./docker.js";
 import { Pod } from "./pod.js";
 import type { CriClient } from "./cri-client.js";
+import { FaultProxy } from "./fault-proxy.js";
 import { RecordingProxy } from "./recording-proxy.js";
 import { ShimProcess, type ShimOptions } from "./shim-process.js";
 import { testImageArchive, type TestImageOptions } from "./test-image.js";
@@ -96,6 +97,13 @@ export class TestBed {
     const shim = await ShimProcess.startWithoutEngine({ directory: await this.newDirectory(), ...options });
     this.#undo.push(() => shim[Symbol.asyncDispose]());
     return shim;
+  }
+
+  /** As `startProxy`, with faults on demand. */
+  async startFaultProxy(): Promise<FaultProxy> {
+    const proxy = await FaultProxy.listen(join(await this.newDirectory(), "proxy.sock"));
+    this.#undo.push(() => proxy[Symbol.asyncDispose]());
+    return proxy;
   }
 
   /** Between a shim and the engine; listens at once. */

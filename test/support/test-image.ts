@@ -14,6 +14,8 @@ export interface TestImageOptions {
   /** Images with different markers have different ids. */
   readonly marker: string;
   readonly config?: ImageConfig;
+  /** In the place of busybox and its files, the lowest first; whiteouts as in every tar of a layer. */
+  readonly layers?: readonly (readonly ArchiveEntry[])[];
 }
 
 /** Users of the image beyond root and nobody: for tests of groups. */
@@ -30,6 +32,7 @@ export async function testImageArchive({
   reference,
   marker,
   config = {},
+  layers,
 }: TestImageOptions): Promise<Buffer> {
   const { content, applets, architecture } = await findBusybox({
     cacheDirectory,
@@ -53,7 +56,7 @@ export async function testImageArchive({
       WorkingDir: "/",
       ...config,
     },
-    layers: [
+    layers: layers ?? [
       busyboxLayer({ content, applets }),
       [text("etc/passwd", passwd), text("etc/group", group), text("marker", marker)],
     ],

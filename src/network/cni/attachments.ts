@@ -1,31 +1,37 @@
 /** Attachments with a memory: what was begun is known before it begins, and is undone with what it was begun with. */
 import { aggregate, messageOf } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
+import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 import type { CacheEntry } from "./cache-entry.js";
 import type { ResultCache } from "./cache.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "./configuration.js";
 import type { CniArgument } from "./invoke.js";
 import { formatJson, type JsonObject } from "./json-text.js";
 import { loopbackNetworkName } from "./loopback.js";
-import { removeNatRules, type NatTable } from "./nat-table.js";
-import type { Attachment, NetworkEngine } from "./network-engine.js";
-import { isNetworkNamespace, isProcessPath } from "./network-namespace.js";
+import { removeNatRules, type NatTables } from "./nat-table.js";
+import type { Attachment, AttachmentKey, NetworkEngine } from "./network-engine.js";
+import { isProcessPath, type PodNamespace } from "./network-namespace.js";
 import { podAddresses } from "./result.js";
+import type { RunningPlugins } from "./running-plugins.js";
 import { SharedLock } from "./shared-lock.js";
+import { isAtLeast } from "./versions.js";
 
 export interface AttachmentsOptions {
   readonly engine: NetworkEngine;
   readonly cache: ResultCache;
-  readonly natTable: NatTable;
+  readonly natTables: NatTables;
+  /** What a killed predecessor left running is ended before anything is undone or done. */
+  readonly running: Pick<RunningPlugins, "endFormer">;
   readonly log: Pick<Logger, "warn" | "debug">;
 }
 
-/** What is to be undone. All but the id stands in for what the cache does not know. */
-export interface Removal {
+/**
+ * What is to be undone. All but the id stands in for what the cache does not know. `netns` is absent when the caller
+ * knows of no living namespace.
+ */
+export interface Removal extends Partial<PodNamespace> {
   readonly containerId: string;
   readonly ifName: string;
-  /** Absent when the caller knows of no living namespace. */
-  readonly netns?: string;
   readonly args: readonly CniArgument[];
   readonly capabilityArgs: JsonObject;
   /** The network of today, when there is one. */
@@ -46,10 +52,14 @@ export class Attachments {
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { engine, cache } = this.options;
-    const { containerId, ifName, netns, args, capabilityArgs, subject } = attachment;
+    const { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject } = attachment;
     return this.#lock.shared(signal, async () => {
+      await this.options.running.endFormer(signal, containerId);
       const earlier = (await cache.find(containerId)).entries.filter((entry) => entry.ifName === ifName);
-      const removal = { containerId, ifName, netns, args, capabilityArgs, network: list, subject };
+      const removal = {
+        ...{ containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject },
+        network: list,
+      };
       for (const entry of earlier) await this.#removeEntry(entry, removal, signal);
 
       const { name: networkName, text: config } = list;
@@ -61,6 +71,7 @@ export class Attachments {
         config,
         cniArgs: args,
         capabilityArgs,
+        ...(netnsIdentity === undefined ? {} : { netnsIdentity }),
       };
       await cache.write({ ...entry, phase: "adding" });
       let remembered = "";
@@ -84,6 +95,7 @@ export class Attachments {
     const { cache, log } = this.options;
     const { containerId, network, subject } = removal;
     await this.#lock.shared(signal, async () => {
+      await this.options.running.endFormer(signal, containerId);
       const { entries, corrupt } = await cache.find(containerId);
       const failures: unknown[] = [];
       for (const entry of entries) {
@@ -101,7 +113,10 @@ export class Attachments {
 
   /** DEL of one remembered attachment, with nothing but what is remembered. */
   async removeRemembered(entry: CacheEntry, signal: AbortSignal): Promise<void> {
-    await this.#lock.shared(signal, () => this.#removeEntry(entry, rememberedRemoval(entry), signal));
+    await this.#lock.shared(signal, async () => {
+      await this.options.running.endFormer(signal, entry.containerId);
+      await this.#removeEntry(entry, rememberedRemoval(entry), signal);
+    });
   }
 
   /** The pod's addresses by the cached result, undefined unless the whole list has succeeded. */
@@ -113,46 +128,40 @@ export class Attachments {
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 
-  /** CHECK of all that is remembered of the container; true when there was something to check. */
-  async check(containerId: string, subject: string, signal: AbortSignal): Promise<boolean> {
+  /** Whether anything is remembered of the container, finished or not. */
+  async isKnown(containerId: string): Promise<boolean> {
     const { entries } = await this.options.cache.find(containerId);
-    const checkable = entries.filter((entry) => !isLoopback(entry));
-    await this.#lock.shared(signal, async () => {
-      for (const entry of checkable) {
-        const list = this.#listOf(entry, undefined);
-        if (list === undefined) continue;
-        const { ifName, netns = "", cniArgs: args, capabilityArgs } = entry;
-        const attachment = { containerId, ifName, netns, args, capabilityArgs, subject };
-        await this.options.engine.check(list, attachment, entry.result, signal);
-      }
-    });
-    return checkable.length > 0;
+    return entries.some((entry) => !isLoopback(entry) && entry.phase !== undefined);
   }
 
   /**
-   * DEL of every attachment to the network that this program made and that belongs to none of the containers, then GC
-   * of the plugins. `validIds` is asked when nothing else runs any more, so that no pod is born in between; it must
-   * answer with all containers that live, for the rest is taken away.
+   * CHECK of a remembered attachment; throws what the plugins complain about. False when there is nothing to ask: the
+   * list has no CHECK, or the pod was set up by another program or not to the end.
+   */
+  async check(entry: CacheEntry, signal: AbortSignal): Promise<boolean> {
+    const { containerId, ifName, netns, netnsIdentity, cniArgs: args, capabilityArgs } = entry;
+    if (isLoopback(entry) || entry.phase !== "added" || netns === undefined || netnsIdentity === undefined) {
+      return false;
+    }
+    const list = this.#listOf(entry, undefined);
+    if (list === undefined || list.disableCheck || !isAtLeast(list.cniVersion, "0.4.0")) return false;
+    const { subject } = rememberedRemoval(entry);
+    const attachment = { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject };
+    await this.#lock.shared(signal, () => this.options.engine.check(list, attachment, entry.result, signal));
+    return true;
+  }
+
+  /**
+   * GC of the plugins of the list, when nothing else runs. Only then `validAttachments` is asked, so that no pod is born
+   * in between. What it does not name is taken away, of this network: also what other programs have made.
    */
   async collectGarbage(
     list: NetworkList,
-    validIds: () => Promise<ReadonlySet<string>>,
+    validAttachments: () => Promise<readonly AttachmentKey[]>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { engine, cache } = this.options;
     await this.#lock.exclusive(signal, async () => {
-      const valid = await validIds();
-      const entries = (await cache.list()).filter(({ networkName }) => networkName === list.name);
-      const failures: unknown[] = [];
-      const note = (error: unknown): void => void failures.push(error);
-      for (const entry of entries) {
-        if (entry.phase === undefined || valid.has(entry.containerId)) continue;
-        await this.#removeEntry(entry, rememberedRemoval(entry), signal).catch(note);
-      }
-      const kept = entries.filter(({ containerId }) => valid.has(containerId));
-      await engine.collectGarbage(list, kept, signal).catch(note);
-      const failure = aggregate(failures);
-      if (failure !== undefined) throw failure;
+      await this.options.engine.collectGarbage(list, await validAttachments(), signal);
     });
   }
 
@@ -190,12 +199,13 @@ export class Attachments {
     removal: Removal,
     signal: AbortSignal,
   ): Promise<void> {
-    const { engine, natTable } = this.options;
+    const { engine, natTables } = this.options;
     const { containerId, subject } = removal;
-    const netns = await livingNamespace(removal.netns, entry?.netns);
+    const namespace = this.#livingNamespace(removal, entry);
+    const { netns } = namespace;
     const attachment: Attachment = {
       containerId,
-      netns,
+      ...namespace,
       ifName: entry?.ifName ?? removal.ifName,
       args: entry === undefined || entry.cniArgs.length === 0 ? removal.args : entry.cniArgs,
       capabilityArgs: { ...removal.capabilityArgs, ...(entry === undefined ? {} : offeredAtAdd(entry)) },
@@ -205,13 +215,42 @@ export class Attachments {
       await engine.delete(list, attachment, entry?.result, signal);
     } catch (error) {
       // The namespace may die while a plugin looks for it; without one, plugins undo what they keep outside.
-      if (netns === "" || signal.aborted || (await isNetworkNamespace(netns))) throw error;
+      if (netns === "" || signal.aborted || this.#isThere(namespace)) throw error;
       await engine.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
     // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if there are none.
     if (masquerades(list) && (netns === "" || entry?.phase !== "added")) {
-      await removeNatRules(natTable, new Set([containerId]), signal);
+      await removeNatRules(natTables, new Set([containerId]), signal);
     }
+  }
+
+  /**
+   * The namespace for a DEL, with an empty path when it is gone. That of the ADD decides where it is known: another
+   * one, as after a restart of the pause container, has nothing of what the ADD made. A remembered path through a
+   * process counts only with the proof that it still leads to the same namespace.
+   */
+  #livingNamespace({ netns = "", netnsIdentity }: Removal, entry: CacheEntry | undefined): PodNamespace {
+    const added = entry?.netnsIdentity;
+    const look = (path: string): string | undefined => {
+      const found = path === "" ? undefined : this.#namespaces.look(path);
+      return found?.own === false ? found.identity : undefined;
+    };
+    const given = look(netns);
+    if (given !== undefined && given === (netnsIdentity ?? given) && given === (added ?? given)) {
+      return { netns, netnsIdentity: given };
+    }
+    const path = entry?.netns ?? "";
+    const cached = look(path);
+    const proven = added === undefined ? !isProcessPath(path) : cached === added;
+    return cached !== undefined && proven ? { netns: path, netnsIdentity: cached } : { netns: "" };
+  }
+
+  #isThere({ netns, netnsIdentity }: PodNamespace): boolean {
+    return this.#namespaces.look(netns)?.identity === netnsIdentity;
+  }
+
+  get #namespaces(): NetworkNamespaces {
+    return this.options.engine.invoker.namespaces;
   }
 
   #listOf(entry: CacheEntry, network: NetworkList | undefined): NetworkList | undefined {
@@ -247,14 +286,4 @@ function offeredAtAdd({ capabilityArgs }: CacheEntry): JsonObject {
   const { portMappings, ...others } = capabilityArgs;
   const known = Array.isArray(portMappings) && portMappings.length > 0;
   return known ? capabilityArgs : others;
-}
-
-/**
- * The namespace for a DEL, empty when it is gone. The cached path counts only when it is a pinned one: a process
- * number of then may mean somebody else's namespace now.
- */
-async function livingNamespace(given: string | undefined, cached: string | undefined): Promise<string> {
-  if (given !== undefined && (await isNetworkNamespace(given))) return given;
-  if (cached !== undefined && !isProcessPath(cached) && (await isNetworkNamespace(cached))) return cached;
-  return "";
 }

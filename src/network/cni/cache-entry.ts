@@ -17,6 +17,8 @@ export interface CacheEntry {
   readonly result?: JsonObject;
   /** How far it is; absent in entries that are not this program's. */
   readonly phase?: CachePhase;
+  /** Of the namespace at `netns`, as `NetworkNamespaces` tells it; absent like `phase`. */
+  readonly netnsIdentity?: string;
 }
 
 /**
@@ -35,7 +37,7 @@ export function cacheFileName(entry: Pick<CacheEntry, "networkName" | "container
 }
 
 export function formatCacheEntry(entry: CacheEntry): string {
-  const { netns = "", config, result, phase } = entry;
+  const { netns = "", config, result, phase, netnsIdentity } = entry;
   return formatJson({
     kind,
     containerId: entry.containerId,
@@ -46,7 +48,9 @@ export function formatCacheEntry(entry: CacheEntry): string {
     cniArgs: entry.cniArgs,
     capabilityArgs: entry.capabilityArgs,
     ...(result === undefined ? {} : { result }),
-    ...(phase === undefined ? {} : { [ownKey]: { phase } }),
+    ...(phase === undefined
+      ? {}
+      : { [ownKey]: { phase, ...(netnsIdentity === undefined ? {} : { netnsIdentity }) } }),
   });
 }
 
@@ -66,7 +70,9 @@ export function parseCacheEntry(text: string, fileName: string, containerId?: st
   }
   const { config, netns, capabilityArgs, result } = value;
   const own = value[ownKey];
-  const phase = isObject(own) ? stringAt(own, "phase") : undefined;
+  const [phase, netnsIdentity] = ["phase", "netnsIdentity"].map((key) =>
+    isObject(own) ? stringAt(own, key) : undefined,
+  );
   return {
     containerId: id,
     ifName,
@@ -77,6 +83,7 @@ export function parseCacheEntry(text: string, fileName: string, containerId?: st
     capabilityArgs: isObject(capabilityArgs) ? capabilityArgs : {},
     ...(isObject(result) ? { result } : {}),
     ...(isPhase(phase) ? { phase } : {}),
+    ...(netnsIdentity === undefined ? {} : { netnsIdentity }),
   };
 }
 

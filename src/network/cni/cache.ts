@@ -1,6 +1,11 @@
 /** The directory of remembered attachments, shared in place and format with dockershim and cri-dockerd. */
 import { join } from "node:path";
-import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../../shim/base/atomic-file.js";
+import {
+  removeFile,
+  removeFileDurably,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+} from "../../shim/base/atomic-file.js";
 import { createDirectory, namesIn } from "../../shim/base/directories.js";
 import { messageOf, ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
@@ -44,11 +49,17 @@ export class ResultCache {
     await sweepTemporaryFiles(this.#ownDir, { patterns: [temporaryForm], olderThanMs: staleTemporaryMs });
   }
 
-  /** Durable when the promise resolves. Throws as `fileError` describes. */
+  /**
+   * Throws as `fileError` describes. That an attachment was begun is known after a power cut, too; how far it got need
+   * not be: the namespace and all rules are gone then, and only addresses on disk are left for a DEL, which takes nothing
+   * but the configuration and the id. A crash of this program loses nothing of either.
+   */
   async write(entry: CacheEntry): Promise<void> {
     const path = join(this.#ownDir, cacheFileName(entry));
+    const isBegin = entry.phase === "adding" && entry.result === undefined;
+    const survives = isBegin ? "powerCut" : "crash";
     const write = (): Promise<void> =>
-      writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix });
+      writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, survives });
     await write().catch(async (error: unknown) => {
       // Somebody has cleaned up too much.
       if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
@@ -61,8 +72,11 @@ export class ResultCache {
   async find(containerId: string): Promise<FoundEntries> {
     const found = new Map<string, CacheEntry>();
     const corrupt: string[] = [];
-    for (const directory of this.#dirs) {
-      for (const name of await namesIn(directory)) {
+    const listed = await Promise.all(
+      this.#dirs.map(async (directory) => ({ directory, names: await namesIn(directory) })),
+    );
+    for (const { directory, names } of listed) {
+      for (const name of names) {
         // The name is built from the id; whose the file really is stands inside.
         if (!name.includes(`-${containerId}-`)) continue;
         const path = join(directory, name);
@@ -85,9 +99,10 @@ export class ResultCache {
     return entries;
   }
 
-  /** Forgets the attachment, wherever it is remembered. */
+  /** Forgets the attachment, wherever it is remembered. One that is back after a power cut is torn down once more. */
   async remove(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): Promise<void> {
-    for (const directory of this.#dirs) await removeFileDurably(join(directory, cacheFileName(entry)));
+    const name = cacheFileName(entry);
+    await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name))));
   }
 
   /** Removes files that `find` could not read. */

@@ -5,7 +5,7 @@ import type { Attachments } from "./attachments.js";
 import type { ReservedAddress } from "./holdings.js";
 import type { PluginInvoker } from "./invoke.js";
 import { removalText, readNatRules } from "./nat-rules.js";
-import { removeNatRules, type NatTable } from "./nat-table.js";
+import { changeNatTables, removeNatRules, type NatTables } from "./nat-table.js";
 import type { Finding } from "./reconcile.js";
 
 /** For one attachment with all its plugins, or one address, or all rules. */
@@ -14,7 +14,7 @@ const stepTimeoutMs = 60_000;
 export interface LeftoverTools {
   readonly attachments: Attachments;
   readonly invoker: PluginInvoker;
-  readonly natTable: NatTable;
+  readonly natTables: NatTables;
 }
 
 export interface CleanUp {
@@ -54,7 +54,7 @@ export async function cleanLeftovers(
 }
 
 async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<void> {
-  const { attachments, invoker, natTable } = tools;
+  const { attachments, invoker, natTables } = tools;
   switch (finding.kind) {
     case "cacheEntry":
       await attachments.removeRemembered(finding.entry, signal);
@@ -63,13 +63,15 @@ async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal
       await releaseAddress(finding.address, invoker, signal);
       return;
     case "natRules":
-      if (finding.ownerId !== undefined) await removeNatRules(natTable, new Set([finding.ownerId]), signal);
+      if (finding.ownerId !== undefined) await removeNatRules(natTables, new Set([finding.ownerId]), signal);
       return;
     case "natChain": {
-      const { orphanChains } = readNatRules(await natTable.save(finding.family, signal));
-      const chains = orphanChains.filter((chain) => chain === finding.chain);
-      const text = removalText([{ rules: [], chains }]);
-      if (text !== undefined) await natTable.restore(finding.family, text, signal);
+      const { family, chain: wanted } = finding;
+      const textFor = (save: string): string | undefined => {
+        const chains = readNatRules(save).orphanChains.filter((chain) => chain === wanted);
+        return removalText([{ rules: [], chains }]);
+      };
+      await changeNatTables(natTables, family, textFor, signal);
     }
   }
 }

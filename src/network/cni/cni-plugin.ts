@@ -1,9 +1,10 @@
 /** The network plugin `cni`: pod networks by the plugins of a network list. */
-import { withDeadline } from "../../shim/base/abort.js";
+import { orAbort, sleep, withDeadline } from "../../shim/base/abort.js";
 import { messageOf, ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import type {
   NetworkPlugin,
+  PodAddressQuestion,
   PodNetworkReference,
   PodNetworkRequest,
   PodNetworkTearDown,
@@ -20,9 +21,11 @@ import {
 } from "./capability-arguments.js";
 import { declaredCapabilities, type NetworkList } from "./configuration.js";
 import { bringUpLoopback } from "./loopback.js";
+import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkEngine } from "./network-engine.js";
 import type { NetworkSource } from "./network-source.js";
 import { podAddresses } from "./result.js";
+import { Slots } from "./slots.js";
 import type { StatusProbe } from "./status-probe.js";
 
 /** Name of the pod's interface, always. */
@@ -35,6 +38,9 @@ export interface CniTimeouts {
 }
 
 const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000, cleanUpMs: 60_000 };
+const defaultParallelism = 10;
+/** Plugins mostly answer within milliseconds; the program does not wait longer for one that hangs. */
+const firstLookMs = 500;
 
 export interface CniPluginParts {
   readonly name: string;
@@ -49,6 +55,8 @@ export interface CniPluginParts {
   /** Known before UpdateRuntimeConfig brings them, which it does only when the kubelet starts. */
   readonly podCidrs?: readonly string[];
   readonly timeouts?: Partial<CniTimeouts>;
+  /** Set-ups that may run at once, and as many tear-downs. */
+  readonly parallelism?: number;
 }
 
 /** Calls for one pod must come one after the other; calls for different pods may overlap. */
@@ -58,37 +66,58 @@ export class CniNetworkPlugin implements NetworkPlugin {
   readonly dockerNetworkMode = "none";
   readonly dockerPublishesPorts = false;
   readonly #timeouts: CniTimeouts;
+  /** Each has its own, so that nobody waits with a tear-down until hanging set-ups have ended. */
+  readonly #setUps: Slots;
+  readonly #tearDownSlots: Slots;
   #podCidrs: readonly string[];
   /** Of pods that are up; what is missing is in the cache on disk. */
   readonly #addresses = new Map<string, readonly string[]>();
   /** Begins and ends of tear-downs so far. */
   #tearDowns = 0;
+  /** Ends when the source has been read and its plugins have answered. Never rejects. */
+  #firstLook: Promise<void> = Promise.resolve();
 
   constructor(private readonly parts: CniPluginParts) {
     this.name = parts.name;
     this.reason = parts.reason;
     this.#podCidrs = splitCidrs(parts.podCidrs ?? []);
     this.#timeouts = { ...defaultTimeouts, ...parts.timeouts };
+    const { parallelism = defaultParallelism } = parts;
+    this.#setUps = new Slots(parallelism);
+    this.#tearDownSlots = new Slots(parallelism);
   }
 
+  /** Does not wait for plugins that hang: until they have answered, the state of the source says that it is read. */
   async start(signal: AbortSignal): Promise<void> {
     await this.parts.open();
-    await this.parts.source.start(signal);
-    const { network } = this.parts.source.state();
-    if (network !== undefined) await this.parts.status.ask(network);
+    this.#firstLook = this.#look(signal);
+    const patience = new AbortController();
+    const asked = this.#firstLook.then(() => this.#askForStatus());
+    await Promise.race([asked, sleep(firstLookMs, patience.signal).catch(() => undefined)]);
+    patience.abort();
+  }
+
+  engineFound(): Promise<void> {
+    // Nothing is done on the node before a pod is there.
+    return Promise.resolve();
   }
 
   async stop(): Promise<void> {
+    this.parts.status.stop();
     await this.parts.source.stop();
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[]> {
+    // Right after the start there may be a network that just is not known yet.
+    await orAbort(this.#firstLook, signal);
     const list = this.#usableNetwork();
     const subject = subjectOf(request);
     const declared = declaredCapabilities(list);
     const attachment: Attachment = {
       containerId: request.sandboxId,
       netns: request.netns,
+      netnsIdentity:
+        request.netnsIdentity ?? this.parts.engine.invoker.namespaces.look(request.netns)?.identity,
       ifName: podInterface,
       args: requireSayable(podArguments(request)),
       capabilityArgs: podCapabilities(request, this.#podCidrs, declared),
@@ -108,29 +137,34 @@ export class CniNetworkPlugin implements NetworkPlugin {
   }
 
   /**
-   * Runs to its end, or to a deadline of its own, also when the caller goes away: half a DEL is worth less than a
-   * whole one for which nobody waits any more.
+   * Once begun it runs to its end, or to a deadline of its own, also when the caller goes away: half a DEL is worth less
+   * than a whole one for which nobody waits any more.
    */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
     const { tearDownMs } = this.#timeouts;
     const removal = this.#removalOf(request);
     this.#tearDowns += 1;
-    await withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
-      this.parts.attachments.remove(removal, own),
+    await this.#tearDownSlots.run(signal, () =>
+      withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
+        this.parts.attachments.remove(removal, own),
+      ),
     );
     this.#tearDowns += 1;
     this.#addresses.delete(request.sandboxId);
   }
 
-  async podAddresses({ sandboxId }: PodNetworkReference): Promise<readonly string[] | undefined> {
+  async podAddresses({ sandboxId, look }: PodAddressQuestion): Promise<readonly string[] | undefined> {
     const known = this.#addresses.get(sandboxId);
     if (known !== undefined) return known;
     const tearDowns = this.#tearDowns;
     const found = await this.parts.attachments.addresses(sandboxId, podInterface);
     // The pod whose addresses were just read may have been torn down meanwhile: then they are not worth keeping.
     if (found !== undefined && tearDowns === this.#tearDowns) this.#addresses.set(sandboxId, found);
-    return found;
+    if (found !== undefined || look === undefined) return found;
+    if (await this.parts.attachments.isKnown(sandboxId)) return undefined;
+    const namespace = look();
+    const { namespaces } = this.parts.engine.invoker;
+    return namespace && namespaceAddresses(namespaces, namespace, podInterface);
   }
 
   podCidrChanged(cidrs: readonly string[]): Promise<void> {
@@ -161,7 +195,31 @@ export class CniNetworkPlugin implements NetworkPlugin {
     };
   }
 
-  async #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
+  async #look(signal: AbortSignal): Promise<void> {
+    const { source, log } = this.parts;
+    try {
+      await source.start(signal);
+    } catch (error) {
+      log.warn({ err: messageOf(error) }, "the first look at the network configuration failed");
+    }
+  }
+
+  async #askForStatus(): Promise<void> {
+    const { source, status } = this.parts;
+    const { network } = source.state();
+    if (network !== undefined) await status.ask(network);
+  }
+
+  /** The deadlines count from the slot; who waits for one ends with the caller. The undo keeps the slot. */
+  #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
+    return this.#setUps.run(signal, () => this.#attachNow(list, attachment, signal));
+  }
+
+  async #attachNow(
+    list: NetworkList,
+    attachment: Attachment,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
     const { engine, attachments, log } = this.parts;
     const { setUpMs, cleanUpMs } = this.#timeouts;
     const { subject, containerId } = attachment;
@@ -193,6 +251,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
       containerId: request.sandboxId,
       ifName: podInterface,
       ...(request.netns === undefined ? {} : { netns: request.netns }),
+      netnsIdentity: request.netnsIdentity,
       // What cannot be said was not said at the ADD either, and must not keep a pod from being deleted.
       args: podArguments(request).filter(isSayable),
       capabilityArgs: {

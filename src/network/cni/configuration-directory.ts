@@ -8,7 +8,7 @@ import { DirectoryWatch, watchWithKernel, type WatchDirectory } from "./director
 import type { PluginInvoker } from "./invoke.js";
 import type { NetworkSource, NetworkState } from "./network-source.js";
 import { PluginVersions } from "./plugin-versions.js";
-import { validateList } from "./validate-list.js";
+import { binariesOf, validateList } from "./validate-list.js";
 
 /** The safety net under the watch, and the way in which plugins are seen to come and go. */
 const pollMs = 5000;
@@ -37,7 +37,7 @@ export class ConfigurationDirectory implements NetworkSource {
   readonly #versions: PluginVersions;
   readonly #watch: DirectoryWatch;
   readonly #clock: Clock;
-  #state: NetworkState = { problem: "the configuration directory has not been read" };
+  #state: NetworkState;
   #lastGood: NetworkList | undefined;
   #skipped: readonly SkippedFile[] = [];
   /** Of each file that was reported, what was said about which content. */
@@ -46,10 +46,12 @@ export class ConfigurationDirectory implements NetworkSource {
   #refreshing: Promise<void> | undefined;
   #again = false;
   #stopped = true;
+  #stopping = new AbortController();
   #cancelPoll: () => void = () => undefined;
   #cancelDebounce: () => void = () => undefined;
 
   constructor(private readonly options: ConfigurationDirectoryOptions) {
+    this.#state = { problem: `${options.directory} is being read, its plugins have not answered yet` };
     this.#versions = new PluginVersions(options.invoker);
     this.#clock = options.clock ?? systemClock;
     const watch = options.watch ?? watchWithKernel;
@@ -58,6 +60,7 @@ export class ConfigurationDirectory implements NetworkSource {
 
   async start(_signal: AbortSignal): Promise<void> {
     this.#stopped = false;
+    this.#stopping = new AbortController();
     await this.refresh();
     this.#poll();
   }
@@ -67,6 +70,7 @@ export class ConfigurationDirectory implements NetworkSource {
     this.#cancelPoll();
     this.#cancelDebounce();
     this.#watch.close();
+    this.#stopping.abort();
     await this.#refreshing;
   }
 
@@ -145,6 +149,8 @@ export class ConfigurationDirectory implements NetworkSource {
     const fingerprint = await this.#fingerprintOf(files);
     if (fingerprint === this.#fingerprint) return;
     const { state, skipped, worthRetry } = await this.#choose(files);
+    // Plugins were not given the time to answer.
+    if (this.#stopping.signal.aborted) return;
     this.#fingerprint = worthRetry ? undefined : fingerprint;
     this.#report(files, skipped);
     this.#become(state, skipped);
@@ -161,8 +167,9 @@ export class ConfigurationDirectory implements NetworkSource {
       }
       // The plugins of a list behind the chosen one need not be there.
       if (network !== undefined) continue;
-      const validation = await validateList(list, this.#versions);
-      if (validation.problems.length === 0) network = list;
+      const tools = { invoker: this.options.invoker, versions: this.#versions };
+      const validation = await validateList(list, tools, this.#stopping.signal);
+      if (validation.network !== undefined) ({ network } = validation);
       else skipped.push({ path, problem: validation.problems.join("; ") });
       worthRetry ||= validation.worthRetry;
     }
@@ -180,7 +187,7 @@ export class ConfigurationDirectory implements NetworkSource {
 
   /** Changes with the content of any file and with any binary that a file names. */
   async #fingerprintOf(files: readonly ConfigurationFile[]): Promise<string> {
-    const types = new Set(files.flatMap(({ list }) => list?.plugins.map(({ type }) => type) ?? []));
+    const types = new Set(files.flatMap(({ list }) => (list === undefined ? [] : binariesOf(list))));
     const binaries = [...types].map((type) =>
       this.options.invoker.find(type).then(
         (found) => found.fingerprint,

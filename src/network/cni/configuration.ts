@@ -14,8 +14,10 @@ export interface PluginConfiguration {
 
 export interface NetworkList {
   readonly name: string;
-  /** Never empty: a missing one is 0.1.0. With `cniVersions` the newest of them that this engine can speak. */
+  /** Never empty: a missing one is 0.1.0. With `cniVersions` the newest of `versions`. */
   readonly cniVersion: string;
+  /** All that the list permits and this engine can speak, newest first; an unknown one only when it is the only one. */
+  readonly versions: readonly string[];
   readonly disableCheck: boolean;
   readonly disableGc: boolean;
   /** False: the directory named after the network may hold further plugins. */
@@ -67,6 +69,13 @@ export function appendPlugins(list: NetworkList, plugins: readonly PluginConfigu
   return { ...list, plugins: all, text };
 }
 
+/** `list` at one of its versions; the text says so too, so that DEL speaks as ADD did. */
+export function withVersion(list: NetworkList, cniVersion: string): NetworkList {
+  if (list.cniVersion === cniVersion) return list;
+  const { cniVersions: _versions, ...members } = objectOf(list.text);
+  return { ...list, cniVersion, versions: [cniVersion], text: formatJson({ ...members, cniVersion }) };
+}
+
 /** `list`, when it has something to run and a name that plugins take. Throws `invalid`. */
 export function requireUsable(list: NetworkList): NetworkList {
   return within(list.source, () => {
@@ -92,9 +101,11 @@ function listOf(list: JsonObject, text: string, source: string): NetworkList {
   if (typeof name !== "string") fail(name === undefined ? `missing "name"` : `"name" is not a string`);
   if (!isList(plugins)) fail(`"plugins" is not a list`);
   if (list["plugins"] !== undefined && plugins.length === 0) fail(`"plugins" is empty`);
+  const versions = versionsOf(list);
   return {
     name,
-    cniVersion: versionOf(list),
+    cniVersion: versions[0] ?? oldestVersion,
+    versions,
     disableCheck: flagOf(list, "disableCheck"),
     disableGc: flagOf(list, "disableGC"),
     loadOnlyInlinedPlugins: flagOf(list, "loadOnlyInlinedPlugins"),
@@ -119,7 +130,7 @@ function pluginOf(configuration: JsonObject, where = ""): PluginConfiguration {
   return { type, capabilities: new Set(declared.map(([key]) => key)), configuration };
 }
 
-function versionOf(list: JsonObject): string {
+function versionsOf(list: JsonObject): readonly string[] {
   const { cniVersion = "", cniVersions = [] } = list;
   if (typeof cniVersion !== "string") fail(`"cniVersion" is not a string`);
   if (!isList(cniVersions)) fail(`"cniVersions" is not a list`);
@@ -129,7 +140,7 @@ function versionOf(list: JsonObject): string {
   });
   // One that this engine does not know is left out, unless it is the only one: the check of the plugins reports it.
   const usable = [...offered.filter(isKnownVersion), ...(cniVersion === "" ? [] : [cniVersion])];
-  return usable.sort(compareVersions).at(-1) ?? oldestVersion;
+  return [...new Set(usable)].sort((left, right) => compareVersions(right, left));
 }
 
 /** The specification wants a boolean; lists in the field have the words as strings. */

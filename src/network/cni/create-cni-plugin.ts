@@ -1,43 +1,62 @@
 /** Puts the parts of CNI together, for the plugin `cni` and for others that bring a list of their own. */
+import { join } from "node:path";
+import { deadline } from "../../shim/base/abort.js";
+import { messageOf } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
+import { HostIptables } from "../iptables/host-iptables.js";
 import { Attachments } from "./attachments.js";
 import { ResultCache } from "./cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
 import { ConfigurationDirectory } from "./configuration-directory.js";
 import { PluginInvoker, type InvokerOptions } from "./invoke.js";
-import { HostNatTable, type NatTable } from "./nat-table.js";
+import { hostNatTables, type NatTables } from "./nat-table.js";
 import { NetworkEngine } from "./network-engine.js";
 import type { NetworkSource } from "./network-source.js";
+import { RunningPlugins } from "./running-plugins.js";
 import { StatusProbe } from "./status-probe.js";
+
+/** In the directory of the cache, beside the results. */
+const runningDirectory = "dockershim-running";
+/** For plugins of a killed predecessor to die; a tear-down waits longer for those of its pod. */
+const formerTimeoutMs = 500;
 
 export interface CniEngineOptions extends Pick<
   InvokerOptions,
-  "environment" | "parallelism" | "limits" | "observe"
+  "environment" | "limits" | "observe" | "namespaces"
 > {
   readonly binDirs: readonly string[];
   readonly cacheDir: string;
   readonly log: Logger;
   /** Result directories beside our own where older shims left entries; the usual ones when not given. */
   readonly ancestorResultDirs?: readonly string[];
-  readonly natTable?: NatTable;
+  /** The host's packet filter, where it is shared with others; else one of its own that finds out the backend. */
+  readonly iptables?: HostIptables;
+  readonly natTables?: NatTables;
+  /** Set-ups that may run at once, and as many tear-downs. */
+  readonly parallelism?: number;
 }
 
 /** What a plugin of one's own is built from; also what clean-up works with. */
 export interface CniParts {
   readonly invoker: PluginInvoker;
+  readonly running: RunningPlugins;
   readonly engine: NetworkEngine;
   readonly cache: ResultCache;
   readonly attachments: Attachments;
-  readonly natTable: NatTable;
+  readonly iptables: HostIptables;
+  readonly natTables: NatTables;
 }
 
 export function createCniParts(options: CniEngineOptions): CniParts {
   const { log, cacheDir, ancestorResultDirs } = options;
-  const invoker = new PluginInvoker(options);
+  const running = new RunningPlugins(join(cacheDir, runningDirectory), log);
+  const invoker = new PluginInvoker({ ...options, running });
   const engine = new NetworkEngine(invoker, log);
   const cache = new ResultCache(cacheDir, log, ancestorResultDirs);
-  const natTable = options.natTable ?? new HostNatTable();
-  return { invoker, engine, cache, natTable, attachments: new Attachments({ engine, cache, natTable, log }) };
+  const { iptables = new HostIptables({ mode: "auto", log }) } = options;
+  const { natTables = hostNatTables(iptables) } = options;
+  const attachments = new Attachments({ engine, cache, natTables, running, log });
+  return { invoker, running, engine, cache, iptables, natTables, attachments };
 }
 
 export interface CniPluginOptions extends CniEngineOptions {
@@ -64,8 +83,8 @@ export function createPluginOn(
   options: Omit<CniPluginOptions, "confDir">,
   parts: CniParts = createCniParts(options),
 ): CniNetworkPlugin {
-  const { reason, log, podCidrs, timeouts } = options;
-  const { engine, attachments, cache } = parts;
+  const { reason, log, podCidrs, timeouts, parallelism } = options;
+  const { engine, attachments } = parts;
   return new CniNetworkPlugin({
     name,
     reason,
@@ -73,9 +92,19 @@ export function createPluginOn(
     engine,
     attachments,
     status: new StatusProbe(engine),
-    open: () => cache.open(),
+    open: () => openParts(parts, log),
     log,
+    ...(parallelism === undefined ? {} : { parallelism }),
     ...(podCidrs === undefined ? {} : { podCidrs }),
     ...(timeouts === undefined ? {} : { timeouts }),
   });
+}
+
+async function openParts({ cache, running }: CniParts, log: Pick<Logger, "warn">): Promise<void> {
+  await cache.open();
+  try {
+    await running.endFormer(deadline(formerTimeoutMs, "end CNI plugins of a former run"));
+  } catch (error) {
+    log.warn({ err: messageOf(error) }, "a CNI plugin of a former run still runs");
+  }
 }

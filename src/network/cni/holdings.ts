@@ -10,7 +10,7 @@ import type { ResultCache } from "./cache.js";
 import { parseNetworkList, type NetworkList } from "./configuration.js";
 import { isObject, stringAt } from "./json-text.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
-import type { NatTable } from "./nat-table.js";
+import type { NatTables } from "./nat-table.js";
 
 /** Where the host-local plugin keeps its addresses unless its configuration says otherwise. */
 export const hostLocalDirectory = "/var/lib/cni/networks";
@@ -34,7 +34,7 @@ export interface Holdings {
 
 export interface HoldingsSource {
   readonly cache: Pick<ResultCache, "list">;
-  readonly natTable: NatTable;
+  readonly natTables: NatTables;
   /** Networks in use, whose configuration may put the addresses elsewhere. */
   readonly networks: readonly NetworkList[];
   readonly addressDir?: string;
@@ -59,8 +59,8 @@ export async function readHoldings(source: HoldingsSource, signal: AbortSignal):
     addresses.push(...(await reservedAddresses(dataDir, networkName)));
   }
   const natTables = [];
-  for (const family of addressFamilies) {
-    natTables.push({ family, save: await source.natTable.save(family, signal) });
+  for (const table of await source.natTables(signal)) {
+    for (const family of addressFamilies) natTables.push({ family, save: await table.save(family, signal) });
   }
   return { cacheEntries, addresses, natTables };
 }

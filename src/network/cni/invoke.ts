@@ -1,20 +1,21 @@
 /** One command to one plugin, by the protocol: environment in, configuration on stdin, result or error on stdout. */
 import { ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
+import { KernelNamespaces, type NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 import { formatJson, type JsonObject } from "./json-text.js";
+import { requireNamespace, type PodNamespace } from "./network-namespace.js";
 import { failureOf } from "./plugin-error.js";
 import { findPlugin, type FoundPlugin } from "./plugin-lookup.js";
 import { runProcess, type ProcessExit, type ProcessLimits } from "./plugin-process.js";
-import { Slots } from "./slots.js";
+import type { RunningPlugins } from "./running-plugins.js";
 
 export type PluginCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
-export interface PluginCall {
+export interface PluginCall extends PodNamespace {
   readonly type: string;
   readonly command: PluginCommand;
-  /** Empty where the command is about no attachment, and `netns` also where the namespace is gone. */
+  /** Empty where the command is about no attachment, as is `netns`. */
   readonly containerId: string;
-  readonly netns: string;
   readonly ifName: string;
   readonly args: readonly CniArgument[];
   readonly input: JsonObject;
@@ -37,22 +38,27 @@ export interface InvokerOptions {
   readonly log: Pick<Logger, "debug">;
   /** What plugins inherit: they call iptables and the like by PATH. */
   readonly environment?: NodeJS.ProcessEnv;
-  /** Plugins that may run at once for pods. Questions about the node do not queue behind them. */
-  readonly parallelism?: number;
   readonly limits?: Partial<ProcessLimits>;
   readonly observe?: (run: PluginRun) => void;
+  readonly namespaces?: NetworkNamespaces;
+  /** Keeps note of plugins that change something, for the next run of the program. */
+  readonly running?: Pick<RunningPlugins, "note">;
 }
 
-/** Commands that change a pod's network, which are many and slow. */
-const limited: ReadonlySet<PluginCommand> = new Set(["ADD", "DEL", "CHECK", "GC"]);
+/** Commands that change something: these must not go on unseen when the program dies. */
+const changing: ReadonlySet<PluginCommand> = new Set(["ADD", "DEL", "GC"]);
+
+/** How long a plugin that was found is taken to be where it was: the pods of a busy node ask for the same ones. */
+const placeCountsMs = 1000;
 
 export class PluginInvoker {
   readonly binDirs: readonly string[];
-  readonly #slots: Slots;
+  readonly namespaces: NetworkNamespaces;
+  readonly #places = new Map<string, { readonly path: string; readonly at: number }>();
 
   constructor(private readonly options: InvokerOptions) {
     this.binDirs = options.binDirs;
-    this.#slots = new Slots(options.parallelism ?? 10);
+    this.namespaces = options.namespaces ?? new KernelNamespaces();
   }
 
   find(type: string): Promise<FoundPlugin> {
@@ -62,20 +68,22 @@ export class PluginInvoker {
   /**
    * What the plugin wrote to stdout. Every error names plugin, command and subject; the plugin's own code, message
    * and details are fields (`cniCode`, `cniMessage`, `cniDetails`). `unavailable` for the codes that pass and for a
-   * binary that is missing or cannot be run, the reason of `signal` when that ended it, else `unknown`.
+   * binary that is missing or cannot be run, `precondition` when the namespace is not the pod's any more, the reason
+   * of `signal` when that ended it, else `unknown`.
    */
   async run(call: PluginCall, signal: AbortSignal): Promise<string> {
     const { type, command, subject } = call;
     try {
-      const { path } = await this.find(type);
-      const work = (): Promise<ProcessExit> => this.#measured(path, call, signal);
-      const exit = await (limited.has(command) ? this.#slots.run(signal, work) : work());
+      const path = await this.#placeOf(type);
+      const exit = await this.#measured(path, call, signal);
       if (exit.exitCode !== 0) throw failureOf(exit);
       const stderr = exit.stderr.trim();
       if (stderr !== "")
         this.options.log.debug({ plugin: type, command, stderr }, "a plugin had something to say");
       return exit.stdout;
     } catch (error) {
+      // It may be elsewhere at the next try.
+      this.#places.delete(type);
       throw pluginError(call, ShimError.from(error, "unknown")).within(
         `CNI plugin ${JSON.stringify(type)} ${command}${subject === "" ? "" : ` for ${subject}`}`,
         { plugin: type, command },
@@ -83,19 +91,38 @@ export class PluginInvoker {
     }
   }
 
+  async #placeOf(type: string): Promise<string> {
+    const known = this.#places.get(type);
+    if (known !== undefined && performance.now() - known.at < placeCountsMs) return known.path;
+    this.#places.delete(type);
+    const at = performance.now();
+    const { path } = await this.find(type);
+    this.#places.set(type, { path, at });
+    return path;
+  }
+
   async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProcessExit> {
     const start = performance.now();
     let failed = true;
+    let forget: (() => Promise<void>) | undefined;
+    const { running } = this.options;
     try {
       const exit = await runProcess(path, {
         environment: this.#environmentOf(call),
         input: formatJson(call.input),
         signal,
+        beforeStart: () => {
+          requireNamespace(this.namespaces, call);
+        },
+        ...(running === undefined || !changing.has(call.command)
+          ? {}
+          : { onStart: async (pid: number) => void (forget = await running.note(call, pid)) }),
         ...(this.options.limits === undefined ? {} : { limits: this.options.limits }),
       });
       failed = exit.exitCode !== 0;
       return exit;
     } finally {
+      await forget?.();
       const { type, command } = call;
       this.options.observe?.({ type, command, durationMs: performance.now() - start, failed });
     }

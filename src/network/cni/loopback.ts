@@ -4,6 +4,7 @@ import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.j
 import { parseNetworkList } from "./configuration.js";
 import { formatJson } from "./json-text.js";
 import type { Attachment, NetworkEngine } from "./network-engine.js";
+import { requireNamespace } from "./network-namespace.js";
 
 /** The name under which the ancestors cached their loopback attachments. */
 export const loopbackNetworkName = "cni-loopback";
@@ -26,6 +27,7 @@ export async function bringUpLoopback(
   }
   const words = [`--net=${attachment.netns}`, "--", "ip", "link", "set", "lo", "up"];
   try {
+    requireNamespace(engine.invoker.namespaces, attachment);
     await outputOf(run, "nsenter", words, { signal });
   } catch (error) {
     throw ShimError.from(error).within(`bring up lo of ${attachment.subject}`);

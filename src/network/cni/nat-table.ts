@@ -1,7 +1,6 @@
 /** The nat table of the host, one per address family. */
-import { isKind } from "../../shim/base/errors.js";
+import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
-import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { readNatRules, removalText } from "./nat-rules.js";
 
 export interface NatTable {
@@ -11,45 +10,43 @@ export interface NatTable {
   restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void>;
 }
 
-const tools = { ipv4: "iptables", ipv6: "ip6tables" } as const;
-/** How long to wait for others that hold the table, in seconds. */
-const lockWaitSeconds = "5";
+/** Those that rules of plugins may be in: more than one where both backends of iptables are in use, none without it. */
+export type NatTables = (signal: AbortSignal) => Promise<readonly NatTable[]>;
+
 const tries = 3;
 
-/** By the tools under their plain names, whichever kind these are: plugins call them so, too. */
-export class HostNatTable implements NatTable {
-  constructor(private readonly run: RunCommand = runCommand) {}
-
-  async save(family: AddressFamily, signal: AbortSignal): Promise<string> {
-    try {
-      return await outputOf(this.run, `${tools[family]}-save`, ["-t", "nat"], { signal });
-    } catch (error) {
-      signal.throwIfAborted();
-      // Without a tool no plugin could make rules; a kernel without IPv6 has no table for them.
-      if (isKind(error, "notFound") || (isKind(error, "unknown") && family === "ipv6")) return "";
-      throw error;
-    }
-  }
-
-  async restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void> {
-    const words = ["--noflush", "-w", lockWaitSeconds];
-    await outputOf(this.run, `${tools[family]}-restore`, words, { signal, input: text });
-  }
+export function hostNatTables(host: HostIptables): NatTables {
+  return async (signal) =>
+    (await host.everywhere(signal)).map((iptables) => ({
+      save: (family, own) => iptables.saveIfAny(family, "nat", own),
+      restore: (family, text, own) => iptables.restore(family, text, own),
+    }));
 }
 
-/**
- * Removes all rules and chains of the containers from both families. Others change the table meanwhile, so a removal
- * that does not fit any more is worked out anew. Throws when that does not help.
- */
+/** Removes all rules and chains of the containers from both families. */
 export async function removeNatRules(
-  table: NatTable,
+  tables: NatTables,
   containerIds: ReadonlySet<string>,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const family of addressFamilies) {
+  const textFor = (save: string): string | undefined =>
+    removalText(readNatRules(save).containers.filter(({ containerId }) => containerIds.has(containerId)));
+  for (const family of addressFamilies) await changeNatTables(tables, family, textFor, signal);
+}
+
+/**
+ * Restores what `textFor` makes of each table of the family; undefined leaves it. Others change the table meanwhile, so a
+ * text that does not fit any more is worked out anew. Throws when that does not help.
+ */
+export async function changeNatTables(
+  tables: NatTables,
+  family: AddressFamily,
+  textFor: (save: string) => string | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const table of await tables(signal)) {
     for (let attempt = 1; ; attempt += 1) {
-      const { containers } = readNatRules(await table.save(family, signal));
-      const text = removalText(containers.filter(({ containerId }) => containerIds.has(containerId)));
+      const text = textFor(await table.save(family, signal));
       if (text === undefined) break;
       try {
         await table.restore(family, text, signal);

@@ -4,15 +4,14 @@ import type { Logger } from "../../shim/base/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
 import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke.js";
 import type { JsonObject } from "./json-text.js";
+import type { PodNamespace } from "./network-namespace.js";
 import { errorCodes, pluginErrorCode } from "./plugin-error.js";
 import { convertResult, parseResult } from "./result.js";
 import { isAtLeast } from "./versions.js";
 
 /** One interface of one sandbox, as the commands about it name it. */
-export interface Attachment {
+export interface Attachment extends PodNamespace {
   readonly containerId: string;
-  /** Path of the network namespace; empty for a DEL when it is gone. */
-  readonly netns: string;
   readonly ifName: string;
   readonly args: readonly CniArgument[];
   /** Everything that the runtime offers; each plugin gets what it declares. */
@@ -111,7 +110,7 @@ export class NetworkEngine {
     valid: readonly AttachmentKey[],
     signal: AbortSignal,
   ): Promise<void> {
-    if (list.disableGc || !isAtLeast(list.cniVersion, "1.1.0")) return;
+    if (!hasGarbageCollection(list)) return;
     const attachments = valid.map(({ containerId, ifName }) => ({
       containerID: containerId,
       ifname: ifName,
@@ -144,10 +143,9 @@ export class NetworkEngine {
     result: JsonObject | undefined,
     signal: AbortSignal,
   ): Promise<string> {
-    const { containerId, netns, ifName, args, capabilityArgs, subject } = attachment;
+    const { capabilityArgs, ...about } = attachment;
     const input = inputFor(list, plugin, capabilityArgs, result);
-    const { type } = plugin;
-    return this.invoker.run({ type, command, containerId, netns, ifName, args, input, subject }, signal);
+    return this.invoker.run({ ...about, type: plugin.type, command, input }, signal);
   }
 
   /** Lists below 0.4.0 take none on DEL; one that cannot be converted is left out rather than in the way. */
@@ -167,6 +165,11 @@ export class NetworkEngine {
       return undefined;
     }
   }
+}
+
+/** Whether there is a command for it, and the list does not switch it off. */
+export function hasGarbageCollection(list: NetworkList): boolean {
+  return !list.disableGc && isAtLeast(list.cniVersion, "1.1.0");
 }
 
 function inputFor(

@@ -1,12 +1,37 @@
-/** Paths that are, or were, network namespaces. */
-import { statfs } from "node:fs/promises";
+/** That a plugin acts on the pod's network namespace, and on no other. */
+import { ShimError } from "../../shim/base/errors.js";
+import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 
-const nsfsMagic = 0x6e736673;
+/** A namespace as plugins are told of it. */
+export interface PodNamespace {
+  /** A path; empty for a DEL when the namespace is gone. */
+  readonly netns: string;
+  /** Of the namespace that was proven to be the pod's, as `NetworkNamespaces` tells it. */
+  readonly netnsIdentity?: string | undefined;
+}
 
-/** Whether a namespace lies at `path` now. The path of one that has died names nothing, or an ordinary file. */
-export async function isNetworkNamespace(path: string): Promise<boolean> {
-  const found = await statfs(path).catch(() => undefined);
-  return found?.type === nsfsMagic;
+/**
+ * Throws `precondition` unless the pod's namespace still lies at the path. To be called right before each run of a
+ * plugin: the path leads through a process, whose number the kernel may have given to another one in the meantime,
+ * and a plugin would then work on the links, addresses and rules of the node or of another pod.
+ */
+export function requireNamespace(
+  namespaces: NetworkNamespaces,
+  { netns, netnsIdentity }: PodNamespace,
+): void {
+  if (netns === "") return;
+  const found = namespaces.look(netns);
+  const problem =
+    found === undefined
+      ? "it is gone"
+      : found.own
+        ? "it is the node's own"
+        : found.identity !== netnsIdentity
+          ? "it is not the pod's any more"
+          : undefined;
+  if (problem !== undefined) {
+    throw new ShimError("precondition", `network namespace ${JSON.stringify(netns)}: ${problem}`, { netns });
+  }
 }
 
 /** Whether the path means a process, whose number another one may have by now. */

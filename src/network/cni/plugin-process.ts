@@ -10,6 +10,10 @@ export interface ProcessOptions {
   readonly input: string;
   readonly signal: AbortSignal;
   readonly limits?: Partial<ProcessLimits>;
+  /** Called right before each try; what it throws ends the run. */
+  readonly beforeStart?: () => void;
+  /** Told of the process, which gets its input only afterwards; what it throws ends the process. */
+  readonly onStart?: (pid: number) => Promise<void>;
 }
 
 export interface ProcessLimits {
@@ -52,6 +56,7 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
     options.signal.throwIfAborted();
     try {
       await requireProgram(path);
+      options.beforeStart?.();
       return await runOnce(path, options, limits);
     } catch (error) {
       if (!hasCode(error, "ETXTBSY") || tries >= limits.busyTries) throw startError(path, error);
@@ -94,7 +99,7 @@ function isLoadable(header: Buffer, fileBytes: number): boolean {
 }
 
 async function runOnce(path: string, options: ProcessOptions, limits: ProcessLimits): Promise<ProcessExit> {
-  const { environment, input, signal } = options;
+  const { environment, input, signal, onStart } = options;
   // Detached: it leads a process group, which can be killed as one.
   const child = spawn(path, [], { env: environment, detached: true, stdio: ["pipe", "pipe", "pipe"] });
   return new Promise((resolve, reject) => {
@@ -146,7 +151,12 @@ async function runOnce(path: string, options: ProcessOptions, limits: ProcessLim
     child.stderr.on("data", (chunk: Buffer) => void stderr.add(chunk));
     // A plugin may exit without reading its configuration: its exit tells more than EPIPE does.
     child.stdin.on("error", () => undefined);
-    child.stdin.end(input);
+    const instruct = async (): Promise<void> => {
+      // A program that could not be started has no number: its error event says why.
+      if (child.pid !== undefined) await onStart?.(child.pid);
+      child.stdin.end(input);
+    };
+    instruct().catch(stop);
   });
 }
 

@@ -1,6 +1,7 @@
 /** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
 import type { CacheEntry } from "./cache-entry.js";
 import type { Holdings, ReservedAddress } from "./holdings.js";
+import type { AttachmentKey } from "./network-engine.js";
 import { chainNames, readNatRules } from "./nat-rules.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 
@@ -28,6 +29,8 @@ type FindingSubject =
   | { readonly kind: "natChain"; readonly family: AddressFamily; readonly chain: string };
 
 const sandboxIdForm = /^[0-9a-f]{64}$/;
+/** Of every pod of this program and its ancestors. */
+const usualInterface = "eth0";
 
 /**
  * Reads the holdings first and asks for the sandboxes afterwards: a container is made before its network, so whatever
@@ -44,8 +47,7 @@ export async function findLeftovers(
 export function compareHoldings(holdings: Holdings, known: KnownSandboxes): readonly Finding[] {
   const { cacheEntries, addresses, natTables } = holdings;
   const dead = (id: string): boolean => !known.livingIds.has(id);
-  // The cache is shared with other runtimes, and with other shims on other engines: only our own notes count.
-  const ours = (id: string): boolean => sandboxIdForm.test(id) && known.ownIds.has(id);
+  const ours = (id: string): boolean => isOwn(id, known);
   const about = (ownerId: string): { ownerId: string; certainlyOurs: boolean } => ({
     ownerId,
     certainlyOurs: ours(ownerId),
@@ -80,6 +82,34 @@ export function compareHoldings(holdings: Holdings, known: KnownSandboxes): read
     }
   }
   return findings;
+}
+
+/**
+ * What plugins must keep when they collect garbage of a network: everything that anybody holds of it, but for what is
+ * certainly ours and dead; and all our living sandboxes, whatever is known of them. Too many do no harm.
+ */
+export function attachmentsToKeep(
+  networkName: string,
+  { cacheEntries, addresses, natTables }: Holdings,
+  known: KnownSandboxes,
+): readonly AttachmentKey[] {
+  const kept = new Map<string, AttachmentKey>();
+  const keep = (containerId: string, ifName: string): void => {
+    if (!known.livingIds.has(containerId) && isOwn(containerId, known)) return;
+    kept.set(`${containerId} ${ifName}`, { containerId, ifName });
+  };
+  for (const holding of [...cacheEntries, ...addresses]) {
+    if (holding.networkName === networkName) keep(holding.containerId, holding.ifName);
+  }
+  const named = natTables.flatMap(({ save }) => readNatRules(save).containers);
+  for (const { containerId } of named) keep(containerId, usualInterface);
+  for (const id of known.ownIds) if (known.livingIds.has(id)) keep(id, usualInterface);
+  return [...kept.values()];
+}
+
+/** The cache is shared with other runtimes, and with other shims on other engines: only our own notes count. */
+function isOwn(id: string, { ownIds }: KnownSandboxes): boolean {
+  return sandboxIdForm.test(id) && ownIds.has(id);
 }
 
 /** Names of chains are hashes of network and container: those of all pairs that anything else tells of. */

@@ -18,6 +18,7 @@ interface Answer {
 export class StatusProbe {
   #answer: Answer | undefined;
   #asking: Promise<void> | undefined;
+  readonly #stopping = new AbortController();
 
   constructor(
     private readonly engine: NetworkEngine,
@@ -35,6 +36,11 @@ export class StatusProbe {
     return answer?.problem;
   }
 
+  /** Ends the plugins that are being asked. */
+  stop(): void {
+    this.#stopping.abort();
+  }
+
   /** Asks now, or joins those who are asking. Never throws. */
   ask(list: NetworkList): Promise<void> {
     this.#asking ??= this.#ask(list).finally(() => {
@@ -46,7 +52,7 @@ export class StatusProbe {
   async #ask(list: NetworkList): Promise<void> {
     let problem: string | undefined;
     try {
-      await withDeadline(undefined, timeoutMs, "ask for the status", (signal) =>
+      await withDeadline(this.#stopping.signal, timeoutMs, "ask for the status", (signal) =>
         this.engine.status(list, signal),
       );
     } catch (error) {

@@ -8,6 +8,7 @@ import { fileError, hasCode } from "../../shim/base/file-errors.js";
 import { writeFileAtomically } from "../../shim/base/atomic-file.js";
 import type { PluginInvoker } from "../cni/invoke.js";
 import { commonVersion, installedOf, type VersionSource } from "../kubenet/installed-plugins.js";
+import { bridgePlugins, optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
 import { parsePodSubnets } from "../kubenet/pod-subnets.js";
 
 export interface ExampleOptions {
@@ -17,45 +18,26 @@ export interface ExampleOptions {
   readonly networkName?: string;
   readonly bridge?: string;
   /** Which of the plugins beside `bridge` are in the list; all when not given. */
-  readonly plugins?: readonly ExamplePlugin[];
+  readonly plugins?: readonly OptionalPlugin[];
 }
 
-const furtherPlugins = ["portmap", "bandwidth", "firewall"] as const;
-export type ExamplePlugin = (typeof furtherPlugins)[number];
-
-/** Seldom used at homes and in companies, and none of Docker's own. */
-const defaultCidr = "10.88.0.0/16";
+/**
+ * Seldom used at homes and in companies, and the default of no other program of containers that we know: Docker has
+ * 172.17.0.0/12 and 192.168.0.0/16, Podman 10.88.0.0/15, nerdctl 10.4, k3s 10.42, CRI-O 10.85, Services 10.96.0.0/12,
+ * Kubernetes' networks 10.244 and 10.128.0.0/14. Which one is free on the node is found out before one is offered.
+ */
+export const exampleCidrs = ["10.213.0.0/16", "10.214.0.0/16", "10.215.0.0/16", "10.59.0.0/16"] as const;
+/** The usual name, and one for nodes where something else has a bridge of that name. */
+export const exampleBridges = ["cni0", "dockershim0"] as const;
 export const exampleFileName = "10-dockershim.conflist";
 
 /** A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws `invalid`. */
 export function exampleConflist(options: ExampleOptions = {}): string {
-  const { podCidrs = [defaultCidr], cniVersion = "0.4.0", plugins = furtherPlugins } = options;
-  const { networkName = "dockershim", bridge = "cni0" } = options;
+  const { podCidrs = [exampleCidrs[0]], cniVersion = "0.4.0", plugins = optionalPlugins } = options;
+  const { networkName = "dockershim", bridge = exampleBridges[0] } = options;
   const subnets = parsePodSubnets(podCidrs);
-  const further = {
-    portmap: { type: "portmap", capabilities: { portMappings: true }, snat: true },
-    bandwidth: { type: "bandwidth", capabilities: { bandwidth: true } },
-    firewall: { type: "firewall" },
-  };
-  const list = {
-    cniVersion,
-    name: networkName,
-    plugins: [
-      {
-        type: "bridge",
-        bridge,
-        isGateway: true,
-        ipMasq: true,
-        hairpinMode: true,
-        ipam: {
-          type: "host-local",
-          ranges: subnets.map(({ cidr }) => [{ subnet: cidr }]),
-          routes: subnets.map(({ family }) => ({ dst: family === "ipv4" ? "0.0.0.0/0" : "::/0" })),
-        },
-      },
-      ...furtherPlugins.filter((type) => plugins.includes(type)).map((type) => further[type]),
-    ],
-  };
+  const members = { bridge, isGateway: true, ipMasq: true, hairpinMode: true };
+  const list = { cniVersion, name: networkName, plugins: bridgePlugins(members, subnets, plugins) };
   return `${JSON.stringify(list, undefined, 2)}\n`;
 }
 
@@ -68,14 +50,13 @@ export async function exampleForPlugins(
   { invoker, versions }: { readonly invoker: Pick<PluginInvoker, "find">; readonly versions: VersionSource },
   signal: AbortSignal,
 ): Promise<string> {
-  const required = ["bridge", "host-local"] as const;
-  const found = await installedOf(required, invoker);
-  const missing = required.filter((type) => !found.includes(type));
+  const found = await installedOf(requiredPlugins, invoker);
+  const missing = requiredPlugins.filter((type) => !found.includes(type));
   if (missing.length > 0) {
     throw new ShimError("unavailable", `CNI plugins [${missing.join(" ")}]: not installed`);
   }
-  const plugins = await installedOf(furtherPlugins, invoker);
-  const version = await commonVersion([...required, ...plugins], versions, signal);
+  const plugins = await installedOf(optionalPlugins, invoker);
+  const version = await commonVersion([...requiredPlugins, ...plugins], versions, signal);
   if (version.cniVersion === undefined) throw new ShimError("unavailable", version.problem);
   return exampleConflist({ ...options, plugins, cniVersion: version.cniVersion });
 }

@@ -59,23 +59,14 @@ export function chainsOfSandbox(
     .filter(
       (chain) =>
         expected.has(chain.chain) ||
-        bearsHashOf(chain, owner.sandboxId) ||
+        isChainOf(chain, owner.sandboxId) ||
         (otherSandboxIds !== undefined &&
           owner.name !== "" &&
           chain.pod?.name === owner.name &&
           chain.pod.namespace === owner.namespace &&
-          !otherSandboxIds.some((id) => bearsHashOf(chain, id))),
+          !otherSandboxIds.some((id) => isChainOf(chain, id))),
     )
     .map(({ chain }) => chain);
-}
-
-/** Chains that lead to none of the sandboxes, which must be all that exist; for a report. */
-export function orphanChains(
-  chains: readonly AncestorChain[],
-  owners: readonly ChainOwner[],
-): readonly AncestorChain[] {
-  const owned = new Set(owners.flatMap((owner) => chainsOfSandbox(chains, owner)));
-  return chains.filter(({ chain }) => !owned.has(chain));
 }
 
 /** Rules of others that lead from the built-in chains to the host ports, and that serve nothing else. */
@@ -84,7 +75,8 @@ export function isBaseRule(rule: SavedRule): boolean {
   return targetOf(rule) === baseChain || commentOf(rule) === "SNAT for localhost access to hostports";
 }
 
-function bearsHashOf({ chain, hostPort, protocol, hostIp }: AncestorChain, sandboxId: string): boolean {
+/** Whether the name of the chain is one that the sandbox gave it, by what its rules tell. */
+export function isChainOf({ chain, hostPort, protocol, hostIp }: AncestorChain, sandboxId: string): boolean {
   if (hostPort === undefined || protocol === undefined) return false;
   // Addresses that mean "all" are in no rule, but in the hash.
   return ["", "0.0.0.0", "::", ...(hostIp === undefined ? [] : [hostIp])].some(

@@ -1,6 +1,7 @@
 /** Host ports that dockershim or cri-dockerd opened for kubenet pods, which this program now has to close. */
 import { isKind, messageOf } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
+import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables } from "../iptables/iptables.js";
 import { parseSavedTable, type SavedTable } from "../iptables/saved-table.js";
 import { ancestorChains, chainsOfSandbox, type AncestorChain, type ChainOwner } from "./ancestor-chains.js";
@@ -9,39 +10,42 @@ import type { Conntrack } from "./conntrack.js";
 import { removalText } from "./removal-text.js";
 
 export interface AncestorHostPortsOptions {
-  readonly iptables: Iptables;
+  readonly iptables: HostIptables;
   readonly conntrack: Conntrack;
   readonly log: Pick<Logger, "info" | "warn">;
+}
+
+/** One table that may hold chains. */
+interface Place {
+  readonly iptables: Iptables;
+  readonly family: AddressFamily;
 }
 
 const tries = 3;
 
 /**
- * This program opens host ports by the portmap plugin and never makes such chains. So once a family is without them, it
+ * This program opens host ports by the portmap plugin and never makes such chains. So once a table is without them, it
  * is not looked at again until the next start.
  */
 export class AncestorHostPorts {
-  readonly #families = new Set<AddressFamily>();
+  /** Tables that have some, or that could not be read; undefined before anybody looked. */
+  #places: Set<Place> | undefined;
 
   constructor(private readonly options: AncestorHostPortsOptions) {}
 
-  /** Looks whether there are any. A family that cannot be read is looked at again at the first tear-down. */
+  /** Looks whether there are any. What cannot be read is looked at again at the first tear-down. */
   async start(signal: AbortSignal): Promise<void> {
-    for (const family of addressFamilies) {
-      try {
-        const { chains } = await this.#read(family, signal);
-        if (chains.includes(baseChain)) this.#families.add(family);
-      } catch (error) {
-        signal.throwIfAborted();
-        this.options.log.warn({ family, err: messageOf(error) }, "cannot look for host ports of dockershim");
-        this.#families.add(family);
-      }
+    try {
+      await this.#search(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      this.options.log.warn({ err: messageOf(error) }, "cannot look for host ports of dockershim");
     }
   }
 
   /** Whether a tear-down has anything to look for. */
   get present(): boolean {
-    return this.#families.size > 0;
+    return this.#places === undefined || this.#places.size > 0;
   }
 
   /**
@@ -49,23 +53,24 @@ export class AncestorHostPorts {
    * removal that does not fit any more is worked out anew. Throws when that does not help; a repeat is harmless.
    */
   async remove(owner: ChainOwner, signal: AbortSignal, otherSandboxIds?: readonly string[]): Promise<void> {
-    for (const family of [...this.#families]) {
+    const places = this.#places ?? (await this.#search(signal));
+    for (const place of [...places]) {
       for (let attempt = 1; ; attempt += 1) {
-        const table = await this.#read(family, signal);
+        const table = await read(place, signal);
         const chains = ancestorChains(table);
         const targets = new Set(chainsOfSandbox(chains, owner, otherSandboxIds));
         const text = removalText(table, targets);
-        if (!table.chains.includes(baseChain)) this.#families.delete(family);
+        if (!table.chains.includes(baseChain)) places.delete(place);
         if (text === undefined) break;
         try {
-          await this.options.iptables.restore(family, text, signal);
+          await place.iptables.restore(place.family, text, signal);
         } catch (error) {
           if (attempt >= tries || signal.aborted || !isKind(error, "unknown")) throw error;
           continue;
         }
-        if (text.includes(`-X ${baseChain}\n`)) this.#families.delete(family);
+        if (text.includes(`-X ${baseChain}\n`)) places.delete(place);
         await this.#report(
-          family,
+          place.family,
           owner,
           chains.filter(({ chain }) => targets.has(chain)),
           signal,
@@ -75,13 +80,16 @@ export class AncestorHostPorts {
     }
   }
 
-  /** All chains that are there now. */
-  async list(signal: AbortSignal): Promise<readonly (AncestorChain & { readonly family: AddressFamily })[]> {
-    const found: (AncestorChain & { readonly family: AddressFamily })[] = [];
-    for (const family of addressFamilies) {
-      for (const chain of ancestorChains(await this.#read(family, signal))) found.push({ family, ...chain });
+  async #search(signal: AbortSignal): Promise<Set<Place>> {
+    const places = new Set<Place>();
+    for (const iptables of await this.options.iptables.everywhere(signal)) {
+      for (const family of addressFamilies) {
+        const place = { iptables, family };
+        const { chains } = await read(place, signal);
+        if (chains.includes(baseChain)) places.add(place);
+      }
     }
-    return found;
+    return (this.#places = places);
   }
 
   async #report(
@@ -103,17 +111,8 @@ export class AncestorHostPorts {
       await this.options.conntrack.forgetUdp(family, flow, signal);
     }
   }
+}
 
-  /** Empty where the host has no tool or no such table for the family. */
-  async #read(family: AddressFamily, signal: AbortSignal): Promise<SavedTable> {
-    try {
-      return parseSavedTable(await this.options.iptables.save(family, "nat", signal));
-    } catch (error) {
-      signal.throwIfAborted();
-      if (isKind(error, "notFound") || (family === "ipv6" && isKind(error, "unknown"))) {
-        return { chains: [], rules: [] };
-      }
-      throw error;
-    }
-  }
+async function read({ iptables, family }: Place, signal: AbortSignal): Promise<SavedTable> {
+  return parseSavedTable(await iptables.saveIfAny(family, "nat", signal));
 }

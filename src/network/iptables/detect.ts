@@ -42,6 +42,16 @@ export async function detectIptables(
   return toolsFor(chosen, plain, reason, signal, run);
 }
 
+/** What `iptables` is, which everybody calls who does not care; undefined when it is not installed. */
+export async function plainIptables(
+  signal: AbortSignal,
+  run: RunCommand = runCommand,
+): Promise<IptablesTools | undefined> {
+  const version = await versionOf("", signal, run);
+  const reason = "plain iptables";
+  return version === undefined ? undefined : { version, suffix: "", reason, differsFromDefault: false };
+}
+
 async function toolsFor(
   backend: IptablesBackend,
   plain: IptablesVersion | undefined,

@@ -1,6 +1,6 @@
 /** Rules of the host's packet filter, of both address families. */
 import { sleep } from "../../shim/base/abort.js";
-import { ShimError } from "../../shim/base/errors.js";
+import { isKind, ShimError } from "../../shim/base/errors.js";
 import { KeyedLock } from "../../shim/base/keyed-lock.js";
 import type { IptablesTools } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
@@ -87,6 +87,17 @@ export class Iptables {
       const { stdout } = await this.#command(family, "-save", ["-t", table], signal);
       return stdout;
     });
+  }
+
+  /** As `save`; empty where the host has no tool or no such table for the family, and so nobody's rules. */
+  async saveIfAny(family: AddressFamily, table: Rule["table"], signal: AbortSignal): Promise<string> {
+    try {
+      return await this.save(family, table, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (isKind(error, "notFound") || (family === "ipv6" && isKind(error, "unknown"))) return "";
+      throw error;
+    }
   }
 
   /** Applies `text` as a whole or not at all; chains that it does not name stay as they are, counters too. */

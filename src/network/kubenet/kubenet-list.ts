@@ -1,4 +1,5 @@
 /** The network list that stands for kubenet: dockershim's bridge and addresses, and plugins for what it did itself. */
+import { bridgePlugins, type OptionalPlugin } from "../bridge-list.js";
 import type { PodSubnet } from "./pod-subnets.js";
 
 /** As the ancestors named them: their bridge and their store of addresses go on being used. */
@@ -16,13 +17,7 @@ export interface KubenetListOptions {
   readonly plugins: ReadonlySet<OptionalPlugin>;
 }
 
-/** In the order of the list. */
-export const optionalPlugins = ["portmap", "bandwidth", "firewall"] as const;
-export type OptionalPlugin = (typeof optionalPlugins)[number];
-
-export const requiredPlugins = ["bridge", "host-local"] as const;
-
-/** As JSON. Plugins with capabilities do nothing for pods that do not ask for them. */
+/** As JSON. */
 export function kubenetListText({
   cniVersion,
   subnets,
@@ -30,17 +25,11 @@ export function kubenetListText({
   hairpinMode,
   plugins,
 }: KubenetListOptions): string {
-  const further = {
-    portmap: { type: "portmap", capabilities: { portMappings: true }, snat: true },
-    bandwidth: { type: "bandwidth", capabilities: { bandwidth: true } },
-    firewall: { type: "firewall" },
-  };
   return JSON.stringify({
     cniVersion,
     name: kubenetNetworkName,
-    plugins: [
+    plugins: bridgePlugins(
       {
-        type: "bridge",
         bridge: kubenetBridge,
         mtu: mtuBytes,
         isGateway: true,
@@ -50,13 +39,9 @@ export function kubenetListText({
         ipMasq: false,
         hairpinMode: hairpinMode === "hairpin-veth",
         promiscMode: hairpinMode === "promiscuous-bridge",
-        ipam: {
-          type: "host-local",
-          ranges: subnets.map(({ cidr }) => [{ subnet: cidr }]),
-          routes: subnets.map(({ family }) => ({ dst: family === "ipv4" ? "0.0.0.0/0" : "::/0" })),
-        },
       },
-      ...optionalPlugins.filter((type) => plugins.has(type)).map((type) => further[type]),
-    ],
+      subnets,
+      [...plugins],
+    ),
   });
 }

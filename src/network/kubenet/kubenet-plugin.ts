@@ -2,21 +2,22 @@
 import { aggregate, messageOf, ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import type {
+  EngineWhereabouts,
   NetworkPlugin,
-  PodNetworkReference,
+  PodAddressQuestion,
   PodNetworkRequest,
   PodNetworkTearDown,
 } from "../../shim/ports/network-plugin.js";
+import type { OptionalPlugin } from "../bridge-list.js";
 import { bandwidthOf } from "../cni/bandwidth.js";
+import type { NetworkList } from "../cni/configuration.js";
 import type { AncestorHostPorts } from "../hostport/ancestor-host-ports.js";
 import type { Conntrack } from "../hostport/conntrack.js";
-import type { HostPortClaims } from "../hostport/host-port-claims.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";
-import { prepareHostSysctls } from "./host-sysctls.js";
-import type { HairpinMode, OptionalPlugin } from "./kubenet-list.js";
+import type { HairpinMode } from "./kubenet-list.js";
+import type { KubenetNode } from "./kubenet-node.js";
 import type { KubenetSource } from "./kubenet-source.js";
-import { fallbackMtuBytes, readLinks, smallestMtuBytes } from "./mtu.js";
 import type { NodeRules } from "./node-rules.js";
 import { parsePodSubnets } from "./pod-subnets.js";
 import { prepareIpv6 } from "./pod-sysctls.js";
@@ -26,18 +27,16 @@ export interface KubenetParts {
   readonly source: KubenetSource;
   /** CNI on that source. */
   readonly pods: NetworkPlugin & { stop(): Promise<void> };
-  readonly rules: NodeRules;
+  readonly node: Pick<KubenetNode, "engineFound" | "settled" | "stop" | "problem">;
+  readonly rules: Pick<NodeRules, "ensureForwarding">;
   readonly dedup: DedupRules;
   readonly ancestors: AncestorHostPorts;
-  readonly claims: HostPortClaims;
   readonly conntrack: Conntrack;
   readonly hairpinMode: HairpinMode;
-  /** 0: the smallest of the node's interfaces. */
-  readonly mtuBytes: number;
   /** Known before the kubelet tells, or instead of it. */
   readonly podCidrs: readonly string[];
-  /** Frees addresses of pods that are gone; whether there were any. */
-  readonly freeAddresses: (signal: AbortSignal) => Promise<boolean>;
+  /** Frees addresses of pods that are gone, never of one of `settingUp`; whether there were any. */
+  readonly freeAddresses: (settingUp: ReadonlySet<string>, signal: AbortSignal) => Promise<boolean>;
   readonly run: RunCommand;
   readonly log: Pick<Logger, "info" | "warn" | "debug">;
 }
@@ -47,16 +46,15 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   readonly dockerNetworkMode = "none";
   readonly dockerPublishesPorts = false;
   readonly reason: string;
-  #cidrProblem: string | undefined;
-  #refusedCidrs: string | undefined;
+  /** Sandboxes whose set-up is under way. */
+  readonly #settingUp = new Set<string>();
 
   constructor(private readonly parts: KubenetParts) {
     this.reason = parts.reason;
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    const { run, log, source, rules, ancestors, pods, podCidrs, mtuBytes, hairpinMode } = this.parts;
-    await prepareHostSysctls({ run, log }, signal);
+    const { log, pods, podCidrs, hairpinMode } = this.parts;
     if (hairpinMode === "promiscuous-bridge") {
       // Seen with Linux 6.18: netfilter forgets the connections of packets that go up for this mode only.
       log.warn(
@@ -64,24 +62,25 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
         "recent kernels keep pods from reaching themselves in this mode; hairpin-veth works",
       );
     }
-    await source.configure({ mtuBytes: mtuBytes === 0 ? await this.#nodeMtuBytes(signal) : mtuBytes });
     if (podCidrs.length > 0) await this.podCidrChanged(podCidrs);
     await pods.start(signal);
-    await rules.start(signal);
-    await ancestors.start(signal);
+  }
+
+  engineFound(engine: EngineWhereabouts): Promise<void> {
+    return this.parts.node.engineFound(engine);
   }
 
   async stop(): Promise<void> {
-    this.parts.rules.stop();
+    await this.parts.node.stop();
     await this.parts.pods.stop();
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    const { source, rules, claims, dedup, conntrack, hairpinMode } = this.parts;
+    const { node, source, rules, dedup, conntrack, hairpinMode } = this.parts;
+    await node.settled(signal);
     const reason = this.notReadyReason();
     if (reason !== undefined) throw new ShimError("unavailable", `kubenet cannot SetUpPod: ${reason}`);
     this.#requirePlugins(request);
-    await claims.claim(request, signal);
     // Docker may have started, and changed the policy, since the last pod.
     await source.configure({ firewall: await rules.ensureForwarding(signal) });
     await this.#prepareIpv6(request, signal);
@@ -92,7 +91,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    const { pods, ancestors, conntrack, claims } = this.parts;
+    const { pods, ancestors, conntrack } = this.parts;
     const addresses = await this.#knownAddresses(request);
     const failures: unknown[] = [];
     const note = (error: unknown): void => void failures.push(error);
@@ -101,48 +100,25 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     const failure = aggregate(failures);
     if (failure !== undefined) throw failure;
     await conntrack.forgetPod(request.portMappings, addresses, signal);
-    claims.release(request);
   }
 
-  podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined> {
+  podAddresses(reference: PodAddressQuestion): Promise<readonly string[] | undefined> {
     return this.parts.pods.podAddresses(reference);
   }
 
-  /**
-   * The first CIDRs that make sense count until the program ends, as with dockershim: a node keeps its pod CIDR for
-   * life, and pods with addresses of another one could not be reached. Those of the flag come first. Bad ones are
-   * logged and are the reason for not being ready, since the kubelet does not show the error of this call.
-   */
+  /** Which ones count is decided elsewhere. Pods that are there keep their addresses. */
   async podCidrChanged(cidrs: readonly string[]): Promise<void> {
-    const { source, log } = this.parts;
-    let subnets;
-    try {
-      subnets = parsePodSubnets(cidrs);
-    } catch (error) {
-      log.warn({ podCidrs: cidrs, err: messageOf(error) }, "ignoring a pod CIDR that makes no sense");
-      if (source.subnets.length === 0) this.#cidrProblem = messageOf(error);
-      return;
-    }
-    const [present, wanted] = [source.subnets, subnets].map((all) => all.map(({ cidr }) => cidr).join(","));
-    if (present === wanted) return;
-    if (present !== "") {
-      // The kubelet may say it again and again.
-      if (wanted !== this.#refusedCidrs)
-        log.warn({ present, ignored: wanted }, "ignoring another pod CIDR until a restart");
-      this.#refusedCidrs = wanted;
-      return;
-    }
-    this.#cidrProblem = undefined;
-    log.info({ podCidrs: wanted }, "the pod CIDR is known");
-    await source.configure({ subnets });
+    await this.parts.source.configure({ subnets: parsePodSubnets(cidrs) });
+  }
+
+  /** The list that new pods get, undefined while there is none. */
+  network(): NetworkList | undefined {
+    return this.parts.source.state().network;
   }
 
   notReadyReason(): string | undefined {
-    const { source, rules, pods } = this.parts;
-    const { problem } = source.state();
-    if (problem !== undefined)
-      return this.#cidrProblem === undefined ? problem : `${problem} (${this.#cidrProblem})`;
-    return rules.problem ?? pods.notReadyReason();
+    const { source, node, pods } = this.parts;
+    return node.problem ?? source.state().problem ?? pods.notReadyReason();
   }
 
   describe(): Readonly<Record<string, unknown>> {
@@ -150,19 +126,26 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     return { ...source.describe(), ancestorHostPorts: ancestors.present };
   }
 
-  /** Frees addresses of pods that no container is left of, whose tear-down never came. Throws when it cannot be told. */
-  async recoverAddresses(signal: AbortSignal): Promise<void> {
-    await this.parts.freeAddresses(signal);
+  async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
+    this.#settingUp.add(request.sandboxId);
+    try {
+      return await this.#addOrMakeRoom(request, signal);
+    } finally {
+      this.#settingUp.delete(request.sandboxId);
+    }
   }
 
   /** A full pool is mostly one of leaked addresses: those are freed, and the pod gets one. */
-  async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
+  async #addOrMakeRoom(
+    request: PodNetworkRequest,
+    signal: AbortSignal,
+  ): Promise<readonly string[] | undefined> {
     const { pods, freeAddresses, log } = this.parts;
     try {
       return await pods.setUpPod(request, signal);
     } catch (error) {
       if (signal.aborted || !messageOf(error).includes("no IP addresses available")) throw error;
-      const freed = await freeAddresses(signal).catch((failure: unknown) => {
+      const freed = await freeAddresses(this.#settingUp, signal).catch((failure: unknown) => {
         log.warn({ err: messageOf(failure) }, "cannot look for leaked addresses");
         return false;
       });
@@ -195,19 +178,6 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
         "cannot prepare the pod's namespace for IPv6",
       );
     }
-  }
-
-  async #nodeMtuBytes(signal: AbortSignal): Promise<number> {
-    const { run, log } = this.parts;
-    try {
-      const found = smallestMtuBytes(await readLinks(run, signal));
-      if (found !== undefined) return found;
-      log.warn({ mtuBytes: fallbackMtuBytes }, "no interface of the node tells the MTU for pods");
-    } catch (error) {
-      signal.throwIfAborted();
-      log.warn({ mtuBytes: fallbackMtuBytes, err: messageOf(error) }, "cannot find out the MTU for pods");
-    }
-    return fallbackMtuBytes;
   }
 
   /** Only for flows to forget: what is not known is no reason to keep a pod. */

@@ -6,14 +6,9 @@ import { systemClock, type Clock } from "../cni/clock.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../cni/configuration.js";
 import type { PluginInvoker } from "../cni/invoke.js";
 import type { NetworkSource, NetworkState } from "../cni/network-source.js";
+import { optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
 import { commonVersion, installedOf, type VersionSource } from "./installed-plugins.js";
-import {
-  kubenetListText,
-  optionalPlugins,
-  requiredPlugins,
-  type HairpinMode,
-  type OptionalPlugin,
-} from "./kubenet-list.js";
+import { kubenetListText, type HairpinMode } from "./kubenet-list.js";
 import type { PodSubnet } from "./pod-subnets.js";
 
 export interface KubenetSourceOptions {

@@ -1,41 +1,46 @@
 /** Addresses whose pods died without a tear-down, as in a power cut: the pool fills up with them. */
-import { join } from "node:path";
 import { messageOf } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
+import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../cni/holdings.js";
 import { cleanLeftovers, type LeftoverTools } from "../cni/clean-leftovers.js";
-import { hostLocalDirectory, readReservations, type Reservation } from "./address-store.js";
+import type { KnownSandboxes } from "../cni/reconcile.js";
 import { kubenetNetworkName } from "./kubenet-list.js";
 
-/** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */
-export type ReadLivingIds = (signal: AbortSignal) => Promise<ReadonlySet<string>>;
+/** Undefined when it cannot be told which sandboxes are dead, as on another engine than the one they are of. */
+export type ReadKnownSandboxes = (signal: AbortSignal) => Promise<KnownSandboxes | undefined>;
 
 export interface LeakedAddressesOptions {
   readonly pods: Pick<NetworkPlugin, "tearDownPod">;
   readonly tools: LeftoverTools;
-  readonly livingIds: ReadLivingIds;
+  readonly knownSandboxes: ReadKnownSandboxes;
+  /** Sandboxes that have or will have an address in a moment, whatever is known of them. */
+  readonly settingUp: ReadonlySet<string>;
   readonly log: Pick<Logger, "info" | "warn">;
   /** Where the address plugin has its directories; the usual place when not given. */
   readonly addressDir?: string;
 }
 
-/** Ids that Docker gives; anything else in the directory is none of ours. */
-const sandboxIdForm = /^[0-9a-f]{64}$/;
-
 /**
- * Frees the addresses of the network `kubenet` that belong to no container, by DEL; returns them. The directory is
- * read before the containers: a container exists before it has an address, so whoever is missing then is dead.
+ * Frees the addresses of the network `kubenet` that belong to sandboxes of ours without a container, by DEL; returns
+ * them. The directory is read before the containers: a container exists before it has an address, so whoever is missing
+ * then is dead. Addresses of sandboxes that nobody here has noted may be another shim's: they stay.
  */
 export async function freeLeakedAddresses(
   options: LeakedAddressesOptions,
   signal: AbortSignal,
-): Promise<readonly Reservation[]> {
-  const { pods, tools, livingIds, log, addressDir: dataDir = hostLocalDirectory } = options;
-  const reserved = await readReservations(join(dataDir, kubenetNetworkName));
+): Promise<readonly ReservedAddress[]> {
+  const { pods, tools, knownSandboxes, settingUp, log, addressDir: dataDir = hostLocalDirectory } = options;
+  const reserved = await reservedAddresses(dataDir, kubenetNetworkName);
   if (reserved.length === 0) return [];
-  const living = await livingIds(signal);
+  const known = await knownSandboxes(signal);
+  if (known === undefined) {
+    log.warn({ addresses: reserved.length }, "another engine than before: no address is taken for leaked");
+    return [];
+  }
   const leaked = reserved.filter(
-    ({ containerId }) => sandboxIdForm.test(containerId) && !living.has(containerId),
+    ({ containerId }) =>
+      known.ownIds.has(containerId) && !known.livingIds.has(containerId) && !settingUp.has(containerId),
   );
   for (const containerId of new Set(leaked.map((address) => address.containerId))) {
     // All that is remembered of the sandbox goes, not only its addresses.
@@ -50,7 +55,7 @@ export async function freeLeakedAddresses(
   }
   const findings = leaked.map((address) => ({
     kind: "address" as const,
-    address: { ...address, networkName: kubenetNetworkName, dataDir },
+    address,
     what: `address ${address.address} of network ${kubenetNetworkName}`,
     ownerId: address.containerId,
     certainlyOurs: true,

@@ -5,11 +5,12 @@ import { withDeadline } from "../../shim/base/abort.js";
 import type { Logger } from "../../shim/base/log.js";
 import { SingleFlight } from "../../shim/base/single-flight.js";
 import { systemClock, type Clock } from "../cni/clock.js";
+import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
 import { kubenetBridge } from "./kubenet-list.js";
 
 export interface NodeRulesOptions {
-  readonly iptables: Iptables;
+  readonly iptables: HostIptables;
   readonly nonMasqueradeCidr: string;
   /** Of the pod subnets, as far as they are known. */
   readonly families: () => ReadonlySet<AddressFamily>;
@@ -21,6 +22,8 @@ const checkTimeoutMs = 60_000;
 /** firewalld and restarts of others wipe rules out. */
 const checkEveryMs = 60_000;
 const retryAfterMs = 5000;
+/** How long a look at FORWARD counts for further pods. */
+const forwardingCountsMs = 10_000;
 
 /**
  * Traffic of pods, and of the node, to outside of the CIDR leaves with the node's address. The text is dockershim's, so
@@ -57,7 +60,9 @@ export class NodeRules {
   readonly #clock: Clock;
   readonly #forwarding = new SingleFlight<boolean>();
   #problem: string | undefined;
-  #stopped = true;
+  #running: AbortController | undefined;
+  /** The last look at FORWARD, for these families. */
+  #looked: { readonly families: string; readonly drops: boolean; readonly at: number } | undefined;
   #cancel: () => void = () => undefined;
 
   constructor(private readonly options: NodeRulesOptions) {
@@ -66,12 +71,14 @@ export class NodeRules {
 
   /** Writes the rules and goes on looking after them until `stop`. What fails is the problem, and is tried again. */
   async start(signal: AbortSignal): Promise<void> {
-    this.#stopped = false;
-    await this.#keep(signal);
+    this.stop();
+    this.#looked = undefined;
+    const running = (this.#running = new AbortController());
+    await this.#keep(AbortSignal.any([signal, running.signal]), running.signal);
   }
 
   stop(): void {
-    this.#stopped = true;
+    this.#running?.abort();
     this.#cancel();
   }
 
@@ -82,17 +89,27 @@ export class NodeRules {
 
   /**
    * Whether FORWARD drops what no rule accepts. Then the pods' rules are there when this returns. Pods that come at once
-   * share one look, since looks run one after the other.
+   * share one look, and so do those of the next seconds: looks run one after the other and take longer than the rest.
    */
-  ensureForwarding(signal: AbortSignal): Promise<boolean> {
-    return this.#forwarding.run("", signal, (shared) => this.#ensureForwarding(shared));
+  async ensureForwarding(signal: AbortSignal): Promise<boolean> {
+    const families = addressFamilies.filter((each) => this.options.families().has(each));
+    const key = families.join();
+    const last = this.#looked;
+    if (last?.families === key && this.#clock.now() - last.at < forwardingCountsMs) return last.drops;
+    return this.#forwarding.run(key, signal, async (shared) => {
+      const at = this.#clock.now();
+      const drops = await this.#ensureForwarding(families, shared);
+      this.#looked = { families: key, drops, at };
+      return drops;
+    });
   }
 
-  async #ensureForwarding(signal: AbortSignal): Promise<boolean> {
-    const { iptables, families, log } = this.options;
+  async #ensureForwarding(families: readonly AddressFamily[], signal: AbortSignal): Promise<boolean> {
+    const { log } = this.options;
+    const iptables = await this.options.iptables.chosen(signal);
     let drops = false;
-    for (const family of addressFamilies.filter((each) => families().has(each))) {
-      if ((await this.#policy(family, signal)) !== "DROP") continue;
+    for (const family of families) {
+      if ((await policyOf(iptables, family, signal)) !== "DROP") continue;
       drops = true;
       for (const rule of forwardRules) {
         if (await iptables.ensureRule(family, rule, signal)) {
@@ -106,40 +123,44 @@ export class NodeRules {
     return drops;
   }
 
-  async #policy(family: AddressFamily, signal: AbortSignal): Promise<string> {
-    try {
-      return await this.options.iptables.policy(family, "FORWARD", signal);
-    } catch (error) {
-      // A kernel without a packet filter for IPv6 drops nothing.
-      if (family === "ipv6" && !signal.aborted && isKind(error, "notFound", "unknown")) return "ACCEPT";
-      throw error;
-    }
-  }
-
-  async #keep(signal?: AbortSignal): Promise<void> {
+  /** `running` aborts with `stop`, `signal` not later. */
+  async #keep(signal: AbortSignal, running: AbortSignal): Promise<void> {
     const before = this.#problem;
     try {
       await withDeadline(signal, checkTimeoutMs, "check the rules of kubenet", async (own) => {
         await this.#ensureMasquerade(own);
+        this.#looked = undefined;
         await this.ensureForwarding(own);
       });
       this.#problem = undefined;
     } catch (error) {
+      if (running.aborted) return;
       this.#problem = `kubenet cannot write its rules: ${messageOf(error)}`;
       if (this.#problem !== before)
         this.options.log.warn({ err: messageOf(error) }, "cannot write the rules of kubenet");
     }
-    if (this.#stopped) return;
+    if (running.aborted) return;
     const pauseMs = this.#problem === undefined ? checkEveryMs : retryAfterMs;
-    this.#cancel = this.#clock.after(pauseMs, () => void this.#keep());
+    this.#cancel = this.#clock.after(pauseMs, () => void this.#keep(running, running));
   }
 
   async #ensureMasquerade(signal: AbortSignal): Promise<void> {
-    const { iptables, nonMasqueradeCidr, log } = this.options;
+    const { nonMasqueradeCidr, log } = this.options;
     const wanted = masqueradeRule(nonMasqueradeCidr);
     if (wanted === undefined) return;
+    const iptables = await this.options.iptables.chosen(signal);
     if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
       log.info({ family: wanted.family }, "added the masquerade rule for traffic to outside of the cluster");
     }
+  }
+}
+
+async function policyOf(iptables: Iptables, family: AddressFamily, signal: AbortSignal): Promise<string> {
+  try {
+    return await iptables.policy(family, "FORWARD", signal);
+  } catch (error) {
+    // A kernel without a packet filter for IPv6 drops nothing.
+    if (family === "ipv6" && !signal.aborted && isKind(error, "notFound", "unknown")) return "ACCEPT";
+    throw error;
   }
 }

@@ -1,14 +1,7 @@
-import { execFile } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
-import { promisify } from "node:util";
-import { messageOf } from "../../shim/base/errors.js";
-import { hasCode } from "../../shim/base/file-errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import type { NetworkPlugin, PodNetworkTearDown } from "../../shim/ports/network-plugin.js";
-
-const run = promisify(execFile);
-
-const modprobeTimeoutMs = 10_000;
+import { letIptablesSeeBridges } from "../host-sysctls.js";
+import type { RunCommand } from "../iptables/run-command.js";
 
 /** What pods of a former plugin are released with. */
 export interface FormerNetworks {
@@ -23,7 +16,7 @@ export interface NoopNetworkOptions {
   readonly former?: FormerNetworks;
   /** For tests. */
   readonly sysctlRoot?: string;
-  readonly modprobe?: string;
+  readonly run?: RunCommand;
 }
 
 /**
@@ -36,44 +29,19 @@ export class NoopNetworkPlugin implements NetworkPlugin {
   readonly dockerPublishesPorts = true;
 
   readonly reason: string;
-  readonly #log: Logger;
-  readonly #sysctlRoot: string;
-  readonly #modprobe: string;
-  readonly #former: FormerNetworks | undefined;
 
-  constructor(options: NoopNetworkOptions) {
-    const { reason, log, sysctlRoot = "/proc/sys", modprobe = "modprobe", former } = options;
-    this.#former = former;
-    this.reason = reason;
-    this.#log = log;
-    this.#sysctlRoot = sysctlRoot;
-    this.#modprobe = modprobe;
+  constructor(private readonly options: NoopNetworkOptions) {
+    this.reason = options.reason;
   }
 
-  /**
-   * Lets iptables see bridged traffic, which the rules of Services need. A host that cannot do it still runs pods, so a
-   * failure is a warning; ip6tables is only asked for where the kernel has that setting.
-   */
-  async start(signal: AbortSignal): Promise<void> {
-    try {
-      await run(this.#modprobe, ["br-netfilter"], { signal, timeout: modprobeTimeoutMs });
-    } catch (error) {
-      signal.throwIfAborted();
-      // Built into the kernel, or no modprobe in a container: the settings themselves will tell.
-      this.#log.debug({ err: messageOf(error) }, "modprobe br-netfilter failed");
-    }
-    await this.#enable("net/bridge/bridge-nf-call-iptables");
-    await this.#enable("net/bridge/bridge-nf-call-ip6tables", { mayBeMissing: true });
+  /** The rules of Services must see what goes over Docker's bridge. */
+  start(signal: AbortSignal): Promise<void> {
+    return letIptablesSeeBridges(this.options, signal);
   }
 
-  async #enable(setting: string, { mayBeMissing = false } = {}): Promise<void> {
-    const path = `${this.#sysctlRoot}/${setting}`;
-    try {
-      if ((await readFile(path, "utf8")).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
-    } catch (error) {
-      if (mayBeMissing && hasCode(error, "ENOENT")) return;
-      this.#log.warn({ setting, err: messageOf(error) }, "cannot let iptables see bridged traffic");
-    }
+  engineFound(): Promise<void> {
+    // Wherever it is, its networks are there, too.
+    return Promise.resolve();
   }
 
   stop(): Promise<void> {
@@ -86,9 +54,8 @@ export class NoopNetworkPlugin implements NetworkPlugin {
 
   /** A pod of a time when this node had another plugin still has what that plugin gave it. */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    if ((await this.#former?.hasAttachment(request.sandboxId)) === true) {
-      await this.#former?.tearDownPod(request, signal);
-    }
+    const { former } = this.options;
+    if ((await former?.hasAttachment(request.sandboxId)) === true) await former?.tearDownPod(request, signal);
   }
 
   podAddresses(): Promise<undefined> {

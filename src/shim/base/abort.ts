@@ -76,8 +76,11 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
   }
 }
 
-/** One signal may end many pieces of work at once: Node would take more than ten listeners for a leak, and say so. */
-function listen(signal: AbortSignal, onAbort: () => void): void {
+/**
+ * `onAbort` runs at most once; `removeEventListener("abort", onAbort)` takes it back. One signal may end many pieces of
+ * work at once: Node would take more than ten listeners for a leak, and say so.
+ */
+export function listen(signal: AbortSignal, onAbort: () => void): void {
   setMaxListeners(0, signal);
   signal.addEventListener("abort", onAbort, { once: true });
 }

@@ -10,6 +10,11 @@ export interface AtomicWriteOptions {
   readonly mode: number;
   /** Begin of the temporary file's name; 16 hex digits follow. Begins with a dot where others list the directory. */
   readonly temporaryPrefix: string;
+  /**
+   * What the new content outlives: a power cut when not given. `crash`: the end of this process only, without the two
+   * flushes, for what has no meaning after a power cut; the file may then be the old one, empty or gone.
+   */
+  readonly survives?: "powerCut" | "crash";
 }
 
 /**
@@ -23,15 +28,17 @@ export async function writeFileAtomically(
   options: AtomicWriteOptions,
 ): Promise<void> {
   const directory = dirname(path);
+  const flushes = options.survives !== "crash";
   const temporary = join(directory, options.temporaryPrefix + randomBytes(8).toString("hex"));
   try {
     // "wx" creates or fails: a link that somebody planted under this name is not followed.
     const file = await open(temporary, "wx", options.mode);
     try {
       try {
-        await file.chmod(options.mode);
+        // A umask takes nothing from the owner that is not taken from everybody's files.
+        if ((options.mode & 0o077) !== 0) await file.chmod(options.mode);
         await file.writeFile(content);
-        await file.sync();
+        if (flushes) await file.sync();
       } finally {
         await file.close();
       }
@@ -41,7 +48,7 @@ export async function writeFileAtomically(
       await rm(temporary, { force: true }).catch(() => undefined);
       throw error;
     }
-    await syncDirectory(directory);
+    if (flushes) await syncDirectory(directory);
   } catch (error) {
     throw fileError("write", path, error);
   }
@@ -49,12 +56,23 @@ export async function writeFileAtomically(
 
 /** Removes the file for good (flushed). False when there was none. Throws as `fileError` describes. */
 export async function removeFileDurably(path: string): Promise<boolean> {
+  if (!(await removeFile(path))) return false;
   try {
-    await unlink(path);
     await syncDirectory(dirname(path));
     return true;
   } catch (error) {
     if (hasCode(error, "ENOENT")) return false;
+    throw fileError("remove", path, error);
+  }
+}
+
+/** Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError` describes. */
+export async function removeFile(path: string): Promise<boolean> {
+  try {
+    await unlink(path);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return false;
     throw fileError("remove", path, error);
   }
 }

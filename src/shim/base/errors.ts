@@ -63,16 +63,24 @@ export class ShimError extends Error {
     return new ShimError(fallback, String(error));
   }
 
-  /** The same kind, fields and cause with `action: ` before the message, as in `pull image "x": no such host`. */
+  /**
+   * The same kind, fields and cause with `action: ` before the message, as in `pull image "x": no such host`. A constant
+   * of the CRI at the beginning stays there, because kubelets look for it there.
+   */
   within(action: string, fields: ErrorFields = {}): ShimError {
+    const constant = criConstant.exec(this.message)?.[0] ?? "";
     return new ShimError(
       this.kind,
-      `${action}: ${this.message}`,
+      `${constant}${action}: ${this.message.slice(constant.length)}`,
       { ...fields, ...this.fields },
       { cause: this },
     );
   }
 }
+
+/** The error constants of the CRI, with which messages begin. */
+const criConstant =
+  /^(?:RegistryUnavailable|SignatureValidationFailed|RROUnsupported|ImageVolumeMountFailed): /;
 
 /** The message of anything that was thrown. */
 export function messageOf(error: unknown): string {

@@ -42,7 +42,8 @@ export async function bindUnixSocket(server: Server, path: string, mode = 0o600)
     // A server that judged the stale socket at the same time may have moved this one away, and a third one come in.
     await sleep(settleMs);
     const named = await lstat(path).catch(() => undefined);
-    if (named?.dev !== dev || named.ino !== ino) throw new ShimError("conflict", "another server took the name");
+    if (named?.dev !== dev || named.ino !== ino)
+      throw new ShimError("conflict", "another server took the name");
     return { path, unlink: () => unlinkIfOurs(path, dev, ino) };
   } catch (error) {
     server.close();

@@ -1,20 +1,27 @@
 /** `dockershim doctor network`: what dead pods have left of their networks. Looks, and changes nothing. */
-import { readdir } from "node:fs/promises";
-import { join } from "node:path";
+import { readConfigurationFiles } from "../../network/cni/configuration-files.js";
+import type { NetworkList } from "../../network/cni/configuration.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
-import { NetworkLeftovers } from "../../network/leftovers.js";
+import { HostIptables } from "../../network/iptables/host-iptables.js";
+import { NetworkLeftovers, type KnownSandboxes } from "../../network/leftovers.js";
 import { withDeadline } from "../base/abort.js";
-import { hasCode } from "../base/file-errors.js";
 import { Lifetime } from "../base/lifetime.js";
 import { silentLogger } from "../base/log.js";
 import { createEngine, engineEndpoint, type Environment } from "../composition/engine.js";
+import { knownSandboxes } from "../composition/leftovers.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 
 const timeoutMs = 60_000;
 
-/** Exit code 0 when nothing is left, 1 when something is. */
+export interface DoctorOptions {
+  /** Also ask the plugins about the pods that run, by CHECK. */
+  readonly check: boolean;
+}
+
+/** Exit code 0 when nothing is left and no plugin complains, else 1. */
 export async function runDoctorNetwork(
   { config }: ResolvedConfig,
+  { check }: DoctorOptions,
   environment: Environment,
   writeOut: (text: string) => void,
 ): Promise<number> {
@@ -22,51 +29,39 @@ export async function runDoctorNetwork(
   const lifetime = new Lifetime(log);
   try {
     const engine = createEngine(await engineEndpoint(config, environment), config, log, lifetime);
-    const parts = createCniParts({ log, binDirs: config.cniBinDirs, cacheDir: config.cniCacheDir });
-    const findings = await withDeadline(
+    const iptables = new HostIptables({ mode: config.iptablesMode, log });
+    const { cniBinDirs: binDirs, cniCacheDir: cacheDir } = config;
+    const parts = createCniParts({ log, binDirs, cacheDir, iptables });
+    const leftovers = new NetworkLeftovers(parts, () => configuredNetworks(config.cniConfDir));
+    const { findings, complaints } = await withDeadline(
       undefined,
       timeoutMs,
       "compare the node with the engine",
       async (signal) => {
         await engine.connect(signal);
-        return new NetworkLeftovers(parts).find(
-          async () => ({
-            livingIds: new Set((await engine.listContainers({}, signal)).map(({ id }) => id)),
-            ownIds: new Set(await ownIds(config.stateDir)),
-          }),
-          signal,
-        );
+        const known = (): Promise<KnownSandboxes> => knownSandboxes(config.stateDir, engine, signal);
+        const findings = await leftovers.find(known, signal);
+        const complaints = check ? await leftovers.check((await known()).livingIds, signal) : [];
+        return { findings, complaints };
       },
     );
     if (findings.length === 0) {
       writeOut("Nothing is left of dead pods: no cached attachment, address or rule without a container.\n");
-      return 0;
     }
     for (const { what, certainlyOurs } of findings) {
       writeOut(
         `${certainlyOurs ? "ours, removed at the next start" : "perhaps not ours, left alone   "}  ${what}\n`,
       );
     }
-    return 1;
+    for (const complaint of complaints) writeOut(`perhaps broken                    ${complaint}\n`);
+    if (check && complaints.length === 0) writeOut("No plugin complains about a pod that runs.\n");
+    return findings.length + complaints.length === 0 ? 0 : 1;
   } finally {
     await lifetime.close();
   }
 }
 
-/** Read by their names alone: opening the stores would tidy them up. */
-async function ownIds(stateDir: string): Promise<readonly string[]> {
-  const names = async (directory: string): Promise<readonly string[]> => {
-    try {
-      return await readdir(directory);
-    } catch (error) {
-      if (hasCode(error, "ENOENT")) return [];
-      throw error;
-    }
-  };
-  const records = (await names(join(stateDir, "pods"))).map((name) => name.replace(/\.json$/, ""));
-  const checkpoints = [
-    ...(await names(join(stateDir, "sandbox"))),
-    ...(await names("/var/lib/cri-dockerd/sandbox")),
-  ];
-  return [...records, ...checkpoints].filter((name) => !name.startsWith("."));
+/** All that can be read, whether their plugins are there or not. */
+async function configuredNetworks(directory: string): Promise<readonly NetworkList[]> {
+  return (await readConfigurationFiles(directory)).flatMap(({ list }) => list ?? []);
 }

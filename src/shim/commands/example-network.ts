@@ -4,10 +4,14 @@ import { readConfigurationFiles } from "../../network/cni/configuration-files.js
 import { PluginInvoker } from "../../network/cni/invoke.js";
 import { PluginVersions } from "../../network/cni/plugin-versions.js";
 import {
+  exampleBridges,
+  exampleCidrs,
   exampleFileName,
   exampleForPlugins,
   writeExampleConflist,
 } from "../../network/example/example-conflist.js";
+import { findFreeBridge, findFreePlace, readNodeRanges } from "../../network/example/free-range.js";
+import { parsePodSubnets } from "../../network/kubenet/pod-subnets.js";
 import { withDeadline } from "../base/abort.js";
 import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
@@ -89,12 +93,25 @@ async function exampleText(
 ): Promise<string> {
   const invoker = new PluginInvoker({ binDirs, log });
   const versions = new PluginVersions(invoker);
-  const options = podCidrs.length === 0 ? {} : { podCidrs };
   try {
+    const { bridge, cidrs } = await placeFor(podCidrs);
     return await withDeadline(undefined, timeoutMs, "ask CNI plugins for versions", (signal) =>
-      exampleForPlugins(options, { invoker, versions }, signal),
+      exampleForPlugins({ podCidrs: cidrs, bridge }, { invoker, versions }, signal),
     );
   } catch (error) {
     throw ShimError.from(error).within(`make a CNI configuration of the plugins in ${binDirs.join(", ")}`);
   }
+}
+
+/** A pod CIDR that was given is meant, whatever the node has. */
+async function placeFor(
+  podCidrs: readonly string[],
+): Promise<{ readonly bridge: string; readonly cidrs: readonly string[] }> {
+  const taken = await readNodeRanges();
+  if (podCidrs.length === 0) {
+    const { bridge, cidr } = findFreePlace(exampleBridges, exampleCidrs, taken);
+    return { bridge, cidrs: [cidr] };
+  }
+  const ipv4 = parsePodSubnets(podCidrs).find(({ family }) => family === "ipv4")?.cidr;
+  return { bridge: findFreeBridge(exampleBridges, ipv4, taken), cidrs: podCidrs };
 }

@@ -1,6 +1,7 @@
 /** The first screen: everything that somebody who has just started the shim wants to know. Pure. */
 import { dirname } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
+import { options } from "../config/options.js";
 import type { NetworkOffer } from "./example-network.js";
 
 /** What the set-up script did before the shim started; it arrives as JSON in DOCKERSHIM_SETUP_REPORT. */
@@ -12,8 +13,10 @@ export interface SetupReport {
   readonly keepsRunning: boolean;
   /** Shell lines that take back what was installed and started. */
   readonly undo: readonly string[];
-  /** Shell line that runs a first pod; empty when there is no demo image. */
-  readonly playLine: string;
+  /** Words of the command that runs the pods of a file. */
+  readonly playCommand: readonly string[];
+  /** The file of a first pod; empty when there is no demo image. */
+  readonly playManifest: string;
 }
 
 export interface FirstScreen {
@@ -34,6 +37,8 @@ export interface FirstScreen {
   readonly pauseImage: string;
   readonly stateDirectory: string;
   readonly socket: string;
+  /** Where exec, attach and port-forward are served. */
+  readonly streaming: string;
   readonly setup: SetupReport | undefined;
 }
 
@@ -58,14 +63,15 @@ export function renderFirstScreen(screen: FirstScreen): string {
     ["pause image", screen.pauseImage],
     ["state directory", screen.stateDirectory],
     ["socket", screen.socket],
+    ["streaming", screen.streaming],
     ...(setup === undefined ? [] : setupRows(setup)),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   const table = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`);
   const play =
-    setup === undefined || setup.playLine === ""
+    setup === undefined || setup.playManifest === ""
       ? []
-      : ["", "Run a first pod from a second terminal:", "", `  ${setup.playLine}`];
+      : ["", "Run a first pod from a second terminal:", "", `  ${playLine(setup, screen.socket)}`];
   return [
     "",
     `dockershim ${screen.version} serves the Kubernetes CRI. Ctrl-C ends it; containers keep running.`,
@@ -76,6 +82,12 @@ export function renderFirstScreen(screen: FirstScreen): string {
     "",
     "",
   ].join("\n");
+}
+
+/** With the socket, wherever that was configured: the second terminal knows neither flags nor environment of this one. */
+function playLine({ playCommand, playManifest }: SetupReport, socket: string): string {
+  const endpoint = socket === options.containerRuntimeEndpoint.default ? [] : ["--endpoint", socket];
+  return [...playCommand, ...endpoint, playManifest].map(shellWord).join(" ");
 }
 
 /** The list as text for a shell: what is between the marks begins at the left edge, and so must the last mark. */
@@ -141,7 +153,8 @@ export function parseSetupReport(text: string | undefined): SetupReport | undefi
       engineStartedBy: typeof value.engineStartedBy === "string" ? value.engineStartedBy : "other",
       keepsRunning: value.keepsRunning !== false,
       undo: strings(value.undo),
-      playLine: typeof value.playLine === "string" ? value.playLine : "",
+      playCommand: strings(value.playCommand),
+      playManifest: typeof value.playManifest === "string" ? value.playManifest : "",
     };
   } catch {
     return undefined;

@@ -12,7 +12,7 @@ import { refuseArguments, usageErrorsOf } from "./usage-errors.js";
 /** What the commands do. The number is the exit code; a thrown error is one line on standard error and exit code 1. */
 export interface Actions {
   serve(resolved: ResolvedConfig): Promise<number>;
-  doctorNetwork(resolved: ResolvedConfig): Promise<number>;
+  doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   play(options: PlayOptions): Promise<number>;
 }
 
@@ -104,8 +104,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
 
   const doctor = addCommand("doctor", "compare the node with the engine, changing nothing");
   doctor.usage("network [flags]");
+  doctor.option("--check", "also ask the CNI plugins about the pods that run (CHECK)");
   addServeFlags(doctor, flags);
-  doctor.action(async () => {
+  doctor.action(async ({ check = false }: { check?: boolean }) => {
     const [subject, ...rest] = doctor.args;
     if (subject !== "network" || rest.length > 0) {
       const given = doctor.args.map((word) => JSON.stringify(word)).join(" ");
@@ -114,7 +115,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         `command "doctor": ${given === "" ? "no subject given" : given}; it knows "network"`,
       );
     }
-    await withConfig((resolved) => actions.doctorNetwork(resolved));
+    await withConfig((resolved) => actions.doctorNetwork(resolved, { check }));
   });
 
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");

@@ -1,17 +1,16 @@
 /** `dockershim serve`: runs the shim in the foreground until a signal or a fatal error ends it. */
 import { createLogger } from "../base/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
-import type { NodeFacts } from "../domain/node-facts.js";
 import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../grpc/transport/systemd.js";
-import type { Shim } from "../shim.js";
 import { startShim } from "../shim.js";
 
 /** How long a drain waits for calls in flight; systemd kills after 90 s. */
 const drainTimeoutMs = 30_000;
 /** How long the first screen waits for the engine before it says that there is none yet. */
-const screenPatienceMs = 5_000;
+const enginePatienceMs = 5_000;
+const nodePatienceMs = 1_000;
 
 export interface ServeIo {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -37,7 +36,9 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
     });
   });
   try {
-    const facts = await Promise.race([firstFacts(shim), shim.failed]);
+    // The shim serves all the same when the engine is not there, or the node not prepared, within a moment.
+    const facts = await Promise.race([within(enginePatienceMs, shim.firstLive), shim.failed]);
+    if (facts !== undefined) await within(nodePatienceMs, shim.nodePrepared());
     const { name, reason } = shim.network;
     const problem = shim.network.notReadyReason();
     const offers = name === "cni" && problem !== undefined;
@@ -52,6 +53,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
         pauseImage: shim.pauseImageReference,
         stateDirectory: config.stateDir,
         socket: shim.endpoint,
+        streaming: shim.streamingAddress,
         setup: parseSetupReport(environment["DOCKERSHIM_SETUP_REPORT"]),
       }),
     );
@@ -65,16 +67,16 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   }
 }
 
-/** Undefined when the engine is not there within a moment: the shim serves all the same and waits for it. */
-async function firstFacts(shim: Shim): Promise<NodeFacts | undefined> {
+/** The value of `promise`, undefined when it takes longer. */
+async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const patience = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => {
       resolve(undefined);
-    }, screenPatienceMs);
+    }, milliseconds);
   });
   try {
-    return await Promise.race([shim.firstLive, patience]);
+    return await Promise.race([promise, patience]);
   } finally {
     clearTimeout(timer);
   }

@@ -7,6 +7,7 @@ import type { EngineEndpoint } from "../engine/endpoint.js";
 import { readTlsMaterial } from "../engine/endpoint.js";
 import { instrument } from "../engine/instrumented-engine.js";
 import type { Engine } from "../ports/engine.js";
+import type { Observer } from "../ports/observer.js";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -26,11 +27,15 @@ export function createEngine(
   { runtimeRequestTimeoutMs }: Config,
   log: Logger,
   lifetime: Lifetime,
+  observer?: Observer,
 ): Engine {
   const docker = new DockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
   lifetime.onClose("engine connections", () => {
     docker.close();
     return Promise.resolve();
   });
-  return instrument(docker, { log });
+  return instrument(docker, {
+    log,
+    ...(observer === undefined ? {} : { observe: (ended) => observer.engineCallEnded(ended) }),
+  });
 }

@@ -3,23 +3,44 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/leftovers.js";
 import { writeFileAtomically } from "../base/atomic-file.js";
+import { namesIn } from "../base/directories.js";
+import { messageOf } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import type { Logger } from "../base/log.js";
 import type { Engine } from "../ports/engine.js";
-import type { Stores } from "./stores.js";
+import { criDockerdCheckpoints } from "./stores.js";
 
-/** Everything that a network may belong to: asked of the engine after the node was read. */
+/**
+ * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by
+ * the names of their files, because opening the stores would tidy them up.
+ */
 export async function knownSandboxes(
-  { podRecords, checkpoints }: Pick<Stores, "podRecords" | "checkpoints">,
+  stateDir: string,
   engine: Pick<Engine, "listContainers">,
   signal: AbortSignal,
 ): Promise<KnownSandboxes> {
   const containers = await engine.listContainers({}, signal);
-  const recorded = [...podRecords.all()].map(({ sandboxId }) => sandboxId);
+  const records = (await namesIn(join(stateDir, "pods"))).map((name) => name.replace(/\.json$/, ""));
+  const checkpoints = [
+    ...(await namesIn(join(stateDir, "sandbox"))),
+    ...(await namesIn(criDockerdCheckpoints)),
+  ];
   return {
     livingIds: new Set(containers.map(({ id }) => id)),
-    ownIds: new Set([...recorded, ...(await checkpoints.list())]),
+    ownIds: new Set([...records, ...checkpoints].filter((name) => !name.startsWith("."))),
   };
+}
+
+/** The same, on the engine that the state directory has always been used with; undefined on another one. */
+export async function sandboxesOfAccustomedEngine(
+  stateDir: string,
+  engine: Pick<Engine, "connect" | "listContainers">,
+  signal: AbortSignal,
+): Promise<KnownSandboxes | undefined> {
+  const { engineId } = await engine.connect(signal);
+  return (await isAccustomedEngine(stateDir, engineId))
+    ? knownSandboxes(stateDir, engine, signal)
+    : undefined;
 }
 
 /**
@@ -40,19 +61,23 @@ export async function isAccustomedEngine(stateDir: string, engineId: string): Pr
 /** Cleans what is certainly ours, and says what was done and what was left. */
 export async function cleanNetworkLeftovers(
   leftovers: NetworkLeftovers,
-  stores: Stores,
+  stateDir: string,
   engine: Pick<Engine, "listContainers">,
   log: Logger,
   signal: AbortSignal,
 ): Promise<void> {
-  const { cleaned, failed, left }: CleanUp = await leftovers.clean(
-    () => knownSandboxes(stores, engine, signal),
-    signal,
-  );
+  const known = (): Promise<KnownSandboxes> => knownSandboxes(stateDir, engine, signal);
+  const { cleaned, failed, left }: CleanUp = await leftovers.clean(known, signal);
   for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
   for (const { finding, reason } of failed) {
     log.warn({ what: finding.what, err: reason }, "cannot remove what a dead pod left behind");
   }
   for (const { what } of left)
     log.info({ what }, "belongs to no container, but perhaps not to us: left alone");
+  try {
+    await leftovers.collectGarbage(known, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    log.warn({ err: messageOf(error) }, "CNI plugins cannot collect garbage");
+  }
 }

@@ -1,12 +1,15 @@
 /** The gRPC server with every RPC that is built. */
 import type { Logger } from "../base/log.js";
 import type { Config } from "../config/resolve.js";
-import type { ServiceHandlers } from "../grpc/handlers.js";
-import { withItemBytes } from "../grpc/list-bytes.js";
+import type { RuntimeService } from "../domain/cri.js";
+import type { ServiceHandlers, StreamHandler } from "../grpc/handlers.js";
+import { keepBytes, withItemBytes, withKeptList, withStreamedItemBytes } from "../grpc/list-bytes.js";
 import { loadCriApi } from "../grpc/proto.js";
 import type { GrpcServer } from "../grpc/server.js";
 import { startGrpcServer } from "../grpc/server.js";
 import { isValidatedRpc, validateRequest } from "../grpc/validate/validate-request.js";
+import type { Observer } from "../ports/observer.js";
+import { readPodMetrics } from "../rpc/list-pod-sandbox-metrics.js";
 import type { Services } from "../rpc/services.js";
 import { imageRpcs, runtimeRpcs } from "../rpc/table.js";
 import type { Environment } from "./engine.js";
@@ -16,14 +19,22 @@ export async function serve(
   services: Services,
   log: Logger,
   environment: Environment,
+  observer?: Observer,
 ): Promise<GrpcServer> {
   const api = loadCriApi();
   const runtime = runtimeRpcs(services);
+  const images = imageRpcs(services);
+  // Kept for list and stream alike.
+  const sandboxBytes = keepBytes(api.encodeItem.sandbox);
+  const containerBytes = keepBytes(api.encodeItem.container);
+  // Every client gets the same events.
+  const eventBytes = keepBytes(api.encodeItem.event);
   return startGrpcServer({
     endpoint: containerRuntimeEndpoint.kind === "unix" ? containerRuntimeEndpoint : { kind: "fd" },
     environment,
     api,
     log,
+    observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
     validate: (rpc, request) => {
       // Both come from the same method definition, which the type of a callback cannot say.
       if (isValidatedRpc(rpc)) validateRequest(rpc, request as never);
@@ -31,18 +42,65 @@ export async function serve(
     handlers: {
       RuntimeService: validated({
         ...runtime,
-        ListPodSandbox: withItemBytes(
-          runtime.ListPodSandbox,
-          ({ items }) => items ?? [],
-          api.encodeItem.sandbox,
+        ListPodSandbox: withKeptList(runtime.ListPodSandbox, ({ items }) => items ?? [], sandboxBytes),
+        StreamPodSandboxes: withStreamedItemBytes(
+          runtime.StreamPodSandboxes,
+          ({ pod_sandboxes }) => pod_sandboxes ?? [],
+          sandboxBytes,
         ),
-        ListContainers: withItemBytes(
+        ListContainers: withKeptList(
           runtime.ListContainers,
           ({ containers }) => containers ?? [],
-          api.encodeItem.container,
+          containerBytes,
+        ),
+        StreamContainers: withStreamedItemBytes(
+          runtime.StreamContainers,
+          ({ containers }) => containers ?? [],
+          containerBytes,
+        ),
+        ListContainerStats: withItemBytes(
+          runtime.ListContainerStats,
+          ({ stats }) => stats ?? [],
+          api.encodeItem.containerStats,
+        ),
+        StreamContainerStats: withStreamedItemBytes(
+          runtime.StreamContainerStats,
+          ({ container_stats }) => container_stats ?? [],
+          api.encodeItem.containerStats,
+        ),
+        ListPodSandboxStats: withItemBytes(
+          runtime.ListPodSandboxStats,
+          ({ stats }) => stats ?? [],
+          api.encodeItem.sandboxStats,
+        ),
+        StreamPodSandboxStats: withStreamedItemBytes(
+          runtime.StreamPodSandboxStats,
+          ({ pod_sandbox_stats }) => pod_sandbox_stats ?? [],
+          api.encodeItem.sandboxStats,
+        ),
+        ListPodSandboxMetrics: withItemBytes(
+          (_request, call) => readPodMetrics(services, call),
+          (pods) => pods,
+          api.encodeItem.sandboxMetrics,
+        ),
+        StreamPodSandboxMetrics: withStreamedItemBytes(
+          runtime.StreamPodSandboxMetrics,
+          ({ pod_sandbox_metrics }) => pod_sandbox_metrics ?? [],
+          api.encodeItem.sandboxMetrics,
+        ),
+        GetContainerEvents: ((request, call, send) =>
+          runtime.GetContainerEvents(request, call, (event) =>
+            send(eventBytes(event)),
+          )) satisfies StreamHandler<RuntimeService["GetContainerEvents"]>,
+      }),
+      ImageService: validated({
+        ...images,
+        StreamImages: withStreamedItemBytes(
+          images.StreamImages,
+          (message) => message.images ?? [],
+          api.encodeItem.image,
         ),
       }),
-      ImageService: validated(imageRpcs(services)),
     },
   });
 }

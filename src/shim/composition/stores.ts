@@ -2,6 +2,7 @@
 import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
 import type { Lifetime } from "../base/lifetime.js";
 import type { Logger } from "../base/log.js";
+import { LogRecords } from "../logs/log-record.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import { ContainerRecords } from "../state/container-records.js";
 import { PodRecords } from "../state/pod-records.js";
@@ -11,25 +12,31 @@ export interface Stores {
   readonly podRecords: PodRecords;
   readonly containerRecords: ContainerRecords;
   readonly checkpoints: CheckpointStore;
+  /** How many could not be understood so far. */
+  readonly corruptCheckpoints: () => number;
+  readonly logRecords: LogRecords;
 }
 
 /** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
-const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
+export const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
 
 /** Opens the state directory for this process alone; `conflict` when another instance has it. */
 export async function openStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
-  const { checkpoints: directory, pods, containers, quarantine } = await openStateDirectory(root);
+  const { checkpoints: directory, pods, containers, logs, quarantine } = await openStateDirectory(root);
   const claim = await claimStateDirectory(root);
   lifetime.onClose("state directory", () => claim.release());
   const quarantineDirectory = quarantine;
+  const checkpoints = await CheckpointDirectory.open({
+    directory,
+    quarantineDirectory,
+    alsoRead: [criDockerdCheckpoints],
+    log,
+  });
   return {
     podRecords: await PodRecords.open(pods, log, { quarantineDirectory }),
     containerRecords: await ContainerRecords.open(containers, log, { quarantineDirectory }),
-    checkpoints: await CheckpointDirectory.open({
-      directory,
-      quarantineDirectory,
-      alsoRead: [criDockerdCheckpoints],
-      log,
-    }),
+    logRecords: await LogRecords.open(logs, log, quarantineDirectory),
+    checkpoints,
+    corruptCheckpoints: () => checkpoints.corruptCount,
   };
 }

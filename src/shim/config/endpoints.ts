@@ -1,5 +1,5 @@
 /** Addresses to listen on and to connect to. */
-import { isIP } from "node:net";
+import { BlockList, isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
 import { ShimError } from "../base/errors.js";
 import type { ValueKind } from "./option.js";
@@ -24,6 +24,8 @@ export interface TcpEndpoint {
 
 export type ListenEndpoint = UnixEndpoint | SystemdEndpoint;
 export type DockerEndpoint = UnixEndpoint | TcpEndpoint;
+/** For clients of this host alone. `host` is an IP address of the loopback interface. */
+export type LocalEndpoint = UnixEndpoint | TcpEndpoint;
 
 /** An IP address and a port, 0 for one that the system chooses. */
 export interface BindAddress {
@@ -114,4 +116,32 @@ export const bindAddressKind: ValueKind<BindAddress> = {
     return { host, port };
   },
   format: formatHostAndPort,
+};
+
+const loopback = new BlockList();
+loopback.addSubnet("127.0.0.0", 8, "ipv4");
+loopback.addAddress("::1", "ipv6");
+
+/**
+ * `127.0.0.1:9090`, `[::1]:9090` or `unix:///path`. Other addresses are refused: what is served there knows no
+ * authentication and no encryption. Port 0 is one that the system chooses.
+ */
+export const localEndpointKind: ValueKind<LocalEndpoint> = {
+  placeholder: "endpoint",
+  parse(text) {
+    const { scheme, rest } = splitScheme(text);
+    if (scheme === "unix") return parseSocketPath(rest);
+    if (scheme !== "") return refuse('must be "127.0.0.1:9090", "[::1]:9090" or "unix:///path"');
+    if (isAbsolute(rest)) return refuse('the path of a socket begins with "unix://"');
+    const { host, port } = splitHostAndPort(rest);
+    const family = isIP(host);
+    if (family === 0)
+      refuse('must be an IP address with a port, such as "127.0.0.1:9090", or "unix:///path"');
+    if (!loopback.check(host, family === 4 ? "ipv4" : "ipv6")) {
+      refuse("only loopback addresses (127.0.0.0/8, ::1): nothing here asks who connects");
+    }
+    if (port === undefined) return refuse("names no port");
+    return { kind: "tcp", host, port };
+  },
+  format: (value) => (value.kind === "unix" ? `unix://${value.path}` : formatHostAndPort(value)),
 };

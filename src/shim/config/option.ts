@@ -25,6 +25,7 @@ export const optionGroups = [
   "Network",
   "Streaming",
   "Logging",
+  "Metrics",
 ] as const;
 
 export interface Option<T> {

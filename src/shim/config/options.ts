@@ -5,7 +5,7 @@
  */
 import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../base/errors.js";
-import { bindAddressKind, dockerEndpointKind, listenEndpointKind } from "./endpoints.js";
+import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import { logLevelKind } from "./log-level.js";
 import { option, type Option, type ValueKind } from "./option.js";
 import {
@@ -232,6 +232,13 @@ const network = {
     help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: none at all",
     kubeletDefault: "10.0.0.0/8",
   }),
+  iptablesMode: option({
+    name: "iptables-mode",
+    group: "Network",
+    kind: enumKind(["auto", "nft", "legacy"]),
+    default: "auto",
+    help: "Backend of iptables in which kubenet writes its rules; auto: the one that holds Kubernetes' chains, else that of plain iptables",
+  }),
   podCidrs: option({
     name: "pod-cidr",
     group: "Network",
@@ -271,9 +278,34 @@ const streaming = {
     help: "A streaming connection without traffic for this long is closed; 0: never",
     kubeletDefault: "4h0m0s",
   }),
+  streamingTlsCertFile: option({
+    name: "streaming-tls-cert-file",
+    group: "Streaming",
+    kind: optional(pathKind),
+    default: "",
+    defaultShown: "none: plain HTTP",
+    help: "PEM file of the certificate, with its intermediates, for exec, attach and port-forward over TLS; needs the key, too",
+  }),
+  streamingTlsPrivateKeyFile: option({
+    name: "streaming-tls-private-key-file",
+    group: "Streaming",
+    kind: optional(pathKind),
+    default: "",
+    defaultShown: "none",
+    help: "PEM file of the private key that belongs to --streaming-tls-cert-file",
+  }),
 };
 
 const logging = {
+  containerLogFormat: option({
+    name: "container-log-format",
+    group: "Logging",
+    kind: enumKind(["cri", "docker"]),
+    default: "cri",
+    help: "Log files of new containers: written in the CRI's format, or links to Docker's JSON files, as dockershim made them",
+    criDockerdDefault: "docker (no flag)",
+    why: "kubelets rotate files of the CRI's format, and log agents read the same format on all nodes",
+  }),
   logLevel: option({
     name: "log-level",
     group: "Logging",
@@ -293,7 +325,27 @@ const logging = {
   }),
 };
 
-export const options = { ...serving, ...dockerEngine, ...images, ...network, ...streaming, ...logging };
+const metrics = {
+  metricsBindAddress: option({
+    name: "metrics-bind-address",
+    group: "Metrics",
+    kind: optional(localEndpointKind),
+    default: "",
+    defaultShown: "none: not served",
+    help: "Where metrics for Prometheus and the health of the program are served (/metrics, /healthz, /readyz): IP:port of the loopback interface, or unix:///path",
+    why: "whoever does not ask for metrics shall not pay for them, and nothing listens that nobody needs",
+  }),
+};
+
+export const options = {
+  ...serving,
+  ...dockerEngine,
+  ...images,
+  ...network,
+  ...streaming,
+  ...logging,
+  ...metrics,
+};
 
 export type Options = typeof options;
 export type OptionField = keyof Options;

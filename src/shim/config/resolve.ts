@@ -135,6 +135,13 @@ function settle(
     logLevel = logLevelOfVerbosity(verbosity);
     chosen.logLevel = { ...chosen.verbosity, value: logLevel };
   }
+  if ((values.streamingTlsCertFile === undefined) !== (values.streamingTlsPrivateKeyFile === undefined)) {
+    throw new ShimError(
+      "invalid",
+      '"streaming-tls-cert-file" and "streaming-tls-private-key-file": one is of no use without the other',
+    );
+  }
+  refuseSharedSocket(values);
   const { dockerEndpoint, ...where } = settleDockerEndpoint(values.dockerEndpoint, environment);
   chosen.dockerEndpoint = {
     ...chosen.dockerEndpoint,
@@ -143,6 +150,17 @@ function settle(
   };
   const sources = Object.fromEntries(optionList.map(([field, { name }]) => [name, chosen[field]]));
   return { config: { ...values, dockerEndpoint, logLevel }, sources, warnings };
+}
+
+function refuseSharedSocket({
+  containerRuntimeEndpoint: cri,
+  metricsBindAddress: metrics,
+}: Pick<OptionValues, "containerRuntimeEndpoint" | "metricsBindAddress">): void {
+  if (cri.kind !== "unix" || metrics?.kind !== "unix" || cri.path !== metrics.path) return;
+  throw new ShimError(
+    "invalid",
+    `"container-runtime-endpoint" and "metrics-bind-address": both are the socket ${JSON.stringify(cri.path)}`,
+  );
 }
 
 /** An endpoint that is not given, or given as empty, is `DOCKER_HOST` as in Docker's own clients. */

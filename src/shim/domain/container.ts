@@ -6,6 +6,7 @@ import {
   containerType,
   fromDockerLabels,
   logPathLabel,
+  restartCountLabel,
   sandboxIdLabel,
   typeLabel,
 } from "./labels.js";
@@ -101,8 +102,10 @@ function identityOf(snapshot: ContainerSource, pod: PodIdentity | undefined): Co
   }
   const parsed = parseName(snapshot.name);
   if (parsed !== undefined) return { name: parsed.container, attempt: parsed.attempt };
-  const name = snapshot.labels[containerNameLabel];
-  return name === undefined || attempt === undefined ? undefined : { name, attempt: Number(attempt) };
+  const { [containerNameLabel]: name, [restartCountLabel]: restartCount = "0" } = snapshot.labels;
+  if (name === undefined) return undefined;
+  // Nothing of the name is left when somebody has renamed the container.
+  return { name, attempt: Number(attempt ?? (/^\d{1,9}$/.test(restartCount) ? restartCount : "0")) };
 }
 
 /**

@@ -22,7 +22,14 @@ export interface DockerMount {
     /** API 1.44: fail rather than mount something below writable. */
     readonly ReadOnlyForceRecursive?: boolean;
   };
-  readonly VolumeOptions?: { readonly NoCopy?: boolean };
+  readonly VolumeOptions?: {
+    readonly NoCopy?: boolean;
+    /** API 1.45. */
+    readonly Subpath?: string;
+    /** These two count for a volume that the create makes. */
+    readonly Labels?: Labels;
+    readonly DriverConfig?: { readonly Name: string; readonly Options: Readonly<Record<string, string>> };
+  };
   /** API 1.48. */
   readonly ImageOptions?: { readonly Subpath?: string };
 }

@@ -35,6 +35,8 @@ export interface NodeFacts {
     readonly usernsRemap: boolean;
     readonly rootless: boolean;
   };
+  /** Whether the engine is in experimental mode, as checkpoints need. */
+  readonly experimental: boolean;
   /** Whether the engine itself injects CDI devices (DeviceRequests with driver cdi). */
   readonly cdi: boolean;
   /** Directories of CDI specifications, as the engine or the convention names them. */

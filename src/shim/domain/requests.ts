@@ -3,26 +3,38 @@
  * names and paths are well formed. Made only by `validateRequest`; everything behind it takes these types.
  */
 import type {
+  AttachRequest,
+  CheckpointContainerRequest,
   ContainerConfig,
   ContainerMetadata,
+  ContainerStatsRequest,
   ContainerStatusRequest,
   CreateContainerRequest,
+  ExecRequest,
   ExecSyncRequest,
+  GetEventsRequest,
   ImageFsInfoRequest,
   ImageService,
   ImageSpec,
   ImageStatusRequest,
   LinuxContainerResources,
   ListContainersRequest,
+  ListContainerStatsRequest,
   ListImagesRequest,
+  ListMetricDescriptorsRequest,
+  ListPodSandboxMetricsRequest,
   ListPodSandboxRequest,
+  ListPodSandboxStatsRequest,
   PodSandboxConfig,
   PodSandboxMetadata,
+  PodSandboxStatsRequest,
   PodSandboxStatusRequest,
+  PortForwardRequest,
   PullImageRequest,
   RemoveContainerRequest,
   RemoveImageRequest,
   RemovePodSandboxRequest,
+  ReopenContainerLogRequest,
   RunPodSandboxRequest,
   RuntimeConfigRequest,
   RuntimeService,
@@ -30,9 +42,16 @@ import type {
   StatusRequest,
   StopContainerRequest,
   StopPodSandboxRequest,
+  StreamContainersRequest,
+  StreamImagesRequest,
+  StreamPodSandboxesRequest,
   UpdateContainerResourcesRequest,
+  UpdatePodSandboxResourcesRequest,
   UpdateRuntimeConfigRequest,
   VersionRequest,
+  StreamContainerStatsRequest,
+  StreamPodSandboxStatsRequest,
+  StreamPodSandboxMetricsRequest,
 } from "./cri.js";
 
 export type SandboxConfig = PodSandboxConfig & { readonly metadata: PodSandboxMetadata };
@@ -64,15 +83,34 @@ export interface ValidRequests {
   readonly RemovePodSandbox: RemovePodSandboxRequest;
   readonly PodSandboxStatus: PodSandboxStatusRequest;
   readonly ListPodSandbox: ListPodSandboxRequest;
+  readonly StreamPodSandboxes: StreamPodSandboxesRequest;
   readonly CreateContainer: ValidCreateContainer;
   readonly StartContainer: StartContainerRequest;
   readonly StopContainer: StopContainerRequest;
   readonly RemoveContainer: RemoveContainerRequest;
   readonly ListContainers: ListContainersRequest;
+  readonly StreamContainers: StreamContainersRequest;
   readonly ContainerStatus: ContainerStatusRequest;
   readonly UpdateContainerResources: ValidUpdateContainerResources;
+  readonly CheckpointContainer: CheckpointContainerRequest;
+  readonly UpdatePodSandboxResources: UpdatePodSandboxResourcesRequest;
+  readonly ContainerStats: ContainerStatsRequest;
+  readonly ListContainerStats: ListContainerStatsRequest;
+  readonly PodSandboxStats: PodSandboxStatsRequest;
+  readonly ListPodSandboxStats: ListPodSandboxStatsRequest;
+  readonly ListMetricDescriptors: ListMetricDescriptorsRequest;
+  readonly ListPodSandboxMetrics: ListPodSandboxMetricsRequest;
+  readonly StreamContainerStats: StreamContainerStatsRequest;
+  readonly StreamPodSandboxStats: StreamPodSandboxStatsRequest;
+  readonly StreamPodSandboxMetrics: StreamPodSandboxMetricsRequest;
+  readonly ReopenContainerLog: ReopenContainerLogRequest;
   readonly ExecSync: ExecSyncRequest;
+  readonly Exec: ExecRequest;
+  readonly Attach: AttachRequest;
+  readonly PortForward: PortForwardRequest;
+  readonly GetContainerEvents: GetEventsRequest;
   readonly ListImages: ListImagesRequest;
+  readonly StreamImages: StreamImagesRequest;
   readonly ImageStatus: ValidImageStatus;
   readonly PullImage: ValidPullImage;
   readonly RemoveImage: ValidRemoveImage;

@@ -52,6 +52,9 @@ export interface Snapshot {
   readonly requestedMounts: readonly RequestedMount[];
   /** Paths on the engine's host. Empty when there is none. */
   readonly logPath: string;
+  /** `HostConfig.LogConfig`: the driver, as `json-file`, and its options. */
+  readonly logDriver: string;
+  readonly logOptions: Labels;
   readonly resolvConfPath: string;
   readonly networkMode: string;
   readonly pidMode: string;
@@ -128,6 +131,9 @@ export interface ImageSnapshot {
   readonly layers: readonly string[];
   /** Declared volumes. */
   readonly volumes: readonly string[];
+  /** Of the engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the containerd image store. */
+  readonly graphDriverName: string;
+  readonly graphDriver: Labels;
 }
 
 /** One entry of `GET /images/json`. */

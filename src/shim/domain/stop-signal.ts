@@ -4,9 +4,9 @@ import { Signal } from "./cri.js";
 /** The longest grace period that is sent to the engine: a year, in seconds. */
 const longestTimeoutSeconds = 365 * 24 * 3600;
 
-/** Seconds of a stop request; 0 kills at once. The validation has refused negative ones. */
+/** Seconds of a stop request; 0 kills at once, and so does less: Docker would wait without end for a negative number. */
 export function stopTimeoutSeconds(timeout: string): number {
-  return Math.min(Number(timeout), longestTimeoutSeconds);
+  return Math.min(Math.max(0, Number(timeout)), longestTimeoutSeconds);
 }
 
 /** `SIGNAL_SIGRTMINPLUS3` is Docker's `SIGRTMIN+3`, `SIGNAL_SIGRTMAXMINUS2` its `SIGRTMAX-2`. */

@@ -1,7 +1,7 @@
 /** Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever happens. */
 import type { IncomingMessage } from "node:http";
 import { ShimError } from "../base/errors.js";
-import { brokenAnswer } from "./errors.js";
+import { brokenAnswer, lostAnswer } from "./errors.js";
 
 /** One answer, read to its end. */
 export interface Answer {
@@ -127,6 +127,8 @@ export function parseJson(text: string, action: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new ShimError("unknown", `${action}: the engine's answer is not JSON`, {}, { cause: error });
+    throw new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, {
+      cause: error,
+    });
   }
 }

@@ -3,11 +3,11 @@ import type { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { withDeadline } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { isKind, ShimError } from "../base/errors.js";
+import { Gate } from "../base/gate.js";
 import { type Answer, parseJson, readBody } from "./answer.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
-import { isStaleConnection, refusal, unreachable } from "./errors.js";
-import { Gate } from "./gate.js";
+import { lostAnswer, refusal, unreachable } from "./errors.js";
 import { asObject, textOf } from "./json.js";
 import { Modem } from "./modem.js";
 
@@ -29,10 +29,13 @@ export interface EngineRequest {
    * slow writes do not hold up reads. `free` is for probes, waits and streams.
    */
   readonly lane: "read" | "write" | "free";
+  /**
+   * To be sent once more over a fresh connection when the connection breaks before the answer is read, as when the engine
+   * restarts. For what may be done twice; GET and HEAD always are.
+   */
+  readonly repeatable?: true;
   /** Without the negotiated version in the path. */
   readonly unversioned?: boolean;
-  /** Once sent, the request goes on to its answer although the caller left. For `request` only. */
-  readonly uninterrupted?: true;
   /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
   readonly timeoutMs?: number;
 }
@@ -79,10 +82,7 @@ export class EngineClient {
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
   async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
     return this.#withDeadline(request, signal, (linked) =>
-      this.#inLane(request, linked, async () => {
-        if (request.uninterrupted !== true) return this.#exchange(request, linked);
-        return this.#withDeadline(request, undefined, (own) => this.#exchange(request, own));
-      }),
+      this.#inLane(request, linked, () => this.#exchange(request, linked)),
     );
   }
 
@@ -104,7 +104,8 @@ export class EngineClient {
   /** The field `Id` of the answer to a create. */
   async createdId(request: EngineRequest, signal: AbortSignal): Promise<string> {
     const id = textOf(asObject(await this.json(request, signal)), "Id");
-    if (id === "") throw new ShimError("unknown", `${request.action}: the engine's answer names no id`);
+    if (id === "")
+      throw new ShimError("unknown", `${request.action}: the engine's answer names no id`, lostAnswer);
     return id;
   }
 
@@ -116,7 +117,7 @@ export class EngineClient {
     return this.#withDeadline(request, signal, async (linked) => {
       const path = this.#path(request);
       if (path === undefined) throw refusalOf(nothingThere());
-      const response = await this.#dialResponse(request, path, linked);
+      const response = await this.#repeat(request, linked, () => this.#dialResponse(request, path, linked));
       if (response.statusCode === 200) return response;
       throw await this.#readRefusal(request, response, linked);
     });
@@ -144,15 +145,33 @@ export class EngineClient {
   async #exchange(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
     const path = this.#path(request);
     if (path === undefined) return nothingThere();
-    const response = await this.#dialResponse(request, path, signal);
-    const limits = { action: request.action, limitBytes: this.#answerLimitBytes };
-    const body = await readBody(response, limits, signal);
-    return { status: response.statusCode ?? 0, headers: response.headers, body };
+    return this.#repeat(request, signal, async () => {
+      const response = await this.#dialResponse(request, path, signal);
+      const limits = { action: request.action, limitBytes: this.#answerLimitBytes };
+      const body = await readBody(response, limits, signal);
+      return { status: response.statusCode ?? 0, headers: response.headers, body };
+    });
+  }
+
+  /** The fresh connection of the second time tells whether the engine is there. */
+  async #repeat<T>(
+    { method, repeatable }: EngineRequest,
+    signal: AbortSignal,
+    exchange: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await exchange();
+    } catch (error) {
+      const mayRepeat = method === "GET" || method === "HEAD" || repeatable === true;
+      if (!mayRepeat || signal.aborted || !isKind(error, "unavailable") || error.fields["answer"] !== "lost")
+        throw error;
+      return exchange();
+    }
   }
 
   async #withDeadline<T>(
     request: EngineRequest,
-    signal: AbortSignal | undefined,
+    signal: AbortSignal,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const timeoutMs = Math.min(request.timeoutMs ?? this.#shortTimeoutMs, longestTimeoutMs);
@@ -202,15 +221,11 @@ export class EngineClient {
   ): Promise<IncomingMessage | Socket> {
     const { method, headers, json, tar, lane, hijack } = request;
     const modem = lane === "read" ? this.#short : this.#long;
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await modem.dial({ method, path, headers, json, tar, hijack }, signal);
-      } catch (error) {
-        if (signal.aborted) throw ShimError.from(signal.reason);
-        // A kept connection that the engine has closed, as when it restarted: a fresh one tells whether it is there.
-        const again = attempt === 1 && isStaleConnection(error) && (method === "GET" || method === "HEAD");
-        if (!again) throw unreachable(this.#endpoint, error);
-      }
+    try {
+      return await modem.dial({ method, path, headers, json, tar, hijack }, signal);
+    } catch (error) {
+      if (signal.aborted) throw ShimError.from(signal.reason);
+      throw unreachable(this.#endpoint, error);
     }
   }
 }

@@ -1,12 +1,13 @@
 /** The engine calls about files in containers. */
 import type { IncomingMessage } from "node:http";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { withDeadline } from "../base/abort.js";
 import { isKind, ShimError } from "../base/errors.js";
-import type { ArchiveStat } from "../ports/engine.js";
+import type { ArchiveStat, ContainerPath } from "../ports/engine.js";
 import { readBody } from "./answer.js";
 import { firstFile, openArchive, parseArchiveStat } from "./archive.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { withoutEntries } from "./tar-entries.js";
 
 /** What a tar adds to one file: headers, also extended ones, and padding. */
 const tarOverheadBytes = 64 * 1024;
@@ -74,6 +75,31 @@ export class ContainerFiles {
       return content;
     } finally {
       response.destroy();
+    }
+  }
+
+  /** From one archive call into the other, at the pace of the slower one. */
+  async copy(
+    from: ContainerPath,
+    to: ContainerPath,
+    leaveOut: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    // With the dot the entries are named from the directory on.
+    const source = await this.open(from.id, `${from.path.replace(/\/+$/, "")}/.`, signal);
+    if (source === undefined) {
+      throw new ShimError("notFound", `read "${from.path}" of container "${from.id}": no such directory`);
+    }
+    const broken = new AbortController();
+    try {
+      const action = `read "${from.path}" of container "${from.id}"`;
+      const entries = withoutEntries(source as AsyncIterable<Buffer>, leaveOut, action);
+      const tar = Readable.from(entries, { objectMode: false });
+      // The engine would wait for the rest of a stream that broke off.
+      tar.on("error", (error) => broken.abort(ShimError.from(error)));
+      await this.put(to.id, to.path, tar, AbortSignal.any([signal, broken.signal]));
+    } finally {
+      source.destroy();
     }
   }
 

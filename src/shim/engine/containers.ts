@@ -4,8 +4,10 @@ import type { CreateBody, DockerResources } from "../domain/create-body.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import type { ContainerFilter } from "../ports/engine.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
-import { asList } from "./json.js";
+import type { EngineReading } from "../domain/resource-reading.js";
+import { asList, asObject, numberOf } from "./json.js";
 import { toListedContainer, toSnapshot } from "./snapshot.js";
+import { toEngineReading } from "./stats.js";
 
 /** What the engine may take beyond the grace period of a stop: it kills, then waits for the kill. */
 const stopMarginMs = 10_000;
@@ -47,7 +49,29 @@ export class Containers {
     return json === undefined ? undefined : toSnapshot(json);
   }
 
-  /** As the port says: a caller that leaves after the request was sent still gets the id, to undo the create. */
+  async stats(id: string, signal: AbortSignal): Promise<EngineReading | undefined> {
+    const json = await this.client.jsonIfThere(
+      {
+        action: `read the statistics of container "${id}"`,
+        ...{ method: "GET", path: ["containers", id, "stats"], lane: "read" },
+        // Without one-shot the engine waits for a second sample, which takes it a second or two.
+        query: { stream: "false", "one-shot": "true" },
+      },
+      signal,
+    );
+    return json === undefined ? undefined : toEngineReading(json);
+  }
+
+  async writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined> {
+    const action = `size container "${id}"`;
+    const query = { size: "true" };
+    const json = await this.client.jsonIfThere(
+      { action, method: "GET", path: ["containers", id, "json"], query, lane: "read" },
+      signal,
+    );
+    return json === undefined ? undefined : numberOf(asObject(json), "SizeRw");
+  }
+
   async create(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
     const request: EngineRequest = {
       action: `create container "${name}"`,
@@ -56,7 +80,6 @@ export class Containers {
       query: { name },
       json: body,
       lane: "write",
-      uninterrupted: true,
     };
     return this.client.createdId(request, signal);
   }
@@ -76,6 +99,7 @@ export class Containers {
     const grace = Math.min(Math.max(Math.ceil(graceSeconds), 0), longestGraceSeconds);
     const request: EngineRequest = {
       ...this.#post(id, "stop", { t: String(grace) }),
+      repeatable: true,
       // A wait of up to the grace period must not keep other writes from the engine.
       lane: "free",
       timeoutMs: grace * 1000 + stopMarginMs,
@@ -112,6 +136,7 @@ export class Containers {
       path: ["containers", id],
       query,
       lane: "write",
+      repeatable: true,
     };
     return withDeadline(signal, this.shortTimeoutMs, action, async (linked) => {
       for (;;) {
@@ -127,7 +152,25 @@ export class Containers {
   }
 
   async update(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
-    await this.client.json({ ...this.#post(id, "update"), json: resources }, signal);
+    await this.client.json({ ...this.#post(id, "update"), json: resources, repeatable: true }, signal);
+  }
+
+  /** No deadline of its own: it takes as long as the container has memory. */
+  async checkpoint(
+    id: string,
+    { checkpointId, directory }: { readonly checkpointId: string; readonly directory: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const request: EngineRequest = {
+      action: `checkpoint container "${id}"`,
+      method: "POST",
+      path: ["containers", id, "checkpoints"],
+      json: { CheckpointID: checkpointId, CheckpointDir: directory, Exit: false },
+      lane: "free",
+      timeoutMs: Infinity,
+    };
+    const answer = await this.client.request(request, signal);
+    if (answer.status !== 201) throw refusalOf(answer);
   }
 
   /** Whether the container is gone, else nobody is removing it any longer. */

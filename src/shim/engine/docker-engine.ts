@@ -2,29 +2,37 @@
 import type { Readable } from "node:stream";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
+import type { EngineReading } from "../domain/resource-reading.js";
 import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../domain/snapshot.js";
 import type {
   ArchiveStat,
+  AttachOptions,
   ContainerFilter,
+  ContainerPath,
   Engine,
   EngineEvent,
   EngineVersion,
   ExecOptions,
   ExecState,
+  LogOptions,
+  LogStream,
   ProcessStreams,
   PullProgress,
   RegistryCredentials,
 } from "../ports/engine.js";
+import type { TerminalSize } from "../ports/streaming.js";
 import { readChunks } from "./answer.js";
 import { EngineClient, type EngineClientOptions, refusalOf } from "./client.js";
 import { ContainerFiles } from "./container-files.js";
 import { Containers } from "./containers.js";
 import { brokenAnswer } from "./errors.js";
 import { eventsQuery, readEvents } from "./events.js";
-import { openProcessStreams } from "./exec-stream.js";
+import { openLogs } from "./logs.js";
 import { negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
 import { ImageCalls } from "./image-calls.js";
 import { asObject, flagOf, type Json, numberOf } from "./json.js";
+import { openProcessStreams } from "./process-streams.js";
+import { listVolumes, removeVolume } from "./volumes.js";
 
 /**
  * One Docker Engine. Every call ends when its signal aborts and, streams and pulls aside, when its own deadline passes;
@@ -71,10 +79,7 @@ export class DockerEngine implements Engine {
     return toNodeFacts(version, info, apiMinor);
   }
 
-  async listContainers(
-    filter: ContainerFilter,
-    signal: AbortSignal,
-  ): Promise<readonly ListedContainer[]> {
+  async listContainers(filter: ContainerFilter, signal: AbortSignal): Promise<readonly ListedContainer[]> {
     return this.#containers.list(filter, signal);
   }
 
@@ -114,8 +119,28 @@ export class DockerEngine implements Engine {
     return this.#containers.remove(id, options, signal);
   }
 
+  async containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined> {
+    return this.#containers.stats(id, signal);
+  }
+
+  async writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined> {
+    return this.#containers.writableLayerBytes(id, signal);
+  }
+
   async updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void> {
     await this.#containers.update(id, resources, signal);
+  }
+
+  async createCheckpoint(
+    id: string,
+    to: { readonly checkpointId: string; readonly directory: string },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#containers.checkpoint(id, to, signal);
+  }
+
+  async containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream> {
+    return openLogs(this.#client, id, options, signal);
   }
 
   async getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined> {
@@ -139,6 +164,26 @@ export class DockerEngine implements Engine {
   /** A buffer goes under the deadline of short calls; a stream is as slow as its source, and is destroyed at the end. */
   async putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void> {
     await this.#files.put(id, path, tar, signal);
+  }
+
+  async copyDirectory(
+    from: ContainerPath,
+    to: ContainerPath,
+    leaveOut: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#files.copy(from, to, leaveOut, signal);
+  }
+
+  async listVolumes(
+    label: { readonly key: string; readonly value: string },
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    return listVolumes(this.#client, label, signal);
+  }
+
+  async removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing"> {
+    return removeVolume(this.#client, name, signal);
   }
 
   async createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string> {
@@ -165,6 +210,26 @@ export class DockerEngine implements Engine {
       signal,
     );
     return openProcessStreams(socket, options, signal);
+  }
+
+  async resizeExec(execId: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
+    await this.#resize(`exec "${execId}"`, ["exec", execId], size, signal);
+  }
+
+  async attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams> {
+    const flag = (value: boolean): string => (value ? "1" : "0");
+    const query = {
+      ...{ stream: "1", logs: "0", stdin: flag(options.stdin) },
+      ...{ stdout: flag(options.stdout), stderr: flag(options.stderr) },
+    };
+    const action = `attach to container "${id}"`;
+    const path = ["containers", id, "attach"];
+    const socket = await this.#client.hijack({ action, method: "POST", path, query, lane: "free" }, signal);
+    return openProcessStreams(socket, options, signal);
+  }
+
+  async resizeContainer(id: string, size: TerminalSize, signal: AbortSignal): Promise<void> {
+    await this.#resize(`container "${id}"`, ["containers", id], size, signal);
   }
 
   async inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined> {
@@ -234,6 +299,21 @@ export class DockerEngine implements Engine {
       throw error;
     }
     throw brokenAnswer(action);
+  }
+
+  async #resize(
+    what: string,
+    path: readonly string[],
+    { columns, rows }: TerminalSize,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const action = `resize the terminal of ${what}`;
+    const query = { w: String(columns), h: String(rows) };
+    const answer = await this.#client.request(
+      { action, method: "POST", path: [...path, "resize"], query, lane: "free" },
+      signal,
+    );
+    if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
   }
 
   async #readVersion(signal: AbortSignal): Promise<unknown> {

@@ -68,6 +68,9 @@ export async function readTlsMaterial(environment: TlsEnvironment): Promise<TlsM
       );
     }
   };
-  const [ca, cert, key] = await Promise.all([read("ca.pem"), read("cert.pem"), read("key.pem")]);
+  // One after the other: of several that cannot be read, always the same one is named.
+  const ca = await read("ca.pem");
+  const cert = await read("cert.pem");
+  const key = await read("key.pem");
   return { ca, cert, key, verify };
 }

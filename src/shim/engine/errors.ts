@@ -70,9 +70,15 @@ function kindOfStatus(status: number, message: string): ErrorKind {
     case 504:
       return "unavailable";
     default:
-      return "unknown";
+      return spoken.find(([text]) => text.test(message))?.[1] ?? "unknown";
   }
 }
+
+/** What the engine says with status 500, though it is no fault of its own. */
+const spoken: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
+  [/^container \S+ is not running/i, "precondition"],
+  [/port is already allocated|listen \S+ \S+: bind: address already in use/, "conflict"],
+];
 
 const reasons: Readonly<Record<string, string>> = {
   ENOENT: "no such socket",
@@ -86,6 +92,22 @@ const reasons: Readonly<Record<string, string>> = {
   ETIMEDOUT: "connection timed out",
 };
 
+/** The connection was never made: the engine has heard nothing. */
+const notSent: ReadonlySet<string> = new Set([
+  "ENOENT",
+  "ECONNREFUSED",
+  "EACCES",
+  "EAGAIN",
+  "ENOTSOCK",
+  "ENOTFOUND",
+]);
+
+/**
+ * Field of errors after which the engine may have done what it was asked for, or may still do it: it may have heard the
+ * request, and what it said to it is not known. A refusal is an answer and never has it.
+ */
+export const lostAnswer: ErrorFields = { answer: "lost" };
+
 /** `unavailable`, for a connection that failed before the engine answered. */
 export function unreachable(endpoint: string, error: unknown): ShimError {
   const code = errorCode(error);
@@ -93,7 +115,7 @@ export function unreachable(endpoint: string, error: unknown): ShimError {
   return new ShimError(
     "unavailable",
     `cannot reach the Docker Engine at ${endpoint}: ${reason}`,
-    {},
+    notSent.has(code) ? {} : lostAnswer,
     { cause: error },
   );
 }
@@ -101,12 +123,7 @@ export function unreachable(endpoint: string, error: unknown): ShimError {
 /** `unavailable`, for a connection that broke within an answer. */
 export function brokenAnswer(action: string, error?: unknown): ShimError {
   const message = `${action}: the connection to the Docker Engine broke in the middle of its answer`;
-  return new ShimError("unavailable", message, {}, { cause: error });
-}
-
-/** Whether a kept connection was closed by the engine just when a request was sent over it. */
-export function isStaleConnection(error: unknown): boolean {
-  return ["ECONNRESET", "EPIPE"].includes(errorCode(error));
+  return new ShimError("unavailable", message, lostAnswer, { cause: error });
 }
 
 function errorCode(error: unknown): string {

@@ -1,4 +1,5 @@
 /** The engine calls about images. */
+import { withDeadline } from "../base/abort.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
 import type { PullProgress, RegistryCredentials } from "../ports/engine.js";
 import { readChunks } from "./answer.js";
@@ -68,7 +69,11 @@ export class ImageCalls {
   async remove(reference: string, signal: AbortSignal): Promise<"removed" | "missing"> {
     const action = `remove image "${reference}"`;
     const answer = await this.client.request(
-      { action, method: "DELETE", path: ["images", ...reference.split("/")], lane: "write" },
+      {
+        ...{ action, method: "DELETE", path: ["images", ...reference.split("/")] },
+        lane: "write",
+        repeatable: true,
+      },
       signal,
     );
     if (answer.status === 200) return "removed";
@@ -89,8 +94,11 @@ export class ImageCalls {
       lane: "free",
       timeoutMs: loadTimeoutMs,
     };
-    const response = await this.client.open(request, signal);
-    await followProgress(readChunks(response, request.action, signal), request.action, () => undefined);
+    // The engine begins its answer when it has the archive, and ends it when it has the image.
+    await withDeadline(signal, loadTimeoutMs, request.action, async (linked) => {
+      const response = await this.client.open(request, linked);
+      await followProgress(readChunks(response, request.action, linked), request.action, () => undefined);
+    });
   }
 
   async diskUsage(apiMinor: number, signal: AbortSignal): Promise<number | undefined> {

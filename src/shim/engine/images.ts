@@ -22,6 +22,8 @@ export function toImageSnapshot(answer: unknown): ImageSnapshot {
     config,
     layers: textsOf(objectOf(json, "RootFS"), "Layers"),
     volumes: Object.keys(objectOf(config, "Volumes")),
+    graphDriverName: textOf(objectOf(json, "GraphDriver"), "Name"),
+    graphDriver: labelsOf(objectOf(json, "GraphDriver"), "Data"),
   };
 }
 

@@ -96,7 +96,7 @@ const registryErrors: readonly (readonly [ErrorKind, RegExp])[] = [
   ],
   [
     "unavailable",
-    /\b50[234]\b|bad gateway|service unavailable|gateway time-?out|connection refused|connection reset|no such host|no route to host|network is unreachable|host is down|server misbehaving|temporary failure in name resolution|i\/o timeout|handshake timeout|deadline exceeded|Client\.Timeout|awaiting headers|request canceled|\bEOF\b|broken pipe/i,
+    /\b50[234]\b|bad gateway|service unavailable|gateway time-?out|connection refused|connection reset|no such host|no route to host|network is unreachable|host is down|server misbehaving|temporary failure in name resolution|i\/o timeout|handshake timeout|deadline exceeded|Client\.Timeout|awaiting headers|request canceled|\bEOF\b|broken pipe|server closed idle connection/i,
   ],
   ["notFound", /manifest unknown|name unknown|manifest for .* not found|does not exist|not found/is],
 ];

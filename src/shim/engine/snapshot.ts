@@ -55,6 +55,8 @@ export function toSnapshot(answer: unknown): Snapshot {
       ...textsOf(host, "Binds").map(parseBind),
     ],
     logPath: textOf(json, "LogPath"),
+    logDriver: textOf(objectOf(host, "LogConfig"), "Type"),
+    logOptions: labelsOf(objectOf(host, "LogConfig"), "Config"),
     resolvConfPath: textOf(json, "ResolvConfPath"),
     networkMode: textOf(host, "NetworkMode"),
     pidMode: textOf(host, "PidMode"),

@@ -128,3 +128,7 @@ function decode(method: Method, bytes: Buffer): object {
 }
 
 export const noMessage = { code: status.INVALID_ARGUMENT, details: "the call contains no request message" };
+export const secondMessage = {
+  code: status.INVALID_ARGUMENT,
+  details: "the call contains more than one request message",
+};

@@ -112,7 +112,7 @@ export class Instrument {
     const ms = Math.round(exactMs * 10) / 10;
     const code = codeName(error === undefined ? status.OK : statusOf(error).code);
     if (error === undefined) call.log[isReadOnly(call.rpc) ? "debug" : "info"]({ code, ms }, "answered");
-    else logFailure(call, error, { ...error.fields, code, ms, err: error.message });
+    else logFailure(call, error, { ...error.fields, code, ms, err: statusOf(error).details });
     try {
       this.#options.observe?.({ rpc: call.rpc, code, ms: exactMs });
     } catch (observerError) {

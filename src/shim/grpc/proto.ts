@@ -1,6 +1,5 @@
 /** The CRI's services and messages, read from proto/ at start. */
 import { existsSync } from "node:fs";
-import { isUtf8 } from "node:buffer";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
@@ -11,7 +10,17 @@ import {
   type ServiceDefinition,
 } from "@grpc/proto-loader";
 import { ShimError } from "../base/errors.js";
-import type { Answer, Container, ContainerStats, Image, PodSandbox, PodSandboxStats } from "../domain/cri.js";
+import type {
+  Answer,
+  Container,
+  ContainerEventResponse,
+  ContainerStats,
+  Image,
+  PodSandbox,
+  PodSandboxMetrics,
+  PodSandboxStats,
+} from "../domain/cri.js";
+import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
 
 /**
  * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as numbers
@@ -28,17 +37,20 @@ export interface Method {
   /** `/runtime.v1.RuntimeService/RunPodSandbox` */
   readonly path: string;
   readonly responseStream: boolean;
+  /** `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be altered). */
   readonly decodeRequest: (bytes: Buffer) => object;
   readonly encodeResponse: (message: object) => Buffer;
 }
 
-/** Encoders of list items, whose bytes are worth keeping between calls. */
+/** Encoders of list items and events: their bytes are worth keeping between calls, or there are many of them. */
 export interface ItemEncoders {
   readonly container: (message: Answer<Container>) => Buffer;
   readonly sandbox: (message: Answer<PodSandbox>) => Buffer;
   readonly containerStats: (message: Answer<ContainerStats>) => Buffer;
   readonly sandboxStats: (message: Answer<PodSandboxStats>) => Buffer;
+  readonly sandboxMetrics: (message: Answer<PodSandboxMetrics>) => Buffer;
   readonly image: (message: Answer<Image>) => Buffer;
+  readonly event: (message: Answer<ContainerEventResponse>) => Buffer;
 }
 
 export interface CriApi {
@@ -59,19 +71,18 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
     definition: PackageDefinition,
     service: ServiceName,
   ): ServiceDefinition => definition[`runtime.${version}.${service}`] as ServiceDefinition;
+  const v1 = definitions[0]?.package ?? {};
+  const findMessage: FindMessage = (name) =>
+    (v1[`runtime.v1.${name}`] as { readonly type?: MessageDescriptor } | undefined)?.type;
   const methods = definitions.flatMap(({ version, package: definition }) =>
     (["RuntimeService", "ImageService"] as const).flatMap((service) =>
       // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also have the
       // fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
-      methodsOf(
-        service,
-        serviceOf(version, definition, service),
-        serviceOf("v1", definitions[0]?.package ?? definition, service),
-      ),
+      methodsOf(service, serviceOf(version, definition, service), serviceOf("v1", v1, service), findMessage),
     ),
   );
   const item = <T>(name: string): ((message: Answer<T>) => Buffer) => {
-    const type = definitions[0]?.package[`runtime.v1.${name}`] as MessageTypeDefinition<object, object>;
+    const type = v1[`runtime.v1.${name}`] as MessageTypeDefinition<object, object>;
     return (message) => type.serialize(message as object);
   };
   return {
@@ -81,14 +92,16 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
       sandbox: item<PodSandbox>("PodSandbox"),
       containerStats: item<ContainerStats>("ContainerStats"),
       sandboxStats: item<PodSandboxStats>("PodSandboxStats"),
+      sandboxMetrics: item<PodSandboxMetrics>("PodSandboxMetrics"),
       image: item<Image>("Image"),
+      event: item<ContainerEventResponse>("ContainerEventResponse"),
     },
   };
 }
 
 /**
  * The encoded answer of a list RPC (ListContainers, ListPodSandbox, ListContainerStats, ListPodSandboxStats,
- * ListImages) from its encoded items: a message whose only field, number 1, is the repeated item.
+ * ListPodSandboxMetrics, ListImages and their streamed forms) from its encoded items: a message whose only field, number 1, is the repeated item.
  */
 export function concatenateList(items: readonly Buffer[]): Buffer {
   const output = Buffer.allocUnsafe(
@@ -111,37 +124,31 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-function methodsOf(service: ServiceName, definition: ServiceDefinition, codecs: ServiceDefinition): Method[] {
+function methodsOf(
+  service: ServiceName,
+  definition: ServiceDefinition,
+  codecs: ServiceDefinition,
+  findMessage: FindMessage,
+): Method[] {
   return Object.entries(definition).map(([name, method]) => {
-    const { requestDeserialize, responseSerialize } = codecs[name] ?? method;
+    const { requestDeserialize, responseSerialize, requestType } = codecs[name] ?? method;
+    const type = (requestType as { readonly type: MessageDescriptor } | undefined)?.type;
     return {
       service,
       name,
       path: method.path,
       responseStream: method.responseStream,
-      decodeRequest: (bytes) => decodeStrictly(bytes, requestDeserialize),
+      decodeRequest: (bytes) => {
+        try {
+          if (type !== undefined) checkWire(bytes, type, findMessage);
+          return requestDeserialize(bytes);
+        } catch (error) {
+          throw ShimError.from(error, "invalid").within("decode request");
+        }
+      },
       encodeResponse: responseSerialize,
     };
   });
-}
-
-/** `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be altered). */
-function decodeStrictly(bytes: Buffer, decode: (bytes: Buffer) => object): object {
-  // The reader of protobufjs takes every string from its buffer by this method.
-  const strict = Object.defineProperty(bytes.subarray(), "utf8Slice", { value: utf8SliceStrictly });
-  try {
-    return decode(strict);
-  } catch (error) {
-    throw ShimError.from(error, "invalid").within("decode request");
-  }
-}
-
-function utf8SliceStrictly(this: Buffer, start: number, end: number): string {
-  const bytes = this.subarray(start, end);
-  const text = bytes.toString("utf8");
-  if (text.includes("\uFFFD") && !isUtf8(bytes))
-    throw new ShimError("invalid", "a string is not valid UTF-8");
-  return text;
 }
 
 /** `proto/` beside the package.json above this file, which runs from src/ and from dist/. */

@@ -10,11 +10,12 @@ import { createServer, type Server as NetServer, type Socket } from "node:net";
 import { orAbort, withDeadline } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
-import { largestMessageBytes, noMessage, registerMethod } from "./dispatch.js";
+import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
 import type { Handlers } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
 import type { CriApi } from "./proto.js";
 import { acceptConnection } from "./transport/authority.js";
+import { guardRequests, type IncomingLimits } from "./transport/incoming-requests.js";
 import { formatEndpoint, type Endpoint } from "./transport/endpoint.js";
 import { activatedDescriptor, listenOnDescriptor, type Environment } from "./transport/systemd.js";
 import { bindUnixSocket } from "../base/unix-socket.js";
@@ -27,6 +28,10 @@ export interface GrpcServerOptions extends InstrumentOptions {
   readonly environment?: Environment;
   readonly api: CriApi;
   readonly handlers: Handlers;
+  /** Of requests that are not complete. */
+  readonly incoming?: IncomingLimits;
+  /** How often a silent client is asked whether it is there, and how long it may take to answer. A minute each. */
+  readonly keepaliveMs?: number;
 }
 
 export interface GrpcServer {
@@ -41,6 +46,11 @@ export interface GrpcServer {
   /** `drain` without patience. */
   close(): Promise<void>;
 }
+
+/** Calls of one connection at a time; clients wait with more. */
+const largestConcurrency = 1000;
+/** Kubelets have three, each crictl has one. */
+const largestConnectionCount = 500;
 
 /** How long aborted handlers may take to end. */
 const cleanUpMs = 2000;
@@ -63,20 +73,25 @@ class RunningServer implements GrpcServer {
   #drained: Promise<unknown> | undefined;
   #unlinked: Promise<void> = Promise.resolve();
 
-  constructor({ endpoint, api, handlers, log, validate, observe }: GrpcServerOptions) {
+  constructor(options: GrpcServerOptions) {
+    const { endpoint, api, handlers, log, validate, observe, incoming, keepaliveMs = 60_000 } = options;
     this.endpoint = formatEndpoint(endpoint);
     this.#log = log;
     this.#instrument = new Instrument({ log, validate, observe });
     this.#grpc = new Http2GrpcServer({
       "grpc.max_receive_message_length": largestMessageBytes,
       "grpc.max_send_message_length": largestMessageBytes,
+      "grpc.max_concurrent_streams": largestConcurrency,
+      // Node neither reads nor writes any more for some clients that do not read, and does not notice when they leave.
+      "grpc.keepalive_time_ms": keepaliveMs,
+      "grpc.keepalive_timeout_ms": keepaliveMs,
       "grpc.enable_channelz": 0,
-      interceptors: [requireMessage],
+      interceptors: [requireOneMessage],
     });
     for (const method of api.methods)
       registerMethod(this.#grpc, method, { handlers, instrument: this.#instrument, log });
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
-    capTimeouts(this.#grpc);
+    for (const server of http2ServersOf(this.#grpc)) guardRequests(server, incoming);
     this.#listener = createServer((socket) => {
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
@@ -89,6 +104,8 @@ class RunningServer implements GrpcServer {
         },
       });
     });
+    // One more is closed at once.
+    this.#listener.maxConnections = largestConnectionCount;
   }
 
   async listen({ endpoint, mode, environment = {} }: GrpcServerOptions): Promise<void> {
@@ -145,15 +162,19 @@ function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> 
 }
 
 /**
- * A call that ends in its HEADERS frame: grpc-js would answer UNIMPLEMENTED, which kubelets take for a missing
- * feature.
+ * A call that ends in its HEADERS frame, or has two messages: grpc-js would answer UNIMPLEMENTED, which kubelets take
+ * for a missing feature.
  */
-const requireMessage: ServerInterceptor = (_method, nextCall) =>
+const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
   new ServerInterceptingCall(nextCall, {
     start: (next) => {
       let received = false;
       next({
         onReceiveMessage: (message, forward) => {
+          if (received) {
+            nextCall.sendStatus(secondMessage);
+            return;
+          }
           received = true;
           forward(message);
         },
@@ -165,22 +186,7 @@ const requireMessage: ServerInterceptor = (_method, nextCall) =>
     },
   });
 
-/**
- * grpc-js computes timeouts in 32 bits: one of 25 days (a long grace period of a pod) would be negative or short. The
- * longest that its timers can hold stands in for it.
- */
-function capTimeouts(server: Http2GrpcServer): void {
-  // The HTTP/2 server behind an injector is not public; the version of grpc-js is pinned, and a test notices.
-  const http2Servers = server["http2Servers"] as ReadonlyMap<Http2Server, unknown>;
-  for (const http2Server of http2Servers.keys()) {
-    http2Server.prependListener("stream", (_stream, headers) => {
-      const timeout = /^(\d{1,8})([HMS])$/.exec(String(headers["grpc-timeout"]));
-      const secondsPerUnit = { H: 3600, M: 60, S: 1 }[timeout?.[2] ?? ""] ?? 0;
-      if (Number(timeout?.[1]) * secondsPerUnit > longestTimeoutSeconds) {
-        headers["grpc-timeout"] = `${String(longestTimeoutSeconds)}S`;
-      }
-    });
-  }
+/** The HTTP/2 servers behind an injector are not public; the version of grpc-js is pinned, and a test notices. */
+function http2ServersOf(server: Http2GrpcServer): Iterable<Http2Server> {
+  return (server["http2Servers"] as ReadonlyMap<Http2Server, unknown>).keys();
 }
-
-const longestTimeoutSeconds = 2_147_483;

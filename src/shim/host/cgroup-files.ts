@@ -1,16 +1,11 @@
 /** Limits that Docker's API has no field for, written to the cgroup files of a running container. */
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import type { CgroupSettings } from "../ports/host.js";
-import {
-  directoryOf,
-  parseProcCgroup,
-  readCgroupMounts,
-  unified,
-  type CgroupMounts,
-} from "./cgroup-mounts.js";
+import { readCgroupMounts, unified } from "./cgroup-mounts.js";
+import { ContainerCgroup } from "./container-cgroup.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 
 export interface CgroupTarget {
@@ -23,6 +18,8 @@ export interface CgroupTarget {
 
 /** Limits that cgroup v2 names like this; what begins with `cgroup.` moves processes about and is no limit. */
 const settingForm = /^(?!cgroup\.)[a-z]+(?:\.[A-Za-z0-9_]+)+$/;
+/** What the kernel takes for no limit. */
+const unlimitedBytes = 2n ** 63n - 1n;
 /** As the kernel spells them in file names. */
 const pageSizeForm = /^\d+[KMG]B$/;
 
@@ -36,14 +33,13 @@ export async function applyCgroup(
   settings: CgroupSettings,
   proc = new ProcFiles(),
 ): Promise<void> {
-  const text = target.pid > 1 ? await proc.text(target.pid, "cgroup") : undefined;
-  if (text === undefined || !isCgroupOf(target.containerId, text)) {
+  const cgroup = await cgroupOf(target, proc);
+  if (cgroup === undefined) {
     const { containerId } = target;
     throw new ShimError("unsupported", "the cgroup of the container is out of reach on this host", {
       containerId,
     });
   }
-  const cgroup = new ContainerCgroup(target.containerId, parseProcCgroup(text), await readCgroupMounts(proc));
   const names = Object.entries(settings.unified);
   if (names.length > 0 && target.cgroupVersion !== 2) {
     throw new ShimError("invalid", "linux.resources.unified needs cgroup version 2");
@@ -54,26 +50,39 @@ export async function applyCgroup(
   }
 }
 
-class ContainerCgroup {
-  constructor(
-    private readonly containerId: string,
-    private readonly paths: ReadonlyMap<string, string>,
-    private readonly mounts: CgroupMounts,
-  ) {}
-
-  /** Undefined when the host has no such hierarchy or the container is not in it. */
-  directory(controller: string): string | undefined {
-    const mount = this.mounts.get(controller);
-    const own = this.#ownPath(controller);
-    return mount === undefined || own === undefined ? undefined : directoryOf(mount, own);
+/**
+ * What is in force of what `settings` names: what cannot be read, or has no value, is left out. Undefined when the cgroup
+ * is out of reach.
+ */
+export async function presentCgroup(
+  target: CgroupTarget,
+  settings: CgroupSettings,
+  proc = new ProcFiles(),
+): Promise<CgroupSettings | undefined> {
+  const cgroup = await cgroupOf(target, proc);
+  if (cgroup === undefined) return undefined;
+  const present: Record<string, string> = {};
+  const directory = cgroup.directory(unified);
+  for (const name of Object.keys(settings.unified)) {
+    if (directory === undefined || !settingForm.test(name)) continue;
+    const value = await read(join(directory, name));
+    if (value !== "") present[name] = value;
   }
-
-  /** Up to the part with the id: the process may have made cgroups of its own below, as systemd and Docker in Docker do. */
-  #ownPath(controller: string): string | undefined {
-    const parts = this.paths.get(controller)?.split("/") ?? [];
-    const last = parts.findIndex((part) => part.includes(this.containerId));
-    return last === -1 ? undefined : parts.slice(0, last + 1).join("/");
+  const hugepages: CgroupSettings["hugepages"][number][] = [];
+  for (const { pageSize } of settings.hugepages) {
+    const file = pageSizeForm.test(pageSize) ? hugepagesFile(cgroup, pageSize) : undefined;
+    const value = file === undefined ? "" : await read(file.prefix + file.limit);
+    if (value === "max") hugepages.push({ pageSize, limitBytes: unlimitedBytes });
+    else if (/^\d+$/.test(value)) hugepages.push({ pageSize, limitBytes: BigInt(value) });
   }
+  return { unified: present, hugepages };
+}
+
+/** Undefined when the process is not provably of the container. */
+async function cgroupOf(target: CgroupTarget, proc: ProcFiles): Promise<ContainerCgroup | undefined> {
+  const text = target.pid > 1 ? await proc.text(target.pid, "cgroup") : undefined;
+  if (text === undefined || !isCgroupOf(target.containerId, text)) return undefined;
+  return new ContainerCgroup(target.containerId, text, await readCgroupMounts(proc));
 }
 
 async function writeSetting(cgroup: ContainerCgroup, name: string, value: string): Promise<void> {
@@ -90,19 +99,35 @@ async function writeSetting(cgroup: ContainerCgroup, name: string, value: string
 async function limitHugepages(cgroup: ContainerCgroup, pageSize: string, limitBytes: bigint): Promise<void> {
   if (!pageSizeForm.test(pageSize))
     throw new ShimError("invalid", `hugepages of "${pageSize}": not a page size`);
+  const file = hugepagesFile(cgroup, pageSize);
+  const written = file !== undefined && (await write(file.prefix + file.limit, String(limitBytes)));
+  if (!written && limitBytes > 0n) throw noController(`hugepages of "${pageSize}"`);
+  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may not use.
+  if (written) await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
+}
+
+function hugepagesFile(
+  cgroup: ContainerCgroup,
+  pageSize: string,
+): { readonly prefix: string; readonly limit: string } | undefined {
   const v1 = cgroup.directory("hugetlb");
   // Without it, a host of version 1 may still have the controller in the hierarchy of version 2.
   const directory = v1 ?? cgroup.directory(unified);
-  const file = v1 === undefined ? "max" : "limit_in_bytes";
-  const path = join(directory ?? "/", `hugetlb.${pageSize}.`);
-  const written = directory !== undefined && (await write(path + file, String(limitBytes)));
-  if (!written && limitBytes > 0n) throw noController(`hugepages of "${pageSize}"`);
-  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may not use.
-  if (written) await write(`${path}rsvd.${file}`, String(limitBytes));
+  if (directory === undefined) return undefined;
+  const limit = v1 === undefined ? "max" : "limit_in_bytes";
+  return { prefix: join(directory, `hugetlb.${pageSize}.`), limit };
 }
 
 function noController(what: string): ShimError {
   return new ShimError("unsupported", `${what}: this host has no cgroup controller for it`);
+}
+
+/** Empty when it cannot be read: some files are only written. */
+async function read(path: string): Promise<string> {
+  return readFile(path, "utf8").then(
+    (text) => text.trim(),
+    () => "",
+  );
 }
 
 /** False when there is no such file. */

@@ -1,16 +1,30 @@
 import { readFileSync } from "node:fs";
-import { ShimError } from "../base/errors.js";
+import { isKind, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
+import { KernelNamespaces, type NetworkNamespaces } from "../base/network-namespaces.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { CdiSpecDocument, CgroupSettings, HostAccess } from "../ports/host.js";
+import type {
+  CdiSpecDocument,
+  CgroupDirectories,
+  CgroupSettings,
+  CheckpointContent,
+  HostAccess,
+  ProvenNamespace,
+} from "../ports/host.js";
 import { readCdiSpecs } from "./cdi-specs.js";
-import { applyCgroup } from "./cgroup-files.js";
-import { linkLog, unlinkLog } from "./log-link.js";
+import { archiveCheckpoint } from "./checkpoint-archive.js";
+import { applyCgroup, presentCgroup } from "./cgroup-files.js";
+import { type CgroupMounts, readCgroupMounts } from "./cgroup-mounts.js";
+import { ContainerCgroup } from "./container-cgroup.js";
+import { imageDirectory } from "./image-directory.js";
+import { layerDirectories } from "./layer-directories.js";
+import { linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
 import * as nodeFiles from "./node-files.js";
-import { isCgroupOf } from "./proc-files.js";
+import { isCgroupOf, ProcFiles } from "./proc-files.js";
 import { killProcessTree } from "./process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
+import { findWritableLayer } from "./writable-layer.js";
 
 /**
  * The engine runs on this host, and its files are ours to reach. Whether its processes are (this program may be in another
@@ -22,10 +36,14 @@ export class LocalHost implements HostAccess {
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
   readonly unlinkLog = unlinkLog;
+  readonly layerDirectories = layerDirectories;
+  #cgroupMounts: CgroupMounts | undefined;
+  #imageDirectory: Promise<string> | undefined;
 
   constructor(
     private readonly facts: Pick<NodeFacts, "cgroupVersion">,
     private readonly log: Pick<Logger, "warn">,
+    private readonly namespaces: NetworkNamespaces = new KernelNamespaces(),
   ) {}
 
   async writeResolvConf(sandbox: Snapshot, content: string): Promise<void> {
@@ -37,9 +55,19 @@ export class LocalHost implements HostAccess {
     await rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
-  networkNamespace(sandbox: Snapshot): string | undefined {
+  /**
+   * The process is the same one before and after its cgroup has proven whose it is, so the namespace is the pod's. The
+   * node's own is none, but for a pod that asked for it.
+   */
+  networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
-    return pid > 1 && isCgroupOf(sandbox.id, procCgroup(pid)) ? `/proc/${String(pid)}/ns/net` : undefined;
+    if (pid <= 1) return undefined;
+    const netns = `/proc/${String(pid)}/ns/net`;
+    const before = this.namespaces.look(netns);
+    if (before === undefined || !isCgroupOf(sandbox.id, procCgroup(pid))) return undefined;
+    if (before.own && sandbox.networkMode !== "host") return undefined;
+    const { identity: netnsIdentity } = before;
+    return this.namespaces.look(netns)?.identity === netnsIdentity ? { netns, netnsIdentity } : undefined;
   }
 
   killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
@@ -51,10 +79,51 @@ export class LocalHost implements HostAccess {
     if (container.logPath !== "") await linkLog(link, container.logPath);
   }
 
+  async restoreLogLink(link: string, container: Snapshot): Promise<boolean> {
+    return container.logPath === "" || restoreLogLink(link, container.logPath);
+  }
+
   async applyCgroup(container: Snapshot, settings: CgroupSettings): Promise<void> {
     const { id, state } = container;
     const { cgroupVersion } = this.facts;
     await applyCgroup({ containerId: id, pid: state.pid, cgroupVersion }, settings);
+  }
+
+  presentCgroup({ id, state }: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined> {
+    const { cgroupVersion } = this.facts;
+    return presentCgroup({ containerId: id, pid: state.pid, cgroupVersion }, settings);
+  }
+
+  archiveCheckpoint(
+    { id: containerId, state: { pid } }: Snapshot,
+    location: string,
+    dump: (directory: string) => Promise<CheckpointContent>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    return archiveCheckpoint({ containerId, pid }, location, dump, signal);
+  }
+
+  async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {
+    const text = state.pid > 1 ? procCgroup(state.pid) : undefined;
+    if (text === undefined || !isCgroupOf(id, text)) return undefined;
+    // Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a node.
+    this.#cgroupMounts ??= await readCgroupMounts(new ProcFiles());
+    try {
+      return new ContainerCgroup(id, text, this.#cgroupMounts).directories();
+    } catch (error) {
+      // The cgroup lies outside of what is mounted here: this program is in a container itself.
+      if (isKind(error, "unsupported")) return undefined;
+      throw error;
+    }
+  }
+
+  writableLayer(container: Snapshot): Promise<string | undefined> {
+    return findWritableLayer(container);
+  }
+
+  /** Looked for once: one host object serves one connection to an engine. */
+  imageDirectory(facts: NodeFacts): Promise<string> {
+    return (this.#imageDirectory ??= imageDirectory(facts));
   }
 
   loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {

@@ -1,12 +1,10 @@
 /** The link from a container's log path to the engine's log file: what kubelets read with dockershim. */
 import { randomBytes } from "node:crypto";
-import { lstat, mkdir, readlink, rename, symlink, unlink } from "node:fs/promises";
+import { lstat, mkdir, readdir, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { engineLogFile } from "../base/engine-log-file.js";
 import { ShimError } from "../base/errors.js";
 import { fileError, hasCode } from "../base/file-errors.js";
-
-/** Where every engine keeps the files of a container: `<data root>/containers/<64 hex digits>/…`. */
-const engineLogFile = /\/containers\/[0-9a-f]{64}\/[^/]+$/;
 
 /**
  * Makes `link` point to `target`, atomically. An older link of this kind is replaced; a file that stands there is moved
@@ -18,6 +16,21 @@ export async function linkLog(link: string, target: string): Promise<void> {
   } catch (error) {
     throw fileError("link the log at", link, error);
   }
+}
+
+/**
+ * Makes the link of a container that runs already, where nothing but an older link is. False when a file is there, or was
+ * there and has been rotated: then the log is not a link, and it may be that another program writes it.
+ */
+export async function restoreLogLink(link: string, target: string): Promise<boolean> {
+  try {
+    const there = await lstat(link).catch(unlessMissing);
+    if (there === undefined ? await wasRotated(link) : !there.isSymbolicLink()) return false;
+  } catch (error) {
+    throw fileError("look for the log at", link, error);
+  }
+  await linkLog(link, target);
+  return true;
 }
 
 /** Removes `link` if it is a link to an engine's log file; anything else stays as it is. */
@@ -46,6 +59,13 @@ async function isThere(link: string, target: string): Promise<boolean> {
     throw new ShimError("precondition", `"${link}" is in the way: it is no log file`, { path: link });
   }
   return false;
+}
+
+/** Kubelets append a time to the name, and rename first: for a moment, the log itself is not there. */
+async function wasRotated(link: string): Promise<boolean> {
+  const prefix = `${basename(link)}.`;
+  const names = await readdir(dirname(link)).catch(unlessMissing);
+  return names?.some((name) => name.startsWith(prefix)) ?? false;
 }
 
 async function replace(link: string, target: string): Promise<void> {

@@ -2,7 +2,9 @@
 import { lstat, constants, open, readdir, readFile, realpath, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { ShimError } from "../base/errors.js";
+import { blockDeviceName, splitDeviceNumber } from "../base/block-device.js";
 import { fileError, hasCode } from "../base/file-errors.js";
+import type { FileSystemUsage } from "../ports/host.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 
@@ -99,13 +101,19 @@ async function devicesBelow(directory: string): Promise<string[]> {
   return found.flat();
 }
 
-/** What is in use on the file system of `path`; undefined when that cannot be told. */
-export async function fileSystemUsage(
-  path: string,
-): Promise<{ readonly usedBytes: number; readonly usedInodes: number } | undefined> {
+/** The file system of `path`; undefined when that cannot be told. */
+export async function fileSystemUsage(path: string): Promise<FileSystemUsage | undefined> {
   try {
     const { blocks, bfree, bsize, files, ffree } = await statfs(path);
-    return { usedBytes: (blocks - bfree) * bsize, usedInodes: files - ffree };
+    const { major, minor } = splitDeviceNumber((await stat(path)).dev);
+    return {
+      device: blockDeviceName(major, minor),
+      usedBytes: (blocks - bfree) * bsize,
+      usedInodes: files - ffree,
+      totalBytes: blocks * bsize,
+      totalInodes: files,
+      freeInodes: ffree,
+    };
   } catch {
     return undefined;
   }

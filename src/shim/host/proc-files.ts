@@ -1,17 +1,7 @@
 /** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { hasCode } from "../base/file-errors.js";
-
-export interface ProcessStat {
-  readonly pid: number;
-  readonly parent: number;
-  readonly session: number;
-  /** As `S`, `D`, `T`, `Z`. */
-  readonly state: string;
-  readonly threads: number;
-  /** Clock ticks since boot: with the pid it names one process for ever, the pid alone only while it lives. */
-  readonly startTime: string;
-}
+import { parseStat, type ProcessStat } from "../base/process-stat.js";
 
 /** So many files are open at once: a host may have more processes than this program may have files. */
 const filesAtOnce = 32;
@@ -69,31 +59,6 @@ export class ProcFiles {
     }
     return found;
   }
-}
-
-/**
- * `pid (command) state parent group session …`, with the number of threads as field 20 and the start time as field 22.
- * The command may hold blanks, parentheses and line feeds.
- */
-export function parseStat(text: string): ProcessStat | undefined {
-  const end = text.lastIndexOf(")");
-  const fields = text.slice(end + 2).split(" ");
-  const [state = "", parent, , session] = fields;
-  const [threads, , startTime] = fields.slice(17);
-  if (end === -1 || startTime === undefined) return undefined;
-  return {
-    pid: Number.parseInt(text, 10),
-    parent: Number(parent),
-    session: Number(session),
-    state,
-    threads: Number(threads),
-    startTime: startTime.trim(),
-  };
-}
-
-/** Whether a process has ended: a zombie whose other threads live on has not. */
-export function hasEnded(stat: ProcessStat | undefined): boolean {
-  return stat === undefined || stat.state === "X" || (stat.state === "Z" && stat.threads <= 1);
 }
 
 /** Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver and version the path holds the id. */

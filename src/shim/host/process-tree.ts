@@ -2,7 +2,8 @@
 import { sleep } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
-import { hasEnded, isCgroupOf, ProcFiles, type ProcessStat } from "./proc-files.js";
+import { hasEnded, type ProcessStat } from "../base/process-stat.js";
+import { isCgroupOf, ProcFiles } from "./proc-files.js";
 
 export interface ProcessTreeOptions {
   readonly proc?: ProcFiles;

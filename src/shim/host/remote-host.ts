@@ -1,4 +1,5 @@
 import { ShimError } from "../base/errors.js";
+import type { NodeFacts } from "../domain/node-facts.js";
 import type { CdiSpecDocument, HostAccess } from "../ports/host.js";
 import * as nodeFiles from "./node-files.js";
 
@@ -28,12 +29,36 @@ export class RemoteHost implements HostAccess {
     return Promise.resolve();
   }
 
+  restoreLogLink(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
   unlinkLog(): Promise<void> {
     return Promise.resolve();
   }
 
   applyCgroup(): Promise<void> {
     return Promise.reject(outOfReach("cgroup of the container"));
+  }
+
+  presentCgroup(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  archiveCheckpoint(): Promise<void> {
+    return Promise.reject(outOfReach("checkpoint of the container"));
+  }
+
+  cgroupDirectories(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  writableLayer(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  layerDirectories(): Promise<undefined> {
+    return Promise.resolve(undefined);
   }
 
   /** The engine itself says whether it has the path: bind mounts of missing paths fail at its side. */
@@ -51,6 +76,10 @@ export class RemoteHost implements HostAccess {
 
   readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
     return Promise.reject(outOfReach("CDI specification directory"));
+  }
+
+  imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {
+    return Promise.resolve(dockerRootDir);
   }
 
   fileSystemUsage(): Promise<undefined> {

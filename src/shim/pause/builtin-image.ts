@@ -1,15 +1,13 @@
 /** The pause image that needs no registry: the programs of pause/bin, wrapped up when they are asked for. */
-import { access, readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { messageOf, ShimError } from "../base/errors.js";
-import { buildImageArchive, type ImageArchitecture } from "./image-archive.js";
+import { ShimError } from "../base/errors.js";
+import { buildImageArchive } from "./image-archive.js";
+import { imageArchitecture, portForwardEntry, readProgram } from "./programs.js";
 
 /**
  * The built-in image's own name. An engine that has an image of this name is not given it again: whatever changes the
  * image must change the tag.
  */
-export const builtinPauseReference = "dockershim.local/pause:1";
+export const builtinPauseReference = "dockershim.local/pause:2";
 
 export interface BuiltinImage {
   readonly reference: string;
@@ -39,41 +37,13 @@ export async function builtinPauseImage(architecture: string): Promise<BuiltinIm
       User: "65535:65535",
       // No labels: Docker copies an image's labels to its containers, where they would look like labels of the pod.
     },
-    layers: [[{ path: "pause", type: "file", mode: 0o755, content: await readProgram(`pause-${known}`) }]],
+    layers: [
+      [
+        { path: "pause", type: "file", mode: 0o755, content: await readProgram("pause", known) },
+        // Not used by the pause container itself: an exec in it is the way into a pod of an engine on another host.
+        await portForwardEntry(known),
+      ],
+    ],
   });
   return { reference: builtinPauseReference, archive };
-}
-
-function imageArchitecture(name: string): ImageArchitecture | undefined {
-  if (name === "amd64" || name === "x86_64") return "amd64";
-  if (name === "arm64" || name === "aarch64") return "arm64";
-  return undefined;
-}
-
-async function readProgram(name: string): Promise<Buffer> {
-  const root = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
-  const path = join(root, "pause", "bin", name);
-  try {
-    return await readFile(path);
-  } catch (error) {
-    throw new ShimError(
-      "internal",
-      `read pause program "${path}": ${messageOf(error)}`,
-      {},
-      { cause: error },
-    );
-  }
-}
-
-/** `start` or the nearest directory above it that has a package.json: the same from src/ and from dist/src/. */
-export async function findPackageDirectory(start: string): Promise<string> {
-  for (let directory = start; ; directory = dirname(directory)) {
-    try {
-      await access(join(directory, "package.json"));
-      return directory;
-    } catch (error) {
-      if (dirname(directory) !== directory) continue;
-      throw new ShimError("internal", `find package.json above "${start}": not found`, {}, { cause: error });
-    }
-  }
 }

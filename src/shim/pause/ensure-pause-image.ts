@@ -1,6 +1,6 @@
 /** Which pause image a sandbox is created from, and that the engine has it. */
 import { formatDuration } from "../base/abort.js";
-import { messageOf, ShimError } from "../base/errors.js";
+import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { SingleFlight } from "../base/single-flight.js";
 import { normalizeReference } from "../domain/image-reference.js";
@@ -114,8 +114,8 @@ export class PauseImages {
     try {
       await this.#deps.pull(reference, signal);
     } catch (error) {
-      // The callers left: that says nothing about the registry.
-      if (signal.aborted) throw error;
+      // The callers left, or the engine did: that says nothing about the registry.
+      if (signal.aborted || isEngineFault(error)) throw error;
       const untilMs = this.#deps.now() + pullFailureMemoryMs;
       this.#pullFailure = { error: ShimError.from(error), untilMs };
       return this.#pullFailure;
@@ -160,4 +160,9 @@ export class PauseImages {
       this.#deps.log.info({ image }, "using the configured pause image again");
     }
   }
+}
+
+/** The engine itself was out of reach, which passes; what it says of a registry is marked as such. */
+function isEngineFault(error: unknown): boolean {
+  return isKind(error, "unavailable") && error.fields["from"] !== "registry";
 }

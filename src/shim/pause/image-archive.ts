@@ -22,6 +22,8 @@ export interface ImageConfig {
   readonly User?: string;
   readonly WorkingDir?: string;
   readonly StopSignal?: string;
+  /** Keys are paths. */
+  readonly Volumes?: Readonly<Record<string, object>>;
 }
 
 export interface ImageArchiveOptions {
@@ -90,7 +92,7 @@ export async function buildImageArchive(options: ImageArchiveOptions): Promise<B
 
 /** The document whose digest is the image id of engines with their own image store. */
 function imageConfiguration(options: ImageArchiveOptions, layers: readonly Blob[]): object {
-  const { Entrypoint, Cmd, Env, Labels, User, WorkingDir, StopSignal } = options.config;
+  const { Entrypoint, Cmd, Env, Labels, User, WorkingDir, StopSignal, Volumes } = options.config;
   return {
     created: epoch,
     architecture: options.architecture,
@@ -105,6 +107,7 @@ function imageConfiguration(options: ImageArchiveOptions, layers: readonly Blob[
       WorkingDir,
       Labels: Labels === undefined ? undefined : sortKeys(Labels),
       StopSignal,
+      Volumes,
     },
     rootfs: { type: "layers", diff_ids: layers.map((layer) => layer.digest) },
     history: layers.map(() => ({ created: epoch, created_by: "dockershim" })),

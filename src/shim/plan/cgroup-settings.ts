@@ -27,14 +27,20 @@ export function cgroupSettings(
   return { unified: resources.unified, hugepages };
 }
 
+function isSentForEveryContainer([key, value]: readonly [string, string]): boolean {
+  return key === "memory.oom.group" || (key === "memory.swap.max" && value === "0");
+}
+
 /**
- * Whether a container must not run without these settings. Kubelets send two of them for every container: hugepage
- * limits of 0 (which the pod's own cgroup enforces as well) and, on cgroup v2, `memory.oom.group`. Where the cgroup is out
- * of reach, those alone are no reason to refuse each and every pod.
+ * Whether a container must not run without these settings. Kubelets send three of them for every container: hugepage
+ * limits of 0 (which the pod's own cgroup enforces as well) and, on cgroup v2, `memory.oom.group` and, unless the node
+ * lets pods swap, a `memory.swap.max` of 0. Docker sets the last one itself where there is a memory limit, because a
+ * `MemorySwap` that is equal to `Memory` leaves no swap. Where the cgroup is out of reach, those alone are no reason to
+ * refuse each and every pod.
  */
 export function needsCgroup(settings: CgroupSettings): boolean {
   return (
-    Object.keys(settings.unified).some((key) => key !== "memory.oom.group") ||
+    Object.entries(settings.unified).some((setting) => !isSentForEveryContainer(setting)) ||
     settings.hugepages.some(({ limitBytes }) => limitBytes > 0n)
   );
 }

@@ -2,6 +2,7 @@
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidCreateContainer } from "../domain/requests.js";
 import { chooseAppArmor } from "./apparmor.js";
+import { imageVolumeNeeds, type ImageVolumeNeed } from "./image-volumes.js";
 import { localhostSeccompPath } from "./seccomp.js";
 import { securityContextField } from "./security-profile.js";
 import { imageUserNeed, type ImageUserNeed } from "./users.js";
@@ -14,6 +15,8 @@ export interface ContainerNeeds {
   readonly appArmorProfile: string | undefined;
   /** Sources of bind mounts, to be looked at → `hostPaths`. */
   readonly hostPaths: readonly string[];
+  /** To be provided → `imageVolumes`. */
+  readonly imageVolumes: readonly ImageVolumeNeed[];
   /** Devices, to be looked at → `devices`. */
   readonly devicePaths: readonly string[];
   /** Names to be resolved by `resolveCdiDevices` → `cdi`; empty where the engine does that itself. */
@@ -28,7 +31,8 @@ export function containerNeeds({ config }: ValidCreateContainer, facts: NodeFact
   return {
     seccompProfilePath: localhostSeccompPath(security),
     appArmorProfile: appArmor?.kind === "localhost" ? appArmor.reference : undefined,
-    hostPaths: [...new Set(config.mounts.map((mount) => mount.host_path))],
+    hostPaths: [...new Set(config.mounts.map((mount) => mount.host_path))].filter((path) => path !== ""),
+    imageVolumes: imageVolumeNeeds(config.mounts),
     devicePaths: [...new Set(config.devices.map((device) => device.host_path))],
     cdiDevices: engineInjectsCdi(facts) ? [] : [...new Set(config.CDI_devices.map((device) => device.name))],
     imageUser: imageUserNeed(security),

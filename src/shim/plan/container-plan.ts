@@ -2,7 +2,16 @@
 import { ShimError } from "../base/errors.js";
 import type { CreateBody, HostConfig } from "../domain/create-body.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
-import { containerType, logPathLabel, sandboxIdLabel, toDockerLabels, typeLabel } from "../domain/labels.js";
+import { formatImageMounts } from "../domain/image-mounts.js";
+import {
+  containerType,
+  imageMountsLabel,
+  logPathLabel,
+  sandboxIdLabel,
+  toDockerLabels,
+  typeLabel,
+  type Labels,
+} from "../domain/labels.js";
 import { alternativeName, containerName } from "../domain/names.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
@@ -16,6 +25,7 @@ import { engineInjectsCdi } from "./container-needs.js";
 import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { planDevices } from "./devices.js";
 import { environment, overrideEnvironment } from "./environment.js";
+import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./log-path.js";
 import { planMounts, type PathKind } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
@@ -34,6 +44,8 @@ export interface ContainerInputs {
   readonly loadedAppArmorProfiles?: ReadonlySet<string> | undefined;
   /** Undefined, or without a path, where the node cannot be looked at: then the engine's own check has to do. */
   readonly hostPaths?: ReadonlyMap<string, PathKind> | undefined;
+  /** By the index of the mount; undefined when the request has no image volumes. */
+  readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
   /** Host path → device nodes there; undefined, or without a path, where the node cannot be looked at. */
   readonly devices?: ReadonlyMap<string, readonly string[]> | undefined;
   readonly cdi?: CdiEdits | undefined;
@@ -98,9 +110,23 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
       [typeLabel]: containerType,
       [sandboxIdLabel]: context.sandbox.id,
       [logPathLabel]: logPath,
+      ...imageMountsLabels(config, context.inputs.imageVolumes),
     }),
     HostConfig: hostConfig(request, [...(GroupAdd ?? []), ...cdi.groups], cdi, context),
   });
+}
+
+function imageMountsLabels(
+  { mounts }: ValidContainerConfig,
+  sources: ReadonlyMap<number, ImageVolumeSource> | undefined,
+): Labels {
+  const imageMounts = imageVolumeNeeds(mounts).flatMap(({ index, containerPath, image, subPath }) => {
+    const source = sources?.get(index);
+    if (source === undefined) return [];
+    const volume = "volume" in source.from ? source.from.volume : "";
+    return [{ containerPath, image, imageId: source.imageId, subPath, volume }];
+  });
+  return imageMounts.length === 0 ? {} : { [imageMountsLabel]: formatImageMounts(imageMounts) };
 }
 
 function hostConfig(
@@ -113,7 +139,9 @@ function hostConfig(
   const security = config.linux?.security_context ?? null;
   const privileged = security?.privileged ?? false;
   const { runtime } = sandbox.snapshot;
-  const { Mounts, Binds } = planMounts(config.mounts, { facts, runtime, hostPaths: inputs.hostPaths });
+  const { Mounts, Binds } = planMounts(config.mounts, {
+    ...{ facts, runtime, hostPaths: inputs.hostPaths, imageVolumes: inputs.imageVolumes },
+  });
   return defined({
     ...containerNamespaceModes(security?.namespace_options, sandbox, {
       facts,

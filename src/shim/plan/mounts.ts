@@ -5,6 +5,7 @@ import type { DockerMount } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { defined, unlessEmpty } from "./defined.js";
 import { preconditionField, quote, unsupportedField } from "./field-errors.js";
+import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
 import { readOnlyOptionsApiMinor, whyNoRecursiveReadOnly } from "./recursive-read-only.js";
 
 /** Kind of a path on the node. */
@@ -16,6 +17,8 @@ export interface MountContext {
   readonly runtime: string;
   /** Host paths that could be looked at; one that is not in the map is left to the engine's own check. */
   readonly hostPaths: ReadonlyMap<string, PathKind> | undefined;
+  /** Where the files of image volumes are, by the index of the mount. */
+  readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
 }
 
 /**
@@ -31,6 +34,10 @@ export function planMounts(
   const typed: DockerMount[] = [];
   for (const [index, mount] of mounts.entries()) {
     const field = `config.mounts[${String(index)}]`;
+    if (mount.image !== null && mount.image.image !== "") {
+      typed.push(imageMount(mount, context.imageVolumes?.get(index)));
+      continue;
+    }
     checkHostPath(mount, field, context);
     checkRecursiveReadOnly(mount, field, context);
     if (mount.selinux_relabel && context.facts.security.selinux) binds.push(bindText(mount, field));
@@ -65,6 +72,13 @@ function checkRecursiveReadOnly(mount: Mount, field: string, { facts, runtime }:
   throw new ShimError("unsupported", `RROUnsupported: ${subject}: ${why}`, {
     field: `${field}.recursive_read_only`,
   });
+}
+
+/** Nothing is mounted below an image, so read-only is recursive, and relabelling an image is the engine's own matter. */
+function imageMount(mount: Mount, source: ImageVolumeSource | undefined): DockerMount {
+  if (source === undefined)
+    throw new ShimError("internal", "an image volume was not provided before planning");
+  return imageVolumeMount(mount.container_path, source);
 }
 
 function bindMount(mount: Mount, facts: NodeFacts): DockerMount {

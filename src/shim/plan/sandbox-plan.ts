@@ -17,6 +17,7 @@ import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { cgroupParent } from "./cgroup-parent.js";
 import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
+import { podResources, type PodResources } from "./pod-resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
 import { resolvConfContent } from "./resolv-conf.js";
 import { dockerRuntime } from "./runtime-handler.js";
@@ -63,6 +64,8 @@ export interface SandboxPlan {
   /** As requested. */
   readonly cgroupParent: string;
   readonly logDirectory: string;
+  /** Absent when the request says nothing of them. */
+  readonly resources?: PodResources;
 }
 
 /** Of the pause container, as dockershim and cri-dockerd had them. */
@@ -94,6 +97,7 @@ export function planSandbox(
     runtimeHandler: runtime_handler,
     cgroupParent: config.linux?.cgroup_parent ?? "",
     logDirectory: config.log_directory,
+    resources: config.linux === null ? undefined : podResources(config.linux, "config.linux."),
   });
 }
 

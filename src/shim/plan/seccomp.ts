@@ -2,6 +2,7 @@
 import { ShimError } from "../base/errors.js";
 import type { SecurityProfile } from "../domain/cri.js";
 import { invalidField, quote } from "./field-errors.js";
+import { climbs } from "./paths.js";
 import {
   fromMessage,
   localhostPrefix,
@@ -34,6 +35,10 @@ export function chooseSeccomp(request: SeccompRequest, context: SeccompContext):
       : fromMessage(request.seccomp, `${context.field}.seccomp`);
   if (choice.kind === "localhost" && !choice.reference.startsWith("/")) {
     throw invalidField(choice.field, "a seccomp profile needs an absolute path", choice.reference);
+  }
+  // Kubelets put the directory of their profiles before what a pod names.
+  if (choice.kind === "localhost" && climbs(choice.reference)) {
+    throw invalidField(choice.field, 'has a ".." part', choice.reference);
   }
   return choice;
 }

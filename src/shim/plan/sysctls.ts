@@ -1,7 +1,10 @@
 /** sysctls of a pod: only those of namespaces that the pod has for itself. */
+import { messageOf, type ShimError } from "../base/errors.js";
 import { NamespaceMode } from "../domain/cri.js";
 import { invalidField } from "./field-errors.js";
 import type { PodNamespaces } from "./namespaces.js";
+
+export const sysctlsField = "config.linux.sysctls";
 
 const ipcNames = new Set([
   "kernel.msgmax",
@@ -14,7 +17,10 @@ const ipcNames = new Set([
   "kernel.shm_rmid_forced",
 ]);
 
-/** The sysctls as they came. Refuses those that would change the node because the pod shares its namespace. */
+/**
+ * The sysctls as they came. Refuses those that would change the node: of no namespace, or of one that the pod shares with
+ * it.
+ */
 export function podSysctls(
   sysctls: Readonly<Record<string, string>>,
   namespaces: PodNamespaces,
@@ -22,12 +28,29 @@ export function podSysctls(
   const names = Object.keys(sysctls);
   for (const name of names) {
     const dotted = name.replaceAll("/", ".");
-    if (namespaces.network === NamespaceMode.NODE && dotted.startsWith("net.")) {
-      throw invalidField(`config.linux.sysctls[${name}]`, "not allowed with the host's network");
+    const isOfNetwork = dotted.startsWith("net.");
+    const isOfIpc = ipcNames.has(dotted) || dotted.startsWith("fs.mqueue.");
+    const field = `${sysctlsField}[${name}]`;
+    if (namespaces.network === NamespaceMode.NODE && isOfNetwork) {
+      throw invalidField(field, "not allowed with the host's network");
     }
-    if (namespaces.ipc === NamespaceMode.NODE && (ipcNames.has(dotted) || dotted.startsWith("fs.mqueue."))) {
-      throw invalidField(`config.linux.sysctls[${name}]`, "not allowed with the host's IPC");
+    if (namespaces.ipc === NamespaceMode.NODE && isOfIpc) {
+      throw invalidField(field, "not allowed with the host's IPC");
+    }
+    // What the OCI runtime lets pass, too.
+    if (!isOfNetwork && !isOfIpc && dotted !== "kernel.domainname") {
+      throw invalidField(field, "not allowed: no pod has it for itself");
     }
   }
   return names.length === 0 ? undefined : sysctls;
+}
+
+/** What the OCI runtimes say when the kernel has no such sysctl, or does not take the value. */
+const refusedByKernel = /(?:open|write) \/proc\/sys\/([^\s:]+): ([^:]+)/;
+
+/** The error of a start that failed by a sysctl of the request; undefined for all others. */
+export function sysctlError(error: unknown): ShimError | undefined {
+  const [, path, reason] = refusedByKernel.exec(messageOf(error)) ?? [];
+  if (path === undefined || reason === undefined) return undefined;
+  return invalidField(`${sysctlsField}[${path.replaceAll("/", ".")}]`, reason);
 }

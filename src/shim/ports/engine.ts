@@ -8,7 +8,9 @@
 import type { Readable, Writable } from "node:stream";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
+import type { EngineReading } from "../domain/resource-reading.js";
 import type { ImageSnapshot, ListedContainer, ListedImage, Snapshot } from "../domain/snapshot.js";
+import type { TerminalSize } from "./streaming.js";
 
 export interface EngineVersion {
   /** As `20.10.24`. */
@@ -59,19 +61,47 @@ export interface ExecState {
   readonly pid: number;
 }
 
-export interface OutputChunk {
-  /** With a tty everything is `stdout`. */
-  readonly stream: "stdout" | "stderr";
-  readonly data: Buffer;
-}
+/** With a tty everything is `stdout`. */
+export type OutputStream = "stdout" | "stderr";
+
+/**
+ * A promise makes the engine wait until it is fulfilled; when it is rejected, that ends the reading. `endsFrame`: the
+ * engine's frame, which in a log is one message, ends with this piece; false with a tty, where there are no frames.
+ */
+export type TakeOutput = (
+  stream: OutputStream,
+  data: Buffer,
+  endsFrame: boolean,
+) => Promise<void> | undefined;
 
 /** A hijacked connection to a process. `close` ends it at once and is always called by whoever opened it. */
 export interface ProcessStreams {
   /** `end()` half-closes: the process sees the end of its standard input. */
   readonly input: Writable;
-  /** Ends with the process; reading slowly makes the engine wait. May be iterated once. */
-  readonly output: AsyncIterable<OutputChunk>;
+  /** Hands all output over until it ends; to be called once. Nothing is read before. */
+  readOutput(take: TakeOutput): Promise<void>;
   close(): void;
+}
+
+/** Output that was written before, or that somebody else's process writes. */
+export type LogStream = Pick<ProcessStreams, "readOutput" | "close">;
+
+export interface LogOptions {
+  /** Entries from this second on, since the epoch; 0: from the oldest. */
+  readonly sinceSeconds: number;
+  /** On to the end of the container; else it ends with the last entry that is there. */
+  readonly follow: boolean;
+  /** Whether the container has a terminal: its output comes as it is, without frames. */
+  readonly tty: boolean;
+}
+
+/** Which streams of a container's main process are wanted. */
+export interface AttachOptions {
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  /** Whether the container has a terminal: it decides how the engine writes output. */
+  readonly tty: boolean;
 }
 
 /** Metadata of a file inside a container. */
@@ -81,6 +111,12 @@ export interface ArchiveStat {
   readonly size: number;
   readonly isDirectory: boolean;
   readonly linkTarget: string;
+}
+
+/** A path in the file system of a container. */
+export interface ContainerPath {
+  readonly id: string;
+  readonly path: string;
 }
 
 export interface ContainerFilter {
@@ -103,15 +139,12 @@ export interface Engine {
    * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that exact value;
    * made from image `ancestor`, or from one that was built on it.
    */
-  listContainers(
-    filter: ContainerFilter,
-    signal: AbortSignal,
-  ): Promise<readonly ListedContainer[]>;
+  listContainers(filter: ContainerFilter, signal: AbortSignal): Promise<readonly ListedContainer[]>;
   /** Undefined: no such container. */
   inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined>;
   /**
-   * The engine finishes a create although its caller left, and the id would then be lost: so this waits for the answer
-   * even after `signal` aborted (under a deadline of its own), and hands the id back for the caller to undo.
+   * The engine finishes a create although its caller left: after a failure that is no refusal (`answer: "lost"` among the
+   * fields, a deadline, an abort) there may be a container of that name, then or a little later.
    * A taken name is `conflict` with field `rivalId` (id of the container that has it).
    */
   createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string>;
@@ -133,7 +166,27 @@ export interface Engine {
     options: { readonly force: boolean },
     signal: AbortSignal,
   ): Promise<"removed" | "missing">;
+  /** One sample, at once; undefined when the container is gone or does not run. */
+  containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined>;
+  /** Bytes that the container has written into its own layer; undefined: no such container. The engine walks the layer. */
+  writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined>;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
+
+  /**
+   * Has CRIU write the state of a running container, which runs on, to `<directory>/<checkpointId>` on the engine's host.
+   * Takes as long as it takes: until `signal` aborts. `unsupported` without experimental mode.
+   */
+  createCheckpoint(
+    id: string,
+    to: { readonly checkpointId: string; readonly directory: string },
+    signal: AbortSignal,
+  ): Promise<void>;
+
+  /**
+   * What the engine has kept of the output: messages, each a line or piece of 16 KiB of one behind its time (RFC 3339,
+   * 9 digits, UTC) and a space. Ends when `signal` aborts. `unsupported` when the log driver cannot read back.
+   */
+  containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream>;
 
   /** Tar of `path` in the container's file system; undefined when the path does not exist. */
   getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined>;
@@ -151,9 +204,37 @@ export interface Engine {
   /** Unpacks `tar` at directory `path` of the container. */
   putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void>;
 
+  /**
+   * Copies what is in a directory of one container into a directory of another, with owners, modes and links, but for
+   * `leaveOut`: paths below the directory. Takes as long as the engine's disk, until `signal` aborts.
+   */
+  copyDirectory(
+    from: ContainerPath,
+    to: ContainerPath,
+    leaveOut: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<void>;
+
+  /** Names of the volumes that have label `key` with this value. */
+  listVolumes(
+    label: { readonly key: string; readonly value: string },
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
+  /** `precondition` for one that a container has, running or not. */
+  removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
+
   /** Exec id. */
   createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string>;
   startExec(execId: string, options: ExecOptions, signal: AbortSignal): Promise<ProcessStreams>;
+  /** Fails while the process is not there yet, and when it has no terminal. */
+  resizeExec(execId: string, size: TerminalSize, signal: AbortSignal): Promise<void>;
+  /**
+   * Connects to the streams of the container's first process, without what was written before. The streams end with the
+   * container. Ending the input ends the container's only when it was made with `stdinOnce`.
+   */
+  attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams>;
+  /** The terminal of the container's first process. */
+  resizeContainer(id: string, size: TerminalSize, signal: AbortSignal): Promise<void>;
   /** Undefined: no such exec. */
   inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined>;
 

@@ -3,7 +3,18 @@
  * remote socket, other namespaces), so each of these has an implementation for a local engine and one that uses only
  * the API or refuses; which one is decided once per engine connection.
  */
+import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
+
+/** What the archive of a checkpoint holds beside the container's OCI specification. */
+export interface CheckpointContent {
+  /** Directory with the files that CRIU wrote. */
+  readonly images: string;
+  /** `config.dump` */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Added to those of the OCI specification: which container of which pod it is. */
+  readonly annotations: Readonly<Record<string, string>>;
+}
 
 export interface HostAccess {
   /** Whether processes and files of the engine's host are ours to reach. */
@@ -12,8 +23,8 @@ export interface HostAccess {
   /** Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it bind-mounted. */
   writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<void>;
 
-  /** `/proc/<pid>/ns/net`; undefined when the sandbox does not run or its processes are out of reach. */
-  networkNamespace(sandbox: Snapshot): string | undefined;
+  /** Undefined when the sandbox does not run or its processes are out of reach. */
+  networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined;
 
   /**
    * Kills a process of a container with everything that it started (its session and its descendants), until none is
@@ -23,6 +34,8 @@ export interface HostAccess {
 
   /** Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link. */
   linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void>;
+  /** Makes a missing link of a container that runs already; false when its log is a file, or was one, which stays. */
+  restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean>;
   /** Removes `link` when it is a symbolic link that `linkLog` made; anything else stays. */
   unlinkLog(link: string): Promise<void>;
 
@@ -32,6 +45,20 @@ export interface HostAccess {
    */
   applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void>;
 
+  /** What is in force of what `settings` names, as far as it can be read; undefined when the cgroup is out of reach. */
+  presentCgroup(container: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined>;
+
+  /** The directories of a running container's cgroup; undefined when they are out of reach. */
+  cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
+  /** The directory on this host that holds what the container has written; undefined where there is none to be found. */
+  writableLayer(container: Snapshot): Promise<string | undefined>;
+
+  /**
+   * What makes up directory `path` (without links, `""` for all) of an image, of whose layers these are the directories,
+   * the top one first: the directory of that name in each layer, down to one that hides those below by a whiteout or a
+   * file. Whether a directory is opaque is not seen. Undefined when the layers are out of reach.
+   */
+  layerDirectories(layers: readonly string[], path: string): Promise<readonly LayerDirectory[] | undefined>;
   /** Undefined: no such path. Used before binding it into a container. */
   statPath(path: string): Promise<"file" | "directory" | "other" | undefined>;
   /** Content of a node file that a request names (seccomp profile); at most `limitBytes`. */
@@ -42,10 +69,51 @@ export interface HostAccess {
   expandDevice(hostPath: string): Promise<readonly string[]>;
   /** Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and left out. */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
-  /** Bytes and inodes in use below or on the file system of `path`. */
-  fileSystemUsage(
-    path: string,
-  ): Promise<{ readonly usedBytes: number; readonly usedInodes: number } | undefined>;
+  /** The directory in which the engine keeps images and writable layers, as far as it can be told. */
+  imageDirectory(facts: NodeFacts): Promise<string>;
+  /** The file system of `path`; undefined when that cannot be told. */
+  fileSystemUsage(path: string): Promise<FileSystemUsage | undefined>;
+
+  /**
+   * Has `dump` put the state of a running container into a new directory, which is gone afterwards in any case, and writes
+   * the archive to `location`, whole or not at all. `unsupported` where the container's files are out of reach.
+   */
+  archiveCheckpoint(
+    container: Snapshot,
+    location: string,
+    dump: (directory: string) => Promise<CheckpointContent>,
+    signal: AbortSignal,
+  ): Promise<void>;
+}
+
+/** A network namespace, and what tells it from a later one at the same path. */
+export interface ProvenNamespace {
+  /** `/proc/<pid>/ns/net`. */
+  readonly netns: string;
+  readonly netnsIdentity: string;
+}
+
+export interface FileSystemUsage {
+  /** `/dev/sda1`, or `0:38` for file systems without a device of their own. */
+  readonly device: string;
+  readonly usedBytes: number;
+  readonly usedInodes: number;
+  readonly totalBytes: number;
+  readonly totalInodes: number;
+  readonly freeInodes: number;
+}
+
+export interface LayerDirectory {
+  readonly path: string;
+  /** The same by the short name that the graph driver has given to the layer, where it has. */
+  readonly shortPath: string | undefined;
+}
+
+export interface CgroupDirectories {
+  /** As /proc/<pid>/cgroup has it. */
+  readonly path: string;
+  /** By controller of cgroup v1 (`memory`), and by the empty string for the hierarchy of v2. */
+  readonly directories: ReadonlyMap<string, string>;
 }
 
 /** One CDI specification file. */

@@ -11,6 +11,8 @@ export interface PodNetworkRequest extends PodNetworkReference {
   readonly uid: string;
   /** `/proc/<pid>/ns/net` of the pause container. */
   readonly netns: string;
+  /** Of the namespace that was proven to be the pod's; another one at that path is not touched. */
+  readonly netnsIdentity?: string | undefined;
   readonly annotations: Readonly<Record<string, string>>;
   readonly portMappings: readonly PortMapping[];
   /** Cgroup of the pod, for plugins that act on it; empty or absent when it has none. */
@@ -25,7 +27,18 @@ export interface PodNetworkRequest extends PodNetworkReference {
 /** For tear-down: `netns` is absent when the namespace is gone. Port mappings are those of the set-up. */
 export interface PodNetworkTearDown extends PodNetworkReference {
   readonly netns?: string;
+  readonly netnsIdentity?: string | undefined;
   readonly portMappings: readonly PortMapping[];
+}
+
+export interface EngineWhereabouts {
+  /** Whether the engine's processes, and so the namespaces of pods, are on this host and visible. */
+  readonly local: boolean;
+}
+
+export interface PodAddressQuestion extends PodNetworkReference {
+  /** Tells where to look; absent for pods of this program, whose addresses count only when their set-up has ended. */
+  readonly look?: () => { readonly netns: string; readonly netnsIdentity: string } | undefined;
 }
 
 export interface NetworkPlugin {
@@ -38,16 +51,24 @@ export interface NetworkPlugin {
   /** Whether Docker publishes host ports; else the plugin does. */
   readonly dockerPublishesPorts: boolean;
 
-  /** Called once before anything else. */
+  /** Called once before anything else. Waits for nothing that may hang: what takes time goes on in the background. */
   start(signal: AbortSignal): Promise<void>;
+  /**
+   * Each time that the engine was found. A plugin that works on the node begins with it then, if that is the engine's.
+   * Resolves when that is done or has failed for the first time; nobody needs to wait for it.
+   */
+  engineFound(engine: EngineWhereabouts): Promise<void>;
   /** Ends watching and timers; pods keep their networks. */
   stop(): Promise<void>;
   /** All pod IPs, first one first; undefined when Docker's own addresses are the pod's. */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Idempotent; works with the namespace or the configuration gone. */
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
-  /** IPs as stored at set-up, without running anything; undefined when unknown or when Docker's are the pod's. */
-  podAddresses(reference: PodNetworkReference): Promise<readonly string[] | undefined>;
+  /**
+   * IPs as stored at set-up, without running anything; of pods that another shim set up and that nothing is stored of,
+   * those inside the namespace. Undefined when unknown or when Docker's are the pod's.
+   */
+  podAddresses(reference: PodAddressQuestion): Promise<readonly string[] | undefined>;
   /** The node's pod CIDRs, from UpdateRuntimeConfig. */
   podCidrChanged(cidrs: readonly string[]): Promise<void>;
   /** Undefined when ready, else the reason for NetworkReady false. */

@@ -9,6 +9,7 @@ import type {
   Mount,
 } from "../domain/cri.js";
 import { ContainerState, MountPropagation } from "../domain/cri.js";
+import { type ImageMount, imageMountsOf } from "../domain/image-mounts.js";
 import type { Container } from "../domain/container.js";
 import { exitOf, imageSpec } from "../domain/container.js";
 import type { ImageUserFiles } from "../domain/image-users.js";
@@ -16,6 +17,8 @@ import { resolveImageUser } from "../domain/image-users.js";
 import { parseReference } from "../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../domain/snapshot.js";
 import { stopSignalNumber } from "../domain/stop-signal.js";
+import { tidyPath } from "../plan/paths.js";
+import { isLifted } from "../plan/update-resources.js";
 import { requireReadContainer } from "./find-by-id.js";
 import type { Services } from "./services.js";
 
@@ -29,16 +32,25 @@ export async function containerStatus(
 ): Promise<Answer<ContainerStatusResponse>> {
   await deps.link.live(call.signal);
   const container = await requireReadContainer(request.container_id, deps, call.signal);
+  return {
+    status: await describeContainer(container, deps, call.signal),
+    info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
+  };
+}
+
+/** The status of `container` as it is given, for answers and events alike. Throws only the reason of `signal`. */
+export async function describeContainer(
+  container: Container,
+  deps: Pick<Services, "images" | "imageUsers" | "containerRecords">,
+  signal: AbortSignal,
+): Promise<Answer<ContainerStatus>> {
   // The image may be gone: then its ids have to do.
   const { imageId } = container.snapshot;
   const [image, userFiles] = await Promise.all([
-    deps.images.get(imageId, call.signal),
+    deps.images.get(imageId, signal),
     deps.imageUsers.whatIsKnown(imageId),
   ]);
-  return {
-    status: statusOf(container, { image, userFiles }, deps),
-    info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
-  };
+  return statusOf(container, { image, userFiles }, deps);
 }
 
 export function statusOf(
@@ -65,7 +77,7 @@ export function statusOf(
     message: exit.message,
     labels: container.labels,
     annotations: container.annotations,
-    mounts: snapshot.mounts.map((mount) => toMount(mount, snapshot)),
+    mounts: mountsOf(snapshot),
     log_path: container.logPath,
     resources: resourcesOf(container, deps),
     user: userOf(container, userFiles),
@@ -91,6 +103,23 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
   slave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
 };
 
+function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
+  const images = imageMountsOf(snapshot.labels);
+  const targets = new Set(images.map(({ containerPath }) => tidyPath(containerPath)));
+  const others = snapshot.mounts.filter(({ destination }) => !targets.has(tidyPath(destination)));
+  return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
+}
+
+/** By the label: for Docker it is some volume, or a mount without its image's id. */
+function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): Answer<Mount> {
+  return {
+    container_path: containerPath,
+    readonly: true,
+    image: { ...imageSpec(image), image_ref: imageId },
+    image_sub_path: subPath,
+  };
+}
+
 /** Paths as the request gave them: kubelets look for the termination message file by them. */
 function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
   const requested = requestedMounts.find((one) => one.target === mount.destination);
@@ -114,8 +143,8 @@ function resourcesOf(
       cpu_period: String(resources.cpuPeriod),
       cpu_quota: String(resources.cpuQuota),
       cpu_shares: String(resources.cpuShares),
-      memory_limit_in_bytes: String(resources.memory),
-      memory_swap_limit_in_bytes: String(resources.memorySwap),
+      memory_limit_in_bytes: isLifted(resources.memory) ? "0" : String(resources.memory),
+      memory_swap_limit_in_bytes: isLifted(resources.memorySwap) ? "-1" : String(resources.memorySwap),
       cpuset_cpus: resources.cpusetCpus,
       cpuset_mems: resources.cpusetMems,
       oom_score_adj: String(resources.oomScoreAdj),

@@ -79,6 +79,30 @@ export async function requireReadContainer(
   return model.requireContainer(id ?? idOrPrefix);
 }
 
+/** As `requireReadContainer`; `precondition` when it does not run. */
+export async function requireRunningContainer(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Container> {
+  const container = await requireReadContainer(idOrPrefix, deps, signal);
+  const { id, snapshot } = container;
+  if (snapshot.state.running) return container;
+  throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
+}
+
+/** As `requireReadSandbox`; `precondition` when its container does not run. */
+export async function requireRunningSandbox(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const sandbox = await requireReadSandbox(idOrPrefix, deps, signal);
+  const { id, snapshot } = sandbox;
+  if (snapshot.state.running) return sandbox;
+  throw new ShimError("precondition", `pod sandbox not running (${id})`, { sandboxId: id });
+}
+
 async function read(id: string, action: string, { sync }: Deps, signal: AbortSignal): Promise<void> {
   try {
     await withDeadline(signal, readTimeoutMs, action, (limited) => sync.refresh(id, limited));

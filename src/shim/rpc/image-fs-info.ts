@@ -8,14 +8,15 @@ import type { Services } from "./services.js";
 /** Sizing all layers is slow on the engine's side, and garbage collection asks every minute or so. */
 const freshForMs = 30_000;
 
-export type ImageFsDeps = Pick<Services, "engine" | "link" | "host"> & {
+export type ImageFsDeps = Pick<Services, "engine" | "link" | "host" | "model" | "layers"> & {
   readonly flight: SingleFlight<Answer<FilesystemUsage>>;
   readonly cache: { value: Answer<FilesystemUsage> | undefined; readAtMs: number };
 };
 
 /**
- * Disk use of the images, each shared layer once. The time stamp is that of the measurement. No entry for containers
- * means that they are on the same file system, which with Docker they always are.
+ * Disk use of the images, each shared layer once, and of what containers have written. The time stamp is that of the
+ * measurement. Both name one directory, by which kubelets know that there is one file system for both, as it always is
+ * with Docker.
  */
 export async function imageFsInfo(
   _request: unknown,
@@ -30,7 +31,25 @@ export async function imageFsInfo(
     );
     cache.readAtMs = Date.now();
   }
-  return { image_filesystems: [cache.value], container_filesystems: [] };
+  const mountpoint = await deps.host().imageDirectory(facts);
+  return { image_filesystems: [cache.value], container_filesystems: [containerFileSystem(mountpoint, deps)] };
+}
+
+/** What has been measured so far of the writable layers of running containers. */
+function containerFileSystem(
+  mountpoint: string,
+  { model, layers }: Pick<ImageFsDeps, "model" | "layers">,
+): Answer<FilesystemUsage> {
+  const usages = [...model.containers()].flatMap(({ id }) => layers.usageOf(id) ?? []);
+  const inodes = usages.flatMap((usage) => usage.inodes ?? []);
+  return {
+    timestamp: String(nowNanoseconds()),
+    fs_id: { mountpoint },
+    used_bytes: { value: String(usages.reduce((sum, { usedBytes }) => sum + usedBytes, 0)) },
+    // A sum over some of them would be no number of anything.
+    inodes_used:
+      inodes.length < usages.length ? null : { value: String(inodes.reduce((sum, one) => sum + one, 0)) },
+  };
 }
 
 async function measure(
@@ -39,7 +58,7 @@ async function measure(
   signal: AbortSignal,
 ): Promise<Answer<FilesystemUsage>> {
   const { engine, host } = deps;
-  const mountpoint = facts.dockerRootDir;
+  const mountpoint = await host().imageDirectory(facts);
   const [usedBytes, usage] = await Promise.all([
     engine.imageDiskUsage(signal),
     host().fileSystemUsage(mountpoint),

@@ -1,5 +1,4 @@
-import { randomBytes } from "node:crypto";
-import { orAbort, withDeadline } from "../base/abort.js";
+import { withDeadline } from "../base/abort.js";
 import type { Logger } from "../base/log.js";
 import { messageOf } from "../base/errors.js";
 import { SingleFlight } from "../base/single-flight.js";
@@ -7,9 +6,7 @@ import type { ImageUserFiles } from "../domain/image-users.js";
 import { parseImageUserFiles } from "../domain/image-users.js";
 import type { Engine } from "../ports/engine.js";
 import type { ImageUsersCache } from "../state/image-users-cache.js";
-
-/** Label of containers that exist only to read files of their image. */
-export const scratchLabel = "dockershim.scratch";
+import type { ScratchContainers } from "./scratch-containers.js";
 
 /** A user database larger than this belongs to no container that anybody meant to run. */
 const userFileLimitBytes = 256 * 1024;
@@ -17,26 +14,20 @@ const userFileLimitBytes = 256 * 1024;
 const statusPatienceMs = 1_000;
 
 export interface ImageUserReaderDeps {
-  readonly engine: Pick<
-    Engine,
-    "createContainer" | "removeContainer" | "readContainerFile" | "listContainers"
-  >;
+  readonly engine: Pick<Engine, "readContainerFile">;
+  readonly scratch: Pick<ScratchContainers, "use">;
   readonly cache: ImageUsersCache;
   readonly log: Logger;
   readonly timeoutMs: number;
-  /** Tells this state directory from others on the same engine. */
-  readonly place: string;
 }
 
 /**
- * Reads `/etc/passwd` and `/etc/group` of images. Docker shows files of containers only, and those of a pod's container
- * may come from its mounts or its processes, while the answer counts for every container of the image: so a container
- * that is never started, without mounts, stands in for the image, once per image.
+ * Reads `/etc/passwd` and `/etc/group` of images, once per image, in a container that stands in for the image: the answer
+ * counts for every container of it.
  */
 export class ImageUserReader {
   readonly #flights = new SingleFlight<ImageUserFiles>();
   readonly #inFlight = new Map<string, Promise<unknown>>();
-  readonly #run = randomBytes(8).toString("hex");
 
   constructor(private readonly deps: ImageUserReaderDeps) {}
 
@@ -71,50 +62,23 @@ export class ImageUserReader {
     return this.deps.cache.get(imageId);
   }
 
-  /** Returns when no scratch container of the image is left: it would count as a user of the image. */
-  async settled(imageId: string, signal: AbortSignal): Promise<void> {
-    const reading = this.#inFlight.get(imageId);
-    if (reading !== undefined) await orAbort(reading, signal);
-  }
-
-  /** Removes scratch containers that an earlier run on the same state directory left behind. */
-  async removeLeftovers(signal: AbortSignal): Promise<void> {
-    const { engine, log, place } = this.deps;
-    for (const { id, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
-      const [owner, run] = (labels[scratchLabel] ?? "").split("/");
-      if (owner !== place || run === this.#run) continue;
-      log.info({ containerId: id }, "removing a leftover scratch container");
-      await engine.removeContainer(id, { force: true }, signal);
-    }
+  /** Returns when no reading is under way. They end with the scratch containers. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#inFlight.values());
   }
 
   async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
-    const { engine, cache, log, place, timeoutMs } = this.deps;
-    const body = {
-      Image: imageId,
-      // Never run, but Docker makes no container without a command.
-      Entrypoint: ["none"],
-      Labels: { [scratchLabel]: `${place}/${this.#run}` },
-      HostConfig: { NetworkMode: "none" },
-    };
-    const name = `dockershim-scratch-${randomBytes(8).toString("hex")}`;
-    const id = await engine.createContainer(name, body, signal);
-    try {
+    const { engine, cache, scratch } = this.deps;
+    return scratch.use({ id: imageId, volumes: [] }, signal, async (containerId, linked) => {
       const [passwd, group] = await Promise.all(
         ["/etc/passwd", "/etc/group"].map(async (path) => {
-          const content = await engine.readContainerFile(id, path, userFileLimitBytes, signal);
+          const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, linked);
           return content?.toString("utf8") ?? "";
         }),
       );
       const files = parseImageUserFiles(passwd ?? "", group ?? "");
       cache.put(imageId, files);
       return files;
-    } finally {
-      await withDeadline(undefined, timeoutMs, "remove scratch container", (own) =>
-        engine.removeContainer(id, { force: true }, own),
-      ).catch((error: unknown) => {
-        log.error({ containerId: id, err: messageOf(error) }, "cannot remove a scratch container");
-      });
-    }
+    });
   }
 }

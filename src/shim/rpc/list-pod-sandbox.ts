@@ -20,7 +20,7 @@ export async function listPodSandbox(
     return { items };
   }
   const ready = filter.state === null ? undefined : filter.state.state === PodSandboxState.SANDBOX_READY;
-  for (const sandbox of model.sandboxEntries()) {
+  for (const sandbox of model.sandboxEntries({ id: filter.id, labels: filter.label_selector })) {
     if (ready !== undefined && sandbox.ready !== ready) continue;
     if (!matchesId(sandbox.id, filter.id) || !matchesLabels(sandbox.snapshot.labels, filter.label_selector))
       continue;

@@ -7,10 +7,13 @@ import type { Answer, AuthConfig, PullImageResponse } from "../domain/cri.js";
 import { normalizeReference } from "../domain/image-reference.js";
 import type { ValidPullImage } from "../domain/requests.js";
 import type { Engine, RegistryCredentials } from "../ports/engine.js";
+import { dockerRuntime } from "../plan/runtime-handler.js";
 import { findImage } from "./find-image.js";
 import type { Services } from "./services.js";
 
-export type PullDeps = Pick<Services, "engine" | "settings"> & { readonly pulls: SingleFlight<string> };
+export type PullDeps = Pick<Services, "engine" | "settings" | "link"> & {
+  readonly pulls: SingleFlight<string>;
+};
 
 /** Answers the image's id: what containers are made from, and what ListImages and ImageStatus call it. */
 export async function pullImage(
@@ -18,7 +21,9 @@ export async function pullImage(
   deps: PullDeps,
   call: Call,
 ): Promise<Answer<PullImageResponse>> {
-  const { image } = request.image;
+  const { image, runtime_handler: handler } = request.image;
+  // Docker has one store for all of them; but one that nobody knows can only be a mistake.
+  if (handler !== "") dockerRuntime(handler, await deps.link.live(call.signal));
   const credentials = credentialsOf(request.auth);
   // Callers share a pull only when they may: the same reference with the same credentials.
   const key = createHash("sha256")

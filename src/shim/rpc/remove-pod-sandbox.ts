@@ -7,7 +7,8 @@ import type { Services } from "./services.js";
 import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
-export type RemoveSandboxDeps = StopSandboxDeps & Pick<Services, "containerRecords" | "sandboxLanes">;
+export type RemoveSandboxDeps = StopSandboxDeps &
+  Pick<Services, "containerRecords" | "logs" | "sandboxLanes" | "imageVolumes">;
 
 /** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(

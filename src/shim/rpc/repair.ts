@@ -10,7 +10,10 @@ type Deps = Pick<
   | "model"
   | "sync"
   | "host"
+  | "logs"
   | "imageUsers"
+  | "scratch"
+  | "imageVolumes"
   | "podRecords"
   | "containerRecords"
   | "checkpoints"
@@ -22,10 +25,11 @@ const repairTimeoutMs = 60_000;
 
 /**
  * Mends what a killed predecessor left half made. Runs each time that the read model has become live:
- * - running containers whose log link is missing get it (the kubelet sends no second StartContainer),
- * - scratch containers are removed,
+ * - running containers whose log is a link that is missing get it (the kubelet sends no second StartContainer); what
+ *   another program may write is not touched,
+ * - scratch containers are removed, and image volumes that nobody uses,
  * - the user databases of the images in use are read again, for the statuses,
- * - records of containers and pods that are gone, and have nothing left to release, are forgotten.
+ * - records of containers, logs and pods that are gone, and have nothing left to release, are forgotten.
  *
  * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
  */
@@ -33,24 +37,29 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
   await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
     const known = [...deps.model.containers()];
     await linkLogs(known, deps, signal);
-    await deps.imageUsers.removeLeftovers(signal);
+    await deps.scratch.removeLeftovers(signal);
     await forgetGone(deps, signal);
     prepareUsers(known, deps);
     const late = await readLate(deps, signal);
     await linkLogs(late, deps, signal);
     prepareUsers(late, deps);
+    await deps.imageVolumes.tidyUp(signal);
   });
 }
 
 async function linkLogs(
   containers: readonly Container[],
-  { host, log }: Deps,
+  { host, logs, log }: Deps,
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, logPath, snapshot } of containers) {
-    if (logPath === "" || !snapshot.state.running) continue;
+    if (logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
     try {
-      await host().linkLog(logPath, snapshot, signal);
+      if (await host().restoreLogLink(logPath, snapshot, signal)) continue;
+      log.warn(
+        { containerId: id, path: logPath },
+        "the log of a running container is a file of which this state directory knows nothing: it is left to who writes it",
+      );
     } catch (error) {
       log.warn(
         { containerId: id, path: logPath, err: messageOf(error) },
@@ -72,7 +81,10 @@ async function readLate({ model, sync }: Deps, signal: AbortSignal): Promise<rea
 }
 
 async function forgetGone(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { podRecords, containerRecords, checkpoints } = deps;
+  const { podRecords, containerRecords, checkpoints, logs } = deps;
+  for (const containerId of logs.ids()) {
+    if (await isGone(containerId, deps, signal)) await logs.remove(containerId);
+  }
   for (const { containerId } of [...containerRecords.all()]) {
     if (await isGone(containerId, deps, signal)) await containerRecords.remove(containerId);
   }

@@ -9,6 +9,7 @@ import type { Snapshot } from "../domain/snapshot.js";
 import { dockerRuntime } from "../plan/runtime-handler.js";
 import type { SandboxPlan } from "../plan/sandbox-plan.js";
 import { planSandbox } from "../plan/sandbox-plan.js";
+import { sysctlError } from "../plan/sysctls.js";
 import type { PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
 import type { PodRecord } from "../state/pod-records.js";
 import { createOrRecover } from "./create-or-recover.js";
@@ -24,10 +25,13 @@ type Deps = Pick<
   | "model"
   | "sync"
   | "podRecords"
+  | "lateEffects"
   | "containerRecords"
+  | "imageVolumes"
   | "checkpoints"
   | "network"
   | "host"
+  | "logs"
   | "pauseImages"
   | "oomScores"
   | "sandboxLanes"
@@ -90,7 +94,7 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
   const { model, podRecords, settings } = deps;
   using hidden = model.hide(plan.name);
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
-  const attempt: Attempt = { rollback, hidden, holdsNetwork: false };
+  const attempt: Attempt = { rollback, hidden, isRemoved: false, holdsNetwork: false };
 
   const { id, snapshot } = await createAndStart(plan, requestHash, deps, call, attempt);
   const host = deps.host();
@@ -124,6 +128,8 @@ function findEarlier(requestHash: string, { model, podRecords }: Deps): string |
 interface Attempt {
   readonly rollback: Rollback;
   readonly hidden: { setId(id: string): void };
+  /** The engine has said that the container is gone. */
+  isRemoved: boolean;
   /** The network was asked for, and has not been released. */
   holdsNetwork: boolean;
 }
@@ -144,10 +150,12 @@ async function createAndStart(
   const { rollback, hidden } = attempt;
   const id = await createSandboxContainer(plan, deps, call);
   hidden.setId(id);
-  rollback.defer("forget removed sandbox", () => forgetRemoved(id, attempt, deps));
+  rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, deps, signal));
   rollback.defer("remove sandbox container", async (signal) => {
     // As long as the network could not be released, its namespace is needed to release it.
-    if (!attempt.holdsNetwork) await engine.removeContainer(id, { force: true }, signal);
+    if (attempt.holdsNetwork) return;
+    await engine.removeContainer(id, { force: true }, signal);
+    attempt.isRemoved = true;
   });
   call.signal.throwIfAborted();
 
@@ -161,14 +169,14 @@ async function createAndStart(
   } catch (error) {
     const score = plan.body.HostConfig.OomScoreAdj ?? 0;
     if (!oomScores.learnFromFailure(score, error))
-      throw ShimError.from(error).within("start sandbox container");
+      throw (sysctlError(error) ?? ShimError.from(error)).within("start sandbox container");
     await engine.removeContainer(id, { force: true }, call.signal);
-    await forgetRemoved(id, attempt, deps);
+    await forgetRemoved(id, { ...attempt, isRemoved: true }, deps, call.signal);
     const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
     const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
     return createAndStart(retry, requestHash, deps, call, attempt);
   }
-  const snapshot = await sync.refresh(id);
+  const snapshot = await sync.refresh(id, call.signal);
   if (snapshot?.state.running !== true) {
     const state =
       snapshot === undefined
@@ -188,10 +196,16 @@ async function createAndStart(
  */
 async function forgetRemoved(
   id: string,
-  { holdsNetwork }: Attempt,
+  { isRemoved, holdsNetwork }: Attempt,
   { sync, podRecords, checkpoints }: Pick<Deps, "sync" | "podRecords" | "checkpoints">,
+  signal: AbortSignal,
 ): Promise<void> {
-  if ((await sync.refresh(id)) !== undefined || holdsNetwork) return;
+  // Of use when an inspect fails now: it is removed all the same.
+  const known = await sync.refresh(id, signal).catch((error: unknown) => {
+    if (!isRemoved) throw error;
+    return undefined;
+  });
+  if (known !== undefined || holdsNetwork) return;
   await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
 }
 
@@ -213,7 +227,7 @@ async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call)
 
 /** A dead sandbox of this name is removed with all that belongs to it; one that runs never is. */
 async function clearRival(rivalId: string, plan: SandboxPlan, deps: Deps, call: Call): Promise<RivalOutcome> {
-  const rival = await deps.sync.refresh(rivalId);
+  const rival = await deps.sync.refresh(rivalId, call.signal);
   if (rival === undefined) {
     const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
     return foreign === undefined ? "removed" : "foreign";
@@ -258,6 +272,7 @@ function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network
     logDirectory: plan.logDirectory,
     cgroupParent: plan.cgroupParent,
     requestHash,
+    ...(plan.resources === undefined ? {} : { resources: plan.resources }),
   };
 }
 
@@ -269,9 +284,9 @@ async function setUpNetwork(
   attempt: Attempt,
 ): Promise<readonly string[] | undefined> {
   if (plan.networkRequest === undefined) return undefined;
-  const netns = host().networkNamespace(snapshot);
+  const namespace = host().networkNamespace(snapshot);
   const reference = { ...plan.networkRequest, sandboxId: snapshot.id };
-  if (netns === undefined && network.dockerNetworkMode === "none") {
+  if (namespace === undefined && network.dockerNetworkMode === "none") {
     throw new ShimError(
       "unavailable",
       "set up pod network: the network namespace of the sandbox is out of reach",
@@ -279,10 +294,10 @@ async function setUpNetwork(
   }
   attempt.holdsNetwork = true;
   attempt.rollback.defer("tear down pod network", async (signal) => {
-    await network.tearDownPod({ ...reference, ...(netns === undefined ? {} : { netns }) }, signal);
+    await network.tearDownPod({ ...reference, ...namespace }, signal);
     attempt.holdsNetwork = false;
   });
-  return network.setUpPod({ ...reference, netns: netns ?? "" }, call.signal);
+  return network.setUpPod({ ...reference, netns: "", ...namespace }, call.signal);
 }
 
 /** Equal requests have equal fingerprints, in whatever order a client sends the entries of maps. */

@@ -35,9 +35,9 @@ export async function tearDownNetwork(
   if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
   const reference = referenceOf(id, sandbox, record, checkpoint);
-  const netns = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);
+  const namespace = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);
   await network.tearDownPod(
-    { ...reference, portMappings: await portMappingsOf(id, deps), ...(netns === undefined ? {} : { netns }) },
+    { ...reference, portMappings: await portMappingsOf(id, deps), ...namespace },
     call.signal,
   );
   await remember(id, record, deps, call);

@@ -1,14 +1,23 @@
 /** Everything that RPCs act on. Each RPC names the parts that it uses with Pick, so its signature names its effects. */
 import type { KeyedLock } from "../base/keyed-lock.js";
 import type { Logger } from "../base/log.js";
+import type { Nanoseconds } from "../base/time.js";
+import type { Answer, ContainerEventResponse } from "../domain/cri.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { PodDialer } from "../ports/pod-dialer.js";
+import type { LayerUsages, StatsSource } from "../ports/stats.js";
+import type { StreamingServer } from "../ports/streaming.js";
 import type { ContainerRecords } from "../state/container-records.js";
 import type { EngineLink } from "../state/engine-link.js";
 import type { ImageCache } from "../state/image-cache.js";
 import type { ImageUserReader } from "./image-user-reader.js";
+import type { ImageVolumes } from "./image-volumes.js";
+import type { ScratchContainers } from "./scratch-containers.js";
+import type { LateEffects } from "./late-effects.js";
 import type { PodRecords } from "../state/pod-records.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
@@ -36,11 +45,29 @@ export interface OomScores {
   learnFromFailure(score: number, error: unknown): boolean;
 }
 
+/** One client's view of the events; disposing ends it. */
+export interface EventSubscription extends Disposable {
+  /** The next event. `exhausted` when this client has fallen behind. */
+  next(signal: AbortSignal): Promise<Answer<ContainerEventResponse>>;
+}
+
+export interface ContainerEventSource {
+  /** Everything that happens from now on. */
+  subscribe(): EventSubscription;
+  /**
+   * The present, later than any time that this gave before: kubelets compare the times of events and of
+   * PodSandboxStatus to tell which of them is the newer one.
+   */
+  timestamp(): Nanoseconds;
+}
+
 export interface ServiceSettings {
   /** Limit of each undo step and clean-up, milliseconds. */
   readonly cleanUpTimeoutMs: number;
   /** A pull that makes no progress for so long is given up, milliseconds. */
   readonly pullProgressDeadlineMs: number;
+  /** Whether a pod's status has all its addresses, or only the first. */
+  readonly allPodAddresses: boolean;
 }
 
 export interface Services {
@@ -52,12 +79,22 @@ export interface Services {
   readonly containerRecords: ContainerRecords;
   readonly checkpoints: CheckpointStore;
   readonly network: NetworkPlugin;
+  readonly logs: ContainerLogs;
   /** As chosen for the present engine connection. */
   readonly host: () => HostAccess;
+  /** As chosen for the present engine connection. */
+  readonly podDialer: () => PodDialer;
+  readonly streaming: StreamingServer;
+  readonly stats: () => StatsSource;
+  readonly layers: LayerUsages;
   readonly pauseImages: PauseImageSource;
   readonly oomScores: OomScores;
   readonly images: ImageCache;
   readonly imageUsers: ImageUserReader;
+  readonly imageVolumes: ImageVolumes;
+  readonly scratch: ScratchContainers;
+  readonly events: ContainerEventSource;
+  readonly lateEffects: LateEffects;
   /** One lane per pod sandbox id, or per Docker name while there is no id. */
   readonly sandboxLanes: KeyedLock;
   /** One lane per container id, or per Docker name while there is no id. */

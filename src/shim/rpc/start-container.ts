@@ -2,10 +2,13 @@ import type { Call } from "../base/call.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import { withDeadline } from "../base/abort.js";
 import type { Container } from "../domain/container.js";
+import type { Snapshot } from "../domain/snapshot.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
 import { ContainerState } from "../domain/cri.js";
+import { isBelow } from "../plan/paths.js";
 import { applyCgroupLimits } from "./cgroup-limits.js";
 import { requireReadContainer } from "./find-by-id.js";
+import { mayHaveHappened, untilAppears } from "./lost-answer.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
@@ -15,9 +18,12 @@ type Deps = Pick<
   | "model"
   | "sync"
   | "host"
+  | "logs"
   | "oomScores"
+  | "podRecords"
   | "containerRecords"
   | "containerLanes"
+  | "lateEffects"
   | "settings"
 >;
 
@@ -25,7 +31,7 @@ type Deps = Pick<
 const noExecutable = /executable file not found in \$PATH/;
 
 /**
- * Starts a created container, gives it the limits that Docker cannot, and links its log. A second start of one that runs
+ * Starts a created container, gives it the limits that Docker cannot, and makes its log. A second start of one that runs
  * succeeds.
  */
 export async function startContainer(
@@ -35,31 +41,90 @@ export async function startContainer(
 ): Promise<Answer<StartContainerResponse>> {
   await deps.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, deps, call.signal);
-  await deps.containerLanes.run(id, call.signal, () => {
-    // The engine goes on with a start that its caller gave up, and the container would run without limits and log: so
-    // from here on the caller is not asked. Every step has a limit of its own.
-    const unhurried = new AbortController().signal;
-    return start(id, deps, { ...call, signal: unhurried });
-  });
+  await deps.containerLanes.run(id, call.signal, () => start(id, deps, call));
   return {};
 }
 
+/**
+ * The start itself ends with its caller. What must follow it does not, or the container would run without limits and
+ * log: every step of that has a limit of its own.
+ */
 async function start(id: string, deps: Deps, call: Call): Promise<void> {
-  const { model, sync } = deps;
+  const { model, sync, lateEffects } = deps;
+  const unhurried = { ...call, signal: new AbortController().signal };
+  lateEffects.forget(id);
   const container = model.requireContainer(id);
   requireStartable(container, deps);
   let failure: ShimError | undefined;
   try {
-    await deps.engine.startContainer(id, call.signal);
-    await settle(container, deps, call);
+    await rememberLog(container, deps);
+    await withDeadline(call.signal, deps.settings.cleanUpTimeoutMs, "make its log", (signal) =>
+      deps.logs.beforeStart(container.snapshot, signal),
+    );
+    await startOrFind(container, deps, call);
+    await settle(container, deps, unhurried);
   } catch (error) {
     deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
     failure = inKubeletWords(ShimError.from(error), id);
-    // The first error is the one to report; events bring the state in any case.
-    await sync.refresh(id).catch(() => undefined);
+    if (!call.signal.aborted) {
+      // The first error is the one to report; events bring the state in any case.
+      await sync.refresh(id, call.signal).catch(() => undefined);
+    }
   }
-  await link(container, failure, deps, call);
+  await link(container, failure, deps, unhurried);
   if (failure !== undefined) throw failure;
+}
+
+/** A kill between the creation of a container and the record of its log must not cost it the log. */
+async function rememberLog(
+  { id, sandboxId, logPath, snapshot }: Container,
+  { logs, podRecords }: Deps,
+): Promise<void> {
+  const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
+  if (snapshot.state.status !== "created" || logs.owns(id) || !isBelow(logPath, directory)) return;
+  await logs.created(snapshot, { directory, path: logPath });
+}
+
+/** The engine goes on with a start that its caller gave up, or whose answer is lost: one that runs then has started. */
+async function startOrFind(container: Container, deps: Deps, call: Call): Promise<void> {
+  const { engine, sync, lateEffects } = deps;
+  const { id } = container;
+  try {
+    await engine.startContainer(id, call.signal);
+  } catch (error) {
+    if (!mayHaveHappened(error, call.signal)) throw error;
+    if (await isSeenRunning(id, deps, call.signal)) {
+      call.log.warn(
+        { containerId: id, err: messageOf(error) },
+        "the answer to a start was lost, but it runs",
+      );
+      return;
+    }
+    const complete = async (_: unknown, signal: AbortSignal): Promise<void> => {
+      const context = { ...call, signal };
+      await deps.containerLanes.run(id, signal, async () => {
+        await settle(container, deps, context);
+        await link(container, undefined, deps, context);
+      });
+    };
+    const isRunning = ({ state }: Snapshot): boolean => state.running;
+    void lateEffects.expect(id, { hasHappened: isRunning, respond: complete }, (signal) =>
+      sync.refresh(id, signal),
+    );
+    throw error;
+  }
+}
+
+/** Not a second start: a container that has ended in between would run twice. */
+async function isSeenRunning(id: string, { sync }: Deps, signal: AbortSignal): Promise<boolean> {
+  if (signal.aborted) return false;
+  const seen = await untilAppears(async (limited) => {
+    const state = (await sync.refresh(id, limited))?.state;
+    if (state?.status === "running") return true;
+    // Docker leaves one that could not be started as created, with an exit code.
+    return state?.status === "created" && state.exitCode === 0 ? undefined : false;
+  }, signal).catch(() => false);
+  return seen === true;
 }
 
 /** What must be true of a container that has just been started, or it is stopped again. */
@@ -90,15 +155,15 @@ async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Pro
   }
 }
 
-/** Also after a failed start: Docker may have written why into the log. */
+/** Where the log is Docker's. Also after a failed start: Docker may have written why into it. */
 async function link(
   { id, logPath }: Container,
   failure: ShimError | undefined,
-  { model, host }: Deps,
+  { model, host, logs }: Deps,
   call: Call,
 ): Promise<void> {
   const snapshot = model.snapshot(id);
-  if (snapshot === undefined || logPath === "") return;
+  if (snapshot === undefined || logPath === "" || logs.owns(id)) return;
   try {
     await host().linkLog(logPath, snapshot, call.signal);
   } catch (error) {

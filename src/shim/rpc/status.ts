@@ -16,25 +16,40 @@ export async function status(
   services: Pick<Services, "engine" | "link" | "network" | "host" | "pauseImages">,
   call: Call,
 ): Promise<Answer<StatusResponse>> {
-  const { link, network, pauseImages } = services;
-  const engineProblem = await problemOf(services, call);
-  const networkProblem = network.notReadyReason() ?? outOfReach(services);
+  const { link, pauseImages } = services;
+  const conditions = await readConditions(services, call.signal);
   const facts = link.facts;
   return {
-    status: {
-      conditions: [
-        condition("RuntimeReady", "DockerDaemonNotReady", engineProblem && `docker: ${engineProblem}`),
-        condition(
-          "NetworkReady",
-          "NetworkPluginNotReady",
-          networkProblem && `docker: network plugin is not ready: ${networkProblem}`,
-        ),
-      ],
-    },
+    status: { conditions },
     runtime_handlers: facts === undefined ? [] : handlersOf(facts),
     features: { supplemental_groups_policy: true },
     info: request.verbose ? verboseInfo(services, facts, pauseImages.reference) : {},
   };
+}
+
+export interface Condition {
+  readonly type: "RuntimeReady" | "NetworkReady";
+  readonly status: boolean;
+  /** Empty when it is met, as is `message`. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Whether pods can be run now. Throws only the reason of `signal`. */
+export async function readConditions(
+  services: Pick<Services, "engine" | "link" | "network" | "host">,
+  signal: AbortSignal,
+): Promise<readonly Condition[]> {
+  const engineProblem = await problemOf(services, signal);
+  const networkProblem = services.network.notReadyReason() ?? outOfReach(services);
+  return [
+    condition("RuntimeReady", "DockerDaemonNotReady", engineProblem && `docker: ${engineProblem}`),
+    condition(
+      "NetworkReady",
+      "NetworkPluginNotReady",
+      networkProblem && `docker: network plugin is not ready: ${networkProblem}`,
+    ),
+  ];
 }
 
 /** A plugin that enters network namespaces needs the engine's processes; a VM or another PID namespace hides them. */
@@ -47,11 +62,7 @@ function outOfReach({
   return "the engine's processes are not visible from here (engine in a VM, on another host or in other namespaces)";
 }
 
-function condition(
-  type: string,
-  reason: string,
-  problem: string | undefined,
-): { type: string; status: boolean; reason: string; message: string } {
+function condition(type: Condition["type"], reason: string, problem: string | undefined): Condition {
   if (problem === undefined) return { type, status: true, reason: "", message: "" };
   return { type, status: false, reason, message: problem };
 }
@@ -59,12 +70,12 @@ function condition(
 /** Asked anew each time: a frozen engine accepts connections and answers nothing. */
 async function problemOf(
   { engine, link }: Pick<Services, "engine" | "link">,
-  call: Call,
+  signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    await withDeadline(call.signal, pingTimeoutMs, "ping the Docker Engine", (signal) => engine.ping(signal));
+    await withDeadline(signal, pingTimeoutMs, "ping the Docker Engine", (limited) => engine.ping(limited));
   } catch (error) {
-    if (call.signal.aborted) throw error;
+    if (signal.aborted) throw error;
     return `failed to reach the engine: ${ShimError.from(error).message}`;
   }
   switch (link.state.phase) {

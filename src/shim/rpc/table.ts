@@ -3,41 +3,52 @@ import type { Call } from "../base/call.js";
 import { SingleFlight } from "../base/single-flight.js";
 import type { Answer, FilesystemUsage, ImageService, RuntimeService } from "../domain/cri.js";
 import type { ValidRequests } from "../domain/requests.js";
+import { attach } from "./attach.js";
+import { checkpointContainer } from "./checkpoint-container.js";
+import { containerStats } from "./container-stats.js";
 import { containerStatus } from "./container-status.js";
 import { createContainer } from "./create-container.js";
+import { exec } from "./exec.js";
 import { execSync } from "./exec-sync.js";
+import { getContainerEvents } from "./get-container-events.js";
 import { imageFsInfo } from "./image-fs-info.js";
 import { imageStatus } from "./image-status.js";
+import { listContainerStats } from "./list-container-stats.js";
 import { listContainers } from "./list-containers.js";
 import { listImages } from "./list-images.js";
+import { listMetricDescriptors } from "./list-metric-descriptors.js";
+import { listPodSandboxMetrics } from "./list-pod-sandbox-metrics.js";
+import { listPodSandboxStats } from "./list-pod-sandbox-stats.js";
 import { listPodSandbox } from "./list-pod-sandbox.js";
+import { inChunks, type Send } from "./in-chunks.js";
+import { podSandboxStats } from "./pod-sandbox-stats.js";
 import { podSandboxStatus } from "./pod-sandbox-status.js";
+import { portForward } from "./port-forward.js";
 import { pullImage } from "./pull-image.js";
 import { removeContainer } from "./remove-container.js";
 import { removeImage } from "./remove-image.js";
 import { removePodSandbox } from "./remove-pod-sandbox.js";
 import { runPodSandbox } from "./run-pod-sandbox.js";
 import { runtimeConfig } from "./runtime-config.js";
+import { reopenContainerLog } from "./reopen-container-log.js";
 import type { Services } from "./services.js";
 import { startContainer } from "./start-container.js";
 import { status } from "./status.js";
 import { stopContainer } from "./stop-container.js";
 import { stopPodSandbox } from "./stop-pod-sandbox.js";
 import { updateContainerResources } from "./update-container-resources.js";
+import { updatePodSandboxResources } from "./update-pod-sandbox-resources.js";
 import { updateRuntimeConfig } from "./update-runtime-config.js";
 import { version } from "./version.js";
 
-type Responses = { readonly [Name in keyof RuntimeService]: RuntimeService[Name]["response"] } & {
-  readonly [Name in keyof ImageService]: ImageService[Name]["response"];
-};
+type Rpcs = RuntimeService & ImageService;
 
-/** A handler gets a request that passed validation. */
-export type RpcHandler<Name extends keyof ValidRequests & keyof Responses> = (
-  request: ValidRequests[Name],
-  call: Call,
-) => Promise<Answer<Responses[Name]>>;
+/** A handler gets a request that passed validation. Where the answer is a stream, it sends as many as it likes. */
+export type RpcHandler<Name extends keyof ValidRequests & keyof Rpcs> = Rpcs[Name]["stream"] extends true
+  ? (request: ValidRequests[Name], call: Call, send: Send<Rpcs[Name]["response"]>) => Promise<void>
+  : (request: ValidRequests[Name], call: Call) => Promise<Answer<Rpcs[Name]["response"]>>;
 
-export type RpcTable<Names extends keyof ValidRequests & keyof Responses> = {
+export type RpcTable<Names extends keyof ValidRequests & keyof Rpcs> = {
   readonly [Name in Names]: RpcHandler<Name>;
 };
 
@@ -55,14 +66,47 @@ export function runtimeRpcs(services: Services): RpcTable<RuntimeRpcs> {
     RemovePodSandbox: (request, call) => removePodSandbox(request, services, call),
     PodSandboxStatus: (request, call) => podSandboxStatus(request, services, call),
     ListPodSandbox: (request, call) => listPodSandbox(request, services, call),
+    StreamPodSandboxes: async (request, call, send) => {
+      const { items } = await listPodSandbox({ filter: request.filter }, services, call);
+      await inChunks(items, (pod_sandboxes) => send({ pod_sandboxes }));
+    },
     CreateContainer: (request, call) => createContainer(request, services, call),
     StartContainer: (request, call) => startContainer(request, services, call),
     StopContainer: (request, call) => stopContainer(request, services, call),
     RemoveContainer: (request, call) => removeContainer(request, services, call),
     ListContainers: (request, call) => listContainers(request, services, call),
+    StreamContainers: async (request, call, send) => {
+      const { containers } = await listContainers({ filter: request.filter }, services, call);
+      await inChunks(containers, (chunk) => send({ containers: chunk }));
+    },
     ContainerStatus: (request, call) => containerStatus(request, services, call),
     UpdateContainerResources: (request, call) => updateContainerResources(request, services, call),
+    CheckpointContainer: (request, call) => checkpointContainer(request, services, call),
+    UpdatePodSandboxResources: (request, call) => updatePodSandboxResources(request, services, call),
+    GetContainerEvents: (request, call, send) => getContainerEvents(request, services, call, send),
+    ContainerStats: (request, call) => containerStats(request, services, call),
+    ListContainerStats: (request, call) => listContainerStats(request, services, call),
+    PodSandboxStats: (request, call) => podSandboxStats(request, services, call),
+    ListPodSandboxStats: (request, call) => listPodSandboxStats(request, services, call),
+    StreamContainerStats: async (request, call, send) => {
+      const { stats } = await listContainerStats({ filter: request.filter }, services, call);
+      await inChunks(stats ?? [], (container_stats) => send({ container_stats }));
+    },
+    StreamPodSandboxStats: async (request, call, send) => {
+      const { stats } = await listPodSandboxStats({ filter: request.filter }, services, call);
+      await inChunks(stats ?? [], (pod_sandbox_stats) => send({ pod_sandbox_stats }));
+    },
+    StreamPodSandboxMetrics: async (_request, call, send) => {
+      const { pod_metrics } = await listPodSandboxMetrics({}, services, call);
+      await inChunks(pod_metrics ?? [], (pod_sandbox_metrics) => send({ pod_sandbox_metrics }));
+    },
+    ListMetricDescriptors: () => listMetricDescriptors(),
+    ListPodSandboxMetrics: (request, call) => listPodSandboxMetrics(request, services, call),
+    ReopenContainerLog: (request, call) => reopenContainerLog(request, services, call),
     ExecSync: (request, call) => execSync(request, services, call),
+    Exec: (request, call) => exec(request, services, call),
+    Attach: (request, call) => attach(request, services, call),
+    PortForward: (request, call) => portForward(request, services, call),
   };
 }
 
@@ -75,6 +119,10 @@ export function imageRpcs(services: Services): RpcTable<ImageRpcs> {
   };
   return {
     ListImages: (request, call) => listImages(request, services, call),
+    StreamImages: async (request, call, send) => {
+      const { images = [] } = await listImages({ filter: request.filter }, services, call);
+      await inChunks(images, (chunk) => send({ images: chunk }));
+    },
     ImageStatus: (request, call) => imageStatus(request, services, call),
     PullImage: (request, call) => pullImage(request, pullDeps, call),
     RemoveImage: (request, call) => removeImage(request, services, call),

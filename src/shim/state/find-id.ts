@@ -1,5 +1,8 @@
 import { ShimError } from "../base/errors.js";
 
+/** Of a full id: nothing longer begins with it. */
+export const idCharacters = 64;
+
 /**
  * The key of one of `indexes` that is `idOrPrefix`, or the only one that begins with it; undefined when there is none.
  * More than one is `invalid`. The indexes have no keys in common.
@@ -10,7 +13,7 @@ export function findId(
   what: string,
 ): string | undefined {
   if (indexes.some((index) => index.has(idOrPrefix))) return idOrPrefix;
-  if (idOrPrefix.length >= 64 || idOrPrefix === "") return undefined;
+  if (idOrPrefix.length >= idCharacters || idOrPrefix === "") return undefined;
   let match: string | undefined;
   for (const index of indexes) {
     for (const id of index.keys()) {

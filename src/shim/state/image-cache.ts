@@ -1,14 +1,16 @@
-import { orAbort, withDeadline } from "../base/abort.js";
+import { withDeadline } from "../base/abort.js";
 import { LruMap } from "../base/lru-map.js";
+import { SingleFlight } from "../base/single-flight.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
-/** Limit of the shared inspect, which outlives the caller that began it. */
+/** Limit of one inspect, whose callers share it. */
 const inspectTimeoutMs = 5_000;
 const capacity = 2_000;
 
 interface Entry {
-  readonly answer: Promise<ImageSnapshot | undefined>;
+  /** Undefined: the engine does not have it any more. */
+  readonly image: ImageSnapshot | undefined;
   /** Of `forget` calls before the inspect began. */
   readonly generation: number;
 }
@@ -20,18 +22,19 @@ interface Entry {
  */
 export class ImageCache {
   readonly #images = new LruMap<string, Entry>(capacity);
-  readonly #last = new LruMap<string, ImageSnapshot>(capacity);
+  readonly #flights = new SingleFlight<ImageSnapshot | undefined>();
   #generation = 0;
 
   constructor(private readonly engine: Pick<Engine, "inspectImage">) {}
 
   /** Undefined when the engine does not have it any more, or never answered for it. Throws only the caller's abort. */
   async get(id: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+    const generation = this.#generation;
     const known = this.#images.get(id);
-    if (known?.generation === this.#generation) return orAbort(known.answer, signal);
-    const entry = { answer: this.#ask(id, this.#generation), generation: this.#generation };
-    this.#images.set(id, entry);
-    return orAbort(entry.answer, signal);
+    if (known?.generation === generation) return known.image;
+    return this.#flights.run(`${String(generation)} ${id}`, signal, (shared) =>
+      this.#ask(id, generation, shared),
+    );
   }
 
   /** To be called for every image event, and after each reconnect. */
@@ -39,18 +42,17 @@ export class ImageCache {
     this.#generation += 1;
   }
 
-  async #ask(id: string, generation: number): Promise<ImageSnapshot | undefined> {
+  async #ask(id: string, generation: number, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
     try {
-      const image = await withDeadline(undefined, inspectTimeoutMs, `inspect image ${id}`, (signal) =>
-        this.engine.inspectImage(id, signal),
+      const image = await withDeadline(signal, inspectTimeoutMs, `inspect image ${id}`, (limited) =>
+        this.engine.inspectImage(id, limited),
       );
-      if (image === undefined) this.#last.delete(id);
-      else this.#last.set(id, image);
+      // A later inspect may have ended earlier.
+      if ((this.#images.get(id)?.generation ?? -1) <= generation) this.#images.set(id, { image, generation });
       return image;
     } catch {
       // The next caller asks again.
-      if (this.#images.get(id)?.generation === generation) this.#images.delete(id);
-      return this.#last.get(id);
+      return this.#images.get(id)?.image;
     }
   }
 }

@@ -1,4 +1,5 @@
 /** What the shim remembers of one pod beyond Docker's labels and the checkpoint, and its file. */
+import type { LinuxContainerResources } from "../domain/cri.js";
 import {
   firstWrongField,
   formatRecordJson,
@@ -31,6 +32,11 @@ export interface PodRecord {
   readonly cgroupParent: string;
   /** SHA-256 of the RunPodSandbox request, so that a repeated one can be recognised. */
   readonly requestHash?: string;
+  /** What kubelets told of the pod's overhead and of the sum of its containers, in the CRI's words. */
+  readonly resources?: {
+    readonly overhead: LinuxContainerResources | null;
+    readonly resources: LinuxContainerResources | null;
+  };
 }
 
 export interface PodNetworkRecord {
@@ -105,6 +111,7 @@ const recordChecks: Record<keyof PodRecord, FieldCheck> = {
   logDirectory: isString,
   cgroupParent: isString,
   requestHash: (value) => value === undefined || isString(value),
+  resources: (value) => value === undefined || isTable(value),
 };
 
 const recordKeys = Object.keys(recordChecks);

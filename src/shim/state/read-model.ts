@@ -2,12 +2,42 @@ import type { ErrorFields } from "../base/errors.js";
 import { ShimError } from "../base/errors.js";
 import type { Container, ContainerEntry } from "../domain/container.js";
 import { toContainer } from "../domain/container.js";
-import { sandboxIdLabel, typeLabel } from "../domain/labels.js";
+import type { Labels } from "../domain/labels.js";
+import { podUidLabel, sandboxIdLabel, typeLabel } from "../domain/labels.js";
 import type { Sandbox, SandboxEntry, SandboxRecord } from "../domain/sandbox.js";
 import { toSandbox } from "../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
-import { findId } from "./find-id.js";
+import { findId, idCharacters } from "./find-id.js";
+import { LabelIndex } from "./label-index.js";
 import { UnreadEntries } from "./unread-entries.js";
+
+/** The parts of a list's filter that there are indexes for. */
+export interface Wanted {
+  /** A full id, a prefix, or empty: no matter which. */
+  readonly id: string;
+  /** Of containers; as `id`. */
+  readonly sandboxId?: string;
+  /** Exact values of Docker's labels. */
+  readonly labels: Labels;
+}
+
+/** What one write changed, of what readers can see. */
+export interface ModelChange {
+  /** Of a sandbox or container. */
+  readonly id: string;
+  readonly sandboxId: string;
+  /** The sandbox as it is now, or was when it went; undefined when it is not known. */
+  readonly sandbox: Sandbox | undefined;
+  /** Undefined: not there. Both are when something went that was never read. */
+  readonly before: Snapshot | undefined;
+  readonly after: Snapshot | undefined;
+}
+
+interface Sight {
+  readonly sandboxId: string;
+  readonly sandbox: Sandbox | undefined;
+  readonly snapshot: Snapshot | undefined;
+}
 
 /**
  * All sandboxes and containers, in memory. StateSync is the one writer (`expect`, `put`, `delete`); everybody else
@@ -19,12 +49,15 @@ import { UnreadEntries } from "./unread-entries.js";
 export class ReadModel {
   readonly #sandboxes = new Map<string, Sandbox>();
   readonly #containers = new Map<string, Container>();
-  readonly #containersOfSandbox = new Map<string, Map<string, Container>>();
+  readonly #sandboxesOfPod = new LabelIndex<Sandbox>(podUidLabel);
+  readonly #containersOfPod = new LabelIndex<Container>(podUidLabel);
+  readonly #containersOfSandbox = new LabelIndex<Container>(sandboxIdLabel);
   readonly #unread: UnreadEntries;
   readonly #stale = new Set<string>();
   /** Docker names of sandboxes that are being made → ids of those that had such a name before. */
   readonly #hiddenNames = new Map<string, ReadonlySet<string>>();
   readonly #hiddenIds = new Set<string>();
+  readonly #listeners = new Set<(change: ModelChange) => void>();
 
   constructor(private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined) {
     this.#unread = new UnreadEntries(recordOf, (sandboxId) => this.#sandboxes.get(sandboxId)?.pod);
@@ -41,45 +74,90 @@ export class ReadModel {
     if (this.snapshot(id) !== undefined) this.#stale.add(id);
   }
 
-  /** What a fresh inspect said. Containers that no pod owns are not kept. */
+  /** What a fresh inspect said. Containers that no pod owns are not kept, nor what was known of them before. */
   put(snapshot: Snapshot): void {
-    this.#unread.delete(snapshot.id);
-    this.#stale.delete(snapshot.id);
-    this.#keep(snapshot);
+    const { id } = snapshot;
+    const before = this.#sightOf(id);
+    this.#unread.delete(id);
+    this.#stale.delete(id);
+    if (!this.#keep(snapshot)) this.#remove(id);
+    this.#tell(id, before, this.#sightOf(id));
   }
 
-  #keep(snapshot: Snapshot): void {
+  /** False when it is no part of a pod, or of which one cannot be told. */
+  #keep(snapshot: Snapshot): boolean {
     const sandbox = toSandbox(snapshot, this.recordOf(snapshot.id));
     if (sandbox !== undefined) {
       const isNew = !this.#sandboxes.has(sandbox.id);
       this.#sandboxes.set(sandbox.id, sandbox);
+      this.#sandboxesOfPod.put(sandbox);
       // Names of containers that were seen before their sandbox were read without its help.
       if (isNew) {
         for (const container of this.containersOf(sandbox.id)) this.#keep(container.snapshot);
         this.#unread.podChanged(sandbox.id);
       }
-      return;
+      return true;
     }
-    if (snapshot.labels[typeLabel] === undefined) return;
+    if (snapshot.labels[typeLabel] === undefined) return false;
     const container = toContainer(snapshot, this.#podOf(snapshot));
-    if (container === undefined) return;
+    if (container === undefined) return false;
     this.#containers.set(container.id, container);
-    const siblings = this.#containersOfSandbox.get(container.sandboxId) ?? new Map<string, Container>();
-    siblings.set(container.id, container);
-    this.#containersOfSandbox.set(container.sandboxId, siblings);
+    this.#containersOfSandbox.put(container);
+    this.#containersOfPod.put(container);
+    return true;
   }
 
   /** The engine does not have it any more. */
   delete(id: string): void {
+    const before = this.#sightOf(id);
     this.#unread.delete(id);
     this.#stale.delete(id);
-    this.#sandboxes.delete(id);
+    this.#remove(id);
+    this.#tell(id, before, undefined);
+  }
+
+  #remove(id: string): void {
+    const sandbox = this.#sandboxes.get(id);
+    if (sandbox !== undefined) {
+      this.#sandboxes.delete(id);
+      this.#sandboxesOfPod.delete(sandbox);
+    }
     const container = this.#containers.get(id);
-    if (container === undefined) return;
-    this.#containers.delete(id);
-    const siblings = this.#containersOfSandbox.get(container.sandboxId);
-    siblings?.delete(id);
-    if (siblings?.size === 0) this.#containersOfSandbox.delete(container.sandboxId);
+    if (container !== undefined) {
+      this.#containers.delete(id);
+      this.#containersOfSandbox.delete(container);
+      this.#containersOfPod.delete(container);
+    }
+  }
+
+  /**
+   * Calls `listener`, which must not throw, after each write that changes what readers see of a sandbox or container; a
+   * hidden sandbox changes when it is shown. Returns what ends that.
+   */
+  onChange(listener: (change: ModelChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #tell(id: string, before: Sight | undefined, after: Sight | undefined): void {
+    const either = after ?? before;
+    if (either === undefined) return;
+    const { sandboxId, sandbox } = either;
+    const change = { id, sandboxId, sandbox, before: before?.snapshot, after: after?.snapshot };
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  /** What readers see; undefined for what they cannot see, or what belongs to no pod. */
+  #sightOf(id: string): Sight | undefined {
+    if (this.#listeners.size === 0) return undefined;
+    const sandbox = this.#sandboxes.get(id);
+    if (sandbox !== undefined) {
+      return this.#isHidden(sandbox) ? undefined : { sandboxId: id, sandbox, snapshot: sandbox.snapshot };
+    }
+    const container = this.#containers.get(id);
+    const sandboxId = container?.sandboxId ?? this.#unread.sandboxIdOf(id);
+    if (sandboxId === undefined) return undefined;
+    return { sandboxId, sandbox: this.#sandboxes.get(sandboxId), snapshot: container?.snapshot };
   }
 
   /** The record of a sandbox changed: derive it anew from the same snapshot. */
@@ -105,22 +183,33 @@ export class ReadModel {
         this.#hiddenIds.add(id);
       },
       [Symbol.dispose]: () => {
+        const shown = [...this.#sandboxes.values()].filter(
+          (sandbox) => properName(sandbox.snapshot.name) === dockerName && this.#isHidden(sandbox),
+        );
         this.#hiddenNames.delete(dockerName);
         for (const id of hiddenIds) this.#hiddenIds.delete(id);
+        for (const { id } of shown) this.#tell(id, undefined, this.#sightOf(id));
       },
     };
   }
 
-  /** Sandboxes that are not hidden. */
-  *sandboxes(): IterableIterator<Sandbox> {
-    for (const sandbox of this.#sandboxes.values()) {
+  /** Sandboxes that are not hidden: all that are wanted, and perhaps others. */
+  *sandboxes(wanted?: Wanted): IterableIterator<Sandbox> {
+    for (const sandbox of this.#sandboxesNear(wanted)) {
       if (this.#hiddenNames.size === 0 || !this.#isHidden(sandbox)) yield sandbox;
     }
   }
 
+  #sandboxesNear(wanted: Wanted | undefined): Iterable<Sandbox> {
+    if (wanted === undefined) return this.#sandboxes.values();
+    const uid = wanted.labels[podUidLabel];
+    if (isWhole(wanted.id)) return whole(this.#sandboxes.get(wanted.id));
+    return uid === undefined ? this.#sandboxes.values() : this.#sandboxesOfPod.of(uid);
+  }
+
   /** As `sandboxes`, with unread ones as far as their pod can be told. */
-  *sandboxEntries(): IterableIterator<SandboxEntry> {
-    yield* this.sandboxes();
+  *sandboxEntries(wanted?: Wanted): IterableIterator<SandboxEntry> {
+    yield* this.sandboxes(wanted);
     for (const entry of this.#unread.sandboxes()) if (!this.#isHidden(entry)) yield entry;
   }
 
@@ -129,26 +218,34 @@ export class ReadModel {
     return namesakes !== undefined && !namesakes.has(id);
   }
 
-  containers(): IterableIterator<Container> {
-    return this.#containers.values();
+  /** All that are wanted, and perhaps others. */
+  containers(wanted?: Wanted): Iterable<Container> {
+    if (wanted === undefined) return this.#containers.values();
+    const { id, sandboxId = "", labels } = wanted;
+    if (isWhole(id)) return whole(this.#containers.get(id));
+    if (isWhole(sandboxId)) return this.#containersOfSandbox.of(sandboxId);
+    const uid = labels[podUidLabel];
+    return uid === undefined ? this.#containers.values() : this.#containersOfPod.of(uid);
   }
 
-  /** With unread ones, as far as their names can be told. */
-  *containerEntries(): IterableIterator<ContainerEntry> {
-    yield* this.#containers.values();
+  /** As `containers`, with unread ones as far as their names can be told. */
+  *containerEntries(wanted?: Wanted): IterableIterator<ContainerEntry> {
+    yield* this.containers(wanted);
     yield* this.#unread.containers();
   }
 
   containersOf(sandboxId: string): readonly Container[] {
-    return [...(this.#containersOfSandbox.get(sandboxId)?.values() ?? [])];
+    return [...this.#containersOfSandbox.of(sandboxId)];
   }
 
   /** Ids of all containers of a sandbox, unread ones too. */
   containerIdsOf(sandboxId: string): readonly string[] {
-    return [
-      ...(this.#containersOfSandbox.get(sandboxId)?.keys() ?? []),
-      ...this.#unread.containerIdsOf(sandboxId),
-    ];
+    return [...this.containersOf(sandboxId).map(({ id }) => id), ...this.#unread.containerIdsOf(sandboxId)];
+  }
+
+  /** Whether the sandbox and every container of it that the engine has listed were described by an inspect. */
+  isWhollyRead(sandboxId: string): boolean {
+    return !this.#unread.sandboxIndex.has(sandboxId) && this.#unread.containerIdsOf(sandboxId).length === 0;
   }
 
   /** Whether the id is that of a sandbox or container, unread or not, or of a sandbox that is just being made. */
@@ -163,6 +260,11 @@ export class ReadModel {
 
   unreadIds(): readonly string[] {
     return [...this.#unread.sandboxIndex.keys(), ...this.#unread.containerIndex.keys()];
+  }
+
+  /** How many sandboxes and containers are unread, and how many of the others are stale. */
+  get doubtful(): { readonly unread: number; readonly stale: number } {
+    return { unread: this.unreadIds().length, stale: this.#stale.size };
   }
 
   /** Whether what is known of it may be outdated because an inspect is due or has failed. Unread ones are. */
@@ -221,6 +323,14 @@ export class ReadModel {
     const sandboxId = snapshot.labels[sandboxIdLabel];
     return sandboxId === undefined ? undefined : this.#sandboxes.get(sandboxId)?.pod;
   }
+}
+
+function isWhole(id: string): boolean {
+  return id.length >= idCharacters;
+}
+
+function whole<Entity>(entity: Entity | undefined): readonly Entity[] {
+  return entity === undefined ? [] : [entity];
 }
 
 /** A Docker name without the suffix that it got because its proper name was taken. */

@@ -1,7 +1,22 @@
+import { orAbort } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+
+/** One refresh, queued, under way or ended. */
+interface Turn {
+  /** Assigned as soon as the turn is in its lane. */
+  done: Promise<void>;
+  readonly stop: AbortController;
+  phase: "queued" | "running" | "ended";
+  /** Callers that may leave, and have not. */
+  waiting: number;
+  /** Somebody wants it who cannot leave. */
+  isWanted: boolean;
+}
+
 interface Lane {
-  readonly running: Promise<void>;
+  readonly running: Turn;
   /** The one that begins when `running` has ended. */
-  next: Promise<void> | undefined;
+  next: Turn | undefined;
 }
 
 /**
@@ -11,26 +26,78 @@ interface Lane {
 export class Refresher {
   readonly #lanes = new Map<string, Lane>();
 
-  /** `work` inspects one id and stores what it finds; it has its own deadline and may throw. */
-  constructor(private readonly work: (id: string) => Promise<void>) {}
+  /** `work` inspects one id and stores what it finds; it has its own deadline, ends with its signal, and may throw. */
+  constructor(private readonly work: (id: string, signal: AbortSignal) => Promise<void>) {}
 
-  /** Resolves when a refresh that began after this call has ended; throws what that refresh threw. */
-  refresh(id: string): Promise<void> {
-    const lane = this.#lanes.get(id);
-    if (lane === undefined) return this.#begin(id);
-    lane.next ??= lane.running.catch(() => undefined).then(() => this.#begin(id));
-    return lane.next;
+  /**
+   * Resolves when a refresh that began after this call has ended; throws what that refresh threw. Who gives a signal may
+   * leave; a refresh that nobody waits for any longer ends, or never begins.
+   */
+  async refresh(id: string, signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    const turn = this.#join(id);
+    if (signal === undefined) {
+      turn.isWanted = true;
+      return turn.done;
+    }
+    turn.waiting += 1;
+    try {
+      await orAbort(turn.done, signal);
+    } finally {
+      turn.waiting -= 1;
+      if (turn.phase === "running" && isDeserted(turn)) turn.stop.abort(deserted());
+    }
   }
 
-  #begin(id: string): Promise<void> {
-    const running = this.work(id);
-    const lane: Lane = { running, next: undefined };
+  /** Ends all refreshes that are under way. */
+  abort(reason: ShimError): void {
+    for (const { running } of this.#lanes.values()) running.stop.abort(reason);
+  }
+
+  #join(id: string): Turn {
+    const lane = this.#lanes.get(id);
+    if (lane?.next !== undefined) return lane.next;
+    const turn: Turn = {
+      done: Promise.resolve(),
+      stop: new AbortController(),
+      phase: "queued",
+      waiting: 0,
+      isWanted: false,
+    };
+    if (lane === undefined) {
+      turn.done = this.#run(id, turn);
+    } else {
+      lane.next = turn;
+      turn.done = lane.running.done
+        .catch(() => undefined)
+        .then(() => {
+          if (!isDeserted(turn)) return this.#run(id, turn);
+          this.#lanes.delete(id);
+          throw deserted();
+        });
+    }
+    turn.done.catch(() => undefined); // Heard by those who wait for it.
+    return turn;
+  }
+
+  async #run(id: string, turn: Turn): Promise<void> {
+    const lane: Lane = { running: turn, next: undefined };
     this.#lanes.set(id, lane);
-    const done = (): void => {
+    turn.phase = "running";
+    try {
+      await this.work(id, turn.stop.signal);
+    } finally {
+      turn.phase = "ended";
       // A queued refresh replaces the lane by its own when it begins.
       if (this.#lanes.get(id) === lane && lane.next === undefined) this.#lanes.delete(id);
-    };
-    running.then(done, done);
-    return running;
+    }
   }
+}
+
+function isDeserted({ waiting, isWanted }: Turn): boolean {
+  return waiting === 0 && !isWanted;
+}
+
+function deserted(): ShimError {
+  return new ShimError("cancelled", "nobody waits for it any longer");
 }

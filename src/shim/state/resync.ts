@@ -23,8 +23,14 @@ const width = 8;
 export class Resync {
   /** What turned out to be gone since the list was asked for: it must not come back because an older list has it. */
   #goneSinceListing = new Set<string>();
+  #comparedAtMs: number | undefined;
 
   constructor(private readonly deps: ResyncDeps) {}
+
+  /** When the list was asked for that the model was compared with last, in milliseconds of `performance.now()`. */
+  get comparedAtMs(): number | undefined {
+    return this.#comparedAtMs;
+  }
 
   /** A refresh found that the engine has no such container. */
   noteGone(id: string): void {
@@ -37,6 +43,7 @@ export class Resync {
    */
   async run(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
     const { model } = this.deps;
+    const startMs = performance.now();
     const extra = new Set(model.ids());
     const listed = await this.#list(signal);
     for (const { id } of listed) extra.delete(id);
@@ -50,6 +57,7 @@ export class Resync {
       signal,
     );
     await this.#refreshAll([...idsOf(due, (type) => type !== sandboxType), ...extra], signal);
+    this.#comparedAtMs = startMs;
   }
 
   async #list(signal: AbortSignal): Promise<readonly ListedContainer[]> {

@@ -10,6 +10,8 @@ export interface StateDirectory {
   readonly checkpoints: string;
   readonly pods: string;
   readonly containers: string;
+  /** How far each container's log is written. */
+  readonly logs: string;
   readonly quarantine: string;
 }
 
@@ -20,6 +22,7 @@ export async function openStateDirectory(root: string): Promise<StateDirectory> 
     checkpoints: join(root, "sandbox"),
     pods: join(root, "pods"),
     containers: join(root, "containers"),
+    logs: join(root, "logs"),
     quarantine: join(root, "quarantine"),
   };
 }

@@ -9,6 +9,7 @@ import type { Engine, EngineEvent } from "../ports/engine.js";
 import type { EngineLink } from "./engine-link.js";
 import type { ReadModel } from "./read-model.js";
 import { Refresher } from "./refresher.js";
+import { Retries } from "./retries.js";
 import { Resync } from "./resync.js";
 
 export interface StateSyncOptions {
@@ -16,6 +17,8 @@ export interface StateSyncOptions {
   readonly resyncIntervalMs: number;
   /** Limit of one inspect. One container whose inspect hangs makes only its own status stale. */
   readonly inspectTimeoutMs: number;
+  /** An inspect that failed is tried again after this time, later ones after twice as long, up to `resyncIntervalMs`. */
+  readonly retryMs: number;
   /** A comparison goes on without an inspect that takes longer; that ends in the background. */
   readonly inspectPatienceMs: number;
   readonly connectTimeoutMs: number;
@@ -26,6 +29,7 @@ export interface StateSyncOptions {
 export const defaultStateSyncOptions: StateSyncOptions = {
   resyncIntervalMs: 30_000,
   inspectTimeoutMs: 10_000,
+  retryMs: 500,
   inspectPatienceMs: 1_000,
   connectTimeoutMs: 10_000,
   reconnectMs: { first: 100, last: 3_000 },
@@ -44,6 +48,11 @@ export interface StateSyncDeps {
   readonly onLive: (facts: NodeFacts) => void;
   /** Image events, for the caches of images. */
   readonly onImageEvent: (event: EngineEvent) => void;
+  /**
+   * What an inspect said, before the read model has it; undefined: the container is gone. Only that container waits for
+   * it. Must end by itself and never throw.
+   */
+  readonly beforeChange?: (id: string, snapshot: Snapshot | undefined) => Promise<void>;
   /** A container of ours changed; `snapshot` is undefined when it is gone. */
   readonly onChange?: (id: string, snapshot: Snapshot | undefined) => void;
 }
@@ -61,8 +70,9 @@ export interface StateSyncDeps {
  * neither keeps the others from being seen, nor makes its own container look gone.
  */
 export class StateSync {
-  readonly #refresher = new Refresher((id) => this.#inspect(id));
+  readonly #refresher = new Refresher((id, signal) => this.#inspect(id, signal));
   readonly #resync: Resync;
+  readonly #retries: Retries;
   #stop = new AbortController();
   #finished: Promise<void> = Promise.resolve();
 
@@ -79,6 +89,20 @@ export class StateSync {
       listTimeoutMs: options.connectTimeoutMs,
       patienceMs: options.inspectPatienceMs,
     });
+    this.#retries = new Retries({
+      pausesMs: { first: options.retryMs, last: options.resyncIntervalMs },
+      // Without an engine there is nothing to ask; when it is back, everything is read.
+      isDue: (id) => deps.link.state.phase === "live" && deps.model.isStale(id),
+      work: (id) => this.#refresher.refresh(id),
+    });
+  }
+
+  /**
+   * As of when the model is known to be whole, in milliseconds of `performance.now()`: the last comparison with the
+   * engine's list. Undefined before the first one.
+   */
+  get comparedAtMs(): number | undefined {
+    return this.#resync.comparedAtMs;
   }
 
   /** Begins to follow the engine in the background. */
@@ -90,37 +114,40 @@ export class StateSync {
   }
 
   async stop(): Promise<void> {
-    this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
-    await this.#finished;
+    const reason = new ShimError("cancelled", "the shim is stopping");
+    this.#stop.abort(reason);
+    this.#refresher.abort(reason);
+    await Promise.all([this.#finished, this.#retries.stop()]);
   }
 
   /**
    * Read-your-writes: awaited at the end of every mutating RPC. Waits for an inspect that began after the call. When
    * the engine cannot say, the caller's action is done all the same, and the error is the caller's to weigh. `signal`
-   * ends the waiting, not the inspect.
+   * ends the waiting, and the inspect when nobody else wants it.
    */
   async refresh(id: string, signal?: AbortSignal): Promise<Snapshot | undefined> {
-    const refreshing = this.#refresher.refresh(id);
-    // A caller that has left does not hear of it.
-    refreshing.catch(() => undefined);
-    await (signal === undefined ? refreshing : orAbort(refreshing, signal));
+    await this.#refresher.refresh(id, signal);
     return this.deps.model.snapshot(id);
   }
 
-  async #inspect(id: string): Promise<void> {
+  async #inspect(id: string, deserted: AbortSignal): Promise<void> {
     const { engine, model } = this.deps;
+    this.#stop.signal.throwIfAborted();
     let snapshot: Snapshot | undefined;
     try {
       snapshot = await withDeadline(
-        this.#stop.signal,
+        deserted,
         this.options.inspectTimeoutMs,
         `inspect container ${id}`,
         (signal) => engine.inspectContainer(id, signal),
       );
     } catch (error) {
       model.failed(id);
+      if (!this.#stop.signal.aborted) this.#retries.schedule(id);
       throw error;
     }
+    this.#retries.succeeded(id);
+    await this.deps.beforeChange?.(id, snapshot);
     if (snapshot === undefined) {
       model.delete(id);
       this.#resync.noteGone(id);
@@ -216,8 +243,9 @@ export class StateSync {
     });
   }
 
+  /** Once, until an inspect succeeds. */
   #warnOfStale(id: string, error: unknown): void {
-    if (this.#stop.signal.aborted) return;
+    if (this.#stop.signal.aborted || !this.#retries.isNews(id)) return;
     this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
   }
 

@@ -65,6 +65,10 @@ export class UnreadEntries {
       .map(({ listed }) => listed.id);
   }
 
+  sandboxIdOf(containerId: string): string | undefined {
+    return this.#containers.get(containerId)?.listed.labels[sandboxIdLabel];
+  }
+
   /** Keys are the ids. */
   get sandboxIndex(): ReadonlyMap<string, unknown> {
     return this.#sandboxes;

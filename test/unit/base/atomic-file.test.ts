@@ -8,6 +8,7 @@ import {
   writeFileAtomically,
 } from "../../../src/shim/base/atomic-file.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import { countFlushes } from "./count-flushes.js";
 import { temporaryDirectory } from "./temporary-directory.js";
 
 const options = { mode: 0o600, temporaryPrefix: ".tmp-" };
@@ -24,6 +25,16 @@ describe("writeFileAtomically()", () => {
     }
     assert.equal(await readFile(path, "utf8"), "new");
     assert.equal((await stat(path)).mode & 0o777, 0o644);
+    assert.deepEqual(await readdir(directory.path), ["file"]);
+  });
+
+  test("flushes file and directory, unless it is to survive no more than a crash of the process", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "file");
+    assert.equal(await countFlushes(() => writeFileAtomically(path, "new", options)), 2);
+    const write = () => writeFileAtomically(path, "newer", { ...options, survives: "crash" });
+    assert.equal(await countFlushes(write), 0);
+    assert.equal(await readFile(path, "utf8"), "newer");
     assert.deepEqual(await readdir(directory.path), ["file"]);
   });
 

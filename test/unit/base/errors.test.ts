@@ -38,6 +38,14 @@ test("within() keeps kind and fields and puts the action before the message", ()
   assert.equal(outer.cause, inner);
 });
 
+test("within() leaves a constant of the CRI at the beginning, where kubelets look for it", () => {
+  const inner = new ShimError("precondition", "ImageVolumeMountFailed: no such image");
+  const outer = inner.within("mount it").within("create container");
+  assert.equal(outer.message, "ImageVolumeMountFailed: create container: mount it: no such image");
+  const other = new ShimError("precondition", "SomethingElse: no such image");
+  assert.equal(other.within("mount it").message, "mount it: SomethingElse: no such image");
+});
+
 describe("aggregate()", () => {
   const [a, b] = [new ShimError("timeout", "slow"), new ShimError("conflict", "taken")];
   test("of nothing is nothing", () => {

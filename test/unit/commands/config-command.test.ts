@@ -22,7 +22,7 @@ describe("dockershim config", () => {
     assert.deepEqual(cells.get("docker-endpoint"), ["tcp://h:1", "environment DOCKER_HOST"]);
     assert.deepEqual(cells.get("hairpin-mode"), ["none", "file /c.yaml:1"]);
     assert.deepEqual(cells.get("runtime-cgroups"), ["-", "default"]);
-    assert.equal(new Set(rows.map((row) => row.search(/(?:default|flag|environment|file)[^,]*$/))).size, 1);
+    assert.equal(new Set(rows.map((row) => row.search(/ (?:default|flag|environment|file)[^,]*$/))).size, 1);
   });
 
   for (const format of ["yaml", "json"]) {

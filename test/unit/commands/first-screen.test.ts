@@ -24,6 +24,7 @@ const screen: FirstScreen = {
   pauseImage: "pause:1",
   stateDirectory: "/var/lib/dockershim",
   socket: "unix:///var/run/dockershim.sock",
+  streaming: "http://127.0.0.1:41234",
   setup: undefined,
 };
 
@@ -69,6 +70,30 @@ describe("renderFirstScreen()", () => {
   });
 });
 
+describe("the line that runs a first pod", () => {
+  const setup = {
+    ...{ installed: [], engineStartedBy: "setup", keepsRunning: true, undo: [] },
+    playCommand: ["node", "/my place/main.js", "play"],
+    playManifest: "/it's/pod.yaml",
+  };
+  const rows: readonly (readonly [string, string])[] = [
+    ["unix:///var/run/dockershim.sock", `  node '/my place/main.js' play '/it'\\''s/pod.yaml'`],
+    [
+      "unix:///tmp/a b.sock",
+      `  node '/my place/main.js' play --endpoint 'unix:///tmp/a b.sock' '/it'\\''s/pod.yaml'`,
+    ],
+  ];
+  for (const [socket, line] of rows) {
+    test(`is for a shell, and names ${socket} unless that is the default`, () => {
+      assert.ok(
+        renderFirstScreen({ ...screen, socket, setup })
+          .split("\n")
+          .includes(line),
+      );
+    });
+  }
+});
+
 describe("parseSetupReport()", () => {
   for (const text of [undefined, "", "{", "null", "7"]) {
     test(`takes ${text === undefined ? "nothing" : JSON.stringify(text)} for no report`, () => {
@@ -83,7 +108,8 @@ describe("parseSetupReport()", () => {
       engineStartedBy: "other",
       keepsRunning: false,
       undo: [],
-      playLine: "",
+      playCommand: [],
+      playManifest: "",
     });
   });
 });

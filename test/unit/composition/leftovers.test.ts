@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { isAccustomedEngine } from "../../../src/shim/composition/leftovers.js";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import {
+  isAccustomedEngine,
+  knownSandboxes,
+  sandboxesOfAccustomedEngine,
+} from "../../../src/shim/composition/leftovers.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
+
+const never = new AbortController().signal;
 
 test("isAccustomedEngine() remembers the first engine of a state directory and knows no other", async () => {
   await using at = await temporaryDirectory();
@@ -9,4 +18,45 @@ test("isAccustomedEngine() remembers the first engine of a state directory and k
   assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
   assert.equal(await isAccustomedEngine(at.path, "OTHER"), false);
   assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+});
+
+describe("what a state directory knows of sandboxes", () => {
+  const id = (letter: string): string => letter.repeat(64);
+
+  async function stateDirectory(path: string): Promise<FakeEngine> {
+    for (const [directory, name] of [
+      ["pods", `${id("a")}.json`],
+      ["pods", ".dockershim-0123456789abcdef"],
+      ["sandbox", id("b")],
+    ] as const) {
+      await mkdir(join(path, directory), { recursive: true });
+      await writeFile(join(path, directory, name), "whatever");
+    }
+    const engine = new FakeEngine();
+    engine.images.add({ tags: ["pause"] });
+    return engine;
+  }
+
+  test("knownSandboxes() has all containers, and ours by the names of records and checkpoints, readable or not", async () => {
+    await using at = await temporaryDirectory();
+    const engine = await stateDirectory(at.path);
+    const container = engine.containers.create("x", { Image: "pause", Labels: {}, HostConfig: {} });
+    const { livingIds, ownIds } = await knownSandboxes(at.path, engine, never);
+    assert.deepEqual([...livingIds], [container]);
+    assert.deepEqual([...ownIds].sort(), [id("a"), id("b")]);
+    assert.equal(
+      await readFile(join(at.path, "sandbox", id("b")), "utf8"),
+      "whatever",
+      "nothing was tidied up",
+    );
+  });
+
+  test("sandboxesOfAccustomedEngine() tells nothing on another engine than before", async () => {
+    await using at = await temporaryDirectory();
+    const engine = await stateDirectory(at.path);
+    engine.facts = { ...engine.facts, engineId: "ONE" };
+    assert.notEqual(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+    engine.facts = { ...engine.facts, engineId: "OTHER" };
+    assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+  });
 });

@@ -2,6 +2,7 @@ import {
   bindAddressKind,
   dockerEndpointKind,
   listenEndpointKind,
+  localEndpointKind,
 } from "../../../src/shim/config/endpoints.js";
 import { testKind } from "./kinds.js";
 
@@ -71,5 +72,27 @@ testKind("bindAddressKind", bindAddressKind, {
     ["127.0.0.1:-1", /port/],
     ["300.0.0.1", /must be an IP address/],
     ["http://127.0.0.1", /port|address/],
+  ],
+});
+
+testKind("localEndpointKind", localEndpointKind, {
+  good: [
+    ["127.0.0.1:9090", { kind: "tcp", host: "127.0.0.1", port: 9090 }],
+    ["127.8.9.10:0", { kind: "tcp", host: "127.8.9.10", port: 0 }],
+    ["[::1]:9090", { kind: "tcp", host: "::1", port: 9090 }],
+    ["unix:///run/metrics.sock", { kind: "unix", path: "/run/metrics.sock" }],
+  ],
+  bad: [
+    ["0.0.0.0:9090", /only loopback addresses/],
+    ["[::]:9090", /only loopback addresses/],
+    ["10.0.0.5:9090", /only loopback addresses/],
+    ["[::ffff:10.0.0.5]:9090", /only loopback addresses/],
+    ["localhost:9090", /must be an IP address with a port/],
+    [":9090", /must be an IP address with a port/],
+    ["127.0.0.1", /names no port/],
+    ["127.0.0.1:65536", /from 0 to 65535/],
+    ["/run/metrics.sock", /begins with "unix:\/\/"/],
+    ["unix://run/metrics.sock", /absolute/],
+    ["http://127.0.0.1:9090", /must be/],
   ],
 });

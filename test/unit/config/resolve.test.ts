@@ -56,11 +56,16 @@ describe("resolveConfig() without anything given", () => {
       networkPluginMtuBytes: 0,
       hairpinMode: "hairpin-veth",
       nonMasqueradeCidr: "10.0.0.0/8",
+      iptablesMode: "auto",
       podCidrs: [],
       ipv6DualStack: true,
       streamingBindAddress: { host: "127.0.0.1", port: 0 },
       streamingConnectionIdleTimeoutMs: 14_400_000,
+      streamingTlsCertFile: undefined,
+      streamingTlsPrivateKeyFile: undefined,
+      containerLogFormat: "cri",
       logLevel: "info",
+      metricsBindAddress: undefined,
     });
     assert.deepEqual(warnings, []);
   });
@@ -214,6 +219,25 @@ describe("resolveConfig() errors", () => {
 });
 
 describe("resolveConfig() options that depend on others", () => {
+  for (const name of ["streaming-tls-cert-file", "streaming-tls-private-key-file"]) {
+    test(`refuses --${name} alone`, () =>
+      assertRefused(
+        { flags: { [name]: "/etc/tls.pem" } },
+        '"streaming-tls-cert-file" and "streaming-tls-private-key-file": one is of no use without the other',
+      ));
+  }
+
+  test("refuses one socket for the CRI and for metrics", () =>
+    assertRefused(
+      {
+        flags: {
+          "container-runtime-endpoint": "unix:///run/x.sock",
+          "metrics-bind-address": "unix:///run//x.sock",
+        },
+      },
+      '"container-runtime-endpoint" and "metrics-bind-address": both are the socket "/run/x.sock"',
+    ));
+
   const levels: [Given, string][] = [
     [{ flags: { v: "0" } }, "info"],
     [{ flags: { v: "3" } }, "info"],

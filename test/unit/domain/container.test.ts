@@ -46,6 +46,21 @@ describe("toContainer()", () => {
     assert.deepEqual(toContainer(snapshot, undefined)?.identity, { name: "my_main", attempt: 7 });
   });
 
+  const renamed: readonly (readonly [restartCount: string | undefined, attempt: number])[] = [
+    [undefined, 0],
+    ["3", 3],
+    ["many", 0],
+  ];
+  for (const [restartCount, attempt] of renamed) {
+    test(`reads one that somebody renamed by its labels, with restart count ${String(restartCount)}`, () => {
+      const count =
+        restartCount === undefined ? {} : { "annotation.io.kubernetes.container.restartCount": restartCount };
+      const labels = { "io.kubernetes.container.name": "app", ...count };
+      const snapshot = containerSnapshot(id, sandboxId, { name: "debug-me", labels });
+      assert.deepEqual(toContainer(snapshot, undefined)?.identity, { name: "app", attempt });
+    });
+  }
+
   const foreign: readonly (readonly [string, SnapshotChanges])[] = [
     ["a sandbox", sandboxSnapshot(id)],
     ["what no pod owns", { name: "k8s_main_web_default_uid-1_0" }],

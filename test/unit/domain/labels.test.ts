@@ -35,10 +35,42 @@ describe("fromDockerLabels()", () => {
     assert.deepEqual(labels, {});
   });
 
+  const own = { "io.kubernetes.docker.type": "podsandbox" };
+
+  test("gives labels back that begin as annotations do", () => {
+    const labels = { "annotation.a": "1", "annotation.annotation.b": "2" };
+    const annotations = { b: "3", "annotation.c": "4" };
+    const docker = toDockerLabels(labels, annotations, own);
+    assert.equal(docker["annotation.a"], "1", "where dockershim has it");
+    assert.deepEqual(fromDockerLabels(docker), { labels, annotations });
+  });
+
+  test("does not let the image of a container turn annotations into labels", () => {
+    const docker = {
+      "io.kubernetes.docker.type": "container",
+      "annotation.hash": "1",
+      "dockershim.prefixed-labels": '["annotation.hash"]',
+    };
+    assert.deepEqual(fromDockerLabels(docker), { labels: {}, annotations: { hash: "1" } });
+  });
+
+  test("lets an annotation win over a label of its Docker name", () => {
+    const docker = toDockerLabels({ "annotation.a": "label" }, { a: "annotation" }, own);
+    assert.deepEqual(fromDockerLabels(docker), { labels: {}, annotations: { a: "annotation" } });
+  });
+
+  for (const text of ["{", "{}", "null", '["annotation.b"]']) {
+    test(`takes a foreign list of such labels for nothing: ${text}`, () => {
+      const docker = { ...own, "annotation.a": "1", "dockershim.prefixed-labels": text };
+      assert.deepEqual(fromDockerLabels(docker), { labels: {}, annotations: { a: "1" } });
+    });
+  }
+
   test("gives labels and annotations back as they were", () => {
     const key = fc
       .string({ minLength: 1 })
       .filter((text) => !text.startsWith("annotation.") && text !== "__proto__");
+
     const own = { "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "s" };
     fc.assert(
       fc.property(fc.dictionary(key, fc.string()), fc.dictionary(key, fc.string()), (labels, annotations) => {

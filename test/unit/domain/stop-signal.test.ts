@@ -9,6 +9,7 @@ import {
 
 describe("stopTimeoutSeconds()", () => {
   const table = [
+    ["-1", 0],
     ["0", 0],
     ["30", 30],
     ["31536000", 31_536_000],

@@ -132,6 +132,26 @@ describe("EngineClient", () => {
     assert.equal(await client.json(get, never()), "fine");
   });
 
+  test("what may be done twice is asked for once more when its answer breaks off, and only once", async () => {
+    await using docker = await startFakeDocker();
+    for (const request of [get, { ...post, repeatable: true as const }]) {
+      const target = `${request.method} /thing`;
+      let asked = 0;
+      docker.answers.set(target, (...args) => {
+        asked += 1;
+        (asked === 1 ? cut("{") : json({ well: true }))(...args);
+      });
+      assert.deepEqual(await docker.client().json(request, never()), { well: true });
+      docker.answers.set(target, (...args) => {
+        asked += 1;
+        cut("{")(...args);
+      });
+      asked = 0;
+      await assert.rejects(docker.client().json(request, never()), /broke in the middle of its answer/);
+      assert.equal(asked, 2);
+    }
+  });
+
   test("a write whose connection breaks is not repeated", async () => {
     await using docker = await startFakeDocker();
     docker.answers.set("POST /thing", (request) => request.socket.destroy());

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../src/shim/base/errors.js";
 import type { CreateBody } from "../../../src/shim/domain/create-body.js";
-import { hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
+import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
 const id = "a".repeat(64);
 const body: CreateBody = { Image: "busybox:1", Labels: {}, HostConfig: {} };
@@ -133,24 +133,27 @@ describe("DockerEngine containers", () => {
     assert.deepEqual([docker.requests, sent], [["POST /containers/create?name=k8s_x"], body]);
   });
 
-  test("createContainer() waits for the id although its caller left", async () => {
+  test("createContainer() says when the engine may have made it all the same", async () => {
     await using docker = await startFakeDocker();
-    const caller = new AbortController();
-    docker.answers.set("POST /containers/create", (request, response, data) => {
-      caller.abort();
-      setTimeout(() => json({ Id: id }, 201)(request, response, data), 20);
-    });
-    const engine = await docker.engine();
-    assert.equal(await engine.createContainer("x", body, caller.signal), id);
-  });
-
-  test("createContainer() whose caller left ends by its own deadline when no answer comes", async () => {
-    await using docker = await startFakeDocker();
-    const caller = new AbortController();
-    docker.answers.set("POST /containers/create", () => caller.abort());
-    const engine = await docker.engine({ shortTimeoutMs: 60 });
-    await assert.rejects(engine.createContainer("x", body, caller.signal), (error) =>
-      isKind(error, "timeout"),
+    const engine = await docker.engine({ shortTimeoutMs: 5_000 });
+    const lost: readonly (readonly [string, Respond])[] = [
+      ["closed before the answer", (request) => request.socket.destroy()],
+      ["closed within the answer", cut('{"Id":')],
+      ["not JSON", (_request, response) => response.writeHead(201).end('{"Id":')],
+      ["no id", json({}, 201)],
+    ];
+    for (const [what, respond] of lost) {
+      docker.answers.set("POST /containers/create", respond);
+      await assert.rejects(
+        engine.createContainer("x", body, never()),
+        (error) => error instanceof ShimError && error.fields["answer"] === "lost",
+        what,
+      );
+    }
+    docker.answers.set("POST /containers/create", refuse(500, "no space left on device"));
+    await assert.rejects(
+      engine.createContainer("x", body, never()),
+      (error) => error instanceof ShimError && error.fields["answer"] === undefined,
     );
   });
 
@@ -335,8 +338,9 @@ describe("DockerEngine exec", () => {
     const engine = await docker.engine();
     const streams = await engine.startExec("e", options, never());
     streams.input.write("x".repeat(100_000));
-    const output = streams.output[Symbol.asyncIterator]();
-    await output.next().catch((error: unknown) => assert.ok(isKind(error, "unavailable")));
+    await streams
+      .readOutput(() => undefined)
+      .catch((error: unknown) => assert.ok(isKind(error, "unavailable")));
     streams.close();
     streams.close();
   });
@@ -351,13 +355,17 @@ describe("DockerEngine exec", () => {
     });
     const engine = await docker.engine();
     const streams = await engine.startExec("e", options, never());
-    const output = streams.output[Symbol.asyncIterator]();
-    // The first bytes of the output came with the head of the answer.
-    const first = await output.next();
-    assert.equal(first.done === true ? undefined : first.value.data.toString(), "hi");
-    const second = output.next();
+    // The first bytes of the output come with the head of the answer.
+    let onFirst!: (text: string) => void;
+    const first = new Promise<string>((resolve) => (onFirst = resolve));
+    const reading = streams.readOutput((_, data) => {
+      onFirst(data.toString());
+      return undefined;
+    });
+    const ended = assert.rejects(reading, (error) => isKind(error, "cancelled"));
+    assert.equal(await first, "hi");
     streams.close();
-    await assert.rejects(second, (error) => isKind(error, "cancelled"));
+    await ended;
   });
 });
 
@@ -509,6 +517,7 @@ describe("DockerEngine images", () => {
       engine.ping(signal),
       engine.listContainers({ labelKey: "x" }, signal),
       engine.inspectContainer(id, signal),
+      engine.createContainer("x", body, signal),
       engine.startContainer(id, signal),
       engine.stopContainer(id, 600, signal),
       engine.killContainer(id, "SIGTERM", signal),

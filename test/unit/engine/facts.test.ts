@@ -95,6 +95,7 @@ describe("toNodeFacts()", () => {
       ],
       defaultRuntime: "runc",
       security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: true, rootless: false },
+      experimental: false,
       cdi: true,
       cdiSpecDirs: ["/opt/cdi"],
       totalMemory: 123,

@@ -23,6 +23,7 @@ describe("toImageSnapshot()", () => {
       Created: "2024-01-01T00:00:00Z",
       Config: config,
       RootFS: { Type: "layers", Layers: ["sha256:l"] },
+      GraphDriver: { Name: "overlay2", Data: { UpperDir: "/u" } },
     };
     assert.deepEqual(toImageSnapshot(answer), {
       id: "sha256:x",
@@ -39,7 +40,14 @@ describe("toImageSnapshot()", () => {
       config,
       layers: ["sha256:l"],
       volumes: ["/data"],
+      graphDriverName: "overlay2",
+      graphDriver: { UpperDir: "/u" },
     });
+  });
+
+  test("the containerd image store names no graph driver", () => {
+    const image = toImageSnapshot({ Id: "sha256:x", GraphDriver: { Name: "overlayfs", Data: null } });
+    assert.deepEqual([image.graphDriverName, image.graphDriver], ["overlayfs", {}]);
   });
 
   test("API 1.52 leaves out everything that is empty", () => {

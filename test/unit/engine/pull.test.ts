@@ -83,6 +83,7 @@ describe("kindOfRegistryError()", () => {
     ["unavailable", "unexpected status from HEAD request to https://r: 502 Bad Gateway"],
     ["unavailable", "net/http: TLS handshake timeout"],
     ["unavailable", "Get https://r/v2/: EOF"],
+    ["unavailable", "Get http://r/v2/: http: server closed idle connection"],
     [
       "unavailable",
       "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)",

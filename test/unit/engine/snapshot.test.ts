@@ -58,6 +58,7 @@ describe("toSnapshot()", () => {
           },
           { Type: "image", Source: "busybox", Target: "/i", ImageOptions: { Subpath: "bin" } },
         ],
+        LogConfig: { Type: "local", Config: { "max-size": "10m" } },
         Binds: ["/a:/b:ro,rshared,Z", "volume:/v", "/c:/d"],
       },
       Mounts: [
@@ -113,6 +114,8 @@ describe("toSnapshot()", () => {
         requested({ type: "bind", source: "/c", target: "/d" }),
       ],
       logPath: "/log",
+      logDriver: "local",
+      logOptions: { "max-size": "10m" },
       resolvConfPath: "/resolv.conf",
       networkMode: "container:x",
       pidMode: "host",

@@ -41,6 +41,13 @@ describe("the log of a call", () => {
     ]);
   });
 
+  test("keeps quiet about the URL of a streaming session, which is a secret", async () => {
+    const url = "http://127.0.0.1:1/exec/t0ken";
+    const lines = await logOf("Exec", { container_id: "c1", cmd: ["sh"], stdout: true }, undefined, { url });
+    assert.equal(lines.length, 2);
+    assert.ok(!JSON.stringify(lines).includes("t0ken"));
+  });
+
   test("has a reading RPC at debug", async () => {
     const subject = { rpc: "ContainerStatus", req: 1, containerId: "c1" };
     assert.deepEqual(await logOf("ContainerStatus", { container_id: "c1" }), [

@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
-import { applyCgroup, type CgroupTarget } from "../../../src/shim/host/cgroup-files.js";
+import { applyCgroup, presentCgroup, type CgroupTarget } from "../../../src/shim/host/cgroup-files.js";
 import { directoryOf, parseCgroupMounts, parseProcCgroup } from "../../../src/shim/host/cgroup-mounts.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { FakeProc } from "./fake-proc.js";
@@ -181,4 +181,31 @@ describe("cgroup mounts", () => {
       } else assert.equal(directoryOf(mount, path), expected);
     });
   }
+});
+
+describe("presentCgroup()", () => {
+  test("reads what the settings name, and nothing outside of the cgroup", async () => {
+    const files = ["memory.high", "io.max", "hugetlb.2MB.max", "hugetlb.1GB.max"];
+    await using fake = await setUp(
+      v2Cgroup,
+      v2Mounts,
+      files.map((file) => `${scope}/${file}`),
+    );
+    const texts = ["max\n", "\n", "max\n", "1073741824\n"];
+    await Promise.all(
+      files.map((file, index) => writeFile(join(fake.directory, scope, file), texts[index] ?? "")),
+    );
+    const settings = {
+      unified: { "memory.high": "1", "io.max": "x", "memory.low": "1", "../../cgroup": "1" },
+      hugepages: ["2MB", "1GB", "64KB", "/../x"].map((pageSize) => ({ pageSize, limitBytes: 0n })),
+    };
+    assert.deepEqual(await presentCgroup(v2, settings, fake.proc), {
+      unified: { "memory.high": "max" },
+      hugepages: [
+        { pageSize: "2MB", limitBytes: 2n ** 63n - 1n },
+        { pageSize: "1GB", limitBytes: 1n << 30n },
+      ],
+    });
+    assert.equal(await presentCgroup({ ...v2, containerId: idOf("ee") }, settings, fake.proc), undefined);
+  });
 });

@@ -3,7 +3,7 @@ import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "n
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/base/errors.js";
-import { linkLog, unlinkLog } from "../../../src/shim/host/log-link.js";
+import { linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 
@@ -96,5 +96,27 @@ describe("unlinkLog()", () => {
     await unlinkLog(link);
     await unlinkLog(join(link, "0.log"));
     assert.equal(await readFile(link, "utf8"), "text");
+  });
+});
+
+describe("restoreLogLink()", () => {
+  const leaveAlone: readonly (readonly [string, readonly string[]])[] = [
+    ["a log that is a file", ["0.log"]],
+    ["a log that a kubelet has renamed and nobody has reopened yet", ["0.log.20261121-101112"]],
+  ];
+  for (const [name, files] of leaveAlone)
+    test(`leaves ${name}`, async () => {
+      await using at = await temporaryDirectory();
+      for (const file of files) await writeFile(join(at.path, file), "");
+      assert.equal(await restoreLogLink(join(at.path, "0.log"), target), false);
+      assert.deepEqual(await readdir(at.path), files);
+    });
+
+  test("makes what is missing, directories too, and replaces the link to another container's log", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "main", "0.log");
+    assert.equal(await restoreLogLink(link, older), true);
+    assert.equal(await restoreLogLink(link, target), true);
+    assert.equal(await readlink(link), target);
   });
 });

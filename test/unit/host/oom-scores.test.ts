@@ -130,7 +130,11 @@ describe("HostOomScores.learnFromFailure()", () => {
     assert.equal(at.scores.learnFromFailure(-998, refusal), true);
     assert.equal(at.scores.clamp(-998), 0);
     assert.equal(at.scores.learnFromFailure(-998, refusal), true, "this one was on its way meanwhile");
-    assert.equal(at.scores.learnFromFailure(0, refusal), false, "a score that can be given is not the reason");
+    assert.equal(
+      at.scores.learnFromFailure(0, refusal),
+      false,
+      "a score that can be given is not the reason",
+    );
     assert.equal(at.log.lines.length, 1);
   });
 

@@ -8,6 +8,7 @@ export function fakePlugin(changes: Partial<NetworkPlugin> = {}): NetworkPlugin 
     dockerNetworkMode: "none",
     dockerPublishesPorts: false,
     start: async () => {},
+    engineFound: async () => undefined,
     stop: async () => undefined,
     setUpPod: async () => ["10.1.0.2"],
     tearDownPod: async () => {},

@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
 import { LockedNetworkPlugin } from "../../../src/network/locked-plugin.js";
+import { PodCidrs } from "../../../src/network/pod-cidrs.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import type { NetworkOperationEnded } from "../../../src/shim/ports/observer.js";
 import type { PodNetworkRequest } from "../../../src/shim/ports/network-plugin.js";
+import { recordingLog } from "../../fakes/recording-log.js";
 import { turns } from "../../fakes/turns.js";
 import { fakePlugin } from "./fake-plugin.js";
 
@@ -154,4 +157,50 @@ test("a host port that a pod has is refused to the next one by name of the owner
   await assert.rejects(plugin.setUpPod(two, noAbort), /host port 8080\/tcp .* taken by pod "one_default"/);
   await plugin.tearDownPod(one, noAbort);
   await plugin.setUpPod(two, noAbort);
+});
+
+test("why there is no pod CIDR is told with the plugin's own reason, and is none by itself", async () => {
+  let reason: string | undefined = "lack of PodCIDR";
+  const options = { flag: [], remembered: [], remember: async () => undefined, log: recordingLog() };
+  const podCidrs = new PodCidrs(options);
+  const plugin = new LockedNetworkPlugin(fakePlugin({ notReadyReason: () => reason }), { podCidrs });
+  await plugin.podCidrChanged(["10.1.0.0/33"]);
+  assert.match(plugin.notReadyReason() ?? "", /^lack of PodCIDR \(pod CIDR "10\.1\.0\.0\/33": not a network/);
+  reason = undefined;
+  assert.equal(plugin.notReadyReason(), undefined);
+});
+
+test("whether the engine is local goes to the plugin", async () => {
+  const seen: unknown[] = [];
+  const plugin = new LockedNetworkPlugin(
+    fakePlugin({ engineFound: async (engine) => void seen.push(engine) }),
+  );
+  await plugin.engineFound({ local: false });
+  assert.deepEqual(seen, [{ local: false }]);
+});
+
+test("each operation on a pod is observed with its outcome, and its time has the wait for the lane in it", async (context) => {
+  let nowMs = 1000;
+  context.mock.method(performance, "now", () => nowMs);
+  const seen: NetworkOperationEnded[] = [];
+  let endTearDown = (): void => undefined;
+  const plugin = new LockedNetworkPlugin(
+    fakePlugin({
+      tearDownPod: () => new Promise((resolve) => (endTearDown = resolve)),
+      podAddresses: () => Promise.reject(new ShimError("unavailable", "no cache")),
+    }),
+    { observe: (ended) => seen.push(ended) },
+  );
+  const down = plugin.tearDownPod(request("web", "old"), noAbort);
+  const up = plugin.setUpPod(request("web", "new"), noAbort);
+  await settle();
+  nowMs += 40;
+  endTearDown();
+  await Promise.all([down, up]);
+  await assert.rejects(plugin.podAddresses(request("web", "new")), /no cache/);
+  assert.deepEqual(seen, [
+    { operation: "tearDownPod", ms: 40, failed: false },
+    { operation: "setUpPod", ms: 40, failed: false },
+    { operation: "podAddresses", ms: 0, failed: true },
+  ]);
 });

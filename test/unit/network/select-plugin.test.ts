@@ -14,37 +14,37 @@ function selection(at: string, name: NetworkSelection["name"]): NetworkSelection
     cniConfDir: join(at, "net.d"),
     cniBinDirs: [join(at, "bin")],
     cniCacheDir: join(at, "cache"),
-    podCidrs: [],
-    rememberPodCidrs: () => Promise.resolve(),
+    podCidrs: { flag: [], remembered: [], remember: () => Promise.resolve() },
     networkPluginMtuBytes: 0,
     hairpinMode: "hairpin-veth",
     nonMasqueradeCidr: "10.0.0.0/8",
+    iptablesMode: "auto",
     podsOfCni: false,
     hostPortOwners: () => Promise.resolve([]),
-    livingIds: () => Promise.resolve(new Set()),
+    knownSandboxes: () => Promise.resolve(undefined),
   };
 }
 
 describe("selectNetworkPlugin()", () => {
   test("auto gives no-op on a node without CNI, and says why", async () => {
     await using at = await temporaryDirectory();
-    const { plugin, cni } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
+    const { plugin, leftovers } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
     assert.equal(plugin.name, "kubernetes.io/no-op");
     assert.ok(plugin.reason.includes(at.path) && plugin.reason.includes("does not exist"));
-    assert.equal(cni, undefined);
+    assert.equal(leftovers, undefined);
   });
 
   test("auto does not take a file for the directory", async () => {
     await using at = await temporaryDirectory();
     await writeFile(join(at.path, "net.d"), "");
-    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
+    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
     assert.equal(plugin.name, "kubernetes.io/no-op");
   });
 
   test("auto gives cni where the directory exists, not ready until it holds a list, and stays with it", async () => {
     await using at = await temporaryDirectory();
     await mkdir(join(at.path, "net.d"));
-    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog(), never);
+    const { plugin } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
     assert.equal(plugin.name, "cni");
     assert.ok(plugin.reason.includes("exists"));
     assert.equal(plugin.dockerNetworkMode, "none");
@@ -63,7 +63,6 @@ describe("selectNetworkPlugin()", () => {
     const { plugin } = await selectNetworkPlugin(
       { ...selection(at.path, "auto"), podsOfCni: true },
       recordingLog(),
-      never,
     );
     assert.deepEqual([plugin.name, plugin.reason], ["cni", "pods of this node have networks of CNI"]);
   });
@@ -74,8 +73,44 @@ describe("selectNetworkPlugin()", () => {
       ["no-op", "kubernetes.io/no-op"],
       ["cni", "cni"],
     ] as const) {
-      const { plugin } = await selectNetworkPlugin(selection(at.path, name), recordingLog(), never);
+      const { plugin } = await selectNetworkPlugin(selection(at.path, name), recordingLog());
       assert.deepEqual([plugin.name, plugin.reason], [expected, `--network-plugin=${name}`]);
     }
+  });
+
+  for (const name of ["cni", "kubenet"] as const) {
+    test(`${name}: the pod CIDR of the flag stays, whatever the kubelet tells, and only what counts is remembered`, async () => {
+      await using at = await temporaryDirectory();
+      await mkdir(join(at.path, "net.d"));
+      const written: (readonly string[])[] = [];
+      const remember = async (cidrs: readonly string[]): Promise<void> => void written.push(cidrs);
+      const open = async (flag: readonly string[], remembered: readonly string[]) => {
+        const podCidrs = { flag, remembered, remember };
+        const own = { ...selection(at.path, name), podCidrs };
+        const { plugin } = await selectNetworkPlugin(own, recordingLog());
+        await plugin.start(never);
+        return plugin;
+      };
+      const flagged = await open(["10.1.0.0/16"], ["10.9.0.0/16"]);
+      await flagged.podCidrChanged(["10.2.0.0/16"]);
+      assert.deepEqual([flagged.describe()["podCidrs"], written], [["10.1.0.0/16"], []]);
+      await flagged.stop();
+
+      const told = await open([], ["10.9.0.0/16"]);
+      assert.deepEqual(told.describe()["podCidrs"], ["10.9.0.0/16"]);
+      await told.podCidrChanged(["nonsense"]);
+      await told.podCidrChanged(["10.2.0.7/16"]);
+      await told.podCidrChanged(["10.3.0.0/16"]);
+      assert.deepEqual([told.describe()["podCidrs"], written], [["10.2.0.0/16"], [["10.2.0.0/16"]]]);
+      await told.stop();
+    });
+  }
+
+  test("kubenet starts on a node whose tools are missing or hang, and is not ready", async () => {
+    await using at = await temporaryDirectory();
+    const { plugin } = await selectNetworkPlugin(selection(at.path, "kubenet"), recordingLog());
+    await plugin.start(never);
+    assert.match(plugin.notReadyReason() ?? "", /when the Docker Engine answers/);
+    await plugin.stop();
   });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -12,13 +12,13 @@ const toolMissing = 2;
 
 describe("pause/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
-    const name = `pause-${architecture}`;
+    const names = ["pause", "pod-dialer", "port-forward"].map((program) => `${program}-${architecture}`);
 
-    test(`${name} is what pause.c gives with the named compiler, wherever it is built`, async (t) => {
+    test(`the programs for ${architecture} are what their sources give with the named compiler, wherever they are built`, async (t) => {
       const directory = await mkdtemp(join(tmpdir(), "pause-build-"));
       t.after(() => rm(directory, { recursive: true }));
-      for (const file of ["build.mjs", "pause.c"])
-        await cp(join(pauseDirectory, file), join(directory, file));
+      for (const file of await readdir(pauseDirectory))
+        if (/\.(mjs|c|h)$/.test(file)) await cp(join(pauseDirectory, file), join(directory, file));
       const output = join(directory, "out");
       const built = spawnSync(
         process.execPath,
@@ -30,21 +30,24 @@ describe("pause/bin", () => {
         return;
       }
       assert.equal(built.status, 0, built.stderr);
-      const fresh = await readFile(join(output, name));
-      const shipped = await readFile(join(pauseDirectory, "bin", name));
-      assert.ok(
-        fresh.equals(shipped),
-        `pause/bin/${name} differs from a fresh build: run node pause/build.mjs`,
-      );
+      for (const name of names) {
+        const fresh = await readFile(join(output, name));
+        const shipped = await readFile(join(pauseDirectory, "bin", name));
+        assert.ok(
+          fresh.equals(shipped),
+          `pause/bin/${name} differs from a fresh build: run node pause/build.mjs`,
+        );
+      }
     });
 
-    test(`${name} is smaller than 10 kB and listed in SHA256SUMS`, async () => {
-      const shipped = await readFile(join(pauseDirectory, "bin", name));
-      assert.ok(shipped.length < 10_000);
-      const sums = await readFile(join(pauseDirectory, "bin", "SHA256SUMS"), "utf8");
-      const digest = createHash("sha256").update(shipped).digest("hex");
-      assert.ok(sums.split("\n").includes(`${digest}  ${name}`));
-    });
+    for (const name of names)
+      test(`${name} is smaller than 10 kB and listed in SHA256SUMS`, async () => {
+        const shipped = await readFile(join(pauseDirectory, "bin", name));
+        assert.ok(shipped.length < 10_000);
+        const sums = await readFile(join(pauseDirectory, "bin", "SHA256SUMS"), "utf8");
+        const digest = createHash("sha256").update(shipped).digest("hex");
+        assert.ok(sums.split("\n").includes(`${digest}  ${name}`));
+      });
   }
 
   test("build.mjs refuses another compiler with exit code 2, naming the one it needs", async (t) => {

@@ -5,24 +5,25 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { isKind } from "../../../src/shim/base/errors.js";
+import { builtinPauseImage, builtinPauseReference } from "../../../src/shim/pause/builtin-image.js";
 import {
-  builtinPauseImage,
-  builtinPauseReference,
   findPackageDirectory,
-} from "../../../src/shim/pause/builtin-image.js";
+  portForwardArchive,
+  portForwardPath,
+} from "../../../src/shim/pause/programs.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 
 // An engine that has the name is never given the image again, so these may change only together with the tag.
 const configurations = [
   {
-    reference: "dockershim.local/pause:1",
+    reference: "dockershim.local/pause:2",
     architecture: "amd64",
-    path: "49e058a9ceac912a6e8fdcfd3eb42c1c1c8e64ad32da60750589ffbb00daf075",
+    path: "9780319056ecaf8cb1f58c807f3552d48000b8a84fb528193c0f697e31e645b6",
   },
   {
-    reference: "dockershim.local/pause:1",
+    reference: "dockershim.local/pause:2",
     architecture: "arm64",
-    path: "aa1c528720095172c9b0e06ba207907effca327ba3c1e1731fbf4d05a185ca58",
+    path: "4c007e0fe83390b22ba463c737b7ea145ddbe80ac22af1ce6950b8ea9760260c",
   },
 ];
 
@@ -51,10 +52,20 @@ describe("builtinPauseImage()", () => {
       assert.equal(image.architecture, architecture);
       assert.deepEqual(image.config, { Entrypoint: ["/pause"], User: "65535:65535" });
       const layer = await readTar(contentOf(members, manifest.Layers[0]));
-      assert.deepEqual([...layer.keys()], ["pause"]);
-      assert.equal(layer.get("pause")?.header.mode, 0o755);
-      const shipped = new URL(`../../../pause/bin/pause-${architecture}`, import.meta.url);
-      assert.deepEqual(contentOf(layer, "pause"), await readFile(shipped));
+      const path = portForwardPath.slice(1);
+      assert.deepEqual([...layer.keys()], ["pause", path]);
+      for (const [member, program] of [
+        ["pause", "pause"],
+        [path, "port-forward"],
+      ] as const) {
+        assert.equal(layer.get(member)?.header.mode, 0o755);
+        const shipped = new URL(`../../../pause/bin/${program}-${architecture}`, import.meta.url);
+        assert.deepEqual(contentOf(layer, member), await readFile(shipped));
+      }
+      // Sandboxes of other images get the same file in the same place.
+      const copied = await readTar(await portForwardArchive(architecture));
+      assert.deepEqual(contentOf(copied, path), contentOf(layer, path));
+      assert.equal(copied.get(path)?.header.mode, 0o755);
     });
   }
 

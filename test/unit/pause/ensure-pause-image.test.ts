@@ -73,7 +73,7 @@ function pauseImages(world: World, options: Partial<PauseImageOptions> = {}): Pa
 /** A world whose registry cannot be reached. */
 function airGapped(): World {
   const world = new World();
-  world.pullError = new ShimError("unavailable", "no route to registry");
+  world.pullError = new ShimError("unavailable", "no route to registry", { from: "registry" });
   return world;
 }
 
@@ -87,6 +87,15 @@ describe("PauseImages.ensure()", () => {
     world.images.add(reference);
     assert.equal(await pauseImages(world).ensure(never), reference);
     assert.deepEqual(world.takeCalls(), [inspectConfigured]);
+  });
+
+  test("does not take an engine that went away for a registry that cannot be reached", async () => {
+    const world = new World();
+    world.pullError = new ShimError("unavailable", "connection closed without an answer", { answer: "lost" });
+    const images = pauseImages(world, { builtin: "forbidden" });
+    await assert.rejects(images.ensure(never), /connection closed/);
+    world.pullError = undefined;
+    assert.equal(await images.ensure(never), reference);
   });
 
   test("asks the engine no second time once the image was there", async () => {

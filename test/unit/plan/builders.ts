@@ -41,6 +41,7 @@ export function nodeFacts(overrides: Partial<NodeFacts> = {}): NodeFacts {
     ],
     defaultRuntime: "runc",
     security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
+    experimental: false,
     cdi: false,
     cdiSpecDirs: [],
     totalMemory: 8 * 2 ** 30,

@@ -20,6 +20,7 @@ import {
   resources,
   sandboxId,
 } from "./builders.js";
+import { imageSpec } from "../../fakes/requests.js";
 import { refusal } from "./errors.js";
 
 function body(config: Partial<ValidContainerConfig>, context: Partial<ContainerContext> = {}): CreateBody {
@@ -368,6 +369,7 @@ test("containerNeeds() names each thing once", () => {
         mount({ host_path: "/a" }),
         mount({ host_path: "/a", container_path: "/b" }),
         mount({ host_path: "/c" }),
+        mount({ host_path: "", image: imageSpec("model:1"), container_path: "/m" }),
       ],
       devices: [device(), device({ container_path: "/dev/other" })],
       linux: containerLinux({
@@ -385,6 +387,7 @@ test("containerNeeds() names each thing once", () => {
     seccompProfilePath: "/p.json",
     appArmorProfile: "prof",
     hostPaths: ["/a", "/c"],
+    imageVolumes: [{ index: 3, image: "model:1", subPath: "", containerPath: "/m" }],
     devicePaths: ["/dev/fuse"],
     cdiDevices: [],
     imageUser: { user: "5" },

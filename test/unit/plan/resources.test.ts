@@ -47,6 +47,9 @@ describe("cgroupSettings()", () => {
 test("needsCgroup() tells what kubelets send for every container from what a container needs", () => {
   const zero = { pageSize: "2MB", limitBytes: 0n };
   assert.equal(needsCgroup({ unified: { "memory.oom.group": "1" }, hugepages: [zero] }), false);
+  const noSwap = { "memory.oom.group": "1", "memory.swap.max": "0" };
+  assert.equal(needsCgroup({ unified: noSwap, hugepages: [zero] }), false);
+  assert.equal(needsCgroup({ unified: { "memory.swap.max": "4096" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: { "memory.high": "1" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: {}, hugepages: [zero, { pageSize: "1GB", limitBytes: 1n }] }), true);
 });

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { HostConfig } from "../../../src/shim/domain/create-body.js";
 import type { LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../src/shim/base/errors.js";
 import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
+import { sysctlError } from "../../../src/shim/plan/sysctls.js";
 import {
   namespaces,
   nodeFacts,
@@ -181,6 +183,33 @@ describe("planSandbox()", () => {
         assert.deepEqual(withSysctl({}).Sysctls, { [name]: "1" });
       });
     }
+    for (const name of ["kernel.panic", "vm.swappiness", "fs.file-max", "kernel.hostname", "0"]) {
+      test(`${name} is of no namespace`, () => {
+        assert.throws(
+          () =>
+            planSandbox(runRequest({ linux: sandboxLinux({ sysctls: { [name]: "1" } }) }), sandboxContext()),
+          refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/),
+        );
+      });
+    }
+    for (const [text, message] of [
+      [
+        "runc create failed: error during container init: write /proc/sys/net/ipv4/ip_forward: invalid argument: unknown",
+        "config.linux.sysctls[net.ipv4.ip_forward]: invalid argument",
+      ],
+      [
+        "open /proc/sys/net/nothing: no such file or directory: unknown",
+        "config.linux.sysctls[net.nothing]: no such file or directory",
+      ],
+    ] as const) {
+      test(`a start that failed by a sysctl is INVALID_ARGUMENT: ${message}`, () => {
+        const error = sysctlError(new ShimError("unknown", text));
+        assert.deepEqual([error?.kind, error?.message], ["invalid", message]);
+      });
+    }
+    test("a start that failed by something else is not said to be due to a sysctl", () => {
+      assert.equal(sysctlError(new ShimError("unknown", "open /proc/self: no such file")), undefined);
+    });
   });
 
   describe("security options", () => {

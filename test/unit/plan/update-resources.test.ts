@@ -18,6 +18,10 @@ function current(memory: number, memorySwap: number): ResourceSnapshot {
   };
 }
 
+/** As the engine takes "no limit": so large that it limits nothing, and the kernel's own number. */
+const lifted = 2 ** 62;
+const unlimited = 2 ** 63 - 4096;
+
 describe("planUpdate()", () => {
   test("changes nothing for zero and empty fields, nor for the OOM score", () => {
     assert.deepEqual(planUpdate(resources({ oom_score_adj: "500" }), current(10, 10), nodeFacts()), {
@@ -33,6 +37,37 @@ describe("planUpdate()", () => {
     ["keeps unlimited swap", "20", "0", current(10, -1), { Memory: 20, MemorySwap: -1 }],
     ["takes the swap that is given", "20", "30", current(10, 10), { Memory: 20, MemorySwap: 30 }],
     ["swap alone comes with the memory in force", "0", "30", current(10, 10), { Memory: 10, MemorySwap: 30 }],
+    ["lifts the limit of swap", "0", "-1", current(10, 14), { Memory: 10, MemorySwap: unlimited }],
+    [
+      "keeps a lifted limit of swap",
+      "20",
+      "0",
+      current(10, unlimited),
+      { Memory: 20, MemorySwap: unlimited },
+    ],
+    [
+      "lifts a limit of a container without swap",
+      "-1",
+      "0",
+      current(10, 10),
+      { Memory: lifted, MemorySwap: lifted },
+    ],
+    [
+      "lifts a limit of one with unlimited swap",
+      "-1",
+      "0",
+      current(10, -1),
+      { Memory: lifted, MemorySwap: -1 },
+    ],
+    [
+      "lifts a limit, and that of swap",
+      "-1",
+      "-1",
+      current(10, 14),
+      { Memory: lifted, MemorySwap: unlimited },
+    ],
+    ["lifts a limit that was lifted: nothing to do", "-1", "0", current(lifted, lifted), {}],
+    ["a limit after a lifted one", "20", "0", current(lifted, lifted), { Memory: 20, MemorySwap: 20 }],
     ["unlimited memory of an unlimited container is what it has", "-1", "0", current(0, 0), {}],
     ["unlimited swap of an unlimited container is what it has", "0", "-1", current(0, 0), {}],
   ] as const) {
@@ -54,11 +89,10 @@ describe("planUpdate()", () => {
     );
   });
 
-  test("refuses to lift a limit, which the engine cannot", () => {
-    const request = resources({ memory_limit_in_bytes: "-1" });
+  test("refuses a limit of swap for memory that is not limited any more", () => {
     assert.throws(
-      () => planUpdate(request, current(10, 10), nodeFacts()),
-      refusal("unsupported", /^linux\.memory_limit_in_bytes: /),
+      () => planUpdate(resources({ memory_swap_limit_in_bytes: "5" }), current(lifted, lifted), nodeFacts()),
+      refusal("unsupported", /^linux\.memory_swap/),
     );
   });
 

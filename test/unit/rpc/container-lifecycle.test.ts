@@ -115,6 +115,15 @@ describe("removeContainer()", () => {
     assert.deepEqual([...shim.services.containerRecords.all()], []);
   });
 
+  test("has its record forgotten also when somebody else removed it", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim));
+    await shim.services.containerRecords.merge(id, { unified: {}, hugepages: [] });
+    shim.engine.containers.remove(id, { force: true });
+    await until("it is known", () => !shim.services.model.has(id));
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
   test("whose refresh fails still removes the log link", async () => {
     await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];

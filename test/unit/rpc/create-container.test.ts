@@ -171,31 +171,15 @@ describe("createContainer() leaves nothing behind", () => {
       };
       await rejectsWith(createContainer(shim, sandbox, hugepages, call), "cancelled");
       shim.world.journal.afterStep = undefined;
+      await until(
+        "it is removed",
+        () => shim.services.model.ids().length + shim.engine.containers.ids.length === 2,
+      );
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
       assert.deepEqual(await listedContainers(shim), {});
       assert.deepEqual([...shim.services.containerRecords.all()], []);
     });
   }
-
-  test("when the caller leaves while the engine creates", async () => {
-    await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim);
-    const call = shim.call();
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
-    shim.world.journal.clear();
-    const running = createContainer(shim, sandbox, {}, call);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 0,
-    );
-    call.abort(new ShimError("cancelled", "the caller left"));
-    await turns(3);
-    slow = false;
-    shim.engine.up();
-    await rejectsWith(running, "cancelled");
-    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
-  });
 
   for (const [what, fail] of [
     [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
-import type { OutputChunk } from "../../../src/shim/ports/engine.js";
+import type { OutputChunk } from "../../fakes/fake-execs.js";
 import type { FakeProcess } from "../../fakes/fake-execs.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
@@ -52,6 +52,23 @@ describe("execSync()", () => {
     const total = (stdout?.length ?? 0) + (stderr?.length ?? 0);
     assert.ok(total > 15 * 1024 * 1024 && total < 16 * 1024 * 1024, String(total));
     assert.equal(exit_code, 0);
+  });
+
+  test("copies what it keeps: output in single bytes pins none of the memory that it was read into", async () => {
+    const memory = Buffer.alloc(1);
+    // As when each byte comes in a chunk of its own, and the chunk's memory is used again.
+    const output = Array.from({ length: 10_000 }, (_, index): OutputChunk => ({
+      stream: index % 2 === 0 ? "stdout" : "stderr",
+      get data() {
+        memory.fill(String(index).at(-1) ?? "");
+        return memory;
+      },
+    }));
+    const { shim, id } = await running({ output, exitCode: 0 });
+    await using _ = shim;
+    const { stdout, stderr } = await exec(shim, id);
+    assert.equal(String(stdout), "02468".repeat(1000));
+    assert.equal(String(stderr), "13579".repeat(1000));
   });
 
   test("that outlives its time limit is killed, and fails as timeout", async (t) => {

@@ -205,7 +205,36 @@ describe("imageFsInfo()", () => {
     assert.equal(fs?.fs_id?.mountpoint, "/var/lib/docker");
     assert.deepEqual([fs.used_bytes?.value, fs.inodes_used?.value], ["2000", "50"]);
     assert.ok(BigInt(fs.timestamp ?? 0) > 0n);
-    assert.deepEqual(container_filesystems, [], "containers are on the same file system");
+    assert.equal(container_filesystems?.length, 1);
+    assert.equal(container_filesystems[0]?.fs_id?.mountpoint, "/var/lib/docker");
+  });
+
+  test("tells what containers have written, and inodes only when all were counted", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const used = async () => {
+      const { container_filesystems: [fs] = [] } = await info(shim);
+      return [fs?.used_bytes?.value, fs?.inodes_used?.value];
+    };
+    assert.deepEqual(await used(), ["0", "0"]);
+    for (const [name, inodes] of [
+      ["a", 3],
+      ["b", 4],
+      ["c", undefined],
+    ] as const) {
+      const container = await runContainer(shim, sandbox, name);
+      shim.world.layers.set(container, { timestamp: 1n, usedBytes: 100, inodes });
+      if (name === "b") assert.deepEqual(await used(), ["200", "7"]);
+    }
+    assert.deepEqual(await used(), ["300", undefined]);
+  });
+
+  test("names the directory of the containerd image store, for containers too", async () => {
+    await using shim = await TestShim.start();
+    shim.world.host.imageRoot = "/var/lib/containerd";
+    const { image_filesystems: [images] = [], container_filesystems: [containers] = [] } = await info(shim);
+    assert.equal(images?.fs_id?.mountpoint, "/var/lib/containerd");
+    assert.equal(containers?.fs_id?.mountpoint, "/var/lib/containerd");
   });
 
   test("measures once for concurrent callers, and not again at once", async () => {

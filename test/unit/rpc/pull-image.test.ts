@@ -43,6 +43,19 @@ describe("pullImage()", () => {
     assert.equal(id, shim.engine.images.find("registry.example/app:1")?.id);
   });
 
+  test("takes the runtime handlers that pods may name, and refuses others before anything is pulled", async () => {
+    await using shim = await TestShim.start();
+    const pullFor = (runtime_handler: string) =>
+      shim.image.PullImage(
+        { image: { ...imageSpec("busybox"), runtime_handler }, auth: null, sandbox_config: null },
+        shim.call(),
+      );
+    for (const handler of ["docker", "runc"]) assert.ok((await pullFor(handler)).image_ref);
+    shim.world.journal.clear();
+    await rejectsWith(pullFor("gvisor"), "invalid", /RuntimeHandler "gvisor" not supported/);
+    assert.deepEqual(shim.world.journal.names("engine.pullImage"), []);
+  });
+
   test("is shared by concurrent callers of the same image, however they write its name", async () => {
     await using shim = await TestShim.start();
     shim.engine.onPull = async (reference) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
-import { scratchLabel } from "../../../src/shim/rpc/image-user-reader.js";
+import { scratchLabel } from "../../../src/shim/rpc/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/rpc/repair.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
@@ -17,13 +17,28 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...shim.world.host.links.values()], [id]);
   });
 
+  test("says which logs are files that somebody else writes", async () => {
+    await using shim = await TestShim.start();
+    const { host } = shim.world;
+    const id = await runContainer(shim, await runSandbox(shim));
+    for (const link of host.links.keys()) host.logFiles.add(link);
+    host.links.clear();
+    await repairAfterStart(shim.services);
+    assert.equal(host.links.size, 0);
+    const warnings = shim.log.lines.filter(({ level }) => level === "warn");
+    assert.deepEqual(
+      warnings.map(({ fields }) => fields["containerId"]),
+      [id],
+    );
+  });
+
   test("goes on when a log cannot be linked", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await runContainer(shim, sandbox, "one");
     const second = await runContainer(shim, sandbox, "two");
     shim.world.host.links.clear();
-    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    shim.world.journal.failNext("host.restoreLogLink", new ShimError("unavailable", "disk full"));
     await repairAfterStart(shim.services);
     assert.deepEqual([...shim.world.host.links.values()], [second]);
   });

@@ -5,7 +5,7 @@ import { nameOf } from "../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
-import { turns, until } from "../../fakes/turns.js";
+import { until } from "../../fakes/turns.js";
 
 const name = "k8s_POD_web_default_uid-1_0";
 /** What the steps of a run change, in the order in which they must happen. */
@@ -26,6 +26,14 @@ function assertNothingLeft(shim: TestShim): void {
   assert.deepEqual([...shim.services.podRecords.all()], [], "records");
   assert.deepEqual([...network.pods.keys()], [], "networks");
   assert.deepEqual(shim.services.model.ids(), [], "read model");
+}
+
+/** What a create makes whose caller has left is removed when it is seen. */
+async function untilNothingIsSeen({ engine, services }: TestShim): Promise<void> {
+  await until(
+    "all is removed",
+    () => engine.containers.ids.length === 0 && services.model.ids().length === 0,
+  );
 }
 
 describe("runPodSandbox()", () => {
@@ -170,6 +178,7 @@ describe("runPodSandbox() undoes everything", () => {
       };
       await rejectsWith(runSandbox(shim, runRequest(), call), "cancelled", /the caller left/);
       journal.afterStep = undefined;
+      await untilNothingIsSeen(shim);
       assertNothingLeft(shim);
     });
   }
@@ -185,10 +194,11 @@ describe("runPodSandbox() undoes everything", () => {
       () => shim.world.journal.names("engine.createContainer").length > 0,
     );
     call.abort(new ShimError("cancelled", "the caller left"));
-    await turns(3);
+    await rejectsWith(running, "cancelled");
     slow = false;
     shim.engine.up();
-    await rejectsWith(running, "cancelled");
+    await until("it is made", () => shim.engine.containers.ids.length > 0);
+    await untilNothingIsSeen(shim);
     assertNothingLeft(shim);
   });
 

@@ -85,6 +85,12 @@ describe("podSandboxStatus()", () => {
     assert.deepEqual(info, {});
   });
 
+  test("answers only the first address where a node is not to have dual stack", async () => {
+    await using shim = await TestShim.start({ settings: { allPodAddresses: false } });
+    const id = await runSandbox(shim);
+    assert.deepEqual((await status(shim, id)).status?.network, { ip: "10.1.0.5", additional_ips: [] });
+  });
+
   test("answers Docker's address when the plugin leaves the network to Docker", async () => {
     await using shim = await TestShim.start();
     shim.world.network.addresses = undefined;

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { ContainerLogs } from "../../../src/shim/ports/container-logs.js";
+import { startContainer as startContainerRpc } from "../../../src/shim/rpc/start-container.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import {
   createContainer,
@@ -38,6 +40,26 @@ describe("startContainer()", () => {
     assert.deepEqual([...shim.world.host.links], [[link, id]]);
   });
 
+  test("makes up for the record of a log that a kill has kept from being written", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    const calls: string[] = [];
+    const logs: ContainerLogs = {
+      ...{ owns: () => calls.length > 0, ids: () => [], remove: () => Promise.resolve() },
+      ...{ observe: () => Promise.resolve(), reopen: () => Promise.resolve() },
+      created: (container, { directory, path }) => {
+        calls.push(`${container.id} ${directory} ${path}`);
+        return Promise.resolve(true);
+      },
+      beforeStart: () => {
+        calls.push("before start");
+        return Promise.resolve();
+      },
+    };
+    await startContainerRpc({ container_id: id }, { ...shim.services, logs }, shim.call("StartContainer"));
+    assert.deepEqual(calls, [`${id} /var/log/pods/default_web_uid-1 ${link}`, "before start"]);
+  });
+
   test("twice succeeds", async () => {
     await using shim = await TestShim.start();
     const { id } = await created(shim);
@@ -73,6 +95,8 @@ describe("startContainer()", () => {
     };
     await shim.runtime.StartContainer({ container_id: id }, call).catch(() => undefined);
     shim.world.journal.afterStep = undefined;
+    await until("its limits are set", () => shim.world.journal.names("host.applyCgroup").length > 0);
+    await until("its log is linked", () => shim.world.host.links.size > 0);
     assert.equal(shim.engine.containers.get(id).state.running, true);
     assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
     assert.deepEqual([...shim.world.host.links], [[link, id]]);
@@ -235,5 +259,37 @@ describe("startContainer() with cgroup settings", () => {
     };
     await rejectsWith(startContainer(shim, id), "timeout", /inspect hangs/);
     assert.equal(shim.engine.containers.get(id).state.running, false);
+  });
+});
+
+describe("startContainer() whose answer from the engine is lost", () => {
+  test("succeeds, with limits and log, when the container runs", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.loseNextAnswer("startContainer");
+    await startContainer(shim, id);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+
+  test("ends with its caller, and completes what the engine starts afterwards", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    const call = shim.call();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
+    shim.world.journal.clear();
+    const starting = shim.runtime.StartContainer({ container_id: id }, call);
+    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
+    await rejectsWith(starting, "timeout");
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 0);
+    slow = false;
+    shim.engine.up();
+    await until("its limits are written", () => shim.world.journal.names("host.applyCgroup").length > 0);
+    await until("its log is linked", () => shim.world.host.links.size > 0);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
   });
 });

@@ -42,6 +42,7 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(shim.world.journal.argsOf("network.tearDownPod")[0], [
       {
         ...{ namespace: "default", name: "web", sandboxId: id, netns: setUp?.netns },
+        netnsIdentity: setUp?.netnsIdentity,
         portMappings: [{ protocol: "udp", containerPort: 53, hostPort: 5353, hostIp: "127.0.0.1" }],
       },
     ]);

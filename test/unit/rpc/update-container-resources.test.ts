@@ -76,6 +76,69 @@ describe("updateContainerResources()", () => {
     assert.notEqual((await shownResources(shim, id))["cpu_shares"], "512");
   });
 
+  const onCgroup2 = (): Promise<TestShim> =>
+    TestShim.start({
+      prepare: ({ engine }) => {
+        engine.facts = { ...engine.facts, cgroupVersion: 2 };
+      },
+    });
+  const swap = (bytes: string): Partial<LinuxContainerResources> => ({
+    unified: { "memory.swap.max": bytes },
+  });
+
+  test("leaves the swap limit in force that an update by the engine overwrites", async () => {
+    await using shim = await onCgroup2();
+    const id = await runContainer(shim, await runSandbox(shim));
+    const { cgroups } = shim.world.host;
+    const updateByEngine = shim.engine.updateContainer.bind(shim.engine);
+    shim.engine.updateContainer = async (...args) => {
+      await updateByEngine(...args);
+      cgroups.set(id, { unified: { "memory.swap.max": "0" }, hugepages: [] });
+    };
+    await update(shim, id, { memory_limit_in_bytes: "67108864", ...swap("4096") });
+    assert.equal(cgroups.get(id)?.unified["memory.swap.max"], "4096");
+    await update(shim, id, { cpu_shares: "512" });
+    assert.equal(cgroups.get(id)?.unified["memory.swap.max"], "4096");
+  });
+
+  test("puts back what was in force, on record or not, when the engine refuses", async () => {
+    await using shim = await onCgroup2();
+    const id = await runContainer(shim, await runSandbox(shim));
+    const { cgroups } = shim.world.host;
+    cgroups.set(id, { unified: { "memory.high": "max", "memory.swap.max": "0" }, hugepages: [] });
+    await update(shim, id, swap("4096"));
+    shim.engine.failNext("updateContainer", new ShimError("invalid", "no"));
+    const unified = { "memory.high": "1000", "memory.swap.max": "1" };
+    await rejectsWith(update(shim, id, { cpu_shares: "512", unified }), "invalid", /no$/);
+    assert.deepEqual(cgroups.get(id)?.unified, { "memory.high": "max", "memory.swap.max": "4096" });
+  });
+
+  test("reports the engine's refusal also when nothing can be put back", async () => {
+    await using shim = await onCgroup2();
+    const id = await runContainer(shim, await runSandbox(shim));
+    await update(shim, id, swap("4096"));
+    shim.engine.updateContainer = () => {
+      shim.world.journal.failNext("host.applyCgroup", new ShimError("unknown", "no undo"));
+      return Promise.reject(new ShimError("invalid", "refused by the engine"));
+    };
+    await rejectsWith(update(shim, id, { cpu_shares: "512", ...swap("1") }), "invalid", /by the engine$/);
+  });
+
+  test("puts back under a deadline of its own when the caller leaves", async () => {
+    await using shim = await onCgroup2();
+    const id = await runContainer(shim, await runSandbox(shim));
+    await update(shim, id, swap("4096"));
+    const call = shim.call();
+    shim.engine.updateContainer = () => {
+      call.abort(new ShimError("timeout", "the caller has left"));
+      return Promise.reject(new ShimError("timeout", "the caller has left"));
+    };
+    const linux = containerResources({ cpu_shares: "512", ...swap("1") });
+    const request = { container_id: id, linux, windows: null, annotations: {} };
+    await rejectsWith(shim.runtime.UpdateContainerResources(request, call), "timeout");
+    assert.equal(shim.world.host.cgroups.get(id)?.unified["memory.swap.max"], "4096");
+  });
+
   test("refuses a container that has ended, and unknown ids", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);

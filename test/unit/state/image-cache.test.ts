@@ -79,4 +79,25 @@ describe("ImageCache", () => {
     engine.up();
     assert.equal((await stayed)?.id, id);
   });
+
+  test("its inspect ends when the last caller has left", async () => {
+    const { engine, id } = engineWithImage();
+    let ended = false;
+    const cache = new ImageCache({
+      inspectImage: async (_id, signal) =>
+        engine.inspectImage(id, signal).finally(() => {
+          ended = true;
+        }),
+    });
+    engine.freeze();
+    const caller = new AbortController();
+    const waiting = cache.get(id, caller.signal);
+    await turns(2);
+    caller.abort(new ShimError("cancelled", "left"));
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    await turns(1);
+    assert.equal(ended, true);
+    engine.up();
+    assert.equal((await cache.get(id, never))?.id, id);
+  });
 });

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
 import type { SandboxRecord } from "../../../src/shim/domain/sandbox.js";
-import { ReadModel } from "../../../src/shim/state/read-model.js";
+import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import { ReadModel, type Wanted } from "../../../src/shim/state/read-model.js";
 import { containerSnapshot, idOf, listedOf, sandboxSnapshot, snapshotOf } from "../../fakes/snapshots.js";
 
 const sandboxId = idOf("5a");
@@ -121,6 +122,16 @@ describe("ReadModel contents", () => {
     assert.deepEqual(model.container("c1")?.identity, { name: "my_main", attempt: 2 });
   });
 
+  test("keeps nothing old of what cannot be told to be of a pod any more", () => {
+    const model = modelOf(sandboxSnapshot(sandboxId), containerSnapshot(idOf("c1"), sandboxId));
+    const heard: unknown[] = [];
+    model.onChange(({ id, after }) => heard.push([id, after]));
+    model.put(containerSnapshot(idOf("c1"), sandboxId, { name: "debug-me" }));
+    assert.deepEqual(model.ids(), [sandboxId]);
+    assert.deepEqual(model.containersOf(sandboxId), []);
+    assert.deepEqual(heard, [[idOf("c1"), undefined]]);
+  });
+
   test("recordChanged() flips READY without the engine", () => {
     let phase: SandboxRecord["phase"] = "creating";
     const model = new ReadModel(() => ({ ...podRecord, phase }));
@@ -142,6 +153,59 @@ describe("ReadModel contents", () => {
     model.put(containerSnapshot(idOf("c2"), sandboxId));
     model.put(sandboxSnapshot(sandboxId));
     assert.equal(model.container("c1"), before);
+  });
+});
+
+describe("ReadModel, asked for what is wanted", () => {
+  const pods = [idOf("a1"), idOf("a2")];
+  const containers = [idOf("c1"), idOf("c2"), idOf("c3")];
+  const labelled = (snapshot: Snapshot, uid: string): Snapshot => ({
+    ...snapshot,
+    labels: { ...snapshot.labels, "io.kubernetes.pod.uid": uid },
+  });
+  const all = (): ReadModel =>
+    modelOf(
+      labelled(sandboxSnapshot(pods[0]!), "u1"),
+      labelled(sandboxSnapshot(pods[1]!), "u2"),
+      labelled(containerSnapshot(containers[0]!, pods[0]!), "u1"),
+      labelled(containerSnapshot(containers[1]!, pods[0]!), "u1"),
+      labelled(containerSnapshot(containers[2]!, pods[1]!), "u2"),
+    );
+  const uid = (value: string): Record<string, string> => ({ "io.kubernetes.pod.uid": value });
+  const short = (found: Iterable<{ readonly id: string }>): string =>
+    [...found].map(({ id }) => id.slice(0, 2)).join(" ");
+
+  const cases: readonly (readonly [what: string, wanted: Wanted, sandboxes: string, containers: string])[] = [
+    ["nothing in particular", { id: "", labels: {} }, "a1 a2", "c1 c2 c3"],
+    ["a prefix", { id: "c", labels: {} }, "a1 a2", "c1 c2 c3"],
+    ["an id of a container", { id: containers[1]!, labels: {} }, "", "c2"],
+    ["an id of a sandbox", { id: pods[1]!, labels: {} }, "a2", ""],
+    ["an id that is not there", { id: idOf("ee"), labels: {} }, "", ""],
+    ["a sandbox", { id: "", sandboxId: pods[0]!, labels: {} }, "a1 a2", "c1 c2"],
+    ["a prefix of a sandbox", { id: "", sandboxId: "a1", labels: {} }, "a1 a2", "c1 c2 c3"],
+    ["a pod's uid", { id: "", labels: uid("u2") }, "a2", "c3"],
+    ["another label", { id: "", labels: { app: "x" } }, "a1 a2", "c1 c2 c3"],
+    ["a uid that is not there", { id: "", labels: uid("u3") }, "", ""],
+  ];
+  for (const [what, wanted, sandboxes, found] of cases) {
+    test(`${what}: yields no more than the index has`, () => {
+      const model = all();
+      assert.equal(short(model.sandboxEntries(wanted)), sandboxes);
+      assert.equal(short(model.containerEntries(wanted)), found);
+    });
+  }
+
+  test("indexes forget what is gone and follow what is replaced", () => {
+    const model = all();
+    model.delete(containers[0]!);
+    model.delete(pods[1]!);
+    const replaced = labelled(containerSnapshot(containers[1]!, pods[0]!), "u1");
+    model.put(replaced);
+    assert.equal(short(model.sandboxEntries({ id: "", labels: uid("u2") })), "");
+    const [container, ...others] = model.containers({ id: "", labels: uid("u1") });
+    assert.equal(container?.snapshot, replaced);
+    assert.deepEqual(others, []);
+    assert.equal(short(model.containersOf(pods[0]!)), "c2");
   });
 });
 

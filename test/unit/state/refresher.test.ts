@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { ShimError } from "../../../src/shim/base/errors.js";
 import { Refresher } from "../../../src/shim/state/refresher.js";
 import { turns } from "../../fakes/turns.js";
 
@@ -105,5 +106,88 @@ describe("Refresher", () => {
     await second;
     await refresher.refresh("a");
     assert.equal(begun, 3);
+  });
+
+  /** A refresh that ends only with its signal. */
+  function hanging(): {
+    readonly refresher: Refresher;
+    readonly begun: () => number;
+    readonly aborted: () => number;
+  } {
+    const count = { begun: 0, aborted: 0 };
+    const refresher = new Refresher((_id, signal) => {
+      count.begun += 1;
+      return new Promise((_, reject) => {
+        signal.addEventListener("abort", () => {
+          count.aborted += 1;
+          reject(signal.reason as Error);
+        });
+      });
+    });
+    return { refresher, begun: () => count.begun, aborted: () => count.aborted };
+  }
+
+  test("ends when the last caller has left, not before", async () => {
+    const { refresher, aborted } = hanging();
+    const [first, second] = [new AbortController(), new AbortController()];
+    const began = refresher.refresh("a", first.signal);
+    const queued = refresher.refresh("a", second.signal);
+    second.abort();
+    await assert.rejects(queued);
+    assert.equal(aborted(), 0, "the other one still waits");
+    first.abort();
+    await assert.rejects(began);
+    assert.equal(aborted(), 1);
+  });
+
+  test("does not end for callers that leave when somebody wants it who cannot", async () => {
+    const { refresher, aborted } = hanging();
+    void refresher.refresh("a").catch(() => undefined);
+    await turns(1);
+    const caller = new AbortController();
+    const waiting = refresher.refresh("a", caller.signal);
+    caller.abort();
+    await assert.rejects(waiting);
+    assert.equal(aborted(), 0);
+    refresher.abort(new ShimError("cancelled", "the shim is stopping"));
+    assert.equal(aborted(), 1);
+  });
+
+  test("a queued refresh whose callers have left never begins, and the next trigger begins one", async () => {
+    let release!: () => void;
+    let begun = 0;
+    const refresher = new Refresher(() => {
+      begun += 1;
+      return begun === 1 ? new Promise((resolve) => (release = resolve)) : Promise.resolve();
+    });
+    const first = refresher.refresh("a");
+    const caller = new AbortController();
+    const queued = refresher.refresh("a", caller.signal);
+    caller.abort();
+    await assert.rejects(queued);
+    release();
+    await first;
+    await turns(2);
+    assert.equal(begun, 1);
+    await refresher.refresh("a");
+    assert.equal(begun, 2);
+  });
+
+  test("a caller that comes to a queued refresh which others left gets it all the same", async () => {
+    let release!: () => void;
+    let begun = 0;
+    const refresher = new Refresher(() => {
+      begun += 1;
+      return begun === 1 ? new Promise((resolve) => (release = resolve)) : Promise.resolve();
+    });
+    const first = refresher.refresh("a");
+    const leaver = new AbortController();
+    const left = refresher.refresh("a", leaver.signal);
+    leaver.abort();
+    await assert.rejects(left);
+    const stays = refresher.refresh("a", new AbortController().signal);
+    release();
+    await Promise.all([first, stays]);
+    assert.equal(begun, 2);
   });
 });

@@ -263,12 +263,13 @@ describe("StateSync while live", () => {
     assert.deepEqual(harness.model.ids(), []);
   });
 
-  test("refresh() is left by a caller who goes, and ends all the same", async () => {
-    await using harness = new Harness();
+  test("refresh() ends with its caller, and what it was about is read a little later", async () => {
+    await using harness = new Harness({ retryMs: 1 });
+    const id = harness.sandbox("a");
     await harness.start();
     const { engine } = harness;
     engine.events$.policy = () => [];
-    const id = harness.sandbox("a");
+    engine.containers.exit(id, 0);
     engine.hangs = (verb) => verb === "inspectContainer";
     const caller = new AbortController();
     const refreshing = harness.sync.refresh(id, caller.signal);
@@ -276,7 +277,7 @@ describe("StateSync while live", () => {
     await assert.rejects(refreshing, /the caller left/);
     engine.hangs = () => false;
     engine.up();
-    await until("it is read", () => harness.statusOf(id) === "running");
+    await until("it is read", () => harness.statusOf(id) === "exited");
   });
 
   test("refresh() fails with the engine's error and leaves the entry as it was", async () => {
@@ -286,5 +287,21 @@ describe("StateSync while live", () => {
     harness.engine.failNext("inspectContainer", new ShimError("unknown", "engine is confused"));
     await assert.rejects(harness.sync.refresh(id), /engine is confused/);
     assert.equal(harness.statusOf(id), "running");
+  });
+
+  test("an inspect that failed is tried again soon, and reported once", async () => {
+    await using harness = new Harness({ retryMs: 1 });
+    const id = harness.sandbox("a");
+    await harness.start();
+    let failures = 4;
+    harness.engine.inspectFailure = () =>
+      failures-- > 0 ? new ShimError("unknown", "the engine's answer is not JSON") : undefined;
+    harness.engine.containers.exit(id, 0);
+    await until("the exit is seen", () => harness.statusOf(id) === "exited");
+    assert.equal(harness.model.isStale(id), false);
+    assert.deepEqual(
+      harness.messages("warn").filter((message) => message.startsWith("inspect failed")),
+      ["inspect failed, its status is stale"],
+    );
   });
 });

@@ -12,6 +12,7 @@ import { until } from "../../fakes/turns.js";
 const patient: StateSyncOptions = {
   resyncIntervalMs: 60_000,
   inspectTimeoutMs: 60_000,
+  retryMs: 60_000,
   inspectPatienceMs: 60_000,
   connectTimeoutMs: 60_000,
   reconnectMs: { first: 1, last: 2 },

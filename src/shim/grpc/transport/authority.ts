@@ -1,15 +1,15 @@
 /**
  * The way of a connection to the HTTP/2 library. Node resets every request whose `:authority` is a path, is empty or
  * absent; old gRPC clients send such requests and Go servers answer them. So the first request is read before the
- * library sees the connection: when it is fine, the library gets the socket itself and nothing stands between them
- * any more; when not, every request of the connection is repaired.
+ * library sees the connection: when it is fine, all that the client sends is passed on as it is, unless it is a flood;
+ * when not, every request of the connection is repaired, too.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { messageOf } from "../../base/errors.js";
 import type { Logger } from "../../base/log.js";
 import { ConnectionOpening } from "./connection-opening.js";
-import { RepairedConnection } from "./repaired-connection.js";
+import { GuardedConnection } from "./guarded-connection.js";
 import { defaultSettings, RequestRewriter } from "./request-rewriter.js";
 
 export interface AcceptOptions {
@@ -96,15 +96,14 @@ export function acceptConnection(
 
   function handOver(): void {
     letGo();
-    socket.unshift(opening.bytes);
-    inject(socket);
+    inject(new GuardedConnection(socket, opening.bytes));
   }
 
   function handOverRepaired(): void {
     log.debug("requests of a client are repaired");
     letGo();
     const rewriter = new RequestRewriter({ acknowledged: opening.acknowledged });
-    inject(new RepairedConnection(socket, rewriter, opening.bytes));
+    inject(new GuardedConnection(socket, opening.bytes, (chunk) => rewriter.rewrite(chunk)));
   }
 
   // An 'error' is always followed by 'close'; without a listener it would end the process.

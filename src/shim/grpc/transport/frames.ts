@@ -2,7 +2,7 @@
 
 export const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 
-export const frameType = { data: 0, headers: 1, settings: 4, ping: 6, continuation: 9 } as const;
+export const frameType = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, continuation: 9 } as const;
 
 /** SETTINGS and PING call the bit 0x1 "ack"; HEADERS and DATA call it "end of stream". */
 export const frameFlag = { ack: 0x1, endStream: 0x1, endHeaders: 0x4, padded: 0x8, priority: 0x20 } as const;

@@ -1,19 +1,13 @@
 /** The configuration of a new container. */
-import {
-  MountPropagation,
-  Signal,
-  type ContainerConfig,
-  type Device,
-  type KeyValue,
-  type Mount,
-} from "../../domain/cri.js";
+import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../domain/cri.js";
 import type { ValidContainerConfig } from "../../domain/requests.js";
 import { isCdiDeviceName } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
 import { invalidField, unsupportedField } from "../../plan/field-errors.js";
-import { absolutePath, argument, at, enumValue, noNul, notEmpty, present } from "./fields.js";
+import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
 import { imageName } from "./images.js";
 import { containerMetadata, labels } from "./metadata.js";
+import { mount } from "./mounts.js";
 import { containerResources } from "./resources.js";
 import { containerSecurityContext } from "./security-context.js";
 
@@ -28,8 +22,16 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
   }
   if (config.working_dir !== "") absolutePath("config.working_dir", config.working_dir);
   config.envs.forEach(environmentVariable);
+  const words = [...config.command, ...config.args].map((entry) => Buffer.byteLength(entry));
+  programSize("config.args", words);
+  programSize("config.envs", [
+    ...words,
+    ...config.envs.map(({ key, value }) => Buffer.byteLength(key) + 1 + value.length),
+  ]);
   environment(config.envs); // All values are UTF-8.
-  config.mounts.forEach(mount);
+  config.mounts.forEach((given, index) => {
+    mount(at("config.mounts", index), given);
+  });
   config.devices.forEach(device);
   config.CDI_devices.forEach(({ name }, index) => {
     if (!isCdiDeviceName(name)) {
@@ -41,7 +43,6 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
     }
   });
   labels("config.labels", config.labels);
-  noNul("config.log_path", config.log_path);
   enumValue("config.stop_signal", config.stop_signal, Signal);
   if (config.windows !== null)
     throw unsupportedField("config.windows", "this is a runtime for Linux containers");
@@ -57,30 +58,6 @@ function environmentVariable({ key, value }: KeyValue, index: number): void {
   notEmpty(`${field}.key`, key);
   if (key.includes("=")) throw invalidField(`${field}.key`, 'contains "="', key);
   argument(field, `${key}=${value.toString("latin1")}`);
-}
-
-function mount(given: Mount, index: number): void {
-  const field = at("config.mounts", index);
-  if (given.image !== null && given.image.image !== "") {
-    throw unsupportedField(`${field}.image`, "image volumes are not supported");
-  }
-  if (given.image_sub_path !== "") throw invalidField(`${field}.image_sub_path`, "is only for image volumes");
-  absolutePath(`${field}.container_path`, given.container_path);
-  absolutePath(`${field}.host_path`, given.host_path);
-  enumValue(`${field}.propagation`, given.propagation, MountPropagation);
-  if (given.uidMappings.length > 0)
-    throw unsupportedField(`${field}.uidMappings`, "Docker cannot map the ids of a mount");
-  if (given.gidMappings.length > 0)
-    throw unsupportedField(`${field}.gidMappings`, "Docker cannot map the ids of a mount");
-  if (given.mount_options.length > 0) {
-    const options = given.mount_options.join(",");
-    throw unsupportedField(`${field}.mount_options`, "Docker takes no options for bind mounts", options);
-  }
-  if (!given.recursive_read_only) return;
-  if (!given.readonly) throw invalidField(`${field}.recursive_read_only`, "needs readonly");
-  if (given.propagation !== MountPropagation.PROPAGATION_PRIVATE) {
-    throw invalidField(`${field}.recursive_read_only`, "needs propagation PRIVATE");
-  }
 }
 
 function device(given: Device, index: number): void {

@@ -4,7 +4,11 @@ import { invalidField } from "../../plan/field-errors.js";
 
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
-const maxArgumentBytes = 128 * 1024 - 1;
+export const maxArgumentBytes = 128 * 1024 - 1;
+/** All arguments and the environment of one program, as the kernel counts them with the usual limit of the stack. */
+const maxProgramBytes = 2 * 1024 * 1024;
+/** Each string is also a pointer and a byte that ends it. */
+const overheadBytes = 9;
 
 /** What a JSON number carries exactly: the Engine API takes its 64-bit fields as such. */
 export const maxInteger = BigInt(Number.MAX_SAFE_INTEGER);
@@ -55,6 +59,18 @@ export function argument(field: string, value: string): void {
     throw invalidField(
       field,
       `is longer than ${String(maxArgumentBytes)} bytes, which the kernel does not take`,
+    );
+  }
+}
+
+/** What a program is started with. `field` names the part that makes it too much. */
+export function programSize(field: string, sizes: Iterable<number>): void {
+  let total = 0;
+  for (const bytes of sizes) total += bytes + overheadBytes;
+  if (total > maxProgramBytes) {
+    throw invalidField(
+      field,
+      `arguments and environment have ${String(total)} bytes, the kernel takes at most ${String(maxProgramBytes)}`,
     );
   }
 }

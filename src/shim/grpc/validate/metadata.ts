@@ -1,19 +1,16 @@
 /** Names, attempts and labels of pods and containers. */
 import type { ContainerMetadata, PodSandboxMetadata } from "../../domain/cri.js";
-import {
-  annotationPrefix,
-  logPathLabel,
-  sandboxIdLabel,
-  typeLabel,
-  type Labels,
-} from "../../domain/labels.js";
+import { ownLabels, type Labels } from "../../domain/labels.js";
 import { invalidField } from "../../plan/field-errors.js";
 import { atMost, notEmpty, present } from "./fields.js";
 
 /** Kubernetes' own limit; far longer names make pods that network plugins cannot tear down. */
 const maxNameCharacters = 253;
-/** What Docker takes in a container name, of which these are parts. */
-const namePattern = /^[A-Za-z0-9_.-]*$/;
+/**
+ * What Docker takes in a container name, of which these are parts, but for the underscore: it stands between the parts,
+ * and whoever reads the name of a pod or container that has one inside finds another pod, or none.
+ */
+const namePattern = /^[A-Za-z0-9.-]*$/;
 
 export function podMetadata(field: string, metadata: PodSandboxMetadata | null): PodSandboxMetadata {
   const pod = present(field, metadata);
@@ -34,21 +31,13 @@ export function containerMetadata(field: string, metadata: ContainerMetadata | n
 function namePart(field: string, value: string): void {
   atMost(field, value, maxNameCharacters);
   if (!namePattern.test(value)) {
-    throw invalidField(field, "may only have letters, digits, and the characters _ . -", value);
+    throw invalidField(field, "may only have letters, digits, and the characters . -", value);
   }
 }
 
-const ownLabels = [typeLabel, sandboxIdLabel, logPathLabel];
-
-/**
- * Docker has only labels: annotations become labels with a prefix, and a few labels are the shim's own. A label that
- * looks like one of those would not come back as what it was.
- */
+/** Docker has only labels, and a few of them are the shim's own: a caller's label of such a name would be taken for one. */
 export function labels(field: string, given: Labels): void {
   for (const key of Object.keys(given)) {
-    if (key.startsWith(annotationPrefix)) {
-      throw invalidField(field, `a label cannot begin with "${annotationPrefix}"`, key);
-    }
     if (ownLabels.includes(key)) throw invalidField(field, "this label is the runtime's own", key);
   }
 }

@@ -6,12 +6,14 @@ import { at, integer, maxInteger, noNul } from "./fields.js";
 
 const cpuSetPattern = /^\d+(-\d+)?(,\d+(-\d+)?)*$/;
 const pageSizePattern = /^[1-9]\d{0,6}(B|KB|MB|GB|TB|PB)$/;
+/** The kernel's. The OCI runtime fails with more. */
+const maxCpuShares = 262_144n;
 const maxUint64 = 2n ** 64n - 1n;
 
 export function containerResources(field: ResourcesField, resources: LinuxContainerResources): void {
   integer(`${field}.cpu_period`, resources.cpu_period, { min: 0n, max: maxInteger });
   integer(`${field}.cpu_quota`, resources.cpu_quota, { min: -1n, max: maxInteger });
-  integer(`${field}.cpu_shares`, resources.cpu_shares, { min: 0n, max: maxInteger });
+  integer(`${field}.cpu_shares`, resources.cpu_shares, { min: 0n, max: maxCpuShares });
   integer(`${field}.memory_limit_in_bytes`, resources.memory_limit_in_bytes, { min: -1n, max: maxInteger });
   integer(`${field}.memory_swap_limit_in_bytes`, resources.memory_swap_limit_in_bytes, {
     min: -1n,

@@ -3,12 +3,13 @@ import { Protocol, type DNSConfig, type PodSandboxConfig, type PortMapping } fro
 import type { SandboxConfig } from "../../domain/requests.js";
 import { invalidField, unsupportedField } from "../../plan/field-errors.js";
 import { climbs } from "../../plan/paths.js";
+import { podResources } from "../../plan/pod-resources.js";
 import { absolutePath, at, enumValue, ipAddress, noNul, present, word } from "./fields.js";
 import { labels, podMetadata } from "./metadata.js";
 import { sandboxSecurityContext } from "./security-context.js";
 
-/** The kernel's limit for a host name is one more. */
-const maxHostnameCharacters = 63;
+/** The kernel's limit. Kubelets cut a pod's name to 63, but let a fully qualified one (setHostnameAsFQDN) be as long as this. */
+const maxHostnameCharacters = 64;
 const maxPort = 65_535;
 
 export function sandboxConfig(field: string, given: PodSandboxConfig | null): SandboxConfig {
@@ -32,6 +33,7 @@ export function sandboxConfig(field: string, given: PodSandboxConfig | null): Sa
   if (linux !== null) {
     noNul(`${field}.linux.cgroup_parent`, linux.cgroup_parent);
     sysctls(`${field}.linux.sysctls`, linux.sysctls);
+    podResources(linux, `${field}.linux.`); // Not too large.
     if (linux.security_context !== null) {
       sandboxSecurityContext(`${field}.linux.security_context`, linux.security_context);
     }

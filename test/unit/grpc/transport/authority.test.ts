@@ -331,13 +331,13 @@ async function startAccepting(
 const modernRequest = headers(1, requestFields("Version", literal(1, "localhost")));
 
 describe("acceptConnection()", () => {
-  test("gives the socket itself to the HTTP/2 library when the authority is acceptable", async () => {
+  test("gives one connection to the HTTP/2 library when the authority is acceptable", async () => {
     await using accepting = await startAccepting();
     using client = await Http2Client.connect(accepting.path);
     await client.open();
     client.write(modernRequest, message(1));
     assert.equal((await client.answer(1)).body.toString(), "ok");
-    assert.deepEqual(accepting.injected, accepting.sockets);
+    assert.equal(accepting.injected.length, 1);
   });
 
   test("waits for the acknowledgement of SETTINGS that comes behind the first request", async () => {
@@ -350,7 +350,7 @@ describe("acceptConnection()", () => {
     assert.equal(accepting.injected.length, 0);
     client.write(settingsAck);
     assert.equal((await client.answer(1)).body.toString(), "ok");
-    assert.deepEqual(accepting.injected, accepting.sockets);
+    assert.equal(accepting.injected.length, 1);
   });
 
   test("keeps a client that has introduced itself and answers its PINGs", async (t) => {

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { ShimError, type ErrorKind } from "../../../../src/shim/base/errors.js";
 import type {
   ContainerConfig,
+  KeyValue,
   LinuxContainerSecurityContext,
   LinuxSandboxSecurityContext,
   Mount,
@@ -49,6 +50,11 @@ function createSecurity(security: Partial<LinuxContainerSecurityContext>): unkno
   return create({ linux: containerLinux({ security_context: containerSecurity(security) }) });
 }
 
+/** An image volume that is in order, but for what is overridden. */
+function createImageMount(overrides: Partial<Mount>): unknown {
+  return createMount({ host_path: "", image: image("a"), readonly: true, ...overrides });
+}
+
 function createMount(overrides: Partial<Mount>): unknown {
   return create({ mounts: [mount(), mount(overrides)] });
 }
@@ -63,6 +69,8 @@ const dns = { servers: [], searches: [], options: [] };
 /** A number that no version of the protocol knows, as proto-loader hands it on. */
 const unknown = 99 as never;
 const long = "x".repeat(128 * 1024);
+/** The longest argument that the kernel takes. */
+const longest = long.slice(1);
 const emptyUpdate = { container_id: "c", linux: resources(), windows: null, annotations: {} };
 
 interface Refused {
@@ -80,7 +88,11 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     { field: "config.metadata.name", call: () => run({ metadata: { ...metadata, name: "x".repeat(254) } }) },
     { field: "config.metadata.namespace", call: () => run({ metadata: { ...metadata, namespace: "a\0b" } }) },
     { field: "config.metadata.uid", call: () => run({ metadata: { ...metadata, uid: "a b" } }) },
-    { field: "config.hostname", call: () => run({ hostname: "h".repeat(64) }) },
+    ...(["name", "namespace", "uid"] as const).map((part) => ({
+      field: `config.metadata.${part}`,
+      call: () => run({ metadata: { ...metadata, [part]: "a_b" } }),
+    })),
+    { field: "config.hostname", call: () => run({ hostname: "h".repeat(65) }) },
     { field: "config.hostname", call: () => run({ hostname: "a\nb" }) },
     { field: "config.log_directory", call: () => run({ log_directory: "logs" }) },
     { field: "config.log_directory", call: () => run({ log_directory: "/var/log/../../etc" }) },
@@ -110,7 +122,7 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       field: "config.port_mappings[0].host_ip",
       call: () => run({ port_mappings: [{ ...port, host_ip: "fe80::1%eth0" }] }),
     },
-    { field: "config.labels", call: () => run({ labels: { "annotation.x": "y" } }) },
+    { field: "config.labels", call: () => run({ labels: { "dockershim.prefixed-labels": "[]" } }) },
     { field: "config.labels", call: () => run({ labels: { "io.kubernetes.docker.type": "container" } }) },
     {
       field: "config.linux.cgroup_parent",
@@ -163,6 +175,15 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       call: () => runSecurity({ seccomp_profile_path: "whatever" }),
     },
     {
+      field: "config.linux.security_context.seccomp_profile_path",
+      call: () => runSecurity({ seccomp_profile_path: "localhost//var/lib/kubelet/seccomp/../../x.json" }),
+    },
+    {
+      field: "config.linux.security_context.seccomp.localhost_ref",
+      call: () =>
+        runSecurity({ seccomp: { profile_type: 2, localhost_ref: "/var/lib/kubelet/seccomp/../x" } }),
+    },
+    {
       field: "config.linux.security_context.apparmor.localhost_ref",
       call: () => runSecurity({ apparmor: { profile_type: 2, localhost_ref: "" } }),
     },
@@ -199,6 +220,15 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
     { field: "config.image.image", call: () => create({ image: image("a b") }) },
     { field: "config.command[1]", call: () => create({ command: ["a", long] }) },
     { field: "config.args[0]", call: () => create({ args: ["a\0"] }) },
+    { field: "config.args", call: () => create({ args: Array<string>(17).fill(longest) }) },
+    {
+      field: "config.envs",
+      call: () =>
+        create({
+          args: Array<string>(8).fill(longest),
+          envs: Array<KeyValue>(9).fill({ key: "A", value: Buffer.from(longest.slice(2)) }),
+        }),
+    },
     { field: "config.working_dir", call: () => create({ working_dir: "w" }) },
     { field: "config.envs[0].key", call: () => create({ envs: [{ key: "", value: Buffer.alloc(0) }] }) },
     { field: "config.envs[0].key", call: () => create({ envs: [{ key: "A=B", value: Buffer.alloc(0) }] }) },
@@ -245,12 +275,15 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       call: () => createMount({ gidMappings: [{ host_id: 1, container_id: 0, length: 1 }] }),
       kind: "unsupported",
     },
-    {
-      field: "config.mounts[1].image",
-      call: () => createMount({ host_path: "", image: image("a") }),
-      kind: "unsupported",
-    },
     { field: "config.mounts[1].image_sub_path", call: () => createMount({ image_sub_path: "a" }) },
+    { field: "config.mounts[1].host_path", call: () => createImageMount({ host_path: "/srv" }) },
+    { field: "config.mounts[1].readonly", call: () => createImageMount({ readonly: false }) },
+    { field: "config.mounts[1].propagation", call: () => createImageMount({ propagation: 2 }) },
+    { field: "config.mounts[1].image.image", call: () => createImageMount({ image: image("a b") }) },
+    ...["/etc", "..", "a/../../b", "a\0", "x".repeat(4097)].map((image_sub_path) => ({
+      field: "config.mounts[1].image_sub_path",
+      call: () => createImageMount({ image_sub_path }),
+    })),
     { field: "config.mounts[1].recursive_read_only", call: () => createMount({ recursive_read_only: true }) },
     {
       field: "config.mounts[1].recursive_read_only",
@@ -308,6 +341,7 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
         ["memory_limit_in_bytes", { memory_limit_in_bytes: "9223372036854775807" }],
         ["memory_limit_in_bytes", { memory_limit_in_bytes: "-2" }],
         ["cpu_shares", { cpu_shares: "-1" }],
+        ["cpu_shares", { cpu_shares: "262145" }],
         ["oom_score_adj", { oom_score_adj: "1001" }],
         ["cpuset_cpus", { cpuset_cpus: "0-" }],
         ["memory_swap_limit_in_bytes", { memory_limit_in_bytes: "5", memory_swap_limit_in_bytes: "4" }],
@@ -328,12 +362,52 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
   "other RPCs": [
     { field: "pod_sandbox_id", call: () => validateRequest("StopPodSandbox", { pod_sandbox_id: "" }) },
     { field: "container_id", call: () => validateRequest("RemoveContainer", { container_id: "" }) },
-    { field: "timeout", call: () => validateRequest("StopContainer", { container_id: "c", timeout: "-1" }) },
+    { field: "timeout", call: () => validateRequest("StopContainer", { container_id: "c", timeout: "x" }) },
     {
       field: "timeout",
       call: () => validateRequest("ExecSync", { container_id: "c", cmd: ["x"], timeout: "-1" }),
     },
     { field: "cmd", call: () => validateRequest("ExecSync", { container_id: "c", cmd: [], timeout: "0" }) },
+    {
+      field: "cmd",
+      call: () =>
+        validateRequest("ExecSync", {
+          container_id: "c",
+          cmd: Array<string>(17).fill(longest),
+          timeout: "0",
+        }),
+    },
+    ...(
+      [
+        ["container_id", { container_id: "" }],
+        ["stderr", { tty: true }],
+        ["stdin", { stdout: false, stderr: false }],
+      ] as const
+    ).flatMap(([field, change]) => {
+      const streams = { container_id: "c", tty: false, stdin: false, stdout: true, stderr: true, ...change };
+      return [
+        { field, call: () => validateRequest("Exec", { cmd: ["x"], ...streams }) },
+        { field, call: () => validateRequest("Attach", streams) },
+      ];
+    }),
+    ...(
+      [
+        ["cmd", []],
+        ["cmd[0]", [""]],
+        ["cmd[1]", ["x", long]],
+      ] as const
+    ).map(([field, cmd]) => {
+      const streams = { container_id: "c", tty: true, stdin: true, stdout: true, stderr: false };
+      return { field, call: () => validateRequest("Exec", { cmd: [...cmd], ...streams }) };
+    }),
+    {
+      field: "pod_sandbox_id",
+      call: () => validateRequest("PortForward", { pod_sandbox_id: "", port: [80] }),
+    },
+    ...[0, -1, 65_536].map((port) => ({
+      field: "port[1]",
+      call: () => validateRequest("PortForward", { pod_sandbox_id: "s", port: [80, port] }),
+    })),
     {
       field: "cmd[0]",
       call: () => validateRequest("ExecSync", { container_id: "c", cmd: [""], timeout: "0" }),
@@ -409,16 +483,18 @@ describe("validateRequest() refuses, naming the field", () => {
 describe("validateRequest() lets pass", () => {
   const passing: Readonly<Record<string, () => unknown>> = {
     "a sandbox without linux": () => run({}),
-    "underscores and dots in names": () => run({ metadata: { ...metadata, name: "a_b.c", uid: "" } }),
+    "dots in names": () => run({ metadata: { ...metadata, name: "a-b.c", uid: "" } }),
     "a name of 253 characters": () => run({ metadata: { ...metadata, name: "x".repeat(253) } }),
+    "a host name of the kernel's longest": () => run({ hostname: "h".repeat(64) }),
     "an IPv6 host address": () => run({ port_mappings: [{ ...port, host_ip: "fd00::1" }] }),
     "the kubelet's labels": () =>
       run({ labels: { "io.kubernetes.container.name": "x", "io.kubernetes.pod.uid": "u" } }),
+    "a label that begins as annotations do": () => run({ labels: { "annotation.x": "y" } }),
     "annotations of any name": () =>
       run({ annotations: { "io.kubernetes.docker.type": "x", "annotation.a": "" } }),
     "the node's user namespace": () =>
       runSecurity({ namespace_options: namespaces({ userns_options: { mode: 2, uids: [], gids: [] } }) }),
-    "an argument of the kernel's longest": () => create({ args: [long.slice(1)] }),
+    "an argument of the kernel's longest": () => create({ args: [longest] }),
     "no log directory": () => create({ log_path: "x" }, { log_directory: "" }),
     "an image by id": () => create({ image: image(`sha256:${"ab".repeat(32)}`) }),
     "capabilities with and without prefix": () =>
@@ -435,6 +511,8 @@ describe("validateRequest() lets pass", () => {
           resources: resources({ hugepage_limits: [{ page_size: "1GB", limit: "0" }] }),
         }),
       }),
+    "a directory of an image as a volume": () => createImageMount({ image_sub_path: "a/..b/./c" }),
+    "an empty image message of a mount of the node": () => createMount({ image: image("") }),
     "an unknown image's status": () =>
       validateRequest("ImageStatus", { image: image("No/Such:IMAGE"), verbose: false }),
     "both families of pod CIDRs": () =>
@@ -443,6 +521,8 @@ describe("validateRequest() lets pass", () => {
       }),
     "an update without runtime configuration": () =>
       validateRequest("UpdateRuntimeConfig", { runtime_config: null }),
+    "a negative timeout of a stop": () =>
+      validateRequest("StopContainer", { container_id: "c", timeout: "-1" }),
     "a list without filter": () => validateRequest("ListContainers", { filter: null }),
   };
   for (const [what, call] of Object.entries(passing)) {
@@ -454,7 +534,7 @@ describe("validateRequest() lets pass", () => {
 
 test("isValidatedRpc() knows the RPCs with a validator, and no property of objects", () => {
   assert.equal(isValidatedRpc("RunPodSandbox"), true);
-  assert.equal(isValidatedRpc("Attach"), false);
+  assert.equal(isValidatedRpc("CheckpointPod"), false);
   assert.equal(isValidatedRpc("toString"), false);
 });
 

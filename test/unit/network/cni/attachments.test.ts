@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,15 +8,15 @@ import { Attachments, type Removal } from "../../../../src/network/cni/attachmen
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/cni/cache-entry.js";
 import { ResultCache } from "../../../../src/network/cni/cache.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/cni/configuration.js";
+import { RunningPlugins } from "../../../../src/network/cni/running-plugins.js";
 import { NetworkEngine, type Attachment } from "../../../../src/network/cni/network-engine.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, oneAddress, sandboxId } from "./fake-plugins.js";
+import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
 const id = sandboxId("a");
-/** A namespace that lives as long as this process. */
-const netns = "/proc/self/ns/net";
+const netns = livingNetns;
 const portMappings = [{ hostPort: 80, containerPort: 80, protocol: "tcp", hostIP: "" }];
 
 let fake: FakePlugins;
@@ -23,6 +24,7 @@ let directory: string;
 let cache: ResultCache;
 let log: ReturnType<typeof recordingLog>;
 let natTable: FakeNatTable;
+let running: RunningPlugins;
 let attachments: Attachments;
 
 beforeEach(async () => {
@@ -33,7 +35,9 @@ beforeEach(async () => {
   natTable = new FakeNatTable();
   cache = new ResultCache(directory, log, [join(directory, "ancestor")]);
   await cache.open();
-  attachments = new Attachments({ engine: new NetworkEngine(fake.invoker(), log), cache, natTable, log });
+  running = new RunningPlugins(join(directory, "running"), log);
+  const engine = new NetworkEngine(fake.invoker({ running }), log);
+  attachments = new Attachments({ engine, cache, natTables: async () => [natTable], running, log });
 });
 afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
@@ -58,6 +62,7 @@ const list = listOf("net");
 const attachment: Attachment = {
   containerId: id,
   netns,
+  netnsIdentity: "first",
   ifName: "eth0",
   args: [["K8S_POD_NAME", "web"]],
   capabilityArgs: { portMappings },
@@ -84,6 +89,7 @@ describe("add()", () => {
       ifName: "eth0",
       networkName: "net",
       netns,
+      netnsIdentity: "first",
       config: list.text,
       cniArgs: attachment.args,
       capabilityArgs: attachment.capabilityArgs,
@@ -112,8 +118,8 @@ describe("add()", () => {
     assert.deepEqual(
       entries.map(({ result, dockershim }) => [result, dockershim]),
       [
-        [undefined, { phase: "adding" }],
-        [oneAddress, { phase: "adding" }],
+        [undefined, { phase: "adding", netnsIdentity: "first" }],
+        [oneAddress, { phase: "adding", netnsIdentity: "first" }],
       ],
     );
   });
@@ -242,15 +248,31 @@ describe("remove()", () => {
     assert.deepEqual(await files(), []);
   });
 
-  const paths: readonly (readonly [string, string | undefined, string])[] = [
-    ["a namespace that is gone is an empty path", "/proc/self/nothing", ""],
-    ["a plain file is no namespace", "/etc/hostname", ""],
-    ["no path, and a remembered one by process number, is an empty path", undefined, ""],
+  let live: Map<string, string>;
+  /** As entries of other programs are. */
+  async function forgetIdentity(): Promise<void> {
+    const { netnsIdentity: _identity, ...entry } = (await cache.find(id)).entries[0]!;
+    await cache.write(entry);
+  }
+  const paths: readonly (readonly [string, string | undefined, () => unknown, string])[] = [
+    ["a namespace that is gone is an empty path", "/proc/1234/ns/net", () => live.clear(), ""],
+    ["no path is the remembered one, while the same namespace is there", undefined, () => undefined, netns],
+    [
+      "no path, and another namespace at the remembered one, is an empty path",
+      undefined,
+      () => live.set(netns, "2"),
+      "",
+    ],
+    ["another namespace than that of the ADD is an empty path", netns, () => live.set(netns, "2"), ""],
+    ["the node's own namespace is an empty path", netns, () => fake.namespaces.own.add(netns), ""],
+    ["a remembered path by process number without proof is an empty path", undefined, forgetIdentity, ""],
   ];
-  for (const [rule, path, expected] of paths) {
+  for (const [rule, path, change, expected] of paths) {
     test(rule, async () => {
+      live = fake.namespaces.living;
       await attachments.add(list, attachment, never);
       await forgetCalls();
+      await change();
       const { netns: _netns, ...without } = removal;
       await attachments.remove(path === undefined ? without : { ...without, netns: path }, never);
       assert.deepEqual(
@@ -261,13 +283,13 @@ describe("remove()", () => {
   }
 
   test("runs the chain again without a namespace when that died under a plugin", async () => {
-    const path = join(directory, "netns");
-    const { symlink } = await import("node:fs/promises");
-    await symlink("/proc/self/ns/net", path);
-    await attachments.add(list, { ...attachment, netns: path }, never);
+    await attachments.add(list, attachment, never);
     await forgetCalls();
-    await fake.behave("two", "DEL", `if [ -n "$CNI_NETNS" ]; then rm -f '${path}'; exit 1; fi`);
-    await attachments.remove({ ...removal, netns: path }, never);
+    const died = join(directory, "died");
+    await fake.behave("two", "DEL", `if [ -n "$CNI_NETNS" ]; then touch '${died}'; exit 1; fi`);
+    const look = fake.namespaces.look.bind(fake.namespaces);
+    fake.namespaces.look = (path) => (existsSync(died) ? undefined : look(path));
+    await attachments.remove(removal, never);
     assert.deepEqual(
       (await fake.calls()).map((call) => `${call.plugin} ${call.netns === "" ? "without" : "with"}`),
       ["three with", "two with", "three without", "two without", "one without"],
@@ -292,6 +314,7 @@ describe("masquerade rules", () => {
 
   test("that the bridge plugin leaves without a namespace are removed", async () => {
     await attachments.add(masquerading, attachment, never);
+    fake.namespaces.living.clear();
     const { netns: _netns, ...without } = removal;
     await attachments.remove(without, never);
     assert.deepEqual(natTable.restored, [
@@ -317,23 +340,6 @@ describe("masquerade rules", () => {
 });
 
 describe("collectGarbage()", () => {
-  test("undoes what this program made for containers that are gone, on this network only", async () => {
-    const [dead, living, foreign] = ["b", "c", "e"].map(sandboxId) as [string, string, string];
-    for (const containerId of [dead, living])
-      await attachments.add(list, { ...attachment, containerId }, never);
-    await attachments.add(listOf("other"), { ...attachment, containerId: dead, ifName: "eth1" }, never);
-    const { phase: _phase, ...entry } = (await cache.find(living)).entries[0]!;
-    const foreignEntry = { ...entry, networkName: "net", containerId: foreign };
-    await writeFile(join(directory, "results", cacheFileName(foreignEntry)), formatCacheEntry(foreignEntry));
-    await forgetCalls();
-    await attachments.collectGarbage(list, () => Promise.resolve(new Set([living])), never);
-    assert.deepEqual(
-      (await files()).sort(),
-      [`net-${living}-eth0`, `net-${foreign}-eth0`, `other-${dead}-eth1`].sort(),
-    );
-    assert.deepEqual([...new Set((await fake.calls()).map(({ containerId }) => containerId))], [dead]);
-  });
-
   test("waits for set-ups that run, and asks for the living only then", async () => {
     const gate = join(directory, "gate");
     await fake.behave(
@@ -348,7 +354,7 @@ describe("collectGarbage()", () => {
       list,
       () => {
         order.push("asked");
-        return Promise.resolve(new Set([id]));
+        return Promise.resolve([{ containerId: id, ifName: "eth0" }]);
       },
       never,
     );
@@ -360,10 +366,35 @@ describe("collectGarbage()", () => {
   });
 });
 
-test("check() asks the plugins about what is remembered", async () => {
-  assert.equal(await attachments.check(id, "x", never), false);
-  await attachments.add(list, attachment, never);
-  await forgetCalls();
-  assert.equal(await attachments.check(id, "x", never), true);
-  assert.deepEqual(await fake.order(), ["CHECK one", "CHECK two", "CHECK three"]);
+describe("check()", () => {
+  test("asks the plugins about what is remembered, and throws their complaint", async () => {
+    await attachments.add(list, attachment, never);
+    await forgetCalls();
+    const [entry] = (await cache.find(id)).entries;
+    assert.ok(entry !== undefined);
+    assert.equal(await attachments.check(entry, never), true);
+    const calls = await fake.calls();
+    assert.deepEqual(
+      calls.map(({ command, plugin, netns: path, stdin }) => [command, plugin, path, stdin["prevResult"]]),
+      ["one", "two", "three"].map((type) => ["CHECK", type, netns, oneAddress]),
+    );
+    await fake.behave("two", "CHECK", `echo '{"code":100,"msg":"no rule"}'; exit 1`);
+    await assert.rejects(attachments.check(entry, never), /CNI plugin "two" CHECK for .*: no rule/);
+  });
+
+  const unasked: readonly (readonly [string, object, Partial<CacheEntry>])[] = [
+    ["of a list that switches it off", { disableCheck: true }, {}],
+    ["of a list of an older version", { cniVersion: "0.3.1" }, {}],
+    ["of a set-up that never ended", {}, { phase: "adding" }],
+  ];
+  for (const [what, members, change] of unasked) {
+    test(`asks nothing ${what}`, async () => {
+      await attachments.add(listOf("net", members), attachment, never);
+      await forgetCalls();
+      const [entry] = (await cache.find(id)).entries;
+      assert.ok(entry !== undefined);
+      assert.equal(await attachments.check({ ...entry, ...change }, never), false);
+      assert.deepEqual(await fake.order(), []);
+    });
+  }
 });

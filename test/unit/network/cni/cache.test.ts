@@ -11,6 +11,7 @@ import {
 } from "../../../../src/network/cni/cache-entry.js";
 import { ResultCache } from "../../../../src/network/cni/cache.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
+import { countFlushes } from "../../base/count-flushes.js";
 import { golden } from "./golden.js";
 
 interface Protocol {
@@ -75,6 +76,19 @@ describe("ResultCache", () => {
     await cache.open();
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  test("only the begin of an attachment is flushed: after a power cut nothing else of it has a meaning", async () => {
+    const { result, ...begun } = entry;
+    const rows = [
+      [() => cache.write({ ...begun, phase: "adding" }), 2],
+      [() => cache.write({ ...entry, result: result!, phase: "adding" }), 0],
+      [() => cache.write(entry), 0],
+      [() => cache.write({ ...entry, phase: "deleting" }), 0],
+      [() => cache.remove(entry), 0],
+    ] as const;
+    for (const [step, flushes] of rows) assert.equal(await countFlushes(step), flushes);
+    assert.deepEqual(await cache.find(id), { entries: [], corrupt: [] });
+  });
 
   const own = (name: string): string => join(directory, "own", "results", name);
 

@@ -11,11 +11,11 @@ import {
   type CniPluginOptions,
 } from "../../../../src/network/cni/create-cni-plugin.js";
 import type { NetworkSource, NetworkState } from "../../../../src/network/cni/network-source.js";
-import { isKind } from "../../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../../src/shim/base/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, sandboxId } from "./fake-plugins.js";
+import { turns, until } from "../../../fakes/turns.js";
+import { FakeNatTable, FakePlugins, livingNetns, sandboxId } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
 const request: PodNetworkRequest = {
@@ -23,7 +23,7 @@ const request: PodNetworkRequest = {
   name: "web",
   uid: "u",
   sandboxId: sandboxId("a"),
-  netns: "/proc/self/ns/net",
+  netns: livingNetns,
   annotations: {},
   portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
 };
@@ -81,7 +81,8 @@ async function made(options: Partial<CniPluginOptions> = {}): Promise<CniNetwork
     binDirs: [fake.binDir],
     cacheDir: directory,
     ancestorResultDirs: [],
-    natTable: new FakeNatTable(),
+    natTables: async () => [new FakeNatTable()],
+    namespaces: fake.namespaces,
     log,
     ...options,
   };
@@ -131,13 +132,13 @@ describe("a failed ADD", () => {
   });
 
   test("by a deadline is cleaned up under a deadline of its own", async () => {
-    plugin = await made({ timeouts: { setUpMs: 300 } });
+    plugin = await made({ timeouts: { setUpMs: 1500 } });
     await fake.behave("two", "ADD", "sleep 1000");
     await assert.rejects(plugin.setUpPod(request, never), (error) => {
       assert.ok(isKind(error, "timeout"));
       assert.match(
         error.message,
-        /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 300ms$/,
+        /^CNI plugin "two" ADD for pod "default\/web": killed: .*not finished after 1\.5s$/,
       );
       return true;
     });
@@ -222,7 +223,7 @@ describe("tearDownPod()", () => {
     await fake.behave("two", "DEL", "sleep 1000");
     await assert.rejects(plugin.tearDownPod(request, never), (error) => isKind(error, "timeout"));
     await fake.behaveAgain("two", "DEL");
-    await plugin.tearDownPod(request, never);
+    await (await made()).tearDownPod(request, never);
     assert.deepEqual(await files(), []);
   });
 
@@ -265,6 +266,76 @@ describe("readiness", () => {
     assert.equal(plugin.notReadyReason(), 'CNI plugin "one" STATUS: no backend (code 50)');
     assert.equal(plugin.describe()["status"], plugin.notReadyReason());
     assert.equal((await fake.calls("STATUS")).length, 1, "the answer is kept for a while");
+  });
+});
+
+test("start() does not wait for a source whose plugins hang; the first pod waits for it", async () => {
+  const known = source.now;
+  source.now = { problem: "being read" };
+  let end!: () => void;
+  source.start = () => new Promise((resolve) => (end = resolve));
+  plugin = await made();
+  assert.equal(plugin.notReadyReason(), "cni config uninitialized: being read");
+  const caller = new AbortController();
+  const left = plugin.setUpPod(request, caller.signal);
+  const setUp = plugin.setUpPod({ ...request, sandboxId: sandboxId("b") }, never);
+  caller.abort();
+  await assert.rejects(left, (error) => isKind(error, "cancelled"));
+  source.now = known;
+  end();
+  assert.deepEqual(await setUp, ["10.1.2.3"]);
+});
+
+describe("with as many pods at once as may be", () => {
+  /** Two set-ups that hang until the gate is there. */
+  async function hang(gate: string, timeouts = {}): Promise<readonly Promise<unknown>[]> {
+    plugin = await made({ parallelism: 2, timeouts });
+    await plugin.setUpPod(request, never);
+    await fake.behave("one", "ADD", `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${reply}'`);
+    const before = (await fake.calls("ADD")).length;
+    const hanging = ["b", "c"].map((digit) =>
+      plugin.setUpPod({ ...request, name: digit, sandboxId: sandboxId(digit) }, never),
+    );
+    for (const each of hanging) each.catch(() => undefined);
+    let count = 0;
+    await until("both run", () => {
+      void fake.calls("ADD").then((calls) => (count = calls.length));
+      // Each has brought up lo before.
+      return count === before + 4;
+    });
+    return hanging;
+  }
+  const reply = '{"ips":[{"version":"4","address":"10.1.2.4/24"}]}';
+
+  test("a tear-down does not wait for set-ups that hang", async () => {
+    const gate = join(directory, "gate");
+    const hanging = await hang(gate);
+    await plugin.tearDownPod(request, never);
+    await writeFile(gate, "");
+    await Promise.all(hanging);
+  });
+
+  test("a further set-up waits, runs nothing, and ends with its caller", async () => {
+    const gate = join(directory, "gate");
+    const hanging = await hang(gate);
+    const caller = new AbortController();
+    const waiting = plugin.setUpPod({ ...request, sandboxId: sandboxId("d") }, caller.signal);
+    waiting.catch(() => undefined);
+    await turns(10);
+    caller.abort(new ShimError("cancelled", "the caller left"));
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    assert.ok((await fake.calls()).every(({ containerId }) => containerId !== sandboxId("d")));
+    await writeFile(gate, "");
+    await Promise.all(hanging);
+  });
+
+  test("the time limit of a set-up does not count while it waits", async () => {
+    const gate = join(directory, "gate");
+    const hanging = await hang(gate, { setUpMs: 700 });
+    const waiting = plugin.setUpPod({ ...request, sandboxId: sandboxId("d") }, never);
+    await Promise.allSettled(hanging);
+    await writeFile(gate, "");
+    assert.deepEqual(await waiting, ["10.1.2.3"]);
   });
 });
 

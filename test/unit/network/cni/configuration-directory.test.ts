@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import type { Clock } from "../../../../src/network/cni/clock.js";
+import { parseNetworkList } from "../../../../src/network/cni/configuration.js";
 import { ConfigurationDirectory } from "../../../../src/network/cni/configuration-directory.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
@@ -220,11 +222,11 @@ test("plugins are asked for their versions once per binary, not once per look", 
   await put("b.conf", single("b"));
   await source.refresh();
   const asked = async (): Promise<readonly string[]> =>
-    (await fake.calls("VERSION")).map(({ plugin }) => plugin);
+    (await fake.calls("VERSION")).map(({ plugin }) => plugin).sort();
   assert.deepEqual(await asked(), ["bridge", "portmap"]);
   await fake.install("bridge", ["0.3.1"]);
   await source.refresh();
-  assert.deepEqual(await asked(), ["bridge", "portmap", "bridge"]);
+  assert.deepEqual(await asked(), ["bridge", "bridge", "portmap"]);
   assert.match(problem(), /plugin bridge does not support config version "0\.4\.0" \(only 0\.3\.1\)/);
 });
 
@@ -239,6 +241,62 @@ test("a missing binary is a problem that ends when it is installed", async () =>
   clock.pass(5000);
   await until("the network is gone", () => network() === undefined);
   assert.match(problem(), /failed to find plugin "firewall"/);
+});
+
+const helpers: readonly (readonly [string, object])[] = [
+  ["ipam", { ipam: { type: "helper" } }],
+  ["delegate", { delegate: { type: "helper" } }],
+  ["ipam of a delegate", { delegate: { type: "bridge", ipam: { type: "helper" } } }],
+];
+for (const [what, members] of helpers) {
+  test(`a missing ${what} plugin is a problem that ends when it is installed`, async () => {
+    await put("a.conf", JSON.stringify({ name: "a", cniVersion: "0.4.0", type: "bridge", ...members }));
+    await source.start(never);
+    assert.match(problem(), /failed to find plugin "helper" in path \[/);
+    await fake.install("helper");
+    clock.pass(5000);
+    await until("the network is there", () => network() === "a");
+    assert.ok((await fake.calls("VERSION")).every(({ plugin }) => plugin !== "helper"));
+  });
+}
+
+describe("cniVersions", () => {
+  const offering = (cniVersions: readonly string[]): string =>
+    JSON.stringify({ name: "a", cniVersions, plugins: [{ type: "bridge" }, { type: "portmap" }] });
+
+  test("the newest that all plugins speak is used, for DEL as for ADD", async () => {
+    await fake.install("portmap", ["0.4.0", "1.0.0"]);
+    await put("a.conflist", offering(["1.1.0", "0.4.0", "1.0.0"]));
+    await source.start(never);
+    const { network: found } = source.state();
+    assert.equal(found?.cniVersion, "1.0.0");
+    assert.equal(parseNetworkList(found.text, "cache").cniVersion, "1.0.0");
+  });
+
+  test("without one that all plugins speak there is no network, and the reason says so", async () => {
+    await fake.install("bridge", ["0.4.0"]);
+    await fake.install("portmap", ["1.0.0"]);
+    await put("a.conflist", offering(["0.4.0", "1.0.0"]));
+    await source.start(never);
+    assert.match(problem(), /its plugins \[bridge portmap\] have no version in common$/);
+    await put("a.conflist", offering(["1.1.0", "1.0.0"]));
+    await source.refresh();
+    assert.match(
+      problem(),
+      /plugin bridge does not support config version "1.1.0" or "1.0.0" \(only 0.4.0\)/,
+    );
+  });
+});
+
+test("stop() ends plugins that are being asked and hang", async () => {
+  await fake.behave("bridge", "VERSION", `touch '${fake.directory}/asked'; sleep 1000`);
+  await put("a.conf", single("a"));
+  const starting = source.start(never);
+  await until("the plugin is asked", () => existsSync(join(fake.directory, "asked")));
+  assert.match(problem(), /is being read, its plugins have not answered yet$/);
+  await source.stop();
+  await starting;
+  assert.equal(clock.timers.size, 0);
 });
 
 test("a plugin that fails to answer is asked again although nothing has changed", async () => {

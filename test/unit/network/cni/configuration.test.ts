@@ -24,6 +24,7 @@ describe("parseNetworkList()", () => {
     assert.deepEqual(rest, {
       name: "demo",
       cniVersion: "0.4.0",
+      versions: ["0.4.0"],
       disableCheck: true,
       disableGc: true,
       loadOnlyInlinedPlugins: false,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { silentLogger } from "../../../../src/shim/base/log.js";
 import { PluginInvoker, type InvokerOptions } from "../../../../src/network/cni/invoke.js";
 import type { NatTable } from "../../../../src/network/cni/nat-table.js";
+import type { NamespaceLook, NetworkNamespaces } from "../../../../src/shim/base/network-namespaces.js";
 
 export interface RecordedCall {
   readonly plugin: string;
@@ -23,6 +24,21 @@ export function sandboxId(digit: string): string {
   return digit.repeat(64);
 }
 
+/** A namespace that lives in every test, until it is told to die. */
+export const livingNetns = "/proc/4711/ns/net";
+
+/** Only root can make real ones. */
+export class FakeNamespaces implements NetworkNamespaces {
+  /** Identities by path. */
+  readonly living = new Map([[livingNetns, "first"]]);
+  readonly own = new Set<string>();
+
+  look(path: string): NamespaceLook | undefined {
+    const identity = this.living.get(path);
+    return identity === undefined ? undefined : { identity, own: this.own.has(path) };
+  }
+}
+
 /** A result with one address on `eth0`. */
 export const oneAddress = {
   cniVersion: "0.4.0",
@@ -34,6 +50,7 @@ export const oneAddress = {
 
 export class FakePlugins implements AsyncDisposable {
   readonly binDir: string;
+  readonly namespaces = new FakeNamespaces();
   readonly #journal: string;
 
   private constructor(readonly directory: string) {
@@ -98,7 +115,8 @@ esac
   }
 
   invoker(options: Partial<InvokerOptions> = {}): PluginInvoker {
-    return new PluginInvoker({ binDirs: [this.binDir], log: silentLogger(), ...options });
+    const { namespaces } = this;
+    return new PluginInvoker({ binDirs: [this.binDir], log: silentLogger(), namespaces, ...options });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,19 +1,21 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { chmod, copyFile, open, readFile, writeFile } from "node:fs/promises";
+import { existsSync, readFileSync } from "node:fs";
+import { chmod, copyFile, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { ShimError, type ErrorKind } from "../../../../src/shim/base/errors.js";
-import type { PluginCall, PluginRun } from "../../../../src/network/cni/invoke.js";
+import type { NamespaceLook } from "../../../../src/shim/base/network-namespaces.js";
+import type { PluginCall } from "../../../../src/network/cni/invoke.js";
 import { until } from "../../../fakes/turns.js";
-import { FakePlugins } from "./fake-plugins.js";
+import { FakePlugins, livingNetns } from "./fake-plugins.js";
 import { golden } from "./golden.js";
 
 const add: PluginCall = {
   type: "fake",
   command: "ADD",
   containerId: "abc",
-  netns: "/run/netns/x",
+  netns: livingNetns,
+  netnsIdentity: "first",
   ifName: "eth0",
   args: [
     ["IgnoreUnknown", "1"],
@@ -217,22 +219,44 @@ test("run() tries again while the binary is being replaced", async () => {
   assert.equal(await run, "");
 });
 
-test("run() lets no more plugins run at once than it is told, and all of them in the end", async () => {
-  const gate = join(plugins.directory, "gate");
-  await plugins.behave("fake", "DEL", `while [ ! -e '${gate}' ]; do sleep 0.01; done`);
-  const runs: PluginRun[] = [];
-  const invoker = plugins.invoker({ parallelism: 2, observe: (run) => runs.push(run) });
-  const before = (await plugins.calls("DEL")).length;
-  const ids = ["a", "b", "c", "d"];
-  const all = ids.map((containerId) => invoker.run({ ...add, command: "DEL", containerId }, never));
-  await poll(async () => (await plugins.calls("DEL")).length >= before + 2);
-  // A question about the node does not queue behind them.
-  await invoker.run({ ...add, command: "VERSION", subject: "" }, never);
-  assert.equal((await plugins.calls("DEL")).length, before + 2);
-  await writeFile(gate, "");
-  await Promise.all(all);
-  assert.equal((await plugins.calls("DEL")).length, before + 4);
-  assert.equal(runs.filter(({ command, failed }) => command === "DEL" && !failed).length, 4);
+describe("the namespace", () => {
+  const { living, own } = { living: new Map<string, string>(), own: new Set<string>() };
+  const rows: readonly (readonly [string, () => unknown, RegExp])[] = [
+    ["is gone", () => living.clear(), /it is gone$/],
+    ["is another process's by now", () => living.set(livingNetns, "second"), /it is not the pod's any more$/],
+    ["is the node's own", () => own.add(livingNetns), /it is the node's own$/],
+  ];
+  for (const [what, change, message] of rows) {
+    test(`that ${what} is not touched: the plugin does not run`, async () => {
+      living.set(livingNetns, "first");
+      own.clear();
+      const look = (path: string): NamespaceLook | undefined => {
+        const identity = living.get(path);
+        return identity === undefined ? undefined : { identity, own: own.has(path) };
+      };
+      change();
+      const before = (await plugins.calls()).length;
+      const error = await failureOf(plugins.invoker({ namespaces: { look } }).run(add, never));
+      assert.equal(error.kind, "precondition");
+      assert.match(error.message, message);
+      assert.equal((await plugins.calls()).length, before);
+    });
+  }
+});
+
+test("run() tells the plugin what to do only after its process was noted, and forgets it at its end", async () => {
+  const order: string[] = [];
+  await plugins.behave("fake", "DEL", `echo started >> '${plugins.directory}/order'`);
+  const running = {
+    note: async (): Promise<() => Promise<void>> => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      order.push(existsSync(join(plugins.directory, "order")) ? "too late" : "noted");
+      return async () => void order.push("forgotten");
+    },
+  };
+  await plugins.invoker({ running }).run({ ...add, command: "DEL" }, never);
+  await plugins.behaveAgain("fake", "DEL");
+  assert.deepEqual(order, ["noted", "forgotten"]);
 });
 
 async function pidIn(file: string): Promise<number> {

@@ -6,13 +6,14 @@ import type { JsonObject } from "../../../../src/network/cni/json-text.js";
 import { NetworkEngine, type Attachment } from "../../../../src/network/cni/network-engine.js";
 import { pluginErrorCode } from "../../../../src/network/cni/plugin-error.js";
 import { silentLogger } from "../../../../src/shim/base/log.js";
-import { FakePlugins, oneAddress } from "./fake-plugins.js";
+import { FakePlugins, livingNetns, oneAddress } from "./fake-plugins.js";
 import { golden } from "./golden.js";
 
 const never = new AbortController().signal;
 const attachment: Attachment = {
   containerId: "abc",
-  netns: "/run/netns/x",
+  netns: livingNetns,
+  netnsIdentity: "first",
   ifName: "eth0",
   args: [],
   capabilityArgs: {},
@@ -54,12 +55,14 @@ test("environment and stdin are those of the Go library, but for the digits that
   for (const type of ["echoplug", "echotwo"]) await fake.install(type);
   const text = Buffer.from(recorded.cacheFile.content.config, "base64").toString("utf8");
   const { env } = recorded.addFirst;
+  fake.namespaces.living.set(env["CNI_NETNS"]!, "recorded");
   const portMappings = [{ containerPort: 80, hostIP: "", hostPort: 18080, protocol: "tcp" }];
   await engine.add(
     parseNetworkList(text, "recorded"),
     {
       containerId: env["CNI_CONTAINERID"]!,
       netns: env["CNI_NETNS"]!,
+      netnsIdentity: "recorded",
       ifName: env["CNI_IFNAME"]!,
       args: recorded.cacheFile.content.cniArgs,
       capabilityArgs: { portMappings, ipRanges: [[{ subnet: "" }]] },

@@ -10,7 +10,8 @@ import { cleanLeftovers } from "../../../../src/network/cni/clean-leftovers.js";
 import { readHoldings, type Holdings } from "../../../../src/network/cni/holdings.js";
 import { chainNames, readNatRules, removalText } from "../../../../src/network/cni/nat-rules.js";
 import { NetworkEngine } from "../../../../src/network/cni/network-engine.js";
-import { compareHoldings, findLeftovers } from "../../../../src/network/cni/reconcile.js";
+import { attachmentsToKeep, compareHoldings, findLeftovers } from "../../../../src/network/cni/reconcile.js";
+import { RunningPlugins } from "../../../../src/network/cni/running-plugins.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { FakeNatTable, FakePlugins, sandboxId } from "./fake-plugins.js";
 import { golden } from "./golden.js";
@@ -144,9 +145,12 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
     const [dead, living] = [sandboxId("a"), sandboxId("b")];
     const log = recordingLog();
     const natTable = new FakeNatTable(fullTable);
+    const natTables = async () => [natTable];
     const cache = new ResultCache(directory, log, []);
     const invoker = fake.invoker();
-    const attachments = new Attachments({ engine: new NetworkEngine(invoker, log), cache, natTable, log });
+    const running = new RunningPlugins(join(directory, "running"), log);
+    const engine = new NetworkEngine(invoker, log);
+    const attachments = new Attachments({ engine, cache, natTables, running, log });
     const dataDir = join(directory, "ipam");
     const config = JSON.stringify({
       name: "demo",
@@ -169,10 +173,10 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
 
     const addressDir = join(directory, "none");
     const findings = await findLeftovers(
-      () => readHoldings({ cache, natTable, networks: [], addressDir }, never),
+      () => readHoldings({ cache, natTables, networks: [], addressDir }, never),
       () => Promise.resolve(known([living], [recordedId, dead])),
     );
-    const done = await cleanLeftovers(findings, { attachments, invoker, natTable }, never);
+    const done = await cleanLeftovers(findings, { attachments, invoker, natTables }, never);
     assert.deepEqual(done.failed, []);
     assert.deepEqual(
       done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
@@ -203,15 +207,18 @@ test("cleanLeftovers() goes on after a failure and says what failed", async () =
   try {
     const log = recordingLog();
     const natTable = new FakeNatTable(fullTable);
+    const natTables = async () => [natTable];
     const cache = new ResultCache(directory, log, []);
     const invoker = fake.invoker();
-    const attachments = new Attachments({ engine: new NetworkEngine(invoker, log), cache, natTable, log });
+    const running = new RunningPlugins(join(directory, "running"), log);
+    const engine = new NetworkEngine(invoker, log);
+    const attachments = new Attachments({ engine, cache, natTables, running, log });
     await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
     await fake.behave("one", "DEL", "exit 1");
-    const holdings = await readHoldings({ cache, natTable, networks: [], addressDir: directory }, never);
+    const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
     const done = await cleanLeftovers(
       compareHoldings(holdings, known([], [recordedId])),
-      { attachments, invoker, natTable },
+      { attachments, invoker, natTables },
       never,
     );
     assert.deepEqual(
@@ -227,4 +234,47 @@ test("cleanLeftovers() goes on after a failure and says what failed", async () =
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
+});
+
+describe("attachmentsToKeep()", () => {
+  const [dead, living, foreign, bare] = ["a", "b", "c", "d"].map(sandboxId) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const holdings = {
+    cacheEntries: [entry(dead), entry(living), { ...entry(foreign), ifName: "net1" }],
+    addresses: [],
+    natTables: [],
+  };
+
+  test("are all but those that are certainly ours and dead, and our living sandboxes of which nothing is known", () => {
+    const keys = attachmentsToKeep("demo", holdings, known([living, bare], [dead, living, bare]));
+    assert.deepEqual(keys, [
+      { containerId: living, ifName: "eth0" },
+      { containerId: foreign, ifName: "net1" },
+      { containerId: bare, ifName: "eth0" },
+    ]);
+  });
+
+  test("are those of the network, and all owners of addresses and rules", () => {
+    const other = { ...holdings, cacheEntries: [{ ...entry(foreign), networkName: "other" }] };
+    assert.deepEqual(attachmentsToKeep("demo", other, known([], [])), []);
+    const address = {
+      address: "10.0.0.2",
+      networkName: "demo",
+      dataDir: "/x",
+      containerId: foreign,
+      ifName: "net2",
+    };
+    const natTables = [{ family: "ipv4" as const, save: fullTable }];
+    const keys = attachmentsToKeep(
+      "demo",
+      { cacheEntries: [], addresses: [address], natTables },
+      known([], []),
+    );
+    assert.deepEqual(keys[0], { containerId: foreign, ifName: "net2" });
+    assert.ok(keys.some(({ containerId }) => containerId === recordedId));
+  });
 });

@@ -1,12 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  ancestorChains,
-  chainsOfSandbox,
-  orphanChains,
-} from "../../../../src/network/hostport/ancestor-chains.js";
+import { ancestorChains, chainsOfSandbox } from "../../../../src/network/hostport/ancestor-chains.js";
 import { parseSavedTable } from "../../../../src/network/iptables/saved-table.js";
-import { golden, otherChain, webChains, webId, webMappings } from "./golden.js";
+import { golden, webChains, webId, webMappings } from "./golden.js";
 
 const chains = ancestorChains(parseSavedTable(golden.natTableAfterAdd));
 const web = { sandboxId: webId, namespace: "default", name: "web", portMappings: webMappings };
@@ -70,14 +66,5 @@ describe("chainsOfSandbox()", () => {
     const mapping = { protocol: "tcp", containerPort: 8, hostPort: 80, hostIp: "127.0.0.1" } as const;
     const owner = { sandboxId: "id", namespace: "", name: "", portMappings: [mapping] };
     assert.deepEqual(chainsOfSandbox([chain], owner), [chain.chain]);
-  });
-});
-
-describe("orphanChains()", () => {
-  test("gives the chains of no sandbox", () => {
-    assert.deepEqual(
-      orphanChains(chains, [web]).map(({ chain }) => chain),
-      [otherChain],
-    );
   });
 });

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { KubenetNetworkPlugin, type KubenetParts } from "../../../../src/network/kubenet/kubenet-plugin.js";
 import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
-import { HostPortClaims } from "../../../../src/network/hostport/host-port-claims.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { ShimError } from "../../../../src/shim/base/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -55,18 +54,18 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
   });
   // Only what the plugin uses of them.
   const parts = {
-    ...{ reason: "for a test", source, hairpinMode: "hairpin-veth", mtuBytes: 1500, run, log },
+    ...{ reason: "for a test", source, hairpinMode: "hairpin-veth", run, log },
     podCidrs: ["10.1.0.0/16"],
     pods: { ...inner, stop: () => source.stop() },
-    rules: {
+    node: {
       problem: undefined,
-      start: note("rules"),
-      stop: () => undefined,
-      ensureForwarding: async () => forwardDrops,
+      engineFound: async () => undefined,
+      settled: async () => undefined,
+      stop: async () => undefined,
     },
+    rules: { ensureForwarding: async () => forwardDrops },
     dedup: { ensure: note("dedup") },
-    ancestors: { present: true, start: note("ancestors"), remove: note("remove ancestor's ports") },
-    claims: new HostPortClaims(),
+    ancestors: { present: true, remove: note("remove ancestor's ports") },
     conntrack: { forgetBefore: note("forget before"), forgetPod: note("forget pod") },
     freeAddresses: async () => false,
     ...changes,
@@ -129,33 +128,12 @@ describe("KubenetNetworkPlugin", () => {
     const failing = await setUp({
       ancestors: {
         present: true,
-        start: async () => {},
         remove: () => Promise.reject(new ShimError("unknown", "iptables failed")),
       } as unknown as KubenetParts["ancestors"],
     });
     await assert.rejects(failing.plugin.tearDownPod(request, never), { message: "iptables failed" });
     assert.deepEqual(failing.journal, ["DEL"]);
     await failing.stop();
-  });
-
-  test("a host port stays claimed until its tear-down has succeeded", async () => {
-    let fails = true;
-    const { plugin, stop } = await setUp({
-      pods: {
-        tearDownPod: async () => {
-          if (fails) throw new ShimError("unknown", "DEL failed");
-        },
-      },
-    });
-    const other = { ...request, sandboxId: "id-other", name: "other", portMappings: [udp] };
-    const first = { ...request, portMappings: [udp] };
-    await plugin.setUpPod(first, never);
-    await assert.rejects(plugin.tearDownPod(first, never));
-    await assert.rejects(plugin.setUpPod(other, never), { kind: "conflict" });
-    fails = false;
-    await plugin.tearDownPod(first, never);
-    await plugin.setUpPod(other, never);
-    await stop();
   });
 
   test("frees leaked addresses when the pool is full, and tries once more", async () => {
@@ -179,44 +157,42 @@ describe("KubenetNetworkPlugin", () => {
     }
   });
 
-  test("the first pod CIDR that makes sense counts, and others are warned of once", async () => {
-    const { plugin, log, stop } = await setUp({ podCidrs: [] });
-    await plugin.podCidrChanged(["10.1.0.0/33"]);
-    assert.match(plugin.notReadyReason() ?? "", /lack of PodCIDR \(pod CIDR "10\.1\.0\.0\/33": /);
-    await plugin.podCidrChanged(["10.1.0.5/16"]);
-    assert.equal(plugin.notReadyReason(), undefined);
-    await plugin.podCidrChanged(["10.1.0.0/16"]);
-    const before = log.lines.filter(({ level }) => level === "warn").length;
-    await plugin.podCidrChanged(["10.2.0.0/16"]);
-    await plugin.podCidrChanged(["10.2.0.0/16"]);
-    assert.equal(log.lines.filter(({ level }) => level === "warn").length, before + 1);
-    assert.deepEqual(plugin.describe()["podCidrs"], ["10.1.0.0/16"]);
-    await stop();
-  });
-
-  test("is not ready while the rules of the node cannot be written", async () => {
+  test("asks for leaked addresses with the sandboxes that are being set up, itself among them", async () => {
+    const asked: (readonly string[])[] = [];
+    let waiting: (() => void) | undefined;
     const { plugin, stop } = await setUp({
-      rules: {
-        problem: "kubenet cannot write its rules: no nat",
-        start: async () => {},
-        stop: () => undefined,
-      } as unknown as KubenetParts["rules"],
+      freeAddresses: async (settingUp) => {
+        asked.push([...settingUp]);
+        return false;
+      },
+      pods: {
+        setUpPod: async ({ sandboxId }) => {
+          if (sandboxId === "id-slow") await new Promise<void>((resolve) => (waiting = resolve));
+          else throw new ShimError("unknown", "no IP addresses available");
+          return ["10.1.0.3"];
+        },
+      },
     });
-    assert.equal(plugin.notReadyReason(), "kubenet cannot write its rules: no nat");
+    const slow = plugin.setUpPod({ ...request, sandboxId: "id-slow" }, never);
+    await assert.rejects(plugin.setUpPod(request, never), /no IP addresses/);
+    waiting?.();
+    await slow;
+    await assert.rejects(plugin.setUpPod(request, never), /no IP addresses/);
+    assert.deepEqual(asked, [["id-slow", "id-web"], ["id-web"]]);
     await stop();
   });
 
-  for (const [output, expected] of [
-    [{ stdout: `[{"ifname":"eth0","mtu":1400,"flags":["UP"]}]` }, 1400],
-    [{ stdout: "[]" }, 1460],
-    [{ exitCode: 1 }, 1460],
-    ["notFound", 1460],
-  ] as const) {
-    test(`finds the MTU ${String(expected)} when ip says ${JSON.stringify(output)}`, async () => {
-      const run = fakeCommands(({ program }) => (program === "ip" ? output : undefined));
-      const { plugin, stop } = await setUp({ mtuBytes: 0, run });
-      assert.equal(plugin.describe()["mtuBytes"], expected);
-      await stop();
-    });
-  }
+  test("is not ready while the node is not, with its reason before that of a missing pod CIDR", async () => {
+    const problem = "kubenet cannot write its rules: no nat";
+    const node = {
+      problem,
+      engineFound: async () => undefined,
+      settled: async () => undefined,
+      stop: async () => undefined,
+    };
+    const { plugin, stop } = await setUp({ node, podCidrs: [] });
+    assert.equal(plugin.notReadyReason(), problem);
+    await assert.rejects(plugin.setUpPod(request, never), { kind: "unavailable" });
+    await stop();
+  });
 });

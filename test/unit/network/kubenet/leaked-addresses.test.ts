@@ -31,9 +31,15 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
     } as unknown as Parameters<typeof freeLeakedAddresses>[0]["tools"],
     log,
     addressDir: path,
+    settingUp: new Set<string>(),
   };
   return { options, tornDown, calls };
 }
+
+const known = (living: readonly string[], own: readonly string[]) => async () => ({
+  livingIds: new Set(living),
+  ownIds: new Set(own),
+});
 
 describe("freeLeakedAddresses()", () => {
   test("tears down what no container is left of, once for all its addresses, and releases each by the plugin", async () => {
@@ -45,7 +51,8 @@ describe("freeLeakedAddresses()", () => {
       "10.1.0.4": id("e"),
       "10.1.0.5": "somebody-else",
     });
-    const freed = await freeLeakedAddresses({ ...options, livingIds: async () => new Set([id("a")]) }, never);
+    const knownSandboxes = known([id("a")], [id("a"), id("d"), id("e")]);
+    const freed = await freeLeakedAddresses({ ...options, knownSandboxes }, never);
     assert.deepEqual(freed.map(({ address }) => address).sort(), ["10.1.0.3", "10.1.0.4", "fd00::3"]);
     assert.deepEqual(tornDown.sort(), [id("d"), id("e")]);
     // A tear-down that fails does not keep the address.
@@ -53,11 +60,34 @@ describe("freeLeakedAddresses()", () => {
     assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
   });
 
+  test("leaves what no record or checkpoint here tells of: it may be a pod of another shim's engine", async () => {
+    await using at = await temporaryDirectory();
+    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
+    assert.deepEqual(await freeLeakedAddresses({ ...options, knownSandboxes: known([], []) }, never), []);
+    assert.deepEqual([tornDown, calls], [[], []]);
+  });
+
+  test("leaves everything on another engine, where all pods of the first one look dead", async () => {
+    await using at = await temporaryDirectory();
+    const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
+    const knownSandboxes = async (): Promise<undefined> => undefined;
+    assert.deepEqual(await freeLeakedAddresses({ ...options, knownSandboxes }, never), []);
+    assert.deepEqual([tornDown, calls], [[], []]);
+  });
+
+  test("leaves the address of a pod that is being set up, whatever is known of its container", async () => {
+    await using at = await temporaryDirectory();
+    const { options, tornDown } = await setUp(at.path, { "10.1.0.3": id("d"), "10.1.0.4": id("e") });
+    const knownSandboxes = known([], [id("d"), id("e")]);
+    await freeLeakedAddresses({ ...options, knownSandboxes, settingUp: new Set([id("d")]) }, never);
+    assert.deepEqual(tornDown, [id("e")]);
+  });
+
   test("touches nothing when it cannot be told who lives", async () => {
     await using at = await temporaryDirectory();
     const { options, tornDown, calls } = await setUp(at.path, { "10.1.0.3": id("d") });
-    const livingIds = () => Promise.reject(new Error("no engine"));
-    await assert.rejects(freeLeakedAddresses({ ...options, livingIds }, never), /no engine/);
+    const knownSandboxes = () => Promise.reject(new Error("no engine"));
+    await assert.rejects(freeLeakedAddresses({ ...options, knownSandboxes }, never), /no engine/);
     assert.deepEqual([tornDown, calls], [[], []]);
   });
 });

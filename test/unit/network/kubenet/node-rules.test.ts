@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { Iptables, type AddressFamily } from "../../../../src/network/iptables/iptables.js";
+import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
+import type { AddressFamily } from "../../../../src/network/iptables/iptables.js";
 import { masqueradeRule, NodeRules } from "../../../../src/network/kubenet/node-rules.js";
+import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
+import { orAbort } from "../../../../src/shim/base/abort.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";
 import { handClock } from "./kubenet-parts.js";
@@ -31,12 +34,12 @@ describe("masqueradeRule()", () => {
 });
 
 function setUp(answer: (command: RecordedCommand) => Answer, families: AddressFamily[] = ["ipv4", "ipv6"]) {
-  const run = fakeCommands(answer);
+  const run = fakeCommands((command) =>
+    command.words.includes("--version") ? { stdout: "iptables v1.8.9 (nf_tables)" } : answer(command),
+  );
   const log = recordingLog();
   const clock = handClock();
-  const version = { text: "1.8.9", parts: [1, 8, 9], backend: "nft" } as const;
-  const tools = { version, suffix: "", reason: "", differsFromDefault: false } as const;
-  const iptables = new Iptables(tools, { run, pause: async () => {} });
+  const iptables = new HostIptables({ mode: "nft", log, run });
   const options = {
     iptables,
     nonMasqueradeCidr: "10.0.0.0/8",
@@ -72,12 +75,49 @@ describe("NodeRules", () => {
     assert.ok(!run.ran.some(({ words }) => words.includes("-A")));
   });
 
-  test("looks once at the FORWARD chain for pods that come at once, and anew for the next one", async () => {
-    const { rules, run } = setUp(() => accepting, ["ipv4"]);
+  test("looks once at the FORWARD chain for pods that come within seconds, anew later and after a start", async () => {
+    const { rules, run, clock } = setUp(() => accepting, ["ipv4"]);
+    const looks = (): number => run.ran.filter(({ words }) => words.includes("-S")).length;
     await Promise.all(Array.from({ length: 10 }, () => rules.ensureForwarding(never)));
-    assert.equal(run.ran.length, 1);
     await rules.ensureForwarding(never);
-    assert.equal(run.ran.length, 2);
+    assert.equal(looks(), 1);
+    clock.advance(10_000);
+    await rules.ensureForwarding(never);
+    assert.equal(looks(), 2);
+    // As after a restart of the engine.
+    await rules.start(never);
+    assert.equal(looks(), 3);
+    await rules.ensureForwarding(never);
+    assert.equal(looks(), 3);
+    rules.stop();
+  });
+
+  test("looks anew when pods have another address family than before", async () => {
+    const families: AddressFamily[] = ["ipv4"];
+    const { rules, run } = setUp(({ program }) => (program === "ip6tables" ? dropping : accepting), families);
+    assert.equal(await rules.ensureForwarding(never), false);
+    families.push("ipv6");
+    assert.equal(await rules.ensureForwarding(never), true);
+    assert.ok(run.ran.some(({ program, words }) => program === "ip6tables" && words.includes("-C")));
+  });
+
+  test("stop() ends a look that hangs, without a problem and without another one", async () => {
+    const log = recordingLog();
+    const clock = handClock();
+    let running = 0;
+    const run: RunCommand = (_program, _words, { signal }) => {
+      running += 1;
+      return orAbort(new Promise(() => undefined), signal);
+    };
+    const iptables = new HostIptables({ mode: "auto", log, run });
+    const options = { iptables, log, clock, nonMasqueradeCidr: "10.0.0.0/8" };
+    const rules = new NodeRules({ ...options, families: () => new Set() });
+    const starting = rules.start(never);
+    await turn();
+    assert.equal(running, 1);
+    rules.stop();
+    await starting;
+    assert.deepEqual([rules.problem, clock.waiting, log.lines.length], [undefined, 0, 0]);
   });
 
   test("takes a kernel without a filter for IPv6 for one that drops nothing", async () => {

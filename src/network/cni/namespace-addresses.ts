@@ -1,0 +1,74 @@
+/** Addresses of a pod by a look into its network namespace, for pods of which no result is kept. Runs nothing. */
+import { readFile } from "node:fs/promises";
+import { isIP } from "node:net";
+import { requireNamespace, type PodNamespace } from "./network-namespace.js";
+import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
+
+const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
+
+/**
+ * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no process.
+ * That a pod has addresses does not prove that its set-up ever ended. Throws `precondition` when the namespace is not
+ * the pod's.
+ */
+export async function namespaceAddresses(
+  namespaces: NetworkNamespaces,
+  namespace: PodNamespace,
+  ifName: string,
+): Promise<readonly string[] | undefined> {
+  const [, directory] = processPath.exec(namespace.netns) ?? [];
+  if (directory === undefined) return undefined;
+  // These show the namespace of that process. A kernel without one of the families has no such file.
+  const read = (name: string): Promise<string> =>
+    readFile(`${directory}/net/${name}`, "utf8").catch(() => "");
+  const [tries, routes, ipv6] = await Promise.all(["fib_trie", "route", "if_inet6"].map(read));
+  // Only now it is certain whose files these were.
+  requireNamespace(namespaces, namespace);
+  const found = [...ipv4Addresses(tries ?? "", routes ?? "", ifName), ...ipv6Addresses(ipv6 ?? "", ifName)];
+  return found.length === 0 ? undefined : found;
+}
+
+/**
+ * fib_trie has all local addresses, but not of which interface. Those inside a range that is routed to this interface
+ * are its own; when there is none, as with addresses that are routed one by one, a single address must be.
+ */
+export function ipv4Addresses(fibTrie: string, routes: string, ifName: string): readonly string[] {
+  const local = new Set<string>();
+  let address = "";
+  for (const line of fibTrie.split("\n")) {
+    address = /\|-- (\S+)/.exec(line)?.[1] ?? address;
+    if (/^\s*\/32 host LOCAL/.test(line) && isIP(address) === 4 && !address.startsWith("127.")) {
+      local.add(address);
+    }
+  }
+  const ranges = routes
+    .split("\n")
+    .slice(1)
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([name, , , , , , , mask]) => name === ifName && mask !== undefined && mask !== "00000000")
+    .map(([, destination = "", , , , , , mask = ""]) => ({
+      destination: Number.parseInt(destination, 16),
+      mask: Number.parseInt(mask, 16),
+    }));
+  const routed = [...local].filter((each) => {
+    const number = reversedNumber(each);
+    return ranges.some(({ destination, mask }) => (number & mask) >>> 0 === destination);
+  });
+  return routed.length > 0 || local.size !== 1 ? routed : [...local];
+}
+
+/** As /proc/net/route writes it: the bytes reversed, in one number. */
+function reversedNumber(address: string): number {
+  return address.split(".").reduceRight((sum, part) => sum * 256 + Number(part), 0);
+}
+
+/** Lines of if_inet6: address, index, prefix length, scope, flags, interface; numbers in hexadecimal. */
+export function ipv6Addresses(ifInet6: string, ifName: string): readonly string[] {
+  return ifInet6.split("\n").flatMap((line) => {
+    const [digits = "", , , scope, , name] = line.trim().split(/\s+/);
+    if (name !== ifName || scope !== "00" || !/^[0-9a-f]{32}$/.test(digits)) return [];
+    const groups = digits.match(/.{4}/g)?.join(":") ?? "";
+    // The form that everybody else writes, shortened.
+    return [new URL(`http://[${groups}]`).hostname.slice(1, -1)];
+  });
+}

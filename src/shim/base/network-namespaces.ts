@@ -1,0 +1,65 @@
+/** Which network namespace a path leads to: a path through a process may lead to another one a moment later. */
+import { readFileSync, statfsSync, statSync } from "node:fs";
+import { parseStat } from "./process-stat.js";
+
+export interface NetworkNamespaces {
+  /** What lies at the path now; undefined when that is no network namespace (any more). */
+  look(path: string): NamespaceLook | undefined;
+}
+
+export interface NamespaceLook {
+  /**
+   * Equal texts mean the same namespace, also across restarts of this program: device and inode, which the kernel gives
+   * out again; the boot; and for a path through a process the time when that one started.
+   */
+  readonly identity: string;
+  /** It is the namespace of this program or of the node's first process, and so never a pod's. */
+  readonly own: boolean;
+}
+
+const nsfsMagic = 0x6e736673;
+const processPath = /^\/proc\/([1-9]\d*)\/ns\/net$/;
+
+/** Asks the kernel. Synchronous: these files are in memory, no disk is waited for. */
+export class KernelNamespaces implements NetworkNamespaces {
+  look(path: string): NamespaceLook | undefined {
+    const started = startTimeOf(path);
+    const file = namespaceFile(path);
+    // The second look proves that the process that was there before is the one whose namespace was seen.
+    if (file === undefined || started === undefined || startTimeOf(path) !== started) return undefined;
+    const own = [namespaceFile("/proc/self/ns/net"), namespaceFile("/proc/1/ns/net")].includes(file);
+    return { identity: [bootId(), file, started].join(" ").trimEnd(), own };
+  }
+}
+
+/** Device and inode. */
+function namespaceFile(path: string): string | undefined {
+  try {
+    if (statfsSync(path).type !== nsfsMagic) return undefined;
+    const { dev, ino } = statSync(path);
+    return `${String(dev)}:${String(ino)}`;
+  } catch {
+    // Gone, or not to be looked at.
+    return undefined;
+  }
+}
+
+/** Empty for a path that leads through no process, undefined when the process is gone. */
+function startTimeOf(path: string): string | undefined {
+  const [, pid] = processPath.exec(path) ?? [];
+  if (pid === undefined) return "";
+  try {
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"))?.startTime;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Differs after each start of the kernel; empty where that cannot be told. */
+export function bootId(): string {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,24 @@
+/** The writer of container logs. */
+import { join } from "node:path";
+import type { Lifetime } from "../base/lifetime.js";
+import type { Logger } from "../base/log.js";
+import type { Config } from "../config/resolve.js";
+import { ContainerLogWriters } from "../logs/container-log-writers.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import type { Stores } from "./stores.js";
+
+/** Writes nothing before the first container is observed. */
+export function createContainerLogs(
+  { stateDir, containerLogFormat: format }: Config,
+  { logRecords: records }: Stores,
+  engine: Engine,
+  host: () => HostAccess,
+  log: Logger,
+  lifetime: Lifetime,
+): ContainerLogWriters {
+  const scratchDirectory = join(stateDir, "logs");
+  const writers = new ContainerLogWriters({ engine, host, records, scratchDirectory, format, log });
+  lifetime.onClose("container logs", () => writers.stop());
+  return writers;
+}

@@ -1,0 +1,175 @@
+/** What metrics tell of the present state of the program. */
+import { ContainerState } from "../domain/cri.js";
+import type { ContainerLogWriters } from "../logs/container-log-writers.js";
+import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { PresentMetric, PresentValue } from "../ports/present-metrics.js";
+import type { EngineLink } from "../state/engine-link.js";
+import type { ReadModel } from "../state/read-model.js";
+import type { StateSync } from "../state/state-sync.js";
+import type { RunningStreamingServer } from "../streaming/streaming-server.js";
+import type { StatsCounts } from "./stats.js";
+
+export interface PresentState {
+  readonly link: Pick<EngineLink, "state" | "facts">;
+  readonly model: Pick<ReadModel, "sandboxes" | "containers" | "doubtful">;
+  readonly sync: Pick<StateSync, "comparedAtMs">;
+  readonly network: Pick<NetworkPlugin, "name" | "notReadyReason">;
+  readonly logs: Pick<ContainerLogWriters, "counts">;
+  readonly streaming: Pick<RunningStreamingServer, "running" | "offers" | "connections">;
+  readonly statsCounts: () => StatsCounts;
+  readonly corruptCheckpoints: () => number;
+}
+
+const phases = ["live", "recovering", "lost"] as const;
+
+const containerStates: readonly (readonly [word: string, state: ContainerState])[] = [
+  ["created", ContainerState.CONTAINER_CREATED],
+  ["running", ContainerState.CONTAINER_RUNNING],
+  ["exited", ContainerState.CONTAINER_EXITED],
+  ["unknown", ContainerState.CONTAINER_UNKNOWN],
+];
+
+export function presentMetrics(state: PresentState): readonly PresentMetric[] {
+  return [...engineMetrics(state), ...podMetrics(state), ...workMetrics(state)];
+}
+
+function engineMetrics({ link, model, sync, network }: PresentState): readonly PresentMetric[] {
+  return [
+    {
+      ...gauge("dockershim_engine_link", "1 for the state that the link to the Docker Engine is in"),
+      labels: ["state"],
+      read: () => phases.map((phase) => ({ labels: [phase], value: link.state.phase === phase ? 1 : 0 })),
+    },
+    {
+      ...gauge("dockershim_engine_info", "1 while the Docker Engine is known; its version and API version"),
+      labels: ["version", "api_version"],
+      read: () => {
+        const { facts } = link;
+        if (facts === undefined) return [];
+        return [{ labels: [facts.engineVersion, `1.${String(facts.apiMinor)}`], value: 1 }];
+      },
+    },
+    {
+      ...gauge(
+        "dockershim_read_model_age_seconds",
+        "Time since the sandboxes and containers in memory were compared with the list of the Docker Engine",
+      ),
+      read: () => one(sync.comparedAtMs && (performance.now() - sync.comparedAtMs) / 1000),
+    },
+    {
+      ...gauge(
+        "dockershim_read_model_unread",
+        "Sandboxes and containers that the Docker Engine has listed and not described yet",
+      ),
+      read: () => one(model.doubtful.unread),
+    },
+    {
+      ...gauge(
+        "dockershim_read_model_stale",
+        "Sandboxes and containers whose latest inspect is due or has failed",
+      ),
+      read: () => one(model.doubtful.stale),
+    },
+    {
+      ...gauge("dockershim_network_plugin_ready", "1 while pods can get a network"),
+      labels: ["plugin"],
+      read: () => [{ labels: [network.name], value: network.notReadyReason() === undefined ? 1 : 0 }],
+    },
+  ];
+}
+
+function podMetrics({ model, corruptCheckpoints }: PresentState): readonly PresentMetric[] {
+  return [
+    {
+      ...gauge("dockershim_sandboxes", "Pod sandboxes, by state"),
+      labels: ["state"],
+      read: () => {
+        const sandboxes = [...model.sandboxes()];
+        const ready = sandboxes.filter((sandbox) => sandbox.ready).length;
+        return [
+          { labels: ["ready"], value: ready },
+          { labels: ["notready"], value: sandboxes.length - ready },
+        ];
+      },
+    },
+    {
+      ...gauge("dockershim_containers", "Containers of pods, by state"),
+      labels: ["state"],
+      read: () => {
+        const containers = [...model.containers()];
+        return containerStates.map(([word, wanted]) => ({
+          labels: [word],
+          value: containers.filter(({ state }) => state === wanted).length,
+        }));
+      },
+    },
+    {
+      name: "dockershim_corrupt_checkpoints_total",
+      help: "Checkpoints of sandboxes that could not be understood",
+      type: "counter",
+      read: () => one(corruptCheckpoints()),
+    },
+  ];
+}
+
+function workMetrics({ logs, streaming, statsCounts }: PresentState): readonly PresentMetric[] {
+  return [
+    {
+      ...gauge(
+        "dockershim_container_logs",
+        "Container logs that are being written, by what they are read from",
+      ),
+      labels: ["source"],
+      read: () => Object.entries(logs.counts.writing).map(([source, value]) => ({ labels: [source], value })),
+    },
+    {
+      ...gauge(
+        "dockershim_container_log_gaps",
+        "Places in the logs of the present containers where lines were lost before they could be read",
+      ),
+      read: () => one(logs.counts.gaps),
+    },
+    {
+      ...gauge(
+        "dockershim_stats_kept_files",
+        "Files of cgroups and processes that are kept open for the next statistics",
+      ),
+      read: () => one(statsCounts().keptFiles),
+    },
+    {
+      ...gauge("dockershim_stats_unreadable_containers", "Containers whose statistics could not be read"),
+      read: () => one(statsCounts().unreadableContainers),
+    },
+    {
+      ...gauge("dockershim_writable_layers_measured", "Running containers whose writable layer was measured"),
+      read: () => one(statsCounts().measuredLayers),
+    },
+    {
+      ...gauge(
+        "dockershim_writable_layers_oldest_seconds",
+        "Time since the measurement that is the oldest of those",
+      ),
+      read: () => one(statsCounts().oldestLayerSeconds),
+    },
+    {
+      ...gauge("dockershim_streaming_sessions", "Sessions of exec, attach and port-forward that run"),
+      read: () => one(streaming.running),
+    },
+    {
+      ...gauge("dockershim_streaming_offers", "URLs of sessions that wait for their client"),
+      read: () => one(streaming.offers),
+    },
+    {
+      ...gauge("dockershim_streaming_connections", "Connections of clients to the streaming server"),
+      read: () => one(streaming.connections),
+    },
+  ];
+}
+
+function gauge(name: string, help: string): Pick<PresentMetric, "name" | "help" | "type"> {
+  return { name, help, type: "gauge" };
+}
+
+function one(value: number | undefined): readonly PresentValue[] {
+  return value === undefined ? [] : [{ value }];
+}

@@ -1,0 +1,73 @@
+/**
+ * What holds for every field of every request, so that a field that is new in the protocol is covered by itself: no
+ * NUL byte, and sizes that the engine, the kernel and the list answers can bear.
+ */
+import { invalidField } from "../../plan/field-errors.js";
+import { at, maxArgumentBytes } from "./fields.js";
+
+/** Kubernetes allows 256 KiB of annotations per object; labels are shorter. */
+const maxMapBytes = 512 * 1024;
+const maxMapEntries = 4096;
+const maxListEntries = 4096;
+
+/** Lists with limits of their own: by their bytes (argv, environment), by the kernel (groups), by what there is (ports). */
+const longerLists: Readonly<Record<string, number>> = {
+  command: Number.MAX_SAFE_INTEGER,
+  args: Number.MAX_SAFE_INTEGER,
+  cmd: Number.MAX_SAFE_INTEGER,
+  envs: Number.MAX_SAFE_INTEGER,
+  supplemental_groups: 65_536,
+  // Kubelets send every containerPort, most of them without a host port.
+  port_mappings: 65_536,
+};
+
+/** Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded. */
+const maps = new Set(["labels", "annotations", "label_selector", "sysctls", "unified"]);
+
+/** Throws `invalid`, naming the first field that breaks a bound. Values are not shown: they may be secrets. */
+export function checkBounds(request: object): void {
+  for (const [name, value] of Object.entries(request)) check(name, name, value);
+}
+
+function check(path: string, name: string, value: unknown): void {
+  if (typeof value === "string") {
+    text(path, value);
+  } else if (Array.isArray(value)) {
+    const limit = longerLists[name] ?? maxListEntries;
+    if (value.length > limit) {
+      throw invalidField(path, `has ${String(value.length)} entries, at most ${String(limit)} are allowed`);
+    }
+    value.forEach((entry, index) => {
+      check(at(path, index), "", entry);
+    });
+  } else if (typeof value === "object" && value !== null && !ArrayBuffer.isView(value)) {
+    if (maps.has(name)) map(path, value);
+    else for (const [key, entry] of Object.entries(value)) check(`${path}.${key}`, key, entry);
+  }
+}
+
+function text(path: string, value: string): void {
+  if (value.includes("\0")) throw invalidField(path, "contains a NUL byte");
+  if (value.length > maxArgumentBytes || Buffer.byteLength(value) > maxArgumentBytes) {
+    throw invalidField(path, `is longer than ${String(maxArgumentBytes)} bytes`);
+  }
+}
+
+function map(path: string, entries: object): void {
+  const pairs = Object.entries(entries) as [string, string][];
+  if (pairs.length > maxMapEntries) {
+    throw invalidField(
+      path,
+      `has ${String(pairs.length)} entries, at most ${String(maxMapEntries)} are allowed`,
+    );
+  }
+  let bytes = 0;
+  for (const [key, value] of pairs) {
+    if (key.includes("\0")) throw invalidField(path, "a key contains a NUL byte");
+    if (value.includes("\0")) throw invalidField(`${path}[${key.slice(0, 80)}]`, "contains a NUL byte");
+    bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  if (bytes > maxMapBytes) {
+    throw invalidField(path, `has ${String(bytes)} bytes, at most ${String(maxMapBytes)} are allowed`);
+  }
+}

@@ -1,0 +1,356 @@
+/** All logs that this program writes: which containers have one, what it is written from, and when that begins and ends. */
+import { dirname, join } from "node:path";
+import { access, constants } from "node:fs/promises";
+import { messageOf, ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { ContainerLogs, LogTarget } from "../ports/container-logs.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import { ApiWriter } from "./api-writer.js";
+import { AttachWriter } from "./attach-writer.js";
+import { FileWriter } from "./file-writer.js";
+import { LaterTry, type LaterTimes } from "./later-try.js";
+import { Lane, LogOutput } from "./log-output.js";
+import { newRecord, type LogRecord, type LogRecords } from "./log-record.js";
+import { emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
+import type { LogWriter } from "./log-writer.js";
+import { TurnQueue } from "./turn-queue.js";
+import { within } from "./within.js";
+
+export type LogFormat = "cri" | "docker";
+
+export interface LogWritersDeps {
+  readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
+  /** As chosen for the present engine connection. */
+  readonly host: () => Pick<HostAccess, "local">;
+  readonly records: LogRecords;
+  /** For compressed files of the engine, while they are read. */
+  readonly scratchDirectory: string;
+  /** Of containers that are created from now on. */
+  readonly format: LogFormat;
+  readonly log: Logger;
+}
+
+/** A container that ended is shown as ended after that time at the latest. */
+const finishTimeoutMs = 5_000;
+/** A container that was removed has nothing more to say, but perhaps something that was not read yet. */
+const removeTimeoutMs = 1_000;
+/** A log that could not be begun or ended: too many open files, a file system that is full or read-only. */
+const laterTimes: LaterTimes = { first: 1_000, last: 30_000 };
+
+interface Entry {
+  readonly lane: Lane;
+  readonly later: LaterTry;
+  writer: LogWriter | undefined;
+  /** As it was seen last. */
+  container: Snapshot | undefined;
+  isRemoved: boolean;
+}
+
+export class ContainerLogWriters implements ContainerLogs {
+  readonly #entries = new Map<string, Entry>();
+  readonly #queue = new TurnQueue((error) => {
+    this.deps.log.error({ err: messageOf(error) }, "a log cannot be written on");
+  });
+  #hasWarned = false;
+  #isStopped = false;
+
+  constructor(
+    private readonly deps: LogWritersDeps,
+    private readonly times: LaterTimes = laterTimes,
+  ) {}
+
+  async created(container: Snapshot, { directory, path }: LogTarget): Promise<boolean> {
+    const { format, records, log } = this.deps;
+    if (path === "") return false;
+    if (format === "cri") {
+      await records.put(newRecord(container.id, { directory, path }));
+      return true;
+    }
+    if (container.logDriver !== "json-file" && !this.#hasWarned) {
+      this.#hasWarned = true;
+      log.warn(
+        { containerId: container.id, driver: container.logDriver },
+        "--container-log-format=docker: this log driver has no files to link, kubectl logs and crictl logs show nothing",
+      );
+    }
+    return false;
+  }
+
+  owns(containerId: string): boolean {
+    return this.deps.records.get(containerId) !== undefined;
+  }
+
+  ids(): readonly string[] {
+    return this.deps.records.ids();
+  }
+
+  async beforeStart(container: Snapshot, signal: AbortSignal): Promise<void> {
+    if (!this.owns(container.id)) return;
+    const entry = this.#entry(container.id);
+    await entry.lane.run(async () => {
+      if (entry.writer !== undefined || entry.isRemoved) return;
+      const source = await this.#sourceOf(container);
+      const output = this.#output(container.id);
+      if (output === undefined) return;
+      await output.open({ create: true });
+      if (source !== "attach") {
+        await output.close();
+        return;
+      }
+      const writer = new AttachWriter(output, this.#attachSource(container), this.deps.log);
+      try {
+        await writer.attach(signal);
+      } catch (error) {
+        await writer.close();
+        throw error;
+      }
+      await output.save(output.record.position, { source, finished: false });
+      entry.writer = writer;
+      writer.start();
+    });
+  }
+
+  async observe(container: Snapshot): Promise<void> {
+    const record = this.deps.records.get(container.id);
+    if (record === undefined || this.#isStopped) return;
+    const entry = this.#entry(container.id);
+    entry.container = container;
+    entry.later.cancel();
+    const { status } = container.state;
+    const hasEnded = status === "exited" || status === "dead";
+    const { writer } = entry;
+    try {
+      if (runs(container) && (writer === undefined || record.finished)) {
+        await this.#inTime(entry, this.#begin(container));
+      } else if (hasEnded && !record.finished) {
+        await this.#end(container);
+      } else if (status === "created" && container.state.exitCode !== 0 && writer !== undefined) {
+        // It could not be started, and there is nothing to wait for.
+        await this.#abandon(container.id);
+      }
+    } catch (error) {
+      this.#tryLater(entry, container, error);
+    }
+  }
+
+  async reopen(containerId: string): Promise<void> {
+    const entry = this.#entry(containerId);
+    const fields = { containerId };
+    if (!this.owns(containerId)) {
+      throw new ShimError(
+        "precondition",
+        `the log of container "${containerId}" is a link to the Docker Engine's file, which only the engine can rotate (log-opts max-size)`,
+        fields,
+      );
+    }
+    await entry.lane.run(async () => {
+      const isOver = entry.isRemoved || this.deps.records.get(containerId)?.finished === true;
+      if (!isOver && !this.#isStopped && entry.writer === undefined && runs(entry.container)) {
+        // It could not be begun before.
+        await this.#start(entry, entry.container);
+      }
+      if (isOver || entry.writer === undefined) {
+        throw new ShimError("precondition", `container "${containerId}" is not running`, fields);
+      }
+      await entry.writer.reopen();
+    });
+  }
+
+  async remove(containerId: string): Promise<void> {
+    const entry = this.#entry(containerId);
+    entry.isRemoved = true;
+    entry.later.cancel();
+    try {
+      await entry.lane.run(async () => {
+        const { writer } = entry;
+        if (writer !== undefined) {
+          await within(removeTimeoutMs, writer.finish());
+          await writer.close();
+        }
+        await this.deps.records.remove(containerId);
+      });
+    } catch (error) {
+      this.deps.log.warn({ containerId, err: messageOf(error) }, "cannot forget the log of a container");
+    } finally {
+      this.#entries.delete(containerId);
+    }
+  }
+
+  /** For metrics: writers at work, by what they read from, and how often lines were lost before they could be read. */
+  get counts(): { readonly writing: Readonly<Record<LogSource, number>>; readonly gaps: number } {
+    const { records } = this.deps;
+    const writing = { file: 0, api: 0, attach: 0 };
+    let gaps = 0;
+    for (const id of records.ids()) {
+      const record = records.get(id);
+      if (record === undefined) continue;
+      gaps += record.gaps;
+      const isWriting = this.#entries.get(id)?.writer !== undefined && !record.finished;
+      if (isWriting && record.source !== undefined) writing[record.source] += 1;
+    }
+    return { writing, gaps };
+  }
+
+  /** Ends all writers; the next start goes on where they are. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const { later } of this.#entries.values()) later.cancel();
+    await Promise.allSettled(
+      [...this.#entries.values()].map((entry) => entry.lane.run(async () => entry.writer?.close())),
+    );
+  }
+
+  async #begin(container: Snapshot): Promise<void> {
+    const entry = this.#entry(container.id);
+    await entry.lane.run(async () => {
+      if (entry.isRemoved || this.#isStopped) return;
+      const isOver = this.deps.records.get(container.id)?.finished === true;
+      if (entry.writer !== undefined && !isOver) return;
+      await entry.writer?.close();
+      entry.writer = undefined;
+      await this.#start(entry, container);
+    });
+  }
+
+  /** To be called in the lane of the entry. */
+  async #start(entry: Entry, container: Snapshot): Promise<void> {
+    entry.writer = await this.#open(container, { create: true });
+    entry.writer?.start();
+    entry.later.succeeded();
+  }
+
+  /** Whether `work` ended in time. Its error is thrown; one that comes later leads to another try, too. */
+  async #inTime(entry: Entry, work: Promise<unknown>): Promise<boolean> {
+    const { container } = entry;
+    const isInTime = await within(finishTimeoutMs, work);
+    if (!isInTime && container !== undefined) {
+      work.catch((error: unknown) => {
+        this.#tryLater(entry, container, error);
+      });
+    }
+    return isInTime;
+  }
+
+  /** Nobody else would: what is known of a container is looked at once, unless something happens to it. */
+  #tryLater(entry: Entry, container: Snapshot, error: unknown): void {
+    const { id: containerId } = container;
+    if (entry.isRemoved || this.#isStopped || entry.container !== container) return;
+    entry.later.failed(() => void this.observe(container));
+    if (entry.later.failures > 1) return;
+    this.deps.log.error(
+      { containerId, path: this.deps.records.get(containerId)?.path, err: messageOf(error) },
+      "cannot write the log of a container, trying again",
+    );
+  }
+
+  /** Returns when all is written, or it takes too long; then it goes on in the background. */
+  async #end(container: Snapshot): Promise<void> {
+    const entry = this.#entry(container.id);
+    const ended = entry.lane.run(async () => {
+      if (entry.isRemoved || this.#isStopped) return;
+      // One that ended while nobody looked. A file that is gone is not made again: its pod may be about to go, too.
+      entry.writer ??= await this.#open(container, {
+        create: !isKnownSink(this.deps.records.get(container.id)),
+      });
+      return { finished: entry.writer?.finish() ?? Promise.resolve() };
+    });
+    const finished = ended.then((end) => end?.finished);
+    if (await this.#inTime(entry, finished)) {
+      entry.later.succeeded();
+      return;
+    }
+    this.deps.log.warn({ containerId: container.id }, "a container ended, its log is not complete yet");
+  }
+
+  async #abandon(containerId: string): Promise<void> {
+    const entry = this.#entry(containerId);
+    await entry.lane.run(async () => {
+      await entry.writer?.close();
+      entry.writer = undefined;
+    });
+  }
+
+  async #open(container: Snapshot, { create }: { readonly create: boolean }): Promise<LogWriter | undefined> {
+    const output = this.#output(container.id);
+    if (output === undefined) return undefined;
+    const written = await output.open({ create });
+    const { log, engine, scratchDirectory } = this.deps;
+    if (written === undefined) {
+      await output.save(output.record.position, { finished: true });
+      return undefined;
+    }
+    const source = await this.#sourceOf(container).catch(async (error: unknown) => {
+      await output.close();
+      throw error;
+    });
+    // What position means depends on the source: the engine may have been local before, and is not any more.
+    if (output.record.source !== source || output.record.finished) {
+      await output.save(output.record.position, { source, finished: false });
+    }
+    switch (source) {
+      case "file":
+        return new FileWriter(
+          output,
+          written,
+          {
+            path: container.logPath,
+            scratchPath: join(scratchDirectory, `${container.id}.unpacked`),
+            emptiedAtBytes: emptiedAtBytes(container.logOptions),
+          },
+          this.#queue,
+          log,
+        );
+      case "api": {
+        const { id: containerId, tty, logDriver } = container;
+        return new ApiWriter(output, written, { engine, containerId, tty, logDriver }, log);
+      }
+      case "attach":
+        return new AttachWriter(output, this.#attachSource(container), log);
+    }
+  }
+
+  #attachSource({ id, tty }: Snapshot): ConstructorParameters<typeof AttachWriter>[1] {
+    return { engine: this.deps.engine, containerId: id, tty };
+  }
+
+  async #sourceOf(container: Snapshot): Promise<LogSource> {
+    const source = sourceOf(container);
+    if (source !== "file") return source;
+    // A position in the one is none in the other.
+    if (this.deps.records.get(container.id)?.source === "api" || !this.deps.host().local) return "api";
+    if (container.logPath === "") return source;
+    return access(dirname(container.logPath), constants.R_OK).then(
+      () => source,
+      () => "api",
+    );
+  }
+
+  #output(containerId: string): LogOutput | undefined {
+    const { records, log } = this.deps;
+    const record = records.get(containerId);
+    return record === undefined ? undefined : new LogOutput(record, records, log);
+  }
+
+  #entry(containerId: string): Entry {
+    const known = this.#entries.get(containerId);
+    if (known !== undefined) return known;
+    const entry: Entry = {
+      ...{ lane: new Lane(), later: new LaterTry(this.times) },
+      ...{ writer: undefined, container: undefined, isRemoved: false },
+    };
+    if (this.owns(containerId)) this.#entries.set(containerId, entry);
+    return entry;
+  }
+}
+
+function runs(container: Snapshot | undefined): container is Snapshot {
+  const status = container?.state.status;
+  return status === "running" || status === "paused" || status === "restarting";
+}
+
+/** Whether something was written to a file already. */
+function isKnownSink(record: LogRecord | undefined): boolean {
+  return record !== undefined && record.sink.inode !== "";
+}

@@ -1,0 +1,367 @@
+/** Writes a container's log from Docker's json-file, which is read directly: the engine does nothing for it. */
+import { basename, dirname } from "node:path";
+import { messageOf } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { DirectoryWatch } from "./directory-watch.js";
+import { gapNotice } from "./gap-notice.js";
+import { formatEntries, nothingFormatted } from "./json-entries.js";
+import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
+import { Lane, type LogOutput } from "./log-output.js";
+import { beginning, type SourcePosition } from "./log-record.js";
+import type { Turn, TurnBuffers, TurnQueue } from "./turn-queue.js";
+import type { Written } from "./log-sink.js";
+import type { LogWriter } from "./log-writer.js";
+
+/** So many wake-ups between two turns are a flood: looking now and then costs less than hearing of each write. */
+const floodEvents = 32;
+/** After a full disk or another fault of it. */
+const retryMs = 1_000;
+/** The position is recorded after so much, and so often. */
+const recordBytes = 16 * 1024 * 1024;
+const recordMs = 60_000;
+/** A longer line is no entry. */
+const longestEntryBytes = 8 * 1024 * 1024;
+
+export class FileWriter implements LogWriter {
+  readonly #reader: JsonFileReader;
+  readonly #watch: DirectoryWatch;
+  readonly #lane = new Lane();
+  readonly #formatted = nothingFormatted();
+  /** Lines that a predecessor has written beyond the recorded position, and the last of them. */
+  #skip: number;
+  #skipLast: Buffer | undefined;
+  #large: TurnBuffers | undefined;
+  #notice: string;
+  #isGapDue = false;
+  #isScheduled = false;
+  #isDirty = false;
+  #mayHaveRotated = true;
+  #isPolling = false;
+  #events = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #unrecordedBytes = 0;
+  #recordedMs = 0;
+  #hasReportedDamage = false;
+  #phase: "following" | "finishing" | "finished" | "closed" = "following";
+  readonly #run: Turn = (buffers) => this.#lane.run(() => this.#turn(buffers));
+  readonly #end: Promise<void>;
+  #resolveEnd!: () => void;
+
+  constructor(
+    private readonly output: LogOutput,
+    written: Written,
+    private readonly source: ReaderOptions,
+    private readonly queue: TurnQueue,
+    private readonly log: Pick<Logger, "warn">,
+  ) {
+    const { position } = output.record;
+    this.#reader = new JsonFileReader(source);
+    this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
+      this.#onEvent(event);
+    });
+    this.#notice = position.notice;
+    // A notice is the first line after the position.
+    const hasNotice = position.notice !== "" && written.lines > 0;
+    if (hasNotice) this.#notice = "";
+    this.#skip = hasNotice ? written.lines - 1 : written.lines;
+    this.#skipLast = this.#skip > 0 ? written.last : undefined;
+    this.#end = new Promise((resolve) => {
+      this.#resolveEnd = resolve;
+    });
+  }
+
+  start(): void {
+    this.#watch.start();
+    this.#schedule("now");
+  }
+
+  finish(): Promise<void> {
+    if (this.#phase === "following") {
+      this.#phase = "finishing";
+      this.#watch.stop();
+      this.#mayHaveRotated = true;
+      this.#isDirty = true;
+      this.#schedule("now");
+    }
+    return this.#end;
+  }
+
+  reopen(): Promise<void> {
+    return this.#lane.run(async () => {
+      await this.#skipAll();
+      await this.output.reopen(this.#position);
+      this.#unrecordedBytes = 0;
+    });
+  }
+
+  async close(): Promise<void> {
+    const wasOpen = this.#phase !== "closed" && this.#phase !== "finished";
+    this.#phase = "closed";
+    this.#watch.stop();
+    clearTimeout(this.#timer);
+    await this.#lane.run(async () => {
+      if (wasOpen && this.#unrecordedBytes > 0) await this.output.save(this.#position);
+      await this.#release();
+    });
+    this.#resolveEnd();
+  }
+
+  get #position(): SourcePosition {
+    // Lines that are still to be skipped lie behind the position, as they did before.
+    return { ...beginning, ...this.#reader.position, notice: this.#notice };
+  }
+
+  #onEvent({ mayHaveRotated }: { readonly mayHaveRotated: boolean }): void {
+    if (mayHaveRotated) this.#mayHaveRotated = true;
+    this.#isDirty = true;
+    this.#events += 1;
+    if (this.#events > floodEvents) {
+      this.#watch.stop();
+      this.#isPolling = true;
+    }
+    if (!this.#isScheduled) this.#schedule("soon");
+  }
+
+  #schedule(when: "now" | "soon" | "later"): void {
+    clearTimeout(this.#timer);
+    this.#isScheduled = true;
+    if (when === "now") this.queue.add(this.#run);
+    else if (when === "soon") this.queue.addSoon(this.#run);
+    else {
+      this.#timer = setTimeout(() => {
+        this.queue.add(this.#run);
+      }, retryMs);
+    }
+  }
+
+  /** True: more is to be had at once. */
+  async #turn(buffers: TurnBuffers): Promise<boolean> {
+    if (this.#phase === "closed" || this.#phase === "finished") return false;
+    this.#isDirty = false;
+    this.#events = 0;
+    let outcome: Outcome;
+    try {
+      outcome = await this.#copyChunk(this.#large ?? buffers);
+    } catch (error) {
+      const { containerId, path } = this.output.record;
+      this.log.warn(
+        { containerId, path, err: messageOf(error) },
+        "cannot read a container's log, trying again",
+      );
+      outcome = "blocked";
+    }
+    if (outcome === "more" || (outcome === "caughtUp" && this.#phase !== "following")) return true;
+    this.#isScheduled = false;
+    if (outcome === "blocked") {
+      this.#schedule("later");
+    } else if (this.#phase === "finishing" && outcome === "end") {
+      await this.#finished();
+    } else if (this.#isPolling) {
+      this.#poll(outcome);
+    } else if (this.#wasWoken()) {
+      this.#schedule("soon");
+    }
+    return false;
+  }
+
+  /** Whether something was written since the turn began. */
+  #wasWoken(): boolean {
+    return this.#isDirty;
+  }
+
+  /** Without wake-ups: looks again, and waits for wake-ups as soon as there is nothing. */
+  #poll(outcome: "caughtUp" | "end"): void {
+    this.#mayHaveRotated = true;
+    if (outcome === "caughtUp") {
+      this.#schedule("soon");
+      return;
+    }
+    this.#isPolling = false;
+    this.#watch.start();
+    // What came before the watch was there.
+    this.#schedule("now");
+  }
+
+  async #copyChunk(buffers: TurnBuffers): Promise<Outcome> {
+    if (!this.#reader.isOpen && !(await this.#open())) return "end";
+    const bytes = await this.#reader.read(buffers.input);
+    if (bytes === 0) return this.#atEnd();
+    const formatted = this.#formatted;
+    const limit = this.#skip > 0 ? this.#skip : Number.MAX_SAFE_INTEGER;
+    formatEntries(buffers.input.subarray(0, bytes), buffers.output, limit, formatted);
+    const { consumed, produced } = formatted;
+    if (formatted.damaged > 0) this.#reportDamage(formatted.damaged);
+    if (consumed === 0) {
+      if (bytes < buffers.input.length) return this.#atEnd();
+      this.#enlarge(buffers.input.length);
+      return "more";
+    }
+    this.#large = undefined;
+    if (this.#skip > 0) {
+      this.#skipped(buffers.output.subarray(0, produced), formatted.lines);
+      this.#reader.advance(consumed);
+      return "more";
+    }
+    if (this.#isGapDue && produced > 0) await this.#announceGap(buffers.output.subarray(0, produced));
+    if (!(await this.#writeNotice())) return "blocked";
+    const appended = await this.output.append(buffers.output.subarray(0, produced));
+    if (appended.error !== undefined) {
+      const lines = countLines(buffers.output.subarray(0, appended.bytes));
+      if (lines > 0) {
+        formatEntries(buffers.input.subarray(0, bytes), buffers.output, lines, formatted);
+        this.#reader.advance(formatted.consumed);
+      }
+      this.#unrecordedBytes += appended.bytes;
+      return "blocked";
+    }
+    this.#reader.advance(consumed);
+    this.#unrecordedBytes += produced;
+    await this.#recordNowAndThen();
+    return bytes === buffers.input.length ? "more" : "caughtUp";
+  }
+
+  /** Until the position is that of the end of the file. */
+  async #skipAll(): Promise<void> {
+    if (this.#skip === 0) return;
+    const size = 256 * 1024;
+    const buffers = { input: Buffer.allocUnsafeSlow(size), output: Buffer.allocUnsafeSlow(size) };
+    while (this.#skip > 0) {
+      this.#mayHaveRotated = true;
+      if ((await this.#copyChunk(this.#large ?? buffers)) !== "more") break;
+    }
+  }
+
+  async #open(): Promise<boolean> {
+    const step = await this.#reader.open(this.output.record.position);
+    if (step === "gap") this.#noteGap();
+    return step !== undefined;
+  }
+
+  async #atEnd(): Promise<Outcome> {
+    const mayHaveMoved = this.#mayHaveRotated || this.source.emptiedAtBytes !== undefined;
+    if (!mayHaveMoved && this.#phase === "following") return "end";
+    this.#mayHaveRotated = false;
+    const step = await this.#reader.next();
+    if (step === "end") {
+      if (this.#skip > 0) this.#giveUpSkipping();
+      return "end";
+    }
+    if (step === "gap") this.#noteGap();
+    this.#mayHaveRotated = true;
+    // The old file may be gone soon: from here on the new one is where to go on.
+    this.#recordedMs = 0;
+    return "more";
+  }
+
+  async #recordNowAndThen(): Promise<void> {
+    const now = performance.now();
+    const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
+    if (!isDue && this.#unrecordedBytes < recordBytes) return;
+    this.#recordedMs = now;
+    this.#unrecordedBytes = 0;
+    await this.output.save(this.#position);
+  }
+
+  #enlarge(bytes: number): void {
+    if (bytes >= longestEntryBytes) {
+      this.#reader.advance(bytes);
+      this.#reportDamage(1);
+      this.#large = undefined;
+      return;
+    }
+    this.#large = { input: Buffer.allocUnsafeSlow(bytes * 4), output: Buffer.allocUnsafeSlow(bytes * 4) };
+  }
+
+  #skipped(lines: Buffer, count: number): void {
+    this.#skip -= count;
+    if (this.#skip > 0) return;
+    const last = this.#skipLast;
+    this.#skipLast = undefined;
+    if (last === undefined || lines.subarray(-last.length).equals(last)) return;
+    const { containerId, path } = this.output.record;
+    this.log.warn({ containerId, path }, "a container's log file was changed by somebody else");
+  }
+
+  /** There are more lines in the file than the source has: somebody else wrote there. */
+  #giveUpSkipping(): void {
+    this.#skip = 0;
+    const { containerId, path } = this.output.record;
+    this.log.warn({ containerId, path }, "a container's log file was changed by somebody else");
+  }
+
+  #noteGap(): void {
+    this.#skip = 0;
+    this.#skipLast = undefined;
+    this.#isGapDue = true;
+  }
+
+  /** Before the first line after a gap comes one that says so; `next` begins with that first line. */
+  async #announceGap(next: Buffer): Promise<void> {
+    this.#isGapDue = false;
+    const { containerId, gaps, path } = this.output.record;
+    this.#notice = gapNotice(next.subarray(0, next.indexOf(0x20)).toString("latin1"), gaps + 1);
+    await this.output.save(this.#position, { gaps: gaps + 1 });
+    this.log.warn(
+      { containerId, path, gaps: gaps + 1 },
+      "the engine has dropped log lines before they were read",
+    );
+  }
+
+  async #writeNotice(): Promise<boolean> {
+    if (this.#notice === "") return true;
+    const { error } = await this.output.append(Buffer.from(this.#notice));
+    if (error !== undefined) return false;
+    this.#notice = "";
+    await this.output.save(this.#position);
+    return true;
+  }
+
+  #reportDamage(entries: number): void {
+    if (this.#hasReportedDamage) return;
+    this.#hasReportedDamage = true;
+    const { containerId } = this.output.record;
+    this.log.warn(
+      { containerId, entries },
+      "the engine's log file has entries that cannot be read, left out",
+    );
+  }
+
+  async #finished(): Promise<void> {
+    this.#phase = "finished";
+    try {
+      await this.output.save(this.#position, { finished: true });
+      await this.#release();
+    } finally {
+      this.#resolveEnd();
+    }
+  }
+
+  /** Never rejects: what is written is written. */
+  async #release(): Promise<void> {
+    for (const held of [this.#reader, this.output]) {
+      try {
+        await held.close();
+      } catch (error) {
+        const { containerId, path } = this.output.record;
+        this.log.warn({ containerId, path, err: messageOf(error) }, "cannot close a container's log");
+      }
+    }
+  }
+}
+
+/** What became of one chunk. */
+type Outcome =
+  /** There is more. */
+  | "more"
+  /** All that was there has been written; the engine may be about to write the next. */
+  | "caughtUp"
+  /** Nothing was there. */
+  | "end"
+  /** The disk does not take it. */
+  | "blocked";
+
+function countLines(lines: Buffer): number {
+  let count = 0;
+  for (let at = lines.indexOf(0x0a); at >= 0; at = lines.indexOf(0x0a, at + 1)) count += 1;
+  return count;
+}

@@ -1,0 +1,189 @@
+/** What is kept on disk of each container whose log is ours: where it belongs, and how far it is written. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../base/atomic-file.js";
+import { createDirectory, namesIn } from "../base/directories.js";
+import { messageOf } from "../base/errors.js";
+import { isFileKey } from "../base/file-keys.js";
+import type { Logger } from "../base/log.js";
+import { quarantineFile } from "../base/quarantine.js";
+import type { LogSource } from "./log-source.js";
+
+/** How far the source is written. All of it in a sink that is `size` bytes long; what is in the sink beyond that came after. */
+export interface SourcePosition {
+  /** Docker's file: which, by the hash of its first line (empty: none has been read yet), and the bytes of it. */
+  readonly file: string;
+  readonly offset: number;
+  /** Logs API: whole seconds since the epoch, and how many lines of a replay from there are written. */
+  readonly since: number;
+  readonly lines: number;
+  /** A line about lost lines, to be written before anything else. */
+  readonly notice: string;
+}
+
+export interface SinkPosition {
+  readonly inode: string;
+  /** Bytes that hold what the source's position says. */
+  readonly size: number;
+}
+
+export interface LogRecord {
+  readonly version: 1;
+  readonly containerId: string;
+  readonly directory: string;
+  readonly path: string;
+  /** Where the output comes from; undefined before the first start. */
+  readonly source: LogSource | undefined;
+  readonly position: SourcePosition;
+  /** The log file, empty inode before there is one. */
+  readonly sink: SinkPosition;
+  /**
+   * The file before the last reopening, and the position then. A kubelet that did not hear of the reopening renames it
+   * back, over the new file.
+   */
+  readonly former: (SinkPosition & { readonly position: SourcePosition }) | null;
+  /** Everything up to the end of the container is written. */
+  readonly finished: boolean;
+  /** How often the engine had dropped lines before they were read. */
+  readonly gaps: number;
+}
+
+export const beginning: SourcePosition = { file: "", offset: 0, since: 0, lines: 0, notice: "" };
+
+/** Of a container that has just been made. */
+export function newRecord(
+  containerId: string,
+  { directory, path }: Pick<LogRecord, "directory" | "path">,
+): LogRecord {
+  return {
+    ...{ version: 1, containerId, directory, path, source: undefined, position: beginning },
+    ...{ sink: { inode: "", size: 0 }, former: null, finished: false, gaps: 0 },
+  };
+}
+
+/** Also compressed files of the engine that were being read: see `RotatedFiles`. */
+const temporary = [/^\.dockershim-[0-9a-f]{16}$/, /^[0-9a-f]{64}\.unpacked$/];
+const suffix = ".json";
+
+/** The records of one directory, `<id>.json` each. Calls for one id come one after the other. */
+export class LogRecords {
+  readonly #records = new Map<string, LogRecord>();
+
+  private constructor(
+    private readonly directory: string,
+    private readonly log: Pick<Logger, "error">,
+  ) {}
+
+  /** Throws only when the directory cannot be made or listed. Unreadable records are quarantined and reported. */
+  static async open(
+    directory: string,
+    log: Pick<Logger, "error">,
+    quarantineDirectory: string,
+  ): Promise<LogRecords> {
+    const records = new LogRecords(directory, log);
+    await createDirectory(directory, 0o700);
+    await sweepTemporaryFiles(directory, { patterns: temporary, olderThanMs: 0 }).catch((error: unknown) => {
+      log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
+    });
+    for (const name of await namesIn(directory)) {
+      const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
+      if (isFileKey(id)) await records.#load(id, quarantineDirectory);
+    }
+    return records;
+  }
+
+  get(id: string): LogRecord | undefined {
+    return this.#records.get(id);
+  }
+
+  ids(): readonly string[] {
+    return [...this.#records.keys()];
+  }
+
+  /** Stores a record for good: it decides whose a log is. */
+  async put(record: LogRecord): Promise<void> {
+    await this.#write(record, "powerCut");
+    this.#records.set(record.containerId, record);
+  }
+
+  /**
+   * Stores how far a log is. Whole or not at all if the process is killed, but not flushed: after a power cut an older
+   * position, or none, is what the log file is compared with.
+   */
+  async move(record: LogRecord): Promise<void> {
+    this.#records.set(record.containerId, record);
+    await this.#write(record, "crash");
+  }
+
+  async remove(id: string): Promise<void> {
+    if (!this.#records.delete(id)) return;
+    await removeFileDurably(this.#path(id));
+  }
+
+  async #write(record: LogRecord, survives: "powerCut" | "crash"): Promise<void> {
+    await writeFileAtomically(this.#path(record.containerId), JSON.stringify(record), {
+      ...{ mode: 0o600, temporaryPrefix: ".dockershim-", survives },
+    });
+  }
+
+  #path(id: string): string {
+    return join(this.directory, id + suffix);
+  }
+
+  async #load(id: string, quarantineDirectory: string): Promise<void> {
+    const path = this.#path(id);
+    try {
+      const record = parseRecord(await readFile(path, "utf8"));
+      if (record?.containerId === id) {
+        this.#records.set(id, record);
+        return;
+      }
+      const quarantined = await quarantineFile(path, quarantineDirectory, "log");
+      this.log.error({ containerId: id, path, quarantined }, "corrupt log record, moved to the quarantine");
+    } catch (error) {
+      this.log.error({ containerId: id, path, err: messageOf(error) }, "log record cannot be read, ignored");
+    }
+  }
+}
+
+export function parseRecord(text: string): LogRecord | undefined {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (typeof parsed !== "object" || parsed === null) return undefined;
+  const value = parsed as Partial<Record<keyof LogRecord, unknown>>;
+  const { version, containerId, directory, path, source, sink, former, finished, gaps } = value;
+  const ok =
+    version === 1 &&
+    [containerId, directory, path].every((text) => typeof text === "string" && text !== "") &&
+    (source === undefined || source === "file" || source === "api" || source === "attach") &&
+    isPosition(value.position) &&
+    hasFields(sink, sinkFields) &&
+    (former === null ||
+      (hasFields(former, sinkFields) && isPosition((former as { position?: unknown }).position))) &&
+    typeof finished === "boolean" &&
+    typeof gaps === "number";
+  // The checks above cover every field of the type.
+  return ok ? (value as LogRecord) : undefined;
+}
+
+const sinkFields = { inode: "string", size: "number" } as const;
+
+function isPosition(value: unknown): boolean {
+  return hasFields(value, {
+    ...{ file: "string", offset: "number", since: "number", lines: "number", notice: "string" },
+  });
+}
+
+function hasFields(value: unknown, fields: Readonly<Record<string, "string" | "number">>): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(fields).every(([name, type]) => {
+    const field = (value as Record<string, unknown>)[name];
+    return (
+      typeof field === type && (type === "string" || (Number.isSafeInteger(field) && Number(field) >= 0))
+    );
+  });
+}

@@ -1,0 +1,36 @@
+/** Where the output of a container is to be had, by its log driver. */
+import type { Snapshot } from "../domain/snapshot.js";
+
+export type LogSource = "file" | "api" | "attach";
+
+/**
+ * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read back, which
+ * are all since 20.10, from a cache that the engine keeps beside drivers that cannot; the output itself for the rest.
+ */
+export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" | "logOptions">): LogSource {
+  switch (logDriver) {
+    case "json-file":
+      return "file";
+    case "local":
+    case "journald":
+      return "api";
+    case "none":
+      return "attach";
+    default:
+      return logOptions["cache-disabled"] === "true" ? "attach" : "api";
+  }
+}
+
+/** `max-size` of a log that Docker keeps in one file only, which it empties when it is full; undefined for all others. */
+export function emptiedAtBytes(options: Snapshot["logOptions"]): number | undefined {
+  const maximum = parseSize(options["max-size"] ?? "");
+  return maximum !== undefined && Number(options["max-file"] ?? "1") <= 1 ? maximum : undefined;
+}
+
+/** Docker's notation: decimal units, `10m` are ten million bytes. */
+function parseSize(text: string): number | undefined {
+  const match = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i.exec(text);
+  if (match === null) return undefined;
+  const power = ["", "k", "m", "g", "t", "p"].indexOf((match[2] ?? "").toLowerCase());
+  return Number(match[1]) * 1000 ** power;
+}

@@ -1,0 +1,214 @@
+/**
+ * Docker's log files of one container, in order: `…-json.log`, before that `….1`, before that `….2`, each perhaps
+ * compressed as `….2.gz`. Names move on while one looks: a file is known by its inode as long as it is held open, and by
+ * its first line (which has a time of nanoseconds) for ever.
+ */
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import { sleep } from "../base/abort.js";
+import { hasCode } from "../base/file-errors.js";
+
+export interface OpenLog {
+  readonly handle: FileHandle;
+  readonly inode: string;
+}
+
+/** What is known of the file after which one looks. */
+export interface KnownFile {
+  /** Only of a file that is still open: else another one may have it by now. */
+  readonly inode?: string;
+  /** Hash of the first line; empty when it was never read. */
+  readonly identity: string;
+}
+
+export type Found =
+  /** The known file itself, and no newer one. */
+  | { readonly kind: "newest" }
+  /** The file after the known one; for a file that is not open, itself comes first: see `openKnown`. */
+  | { readonly kind: "next"; readonly log: OpenLog }
+  /** The known file is gone, and what came after it perhaps too: the oldest that is left. */
+  | { readonly kind: "gone"; readonly log: OpenLog }
+  | { readonly kind: "nothing" };
+
+const newline = 0x0a;
+/** A line of 16 KiB of which each byte is escaped, with room for attributes. */
+const longestLineBytes = 256 * 1024;
+/** Names are exchanged within microseconds; what is still not there after so many looks is gone. */
+const looks = 5;
+const pauseMs = 10;
+
+/** The identity of a file that begins with `chunk`; empty when no line is whole. */
+export function identityOf(chunk: Buffer): string {
+  const end = chunk.indexOf(newline);
+  return end < 0 ? "" : createHash("sha1").update(chunk.subarray(0, end)).digest("hex");
+}
+
+export class RotatedFiles {
+  constructor(
+    /** Of the newest file. */
+    private readonly path: string,
+    /** Where a compressed file is unpacked to; removed as soon as it is open. */
+    private readonly scratchPath: string,
+  ) {}
+
+  /** The file after `known`. */
+  async after(known: KnownFile): Promise<Found> {
+    return this.#look(async () => {
+      let newer: Entry | undefined;
+      for (const entry of await this.#list()) {
+        if (await isKnown(entry, known)) {
+          return newer === undefined ? { kind: "newest" } : this.#opened("next", newer);
+        }
+        newer = entry;
+      }
+      return undefined;
+    });
+  }
+
+  /** `known` itself, to go on in it after a restart; with an empty identity the oldest file, which is then `next`. */
+  async openKnown(identity: string): Promise<Found> {
+    return this.#look(async () => {
+      if (identity === "") return this.#openOldest("next");
+      for (const entry of await this.#list()) {
+        if (await isKnown(entry, { identity })) return this.#opened("next", entry);
+      }
+      return undefined;
+    });
+  }
+
+  /** Whether the newest file is another one than that with this inode. */
+  async hasMoved(inode: string): Promise<boolean> {
+    const status = await stat(this.path, { bigint: true }).catch(() => undefined);
+    return status === undefined || String(status.ino) !== inode;
+  }
+
+  /** Several times, before it believes that the known file is gone: during a rotation every name may be missing. */
+  async #look(attempt: () => Promise<Found | undefined>): Promise<Found> {
+    for (let look = 1; look <= looks; look += 1) {
+      const found = await attempt();
+      if (found !== undefined) return found;
+      await sleep(pauseMs);
+    }
+    for (let look = 1; look <= looks; look += 1) {
+      const oldest = await this.#openOldest("gone");
+      if (oldest !== undefined) return oldest;
+    }
+    return { kind: "nothing" };
+  }
+
+  /** Undefined when there is none, or when names moved on meanwhile. */
+  async #openOldest<Kind extends "next" | "gone">(kind: Kind): Promise<Opened<Kind> | undefined> {
+    const oldest = (await this.#list()).at(-1);
+    if (oldest === undefined) return undefined;
+    const opened = await this.#opened(kind, oldest);
+    if (opened === undefined || (await this.#list()).at(-1)?.inode === oldest.inode) return opened;
+    await opened.log.handle.close();
+    return undefined;
+  }
+
+  /** Newest first. Names may move on while one looks, so an inode may be in it twice, or a name be missing. */
+  async #list(): Promise<readonly Entry[]> {
+    const name = basename(this.path);
+    const names = await readdir(dirname(this.path)).catch((error: unknown) => {
+      if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+      throw error;
+    });
+    const ages = new Map<number, Omit<Entry, "inode">>();
+    for (const found of names) {
+      if (!found.startsWith(name)) continue;
+      const match = /^(?:\.(\d{1,6}))?(\.gz)?$/.exec(found.slice(name.length));
+      if (match === null) continue;
+      const age = Number(match[1] ?? "0");
+      const isCompressed = match[2] !== undefined;
+      // While a file is being compressed both are there, and only the old one is whole.
+      if (isCompressed && ages.get(age)?.isCompressed === false) continue;
+      ages.set(age, { path: join(dirname(this.path), found), age, isCompressed });
+    }
+    const entries: Entry[] = [];
+    for (const entry of [...ages.values()].sort((one, other) => one.age - other.age)) {
+      const status = await stat(entry.path, { bigint: true }).catch(() => undefined);
+      if (status !== undefined) entries.push({ ...entry, inode: String(status.ino) });
+    }
+    return entries;
+  }
+
+  /** Undefined when its name stands for another file by now: look again. */
+  async #opened<Kind extends "next" | "gone">(kind: Kind, entry: Entry): Promise<Opened<Kind> | undefined> {
+    try {
+      const handle = entry.isCompressed ? await this.#unpack(entry.path) : await open(entry.path, "r");
+      const looked = entry.isCompressed
+        ? await stat(entry.path, { bigint: true })
+        : await handle.stat({ bigint: true });
+      if (String(looked.ino) === entry.inode) {
+        return { kind, log: { handle, inode: entry.isCompressed ? "" : entry.inode } };
+      }
+      await handle.close();
+      return undefined;
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return undefined;
+      throw error;
+    }
+  }
+
+  /** Nothing is left under the scratch path, whatever happens; after a kill, the next start removes it. */
+  async #unpack(path: string): Promise<FileHandle> {
+    await rm(this.scratchPath, { force: true });
+    const file = await open(this.scratchPath, "wx", 0o600);
+    try {
+      try {
+        await pipeline(createReadStream(path), createGunzip(), file.createWriteStream());
+      } finally {
+        await file.close().catch(() => undefined); // The stream has closed it, unless that failed.
+      }
+      return await open(this.scratchPath, "r");
+    } finally {
+      await rm(this.scratchPath, { force: true }).catch(() => undefined);
+    }
+  }
+}
+
+interface Entry {
+  readonly path: string;
+  /** 0 is the newest. */
+  readonly age: number;
+  readonly isCompressed: boolean;
+  readonly inode: string;
+}
+
+interface Opened<Kind extends "next" | "gone"> {
+  readonly kind: Kind;
+  readonly log: OpenLog;
+}
+
+async function isKnown(entry: Entry, { inode, identity }: KnownFile): Promise<boolean> {
+  if (inode !== undefined && !entry.isCompressed) return entry.inode === inode;
+  try {
+    return identity !== "" && (await readIdentity(entry)) === identity;
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return false;
+    throw error;
+  }
+}
+
+async function readIdentity({ path, isCompressed }: Entry): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  const file = createReadStream(path, { highWaterMark: 16 * 1024 });
+  const bytes: Readable = isCompressed ? file.pipe(createGunzip()) : file;
+  file.on("error", (error) => bytes.destroy(error));
+  try {
+    for await (const chunk of bytes as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (chunk.includes(newline) || size > longestLineBytes) break;
+    }
+  } finally {
+    file.destroy();
+  }
+  return identityOf(Buffer.concat(chunks));
+}

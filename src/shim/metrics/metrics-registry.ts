@@ -1,0 +1,100 @@
+/** All metrics of this process, and their text. prom-client is loaded here, and only when the endpoint is on. */
+import type * as prometheusClient from "prom-client";
+import type { Counter, Gauge, Registry } from "prom-client";
+import { messageOf } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import type { Observer } from "../ports/observer.js";
+import type { PresentMetric } from "../ports/present-metrics.js";
+import { createOperationMetrics } from "./operation-metrics.js";
+
+type PromClient = typeof prometheusClient;
+
+export interface MetricsText {
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** What a metric is, for documentation and tests. */
+export interface MetricFacts {
+  readonly name: string;
+  readonly type: string;
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+export class MetricsRegistry {
+  private constructor(
+    private readonly prometheus: PromClient,
+    private readonly registry: Registry,
+    /** Counts into this registry. */
+    readonly observer: Observer,
+    private readonly log: Pick<Logger, "error">,
+  ) {}
+
+  /** `processMetrics`: also those of the process and of Node.js, which measure until the process ends. */
+  static async create(
+    log: Pick<Logger, "error">,
+    { processMetrics }: { readonly processMetrics: boolean },
+  ): Promise<MetricsRegistry> {
+    const prometheus = await import("prom-client");
+    const registry = new prometheus.Registry();
+    if (processMetrics) prometheus.collectDefaultMetrics({ register: registry });
+    return new MetricsRegistry(prometheus, registry, createOperationMetrics(prometheus, registry), log);
+  }
+
+  /** Adds metrics that are read at each `text`. */
+  add(metrics: readonly PresentMetric[]): void {
+    for (const { name, help, type, labels = [], read } of metrics) {
+      const collectInto = (target: Gauge | Counter): void => {
+        target.reset();
+        // One without labels is 0 after a reset, and what is not known is not 0.
+        if (labels.length === 0) target.remove();
+        let values: ReturnType<typeof read>;
+        try {
+          values = read();
+        } catch (error) {
+          this.log.error({ metric: name, err: messageOf(error) }, "a metric cannot be read");
+          return;
+        }
+        for (const { labels: given = [], value } of values) {
+          target.inc(Object.fromEntries(labels.map((label, index) => [label, given[index] ?? ""])), value);
+        }
+      };
+      const definition = { name, help, labelNames: labels, registers: [this.registry] };
+      const { Counter: CounterOf, Gauge: GaugeOf } = this.prometheus;
+      if (type === "counter") {
+        new CounterOf({
+          ...definition,
+          collect() {
+            collectInto(this);
+          },
+        });
+      } else {
+        new GaugeOf({
+          ...definition,
+          collect() {
+            collectInto(this);
+          },
+        });
+      }
+    }
+  }
+
+  /** In the text format of Prometheus, 0.0.4. */
+  async text(): Promise<MetricsText> {
+    return { contentType: this.registry.contentType, body: await this.registry.metrics() };
+  }
+
+  facts(): readonly MetricFacts[] {
+    return this.registry.getMetricsAsArray().map((metric) => {
+      // The declaration of prom-client leaves out the names of the labels.
+      const { name, type, help, labelNames } = metric as unknown as {
+        readonly name: string;
+        readonly type: string;
+        readonly help: string;
+        readonly labelNames: readonly string[];
+      };
+      return { name, type, help, labels: labelNames };
+    });
+  }
+}

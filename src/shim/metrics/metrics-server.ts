@@ -1,0 +1,177 @@
+/** The HTTP server of metrics and health: a few plain pages for clients of this host. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { withDeadline } from "../base/abort.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import { hasCode } from "../base/file-errors.js";
+import type { Logger } from "../base/log.js";
+import { SingleFlight } from "../base/single-flight.js";
+import { bindUnixSocket, type BoundSocket } from "../base/unix-socket.js";
+import { isRefusal, notFoundPage, type Page, pageOf, type Refusal } from "./pages.js";
+
+export type MetricsAddress =
+  | { readonly kind: "unix"; readonly path: string }
+  /** An IP address; port 0 is one that the system chooses. */
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number };
+
+export interface MetricsServerOptions {
+  readonly address: MetricsAddress;
+  /** By path, as `/metrics`. Equal requests at the same time share one. */
+  readonly pages: Readonly<Record<string, (signal: AbortSignal) => Promise<Page>>>;
+  readonly log: Pick<Logger, "error">;
+  /** Limits that only tests change. */
+  readonly headTimeoutMs?: number;
+  readonly answerTimeoutMs?: number;
+  readonly idleTimeoutMs?: number;
+}
+
+/** A client may be as slow as this with its request. */
+const headTimeoutMs = 5_000;
+/** From the request until the last byte of the answer was taken. */
+const answerTimeoutMs = 10_000;
+/** A connection without a request: Prometheus comes back every 15 s to a minute, and opens a new one then. */
+const idleTimeoutMs = 30_000;
+const maxConnections = 64;
+const maxHeadBytes = 16 * 1024;
+
+/**
+ * Listens when it returns. A unix socket has mode 0600, as the CRI's; its errors are those of `bindUnixSocket`. A port that
+ * somebody else has is `conflict`, one that the system refuses `precondition`.
+ */
+export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  const server = new MetricsServer(options);
+  await server.listen();
+  return server;
+}
+
+export class MetricsServer {
+  readonly #http: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #flights = new SingleFlight<Page>();
+  #bound: BoundSocket | undefined;
+  #endpoint = "";
+
+  constructor(private readonly options: MetricsServerOptions) {
+    const { headTimeoutMs: headMs = headTimeoutMs, idleTimeoutMs: idleMs = idleTimeoutMs } = options;
+    this.#http = createServer({
+      headersTimeout: headMs,
+      requestTimeout: headMs,
+      connectionsCheckingInterval: Math.ceil(headMs / 5),
+      maxHeaderSize: maxHeadBytes,
+      keepAliveTimeout: idleMs,
+    });
+    this.#http.maxConnections = maxConnections;
+    this.#http.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+    });
+    this.#http.on("request", (request, response) => {
+      void this.#answer(request, response);
+    });
+    // Nothing is served on such connections.
+    this.#http.on("upgrade", (_request, socket) => socket.destroy());
+  }
+
+  /** `http://127.0.0.1:9090` or `unix:///run/dockershim-metrics.sock`. */
+  get endpoint(): string {
+    return this.#endpoint;
+  }
+
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
+  async listen(): Promise<void> {
+    const { address, log } = this.options;
+    if (address.kind === "unix") {
+      this.#bound = await bindUnixSocket(this.#http, address.path);
+      this.#endpoint = `unix://${address.path}`;
+    } else {
+      await listenOnPort(this.#http, address);
+      const { port } = this.#http.address() as AddressInfo;
+      this.#endpoint = urlOf({ host: address.host, port });
+    }
+    this.#http.on("error", (error) =>
+      log.error({ err: error.message }, "the server of metrics cannot accept connections"),
+    );
+  }
+
+  /** Ends every connection, and removes the socket file. Never fails. */
+  async close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#http.close(() => resolve()));
+    for (const socket of this.#sockets) socket.destroy();
+    await this.#bound?.unlink();
+    await closed;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const left = new AbortController();
+    response.once("close", () => left.abort(new ShimError("cancelled", "the client has left")));
+    // Also for a client that does not read: what it leaves unread must not stay in memory.
+    const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
+    const timer = setTimeout(() => request.socket.destroy(), milliseconds);
+    response.once("close", () => clearTimeout(timer));
+    try {
+      const page = await this.#pageOf(request, left.signal);
+      send(request, response, page);
+    } catch (error) {
+      if (left.signal.aborted) return;
+      this.options.log.error({ path: pathOf(request), err: messageOf(error) }, "cannot answer a request");
+      send(request, response, pageOf(500, `${messageOf(error)}\n`));
+    }
+  }
+
+  async #pageOf(request: IncomingMessage, signal: AbortSignal): Promise<Page | Refusal> {
+    const { method = "" } = request;
+    if (method !== "GET" && method !== "HEAD") {
+      return { ...pageOf(405, "only GET and HEAD are answered\n"), headers: { Allow: "GET, HEAD" } };
+    }
+    const { pages } = this.options;
+    const path = pathOf(request);
+    const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
+    if (page === undefined) return notFoundPage(Object.keys(pages));
+    const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
+    return withDeadline(signal, milliseconds, `answer ${path}`, (limited) =>
+      this.#flights.run(path, limited, page),
+    );
+  }
+}
+
+function pathOf({ url = "" }: IncomingMessage): string {
+  return url.split("?", 1)[0] ?? "";
+}
+
+function send(request: IncomingMessage, response: ServerResponse, page: Page | Refusal): void {
+  const { status, contentType, body } = page;
+  response.writeHead(status, {
+    "Content-Type": contentType,
+    "Content-Length": Buffer.byteLength(body),
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    // A request with a body, which nobody reads, ends its connection.
+    ...(isRefusal(page) ? { ...page.headers, Connection: "close" } : {}),
+  });
+  response.end(request.method === "HEAD" ? undefined : body);
+}
+
+function listenOnPort(
+  server: Server,
+  address: { readonly host: string; readonly port: number },
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => {
+      const kind = hasCode(error, "EADDRINUSE") ? "conflict" : "precondition";
+      const message = `listen on ${urlOf(address)} for metrics: ${error.message}`;
+      reject(new ShimError(kind, message, {}, { cause: error }));
+    };
+    server.once("error", onError);
+    server.listen({ host: address.host, port: address.port, exclusive: true }, () => {
+      server.removeListener("error", onError);
+      resolve();
+    });
+  });
+}
+
+function urlOf({ host, port }: { readonly host: string; readonly port: number }): string {
+  return `http://${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
+}

@@ -1,0 +1,70 @@
+/** The programs of pause/bin, which this installation carries for each processor architecture. */
+import { access, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { messageOf, ShimError } from "../base/errors.js";
+import type { ImageArchitecture } from "./image-archive.js";
+import { buildTar, type ArchiveEntry } from "./tar.js";
+
+export type ProgramName = "pause" | "pod-dialer" | "port-forward";
+
+/**
+ * Where the port-forward program is in a container. The number is that of its protocol (pause/port-forward.c): a pod that
+ * has the program of an older one is given another.
+ */
+export const portForwardPath = "/dockershim-port-forward-1";
+
+/** `name` as Go (`amd64`), the kernel (`x86_64`) or Node.js (`x64`) calls it; undefined when there are no programs for it. */
+export function imageArchitecture(name: string): ImageArchitecture | undefined {
+  if (name === "amd64" || name === "x86_64" || name === "x64") return "amd64";
+  if (name === "arm64" || name === "aarch64") return "arm64";
+  return undefined;
+}
+
+/** Absolute path; `unsupported` when there is no such program for `architecture`. */
+export async function programPath(name: ProgramName, architecture: string): Promise<string> {
+  const known = imageArchitecture(architecture);
+  if (known === undefined)
+    throw new ShimError("unsupported", `find the ${name} program: none for architecture "${architecture}"`);
+  const root = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
+  return join(root, "pause", "bin", `${name}-${known}`);
+}
+
+/** `unsupported` as above, `internal` when the program is missing in this installation. */
+export async function readProgram(name: ProgramName, architecture: string): Promise<Buffer> {
+  const path = await programPath(name, architecture);
+  try {
+    return await readFile(path);
+  } catch (error) {
+    throw new ShimError(
+      "internal",
+      `read the ${name} program "${path}": ${messageOf(error)}`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+/** The port-forward program where containers have it. */
+export async function portForwardEntry(architecture: string): Promise<ArchiveEntry> {
+  const content = await readProgram("port-forward", architecture);
+  return { path: portForwardPath.slice(1), type: "file", mode: 0o755, content };
+}
+
+/** For `PUT /containers/{id}/archive?path=/` of a container whose image does not have it. */
+export async function portForwardArchive(architecture: string): Promise<Buffer> {
+  return buildTar([await portForwardEntry(architecture)]);
+}
+
+/** `start` or the nearest directory above it that has a package.json: the same from src/ and from dist/src/. */
+export async function findPackageDirectory(start: string): Promise<string> {
+  for (let directory = start; ; directory = dirname(directory)) {
+    try {
+      await access(join(directory, "package.json"));
+      return directory;
+    } catch (error) {
+      if (dirname(directory) !== directory) continue;
+      throw new ShimError("internal", `find package.json above "${start}": not found`, {}, { cause: error });
+    }
+  }
+}

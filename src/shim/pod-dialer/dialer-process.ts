@@ -1,0 +1,181 @@
+/** The one helper process that connects inside of pods' network namespaces and hands the connections over. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { Socket } from "node:net";
+import { listen, sleep } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dialer-protocol.js";
+
+export interface DialerProcessOptions {
+  /** Absolute path of the program. */
+  readonly program: () => Promise<string>;
+  /** After so long a connect inside the pod has failed. */
+  readonly connectTimeoutMs: number;
+  /** How much later an answer may come; then the process hangs, and is replaced. Default 2 s. */
+  readonly answerMarginMs?: number;
+  readonly log: Pick<Logger, "warn" | "debug">;
+}
+
+interface Pending {
+  readonly resolve: (socket: Socket) => void;
+  readonly reject: (error: ShimError) => void;
+}
+
+/** How long it may take to end by itself. */
+const endTimeoutMs = 1_000;
+
+/**
+ * Started at the first request, and anew when it has ended. It ends with this process, however that ends: its input is a
+ * pipe from here, and the kernel kills it with its parent. Its answers come over the channel that Node.js has between a
+ * parent and a child, because Node.js takes file descriptors from nowhere else.
+ */
+export class DialerProcess {
+  readonly #options: DialerProcessOptions;
+  readonly #pending = new Map<number, Pending>();
+  #child: ChildProcess | undefined;
+  #lastId = 0;
+  #isClosed = false;
+
+  constructor(options: DialerProcessOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * A connection to `port` on the loopback of the network namespace that file descriptor `namespace` of this process
+   * refers to; the descriptor stays open until this settles. `unavailable` with field `dialerEnded` when the process
+   * ended meanwhile: another try starts a new one.
+   */
+  async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
+    const child = await this.#running();
+    signal.throwIfAborted();
+    const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
+    const timeoutMs = this.#options.connectTimeoutMs;
+    let stop: (() => void) | undefined;
+    try {
+      return await new Promise<Socket>((resolve, reject) => {
+        const onAbort = (): void => {
+          if (this.#child === child) child.stdin?.write(encodeWithdrawal(id));
+          reject(ShimError.from(signal.reason));
+        };
+        const timer = setTimeout(
+          () => {
+            this.#lose(child, "it does not answer");
+          },
+          timeoutMs + (this.#options.answerMarginMs ?? 2_000),
+        );
+        stop = () => {
+          clearTimeout(timer);
+          signal.removeEventListener("abort", onAbort);
+          this.#pending.delete(id);
+        };
+        listen(signal, onAbort);
+        this.#pending.set(id, { resolve, reject });
+        child.stdin?.write(encodeRequest({ id, namespace, port, timeoutMs }));
+      });
+    } finally {
+      stop?.();
+    }
+  }
+
+  /** Process id, while there is a process. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Ends the process and all requests. Connections that were handed over go on. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const child = this.#child;
+    if (child === undefined) return;
+    const exited = once(child, "exit");
+    child.stdin?.end();
+    if (child.connected) child.disconnect();
+    const ended = new AbortController();
+    await Promise.race([exited, sleep(endTimeoutMs, ended.signal).catch(() => undefined)]);
+    ended.abort();
+    this.#lose(child, "it is closed");
+  }
+
+  async #running(): Promise<ChildProcess> {
+    if (this.#child !== undefined) return this.#child;
+    const program = await this.#options.program();
+    if (this.#isClosed) throw new ShimError("cancelled", "the shim is stopping");
+    // Another request may have started it meanwhile.
+    return (this.#child ??= this.#start(program));
+  }
+
+  #start(program: string): ChildProcess {
+    const child = spawn(program, [], {
+      // Nothing of this process's directory and environment; a session of its own, so that an interrupt from the
+      // terminal does not end it before this process is done.
+      ...{ cwd: "/", env: {}, detached: true, serialization: "json" },
+      stdio: ["pipe", "ignore", "ignore", "ipc"],
+    });
+    child.on("message", (message: unknown, handle?: unknown) => {
+      this.#take(message, handle);
+    });
+    child.on("error", (error) => {
+      const cause = new ShimError(
+        "unsupported",
+        `start "${program}": ${error.message}`,
+        {},
+        { cause: error },
+      );
+      this.#lose(child, error.message, child.pid === undefined ? cause : undefined);
+    });
+    child.once("exit", (code, name) => {
+      this.#lose(child, `it ended with ${name ?? String(code)}`);
+    });
+    child.once("disconnect", () => {
+      this.#lose(child, "its channel was closed");
+    });
+    child.stdin?.on("error", () => undefined); // Its end is told by the events above.
+    child.unref();
+    child.channel?.unref();
+    if (child.stdin instanceof Socket) child.stdin.unref();
+    this.#options.log.debug({ pid: child.pid, program }, "pod dialer started");
+    return child;
+  }
+
+  #take(message: unknown, handle: unknown): void {
+    const socket = handle instanceof Socket ? handle : undefined;
+    // For the time until somebody listens, and for whoever only writes.
+    socket?.on("error", () => undefined);
+    const answer = parseAnswer(message);
+    const pending = answer === undefined ? undefined : this.#pending.get(answer.id);
+    if (answer === undefined) this.#options.log.warn({}, "the pod dialer sent something that is no answer");
+    if (pending === undefined || answer === undefined) {
+      // Of a request that was given up.
+      socket?.destroy();
+      return;
+    }
+    if (answer.failure !== undefined) {
+      socket?.destroy();
+      pending.reject(dialFailure(answer.failure, this.#options.connectTimeoutMs));
+    } else if (socket === undefined) {
+      // The kernel drops what does not fit: this process has no room for another file.
+      pending.reject(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
+    } else {
+      socket.allowHalfOpen = true;
+      socket.setNoDelay(true);
+      pending.resolve(socket);
+    }
+  }
+
+  /** Fails what waits for it and makes room for a successor. */
+  #lose(child: ChildProcess, why: string, failure?: ShimError): void {
+    child.kill("SIGKILL");
+    if (this.#child !== child) return;
+    this.#child = undefined;
+    if (!this.#isClosed && failure === undefined)
+      this.#options.log.warn(
+        { pid: child.pid, reason: why, requests: this.#pending.size },
+        "the pod dialer was lost",
+      );
+    const error =
+      failure ?? new ShimError("unavailable", `the pod dialer was lost: ${why}`, { dialerEnded: true });
+    for (const { reject } of this.#pending.values()) reject(error);
+    this.#pending.clear();
+  }
+}

@@ -1,0 +1,82 @@
+/** What is said to the pod dialer and what it answers: pause/pod-dialer.c has the same. */
+import { getSystemErrorName } from "node:util";
+import { formatDuration } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+
+const requestBytes = 16;
+const withdrawal = 0xffff_ffff;
+
+export interface DialRequest {
+  readonly id: number;
+  /** A file descriptor of this process, of a network namespace. */
+  readonly namespace: number;
+  readonly port: number;
+  readonly timeoutMs: number;
+}
+
+export function encodeRequest({ id, namespace, port, timeoutMs }: DialRequest): Buffer {
+  return fields(id, namespace, port, timeoutMs);
+}
+
+export function encodeWithdrawal(id: number): Buffer {
+  return fields(id, withdrawal, 0, 0);
+}
+
+// Little endian, as both architectures that there is a dialer for.
+function fields(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(requestBytes);
+  for (const [index, value] of values.entries()) bytes.writeUInt32LE(value, index * 4);
+  return bytes;
+}
+
+/** One line of the dialer; a line that comes with a socket has only the id. */
+export interface DialAnswer {
+  readonly id: number;
+  readonly failure: { readonly step: string; readonly errno: number } | undefined;
+}
+
+/** Undefined for what the dialer does not say. */
+export function parseAnswer(message: unknown): DialAnswer | undefined {
+  if (typeof message !== "object" || message === null) return undefined;
+  const { id, step, errno } = message as Readonly<Record<string, unknown>>;
+  if (!isCount(id)) return undefined;
+  if (step === undefined && errno === undefined) return { id, failure: undefined };
+  if (typeof step !== "string" || !isCount(errno)) return undefined;
+  return { id, failure: { step, errno } };
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
+}
+
+/** Without CAP_SYS_ADMIN, or where /proc is not the one of this process: there may be another way. */
+const noWayIn = ["EPERM", "EACCES", "ENOENT", "ENOSYS"];
+
+/** The error for an answer without a connection. `timeoutMs` is that of the request. */
+export function dialFailure(
+  { step, errno }: { readonly step: string; readonly errno: number },
+  timeoutMs: number,
+): ShimError {
+  const name = errno === 0 ? "no reason" : systemErrorName(errno);
+  if (step === "accept") return new ShimError("exhausted", "too many connections are being made at once");
+  if (step === "enter") {
+    const kind = noWayIn.includes(name) ? "unsupported" : "unavailable";
+    return new ShimError(kind, `enter the network namespace: ${name}`);
+  }
+  return connectFailure(name, timeoutMs);
+}
+
+/** The error of a connect inside the pod, by its error number's name. */
+export function connectFailure(name: string, timeoutMs: number): ShimError {
+  if (name === "ECONNREFUSED") return new ShimError("unavailable", "connection refused");
+  if (name === "ETIMEDOUT") return new ShimError("timeout", `no answer after ${formatDuration(timeoutMs)}`);
+  return new ShimError("unavailable", name);
+}
+
+export function systemErrorName(errno: number): string {
+  try {
+    return getSystemErrorName(-errno);
+  } catch {
+    return `error ${String(errno)}`; // Out of the range of error numbers.
+  }
+}

@@ -1,0 +1,78 @@
+/** The way into pods of an engine on this host: through the network namespace of their sandbox. */
+import { closeSync, openSync } from "node:fs";
+import type { Duplex } from "node:stream";
+import { messageOf, ShimError } from "../base/errors.js";
+import { Gate } from "../base/gate.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { HostAccess } from "../ports/host.js";
+import type { PodDialer } from "../ports/pod-dialer.js";
+import type { DialerProcess } from "./dialer-process.js";
+
+/** Below the number of requests that the helper takes; the others wait. */
+const connectsAtOnce = 240;
+/** A pod whose service does not accept must not keep connections to other pods waiting. */
+const connectsPerPod = 48;
+
+interface PodGate {
+  readonly gate: Gate;
+  users: number;
+}
+
+export class NamespaceDialer implements PodDialer {
+  readonly #all = new Gate(connectsAtOnce);
+  readonly #pods = new Map<string, PodGate>();
+
+  constructor(
+    private readonly dialer: Pick<DialerProcess, "connect">,
+    private readonly host: () => Pick<HostAccess, "networkNamespace">,
+  ) {}
+
+  async connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
+    const pod = this.#pods.get(sandbox.id) ?? { gate: new Gate(connectsPerPod), users: 0 };
+    this.#pods.set(sandbox.id, pod);
+    pod.users += 1;
+    try {
+      return await pod.gate.run(signal, () =>
+        this.#all.run(signal, () => this.#connect(sandbox, port, signal)),
+      );
+    } finally {
+      pod.users -= 1;
+      if (pod.users === 0) this.#pods.delete(sandbox.id);
+    }
+  }
+
+  async #connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
+    const namespace = openNamespace(sandbox, this.host());
+    try {
+      return await this.dialer.connect(namespace, port, signal);
+    } catch (error) {
+      if (!(error instanceof ShimError) || error.fields["dialerEnded"] !== true) throw error;
+      return await this.dialer.connect(namespace, port, signal);
+    } finally {
+      closeSync(namespace);
+    }
+  }
+}
+
+/**
+ * The file descriptor of the sandbox's network namespace. A process id may be used again at any time, so what was opened
+ * by it counts only when the process is the sandbox's afterwards, too. Nothing in /proc waits for a disk.
+ */
+function openNamespace(sandbox: Snapshot, host: Pick<HostAccess, "networkNamespace">): number {
+  const proven = host.networkNamespace(sandbox);
+  if (proven === undefined) throw outOfReach(sandbox);
+  const { netns, netnsIdentity } = proven;
+  let descriptor: number;
+  try {
+    descriptor = openSync(netns, "r");
+  } catch (error) {
+    throw new ShimError("unavailable", `open "${netns}": ${messageOf(error)}`, {}, { cause: error });
+  }
+  if (host.networkNamespace(sandbox)?.netnsIdentity === netnsIdentity) return descriptor;
+  closeSync(descriptor);
+  throw outOfReach(sandbox);
+}
+
+function outOfReach({ id }: Snapshot): ShimError {
+  return new ShimError("unsupported", "the processes of the sandbox are out of reach", { sandboxId: id });
+}

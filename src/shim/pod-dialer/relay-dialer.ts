@@ -1,0 +1,87 @@
+/** The way into pods of an engine whose host is out of reach: a process in the sandbox, through the Docker API alone. */
+import type { Duplex } from "node:stream";
+import { listen, withDeadline } from "../base/abort.js";
+import { isKind, messageOf, ShimError } from "../base/errors.js";
+import { LruMap } from "../base/lru-map.js";
+import { SingleFlight } from "../base/single-flight.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { Engine, ExecOptions } from "../ports/engine.js";
+import type { PodDialer } from "../ports/pod-dialer.js";
+import { RelayStream } from "./relay-stream.js";
+
+export interface RelayDialerOptions {
+  readonly engine: Pick<Engine, "createExec" | "startExec" | "statArchive" | "putArchive">;
+  /** Where the program is in a sandbox; the built-in pause image has it there. */
+  readonly programPath: string;
+  /** A tar with the program, to be unpacked at `/`. */
+  readonly programArchive: () => Promise<Buffer>;
+  /** The pause image that has the program, for error messages. */
+  readonly builtinImage: string;
+}
+
+/** As the program has it: pause/port-forward.c. */
+const connectTimeoutMs = 10_000;
+/** The engine starts a process for each connection. */
+const openTimeoutMs = connectTimeoutMs + 10_000;
+/** Sandboxes that are known to have the program. */
+const rememberedSandboxes = 1_000;
+
+export class RelayDialer implements PodDialer {
+  readonly #options: RelayDialerOptions;
+  readonly #equipped = new LruMap<string, true>(rememberedSandboxes);
+  readonly #equipping = new SingleFlight<undefined>();
+
+  constructor(options: RelayDialerOptions) {
+    this.#options = options;
+  }
+
+  async connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
+    const { engine, programPath } = this.#options;
+    return withDeadline(signal, openTimeoutMs, "start the port-forward program", async (limited) => {
+      await this.#equip(sandbox, limited);
+      const command = [programPath, String(port)];
+      const options: ExecOptions = { command, tty: false, stdin: true, stdout: true, stderr: false };
+      const execId = await engine.createExec(sandbox.id, options, limited);
+      // The signal of the attempt must not end the connection.
+      const life = new AbortController();
+      const onAbort = (): void => {
+        life.abort(limited.reason);
+      };
+      listen(limited, onAbort);
+      try {
+        limited.throwIfAborted();
+        const stream = new RelayStream(await engine.startExec(execId, options, life.signal));
+        stream.on("error", () => undefined); // For the time until somebody listens.
+        await stream.open(connectTimeoutMs);
+        return stream;
+      } finally {
+        limited.removeEventListener("abort", onAbort);
+      }
+    });
+  }
+
+  /** Makes sure that the sandbox has the program: its image may be any pause image. */
+  async #equip({ id }: Snapshot, signal: AbortSignal): Promise<void> {
+    if (this.#equipped.get(id) === true) return;
+    await this.#equipping.run(id, signal, async (shared) => {
+      const { engine, programPath, programArchive } = this.#options;
+      if ((await engine.statArchive(id, programPath, shared)) === undefined) {
+        const archive = await programArchive();
+        await engine.putArchive(id, "/", archive, shared).catch((error: unknown) => {
+          throw this.#cannotCopy(error);
+        });
+      }
+      this.#equipped.set(id, true);
+      return undefined;
+    });
+  }
+
+  /** Refused for a read-only root file system, among others; what is wrong with the engine itself stays what it is. */
+  #cannotCopy(error: unknown): ShimError {
+    const action = "copy the port-forward program into the sandbox";
+    if (isKind(error, "unavailable", "timeout", "cancelled", "notFound")) return error.within(action);
+    const remedy = `use the pause image ${this.#options.builtinImage}, which has it`;
+    const message = `${action}: ${messageOf(error)}; ${remedy}`;
+    return new ShimError("unsupported", message, {}, { cause: error });
+  }
+}

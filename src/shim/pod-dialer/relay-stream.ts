@@ -1,0 +1,156 @@
+/** A connection that a process inside the pod carries over its standard streams: pause/port-forward.c has the frames. */
+import { Duplex } from "node:stream";
+import { ShimError } from "../base/errors.js";
+import type { ProcessStreams } from "../ports/engine.js";
+import { connectFailure, systemErrorName } from "./dialer-protocol.js";
+
+const lengthBytes = 4;
+/** For the server to take the last bytes after both sides have ended. */
+const graceMs = 60_000;
+/** The program writes frames of at most 64 KiB; beyond this it is not a frame but something else. */
+const frameLimitBytes = 16 * 1024 * 1024;
+
+/**
+ * Half-closable in both directions: `end()` and the end of reading are frames of their own. Destroying it, or a process
+ * that ends before its time, resets the connection.
+ */
+export class RelayStream extends Duplex {
+  readonly #process: ProcessStreams;
+  readonly #length = Buffer.alloc(lengthBytes);
+  #lengthSize = 0;
+  #remaining = 0;
+  #hasEnded = false;
+  #isConnected = false;
+  #resume: (() => void) | undefined;
+  #grace: NodeJS.Timeout | undefined;
+  #onConnect: { readonly resolve: () => void; readonly reject: (error: ShimError) => void } | undefined;
+
+  constructor(process: ProcessStreams) {
+    super({ allowHalfOpen: true });
+    this.#process = process;
+  }
+
+  /**
+   * Begins to read; settles when the process said that it is connected, or why not. `connectTimeoutMs` is the program's.
+   * To be called once, before anything else.
+   */
+  open(connectTimeoutMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#onConnect = { resolve, reject };
+      this.#process
+        .readOutput((_, data) => this.#take(data, connectTimeoutMs))
+        .then(
+          () => {
+            this.#fail(new ShimError("unavailable", "the connection was reset"));
+          },
+          (error: unknown) => {
+            this.#fail(ShimError.from(error, "unavailable"));
+          },
+        );
+    });
+  }
+
+  override _read(): void {
+    const resume = this.#resume;
+    this.#resume = undefined;
+    resume?.();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    const { input } = this.#process;
+    // A chunk of no bytes would be taken for the end.
+    if (chunk.length === 0) {
+      done();
+      return;
+    }
+    input.cork();
+    input.write(lengthOf(chunk.length));
+    input.write(chunk, done);
+    input.uncork();
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#process.input.write(lengthOf(0), done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    // After both ends the process still has to bring the last bytes to the server, and then ends by itself.
+    if (error === null && this.#hasEnded && this.writableFinished) this.#closeAfterGrace();
+    else this.#process.close();
+    this.#resume?.();
+    this.#onConnect?.reject(ShimError.from(error ?? new ShimError("cancelled", "the connection was closed")));
+    done(error);
+  }
+
+  /** A promise when the reader is slow. */
+  #take(chunk: Buffer, connectTimeoutMs: number): Promise<void> | undefined {
+    let isFull = false;
+    for (let offset = 0; offset < chunk.length;) {
+      if (this.#remaining > 0) {
+        const data = chunk.subarray(offset, offset + this.#remaining);
+        offset += data.length;
+        this.#remaining -= data.length;
+        if (!this.push(data)) isFull = true;
+        continue;
+      }
+      const missing = lengthBytes - this.#lengthSize;
+      const copied = chunk.copy(this.#length, this.#lengthSize, offset, offset + missing);
+      this.#lengthSize += copied;
+      offset += copied;
+      if (this.#lengthSize < lengthBytes) break;
+      this.#lengthSize = 0;
+      this.#takeNumber(this.#length.readUInt32BE(0), connectTimeoutMs);
+    }
+    if (!isFull || this.destroyed) return undefined;
+    return new Promise((resolve) => {
+      this.#resume = resolve;
+    });
+  }
+
+  /** The first is what became of the connect, all others are lengths of frames. */
+  #takeNumber(value: number, connectTimeoutMs: number): void {
+    if (!this.#isConnected) {
+      if (value > 0xffff) throw notAFrame();
+      if (value !== 0) throw connectFailure(systemErrorName(value), connectTimeoutMs);
+      this.#isConnected = true;
+      this.#onConnect?.resolve();
+      this.#onConnect = undefined;
+      return;
+    }
+    if (value > frameLimitBytes || this.#hasEnded) throw notAFrame();
+    this.#remaining = value;
+    if (value > 0) return;
+    this.#hasEnded = true;
+    this.push(null);
+  }
+
+  #closeAfterGrace(): void {
+    this.#grace = setTimeout(() => {
+      this.#process.close();
+    }, graceMs);
+    this.#grace.unref();
+  }
+
+  /** The process is gone: after both ends that is how it should be. */
+  #fail(error: ShimError): void {
+    if (this.#hasEnded && this.writableFinished) {
+      clearTimeout(this.#grace);
+      this.#process.close();
+      return;
+    }
+    const opening = this.#onConnect;
+    this.#onConnect = undefined;
+    opening?.reject(error);
+    this.destroy(opening === undefined ? error : undefined);
+  }
+}
+
+function lengthOf(bytes: number): Buffer {
+  const length = Buffer.alloc(lengthBytes);
+  length.writeUInt32BE(bytes, 0);
+  return length;
+}
+
+function notAFrame(): ShimError {
+  return new ShimError("unknown", "the port-forward program sent something that is not a frame");
+}

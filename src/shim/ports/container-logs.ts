@@ -1,0 +1,48 @@
+/**
+ * The log files of containers as the RPCs and the read model see them. Implemented by src/shim/logs, which writes the
+ * CRI's format from what the engine has.
+ */
+import type { Snapshot } from "../domain/snapshot.js";
+
+/** Where a container's log belongs. */
+export interface LogTarget {
+  /** Absolute; nothing outside of it is written, links included. */
+  readonly directory: string;
+  /** Absolute, below `directory`. */
+  readonly path: string;
+}
+
+export interface ContainerLogs {
+  /**
+   * A container was created. Decides, for good, who keeps its log: this program (true), or the engine, with a link to
+   * its file (false).
+   */
+  created(container: Snapshot, target: LogTarget): Promise<boolean>;
+
+  /** Whether this program writes the log of the container. */
+  owns(containerId: string): boolean;
+
+  /**
+   * To be called before the engine starts a container: makes the log file, and attaches where output can be had in no
+   * other way. Throws when there can be no log. Nothing to do for containers that are not ours.
+   */
+  beforeStart(container: Snapshot, signal: AbortSignal): Promise<void>;
+
+  /**
+   * What the engine says of a container now, before anybody else learns of it. Begins to write the log of one that runs.
+   * For one that has ended it returns when the last byte is in the file, after 5 s at most. Never throws.
+   */
+  observe(container: Snapshot): Promise<void>;
+
+  /**
+   * Goes on in a new file at the log path, after the present one was renamed. Nothing is lost and nothing written twice.
+   * `precondition` when the container does not run or its log is not ours; then no file is made.
+   */
+  reopen(containerId: string): Promise<void>;
+
+  /** The container is gone. When this returns, nothing more is written for it, and no file made. Never throws. */
+  remove(containerId: string): Promise<void>;
+
+  /** Ids of all containers that something is remembered of. */
+  ids(): readonly string[];
+}

@@ -1,0 +1,45 @@
+/**
+ * Who is told of everything that is timed, when it ends: one place for RPCs, engine calls, network operations and runs of
+ * CNI plugins each. Implemented by src/shim/metrics while the endpoint of metrics is on, and by nobody else.
+ */
+import type { ErrorKind } from "../base/errors.js";
+import type { Engine } from "./engine.js";
+
+/** A method must neither throw nor wait: it runs on the way of the call that it is told of. */
+export interface Observer {
+  rpcEnded(ended: RpcEnded): void;
+  engineCallEnded(ended: EngineCallEnded): void;
+  networkOperationEnded(ended: NetworkOperationEnded): void;
+  pluginRunEnded(ended: PluginRunEnded): void;
+}
+
+export interface RpcEnded {
+  /** A method of the CRI, and nothing else. */
+  readonly rpc: string;
+  /** `OK`, `NOT_FOUND` … */
+  readonly code: string;
+  readonly ms: number;
+}
+
+export interface EngineCallEnded {
+  readonly verb: keyof Engine;
+  /** For `events` as long as somebody listened. */
+  readonly ms: number;
+  /** Missing for a success; "not there" in an answer's own words is one. */
+  readonly kind?: ErrorKind;
+}
+
+export interface NetworkOperationEnded {
+  readonly operation: "setUpPod" | "tearDownPod" | "podAddresses";
+  /** With the wait for other work on the same pod. */
+  readonly ms: number;
+  readonly failed: boolean;
+}
+
+export interface PluginRunEnded {
+  /** As the network list names it: `bridge`. */
+  readonly type: string;
+  readonly command: "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
+  readonly durationMs: number;
+  readonly failed: boolean;
+}

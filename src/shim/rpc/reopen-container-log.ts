@@ -1,0 +1,36 @@
+import type { Call } from "../base/call.js";
+import { ShimError } from "../base/errors.js";
+import type { Answer, ReopenContainerLogRequest, ReopenContainerLogResponse } from "../domain/cri.js";
+import { ContainerState } from "../domain/cri.js";
+import { requireReadContainer } from "./find-by-id.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<Services, "link" | "model" | "sync" | "logs" | "containerLanes">;
+
+/**
+ * Goes on in a new file at the log path, after the kubelet has renamed the present one. A container that has ended
+ * writes no more: its file would stay empty, so that is an error, as with containerd.
+ */
+export async function reopenContainerLog(
+  request: ReopenContainerLogRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ReopenContainerLogResponse>> {
+  await deps.link.live(call.signal);
+  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
+  // Not beside a removal: a file that it makes would be left behind.
+  await deps.containerLanes.run(id, call.signal, async () => {
+    const { state, logPath } = deps.model.requireContainer(id);
+    const fields = { containerId: id };
+    if (logPath === "") throw new ShimError("precondition", `container "${id}" has no log`, fields);
+    if (state !== ContainerState.CONTAINER_RUNNING) {
+      throw new ShimError("precondition", `container "${id}" is not running`, fields);
+    }
+    try {
+      await deps.logs.reopen(id);
+    } catch (error) {
+      throw ShimError.from(error).within(`reopen the log of container "${id}"`, fields);
+    }
+  });
+  return {};
+}

@@ -1,0 +1,57 @@
+import { sleep } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+
+export interface RetriesDeps {
+  /** Before the first retry of an id, and at most; doubled in between. */
+  readonly pausesMs: { readonly first: number; readonly last: number };
+  /** Whether trying again is of any use now. */
+  readonly isDue: (id: string) => boolean;
+  readonly work: (id: string) => Promise<void>;
+}
+
+/** Tries again what failed for an id, until that succeeds or is of no use any more. One retry per id at a time. */
+export class Retries {
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #reported = new Set<string>();
+  readonly #stop = new AbortController();
+
+  constructor(private readonly deps: RetriesDeps) {}
+
+  schedule(id: string): void {
+    if (this.#running.has(id) || this.#stop.signal.aborted) return;
+    const retrying = this.#retry(id).finally(() => this.#running.delete(id));
+    this.#running.set(id, retrying);
+  }
+
+  /** Whether it is the first failure since the last success. */
+  isNews(id: string): boolean {
+    const isNews = !this.#reported.has(id);
+    this.#reported.add(id);
+    return isNews;
+  }
+
+  succeeded(id: string): void {
+    this.#reported.delete(id);
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
+    await Promise.all(this.#running.values());
+  }
+
+  /** Never rejects: whoever did the work reports its failures. */
+  async #retry(id: string): Promise<void> {
+    const { first, last } = this.deps.pausesMs;
+    for (let pauseMs = first; ; pauseMs = Math.min(pauseMs * 2, last)) {
+      try {
+        await sleep(pauseMs, this.#stop.signal);
+        if (!this.deps.isDue(id)) return;
+        await this.deps.work(id);
+        return;
+      } catch {
+        // The next round, if there is one.
+        if (this.#stop.signal.aborted) return;
+      }
+    }
+  }
+}

@@ -1,0 +1,266 @@
+/** Statistics from the host's own files: no request to the engine for whatever is in reach here. */
+import { posix } from "node:path";
+import type { Logger } from "../base/log.js";
+import { messageOf } from "../base/errors.js";
+import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { HostAccess } from "../ports/host.js";
+import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
+import { Cgroup } from "./cgroup/cgroup.js";
+import { CpuRate } from "./cpu-rate.js";
+import { MemoryFiles } from "./memory-files.js";
+import { parseInterfaces } from "./network-interfaces.js";
+import { countProcesses } from "./process-counts.js";
+import { ProcessDirectory } from "./process-directory.js";
+import { sumReadings } from "./sum-readings.js";
+
+/** What is known of a container since it was started. */
+interface Known {
+  /** Another start has another cgroup and another process. */
+  readonly started: bigint;
+  readonly pid: number;
+  /** Undefined: out of reach. */
+  readonly cgroup: Cgroup | undefined;
+  /** Of sandboxes: the pod's cgroup, which is the parent of theirs. */
+  readonly parent: Cgroup | undefined;
+  /** Of sandboxes without a cgroup of the whole pod. */
+  readonly podRate: CpuRate;
+  process: ProcessDirectory | undefined;
+}
+
+export interface CgroupStatsDeps {
+  readonly host: Pick<HostAccess, "cgroupDirectories" | "networkNamespace">;
+  /** For containers whose cgroup is out of reach although the engine is here: processes of another PID namespace. */
+  readonly elsewhere: StatsSource;
+  readonly log: Pick<Logger, "warn">;
+  readonly files?: MemoryFiles;
+  readonly procRoot?: string;
+}
+
+export class CgroupStats implements StatsSource {
+  readonly #known = new Map<string, Known>();
+  /** Containers that could not be read, and why: said once. */
+  readonly #failed = new Map<string, string>();
+  readonly #files: MemoryFiles;
+  #closed = false;
+
+  constructor(private readonly deps: CgroupStatsDeps) {
+    this.#files = deps.files ?? new MemoryFiles();
+  }
+
+  /** For metrics: descriptors that are kept, and containers whose latest reading failed. */
+  get counts(): { readonly keptFiles: number; readonly unreadable: number } {
+    return { keptFiles: this.#files.kept, unreadable: this.#failed.size };
+  }
+
+  async readContainers(
+    containers: readonly Snapshot[],
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, ResourceReading>> {
+    const readings = new Map<string, ResourceReading>();
+    const unreachable: Snapshot[] = [];
+    for (const container of containers) {
+      const known = await this.#find(container);
+      if (known?.cgroup === undefined) {
+        if (known !== undefined) unreachable.push(container);
+        continue;
+      }
+      const reading = await this.#read(container.id, known.cgroup, options, signal);
+      if (reading !== undefined) readings.set(container.id, reading);
+    }
+    if (unreachable.length > 0) {
+      const others = await this.deps.elsewhere.readContainers(unreachable, options, signal);
+      for (const [id, reading] of others) readings.set(id, reading);
+    }
+    return readings;
+  }
+
+  async readPods(
+    pods: readonly PodParts[],
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, PodReading>> {
+    const containers = await this.readContainers(
+      pods.flatMap((pod) => pod.containers),
+      options,
+      signal,
+    );
+    const readings = new Map<string, PodReading>();
+    const unreachable: PodParts[] = [];
+    for (const pod of pods) {
+      const { sandbox } = pod;
+      const known = await this.#find(sandbox);
+      if (known?.cgroup === undefined) {
+        if (known !== undefined) unreachable.push(pod);
+        continue;
+      }
+      const own = new Map(
+        pod.containers.flatMap(({ id }) => {
+          const reading = containers.get(id);
+          return reading === undefined ? [] : [[id, reading] as const];
+        }),
+      );
+      // Before anything is waited for: another call may let go of what is known.
+      const interfaces = pod.hostNetwork ? undefined : this.#interfaces(sandbox, known);
+      const resources = await this.#readPod(pod, known, [...own.values()], options, signal);
+      readings.set(sandbox.id, { resources, interfaces, containers: own });
+    }
+    if (unreachable.length > 0) {
+      const others = await this.deps.elsewhere.readPods(unreachable, options, signal);
+      for (const [id, reading] of others) readings.set(id, reading);
+    }
+    return readings;
+  }
+
+  forgetAllBut(isRunning: (id: string) => boolean): void {
+    for (const id of this.#known.keys()) if (!isRunning(id)) this.#forget(id);
+    for (const id of this.#failed.keys()) if (!isRunning(id)) this.#failed.delete(id);
+    this.deps.elsewhere.forgetAllBut(isRunning);
+  }
+
+  failureOf(id: string): string | undefined {
+    return this.#failed.get(id) ?? this.deps.elsewhere.failureOf(id);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.forgetAllBut(() => false);
+    this.deps.elsewhere.close();
+  }
+
+  async #readPod(
+    { sandbox, hasOwnCgroup }: PodParts,
+    known: Known,
+    containers: readonly ResourceReading[],
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ResourceReading | undefined> {
+    if (hasOwnCgroup && known.parent !== undefined) {
+      // Its processes are in the cgroups below.
+      return this.#guard(sandbox.id, () => known.parent?.read(options));
+    }
+    const { cgroup } = known;
+    const pause = cgroup === undefined ? undefined : await this.#read(sandbox.id, cgroup, options, signal);
+    const sum = pause === undefined ? undefined : sumReadings([pause, ...containers]);
+    if (sum === undefined) return undefined;
+    const usage = sum.cpu?.usageNanoseconds;
+    const nanoCores = usage === undefined ? undefined : known.podRate.next(usage, performance.now());
+    return { ...sum, nanoCores };
+  }
+
+  async #read(
+    id: string,
+    cgroup: Cgroup,
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ResourceReading | undefined> {
+    const reading = this.#guard(id, () => cgroup.read(options));
+    if (reading?.details === undefined) return reading;
+    const processes = await countProcesses(cgroup.processes(), this.#files, signal);
+    return { ...reading, details: { ...reading.details, processes } };
+  }
+
+  /** Undefined, after a line in the log for each new reason, when `read` throws; what is kept is then opened anew. */
+  #guard<T>(id: string, read: () => T | undefined): T | undefined {
+    try {
+      const reading = read();
+      // Gone: nobody is to read the same files again, should a container of this id be started anew.
+      if (reading === undefined) this.#forget(id);
+      this.#failed.delete(id);
+      return reading;
+    } catch (error) {
+      this.#forget(id);
+      const err = messageOf(error);
+      if (this.#failed.get(id) !== err)
+        this.deps.log.warn({ containerId: id, err }, "cannot read the statistics of the container");
+      this.#failed.set(id, err);
+      return undefined;
+    }
+  }
+
+  #interfaces(sandbox: Snapshot, known: Known): readonly InterfaceReading[] | undefined {
+    return this.#guardNetwork(sandbox.id, () => {
+      const process =
+        known.process ??
+        ProcessDirectory.open(
+          known.pid,
+          this.#files,
+          () => this.deps.host.networkNamespace(sandbox) !== undefined,
+          this.deps.procRoot,
+        );
+      if (process?.isKept === true) known.process = process;
+      try {
+        const text = process?.text("net/dev");
+        return text === undefined ? undefined : parseInterfaces(text);
+      } finally {
+        if (process?.isKept === false) process.close();
+      }
+    });
+  }
+
+  /** As `#guard`, but a pod whose pause process has just ended keeps what else is known of it. */
+  #guardNetwork<T>(id: string, read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (error) {
+      this.deps.log.warn({ sandboxId: id, err: messageOf(error) }, "cannot read the network of the pod");
+      return undefined;
+    }
+  }
+
+  /** Undefined when it cannot be said now whether the cgroup is in reach. */
+  async #find(container: Snapshot): Promise<Known | undefined> {
+    const { id, state } = container;
+    const known = this.#current(container);
+    if (known !== undefined) return known;
+    if (state.pid === 0) return undefined;
+    try {
+      const found = await this.deps.host.cgroupDirectories(container);
+      if (this.#closed) return undefined;
+      // Another call may have found it in between.
+      const meanwhile = this.#current(container);
+      if (meanwhile !== undefined) return meanwhile;
+      const startedAtMs = performance.now() - Math.max(Date.now() - Number(state.started / 1_000_000n), 0);
+      const open = (path: string, directories: ReadonlyMap<string, string>): Cgroup =>
+        new Cgroup(path, directories, this.#files, startedAtMs);
+      const entry: Known = {
+        started: state.started,
+        pid: state.pid,
+        cgroup: found === undefined ? undefined : open(found.path, found.directories),
+        parent:
+          found === undefined ? undefined : open(posix.dirname(found.path), parentsOf(found.directories)),
+        podRate: new CpuRate(startedAtMs),
+        process: undefined,
+      };
+      // Out of reach is not remembered: a process that is just being started may still be on its way into its cgroup.
+      if (found !== undefined) this.#known.set(id, entry);
+      return entry;
+    } catch (error) {
+      return this.#guard<Known>(id, () => {
+        throw error;
+      });
+    }
+  }
+
+  /** What is known of this start of the container; what is known of an earlier one goes. */
+  #current({ id, state }: Snapshot): Known | undefined {
+    const known = this.#known.get(id);
+    if (known === undefined || (known.started === state.started && known.pid === state.pid)) return known;
+    this.#forget(id);
+    return undefined;
+  }
+
+  #forget(id: string): void {
+    const known = this.#known.get(id);
+    if (known === undefined) return;
+    this.#known.delete(id);
+    known.cgroup?.close();
+    known.parent?.close();
+    known.process?.close();
+  }
+}
+
+function parentsOf(directories: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  return new Map([...directories].map(([controller, path]) => [controller, posix.dirname(path)]));
+}

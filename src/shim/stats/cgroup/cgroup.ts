@@ -1,0 +1,103 @@
+/** One cgroup, in all hierarchies that the host has. */
+import { readdirSync } from "node:fs";
+import type { ReadingDetails, ResourceReading } from "../../domain/resource-reading.js";
+import { nowNanoseconds } from "../../base/time.js";
+import { CpuRate } from "../cpu-rate.js";
+import { KeptFiles, type MemoryFiles } from "../memory-files.js";
+import { readBlocks } from "./block-io.js";
+import { readCpu } from "./cpu.js";
+import { readHugepages } from "./hugepages.js";
+import { readMemory } from "./memory.js";
+import { type CgroupText, numberIn, pressureIn } from "./values.js";
+
+export class Cgroup {
+  readonly #directories = new Map<string, KeptFiles>();
+  readonly #names = new Map<string, readonly string[]>();
+  readonly #rate: CpuRate;
+
+  /**
+   * `directories` by controller of version 1, and by the empty string for version 2. `startedAtMs` is when its CPU time
+   * was 0, in milliseconds of `performance.now()`.
+   */
+  constructor(
+    private readonly path: string,
+    private readonly directories: ReadonlyMap<string, string>,
+    files: MemoryFiles,
+    startedAtMs: number,
+  ) {
+    this.#rate = new CpuRate(startedAtMs);
+    const byPath = new Map<string, KeptFiles>();
+    for (const [controller, directory] of directories) {
+      const kept = byPath.get(directory) ?? new KeptFiles(directory, files);
+      byPath.set(directory, kept);
+      this.#directories.set(controller, kept);
+    }
+  }
+
+  /** Undefined when the cgroup is gone. `details` without processes, which are the caller's to look at. */
+  read(options: { readonly details: boolean }, nowMs = performance.now()): ResourceReading | undefined {
+    const text: CgroupText = (controller, file) => this.#textOf(controller, file, { keep: true });
+    // Metrics are asked for seldom, and have three times as many files: those are not kept open in between.
+    const details: CgroupText | undefined = options.details
+      ? (controller, file) => this.#textOf(controller, file, { keep: false })
+      : undefined;
+    const cpu = readCpu(text, details);
+    const memory = readMemory(text, details);
+    if (cpu === undefined && memory === undefined) return undefined;
+    return {
+      timestamp: nowNanoseconds(),
+      cpu,
+      nanoCores: cpu === undefined ? undefined : this.#rate.next(cpu.usageNanoseconds, nowMs),
+      memory,
+      ioPressure: pressureIn(text("", "io.pressure")),
+      tasks: numberIn(text("pids", "pids.current") ?? text("", "pids.current")),
+      ...(details === undefined ? {} : { details: this.#details(details) }),
+    };
+  }
+
+  /** Process ids in this program's PID namespace; those outside of it are left out. */
+  processes(): readonly number[] {
+    const controller = this.#directories.has("pids") ? "pids" : "";
+    return (this.#textOf(controller, "cgroup.procs", { keep: false }) ?? "")
+      .split("\n")
+      .map(Number)
+      .filter((pid) => pid > 0);
+  }
+
+  close(): void {
+    for (const files of this.#directories.values()) files.close();
+  }
+
+  #textOf(controller: string, file: string, options: { readonly keep: boolean }): string | undefined {
+    return this.#directories.get(controller)?.text(file, options);
+  }
+
+  #details(text: CgroupText): ReadingDetails {
+    return {
+      cgroupPath: this.path,
+      tasksLimit: numberIn(text("pids", "pids.max") ?? text("", "pids.max")),
+      hugepages: readHugepages(text, (controller) => this.#namesIn(controller)),
+      blocks: readBlocks(text),
+      processes: undefined,
+    };
+  }
+
+  /** Which files there are depends on the kernel alone. */
+  #namesIn(controller: string): readonly string[] {
+    let names = this.#names.get(controller);
+    if (names === undefined) {
+      names = listDirectory(this.directories.get(controller));
+      this.#names.set(controller, names);
+    }
+    return names;
+  }
+}
+
+function listDirectory(directory: string | undefined): readonly string[] {
+  if (directory === undefined) return [];
+  try {
+    return readdirSync(directory);
+  } catch {
+    return []; // The cgroup is gone; the next reading of its values says so.
+  }
+}

@@ -1,0 +1,187 @@
+/** Statistics as the engine tells them, one request per container: for engines whose files are out of reach. */
+import { withDeadline } from "../base/abort.js";
+import type { Logger } from "../base/log.js";
+import { isKind, messageOf, type ShimError } from "../base/errors.js";
+import { SingleFlight } from "../base/single-flight.js";
+import type { EngineReading, ResourceReading } from "../domain/resource-reading.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { Engine } from "../ports/engine.js";
+import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
+import { CpuRate } from "./cpu-rate.js";
+import { defaultFirst } from "./network-interfaces.js";
+import { sumReadings } from "./sum-readings.js";
+
+/** A kubelet asks for pods, containers and metrics in a row; each sample serves them all. */
+const freshForMs = 1_000;
+/** An engine that hangs for one container must not hold up the answer with all the others. */
+const sampleLimitMs = 5_000;
+/** A container that the engine hangs for is not asked for again so soon: its request takes a place of other reads. */
+const hungForMs = 30_000;
+
+export interface EngineStatsDeps {
+  readonly engine: Pick<Engine, "containerStats">;
+  readonly log: Pick<Logger, "warn">;
+  readonly now?: () => number;
+  readonly sampleLimitMs?: number;
+}
+
+interface Sample {
+  /** It serves until then. */
+  readonly untilMs: number;
+  readonly reading: EngineReading | undefined;
+}
+
+export class EngineStats implements StatsSource {
+  readonly #samples = new Map<string, Sample>();
+  readonly #flights = new SingleFlight<EngineReading | undefined>();
+  /** Why the latest sample of a container failed. */
+  readonly #failed = new Map<string, string>();
+  readonly #rates = new Map<string, { readonly started: bigint; readonly rate: CpuRate }>();
+  readonly #now: () => number;
+
+  constructor(private readonly deps: EngineStatsDeps) {
+    this.#now = deps.now ?? (() => performance.now());
+  }
+
+  async readContainers(
+    containers: readonly Snapshot[],
+    _options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, ResourceReading>> {
+    const readings = await this.#sampleAll(containers, signal);
+    return new Map([...readings].map(([id, { resources }]) => [id, resources]));
+  }
+
+  async readPods(
+    pods: readonly PodParts[],
+    _options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, PodReading>> {
+    const samples = await this.#sampleAll(
+      pods.flatMap(({ sandbox, containers }) => [sandbox, ...containers]),
+      signal,
+    );
+    const readings = new Map<string, PodReading>();
+    for (const { sandbox, containers, hostNetwork } of pods) {
+      const pause = samples.get(sandbox.id);
+      if (pause === undefined) continue;
+      const own = new Map(
+        containers.flatMap(({ id }) => {
+          const sample = samples.get(id);
+          return sample === undefined ? [] : [[id, sample.resources] as const];
+        }),
+      );
+      const sum = sumReadings([pause.resources, ...own.values()]);
+      // Docker knows the interfaces of its own networks only; none means that it knows nothing.
+      const knowsNetwork = !hostNetwork && pause.interfaces.length > 0;
+      readings.set(sandbox.id, {
+        resources:
+          sum === undefined
+            ? undefined
+            : { ...sum, nanoCores: this.#rate(`pod ${sandbox.id}`, sandbox, sum.cpu?.usageNanoseconds) },
+        interfaces: knowsNetwork ? defaultFirst(pause.interfaces) : undefined,
+        containers: own,
+      });
+    }
+    return readings;
+  }
+
+  forgetAllBut(isRunning: (id: string) => boolean): void {
+    for (const id of this.#samples.keys()) if (!isRunning(id)) this.#samples.delete(id);
+    for (const id of this.#failed.keys()) if (!isRunning(id)) this.#failed.delete(id);
+    for (const key of this.#rates.keys()) if (!isRunning(key.replace(/^pod /, ""))) this.#rates.delete(key);
+  }
+
+  failureOf(id: string): string | undefined {
+    return this.#failed.get(id);
+  }
+
+  close(): void {
+    this.forgetAllBut(() => false);
+  }
+
+  /**
+   * Without what cannot be read. Throws `unavailable` when that is all of them and the engine is not there. How many
+   * requests there are at once is the engine client's to limit.
+   */
+  async #sampleAll(
+    containers: readonly Snapshot[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, EngineReading>> {
+    const found = new Map<string, EngineReading>();
+    const missing: ShimError[] = [];
+    let answers = 0;
+    await Promise.all(
+      containers.map(async (container) => {
+        try {
+          const reading = await this.#sample(container, signal);
+          answers += 1;
+          if (reading !== undefined) found.set(container.id, reading);
+        } catch (error) {
+          signal.throwIfAborted();
+          if (isKind(error, "unavailable")) missing.push(error);
+        }
+      }),
+    );
+    const [unavailable] = missing;
+    if (answers === 0 && unavailable !== undefined) throw unavailable;
+    return found;
+  }
+
+  async #sample(container: Snapshot, signal: AbortSignal): Promise<EngineReading | undefined> {
+    const { id } = container;
+    const known = this.#samples.get(id);
+    if (known !== undefined && this.#now() < known.untilMs) return known.reading;
+    return this.#flights.run(id, signal, (shared) => this.#ask(container, shared));
+  }
+
+  async #ask(container: Snapshot, signal: AbortSignal): Promise<EngineReading | undefined> {
+    const { id } = container;
+    try {
+      const action = `read the statistics of container "${id}"`;
+      const answer = await withDeadline(signal, this.deps.sampleLimitMs ?? sampleLimitMs, action, (own) =>
+        this.deps.engine.containerStats(id, own),
+      );
+      const reading = answer === undefined ? undefined : this.#withRate(container, answer);
+      this.#samples.set(id, { untilMs: this.#now() + freshForMs, reading });
+      this.#failed.delete(id);
+      return reading;
+    } catch (error) {
+      signal.throwIfAborted();
+      const err = messageOf(error);
+      if (this.#failed.get(id) !== err)
+        this.deps.log.warn({ containerId: id, err }, "cannot read the statistics of the container");
+      this.#failed.set(id, err);
+      if (isKind(error, "timeout")) {
+        this.#samples.set(id, { untilMs: this.#now() + hungForMs, reading: undefined });
+      }
+      throw error;
+    }
+  }
+
+  #withRate(container: Snapshot, reading: EngineReading): EngineReading {
+    const { resources } = reading;
+    const nanoCores = this.#rate(container.id, container, resources.cpu?.usageNanoseconds);
+    const { memory } = resources;
+    const isLimited = container.resources.memory > 0;
+    return {
+      ...reading,
+      resources: {
+        ...resources,
+        nanoCores,
+        memory: memory === undefined || isLimited ? memory : { ...memory, limit: undefined },
+      },
+    };
+  }
+
+  #rate(key: string, { state }: Snapshot, usageNanoseconds: number | undefined): number | undefined {
+    if (usageNanoseconds === undefined) return undefined;
+    let known = this.#rates.get(key);
+    if (known?.started !== state.started) {
+      const ageMs = Math.max(Date.now() - Number(state.started / 1_000_000n), 0);
+      known = { started: state.started, rate: new CpuRate(this.#now() - ageMs) };
+      this.#rates.set(key, known);
+    }
+    return known.rate.next(usageNanoseconds, this.#now());
+  }
+}

@@ -1,0 +1,195 @@
+/** Sizes of writable layers: measured in the background, seldom where nothing changes; big ones do not hold up the others. */
+import { sleep, withDeadline } from "../base/abort.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import { nowNanoseconds, type Nanoseconds } from "../base/time.js";
+import type { Logger } from "../base/log.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { LayerUsage, LayerUsages } from "../ports/stats.js";
+
+/** How often it is looked whether something is due. */
+const tickMs = 2_000;
+/** After the first measurement: containers write most when they begin. */
+const secondMs = 10_000;
+/** Between two later measurements of a layer that changes. A kubelet's own ones are a minute apart. */
+const shortestMs = 30_000;
+/** Of one that did not change, in the end. */
+const longestUnchangedMs = 240_000;
+/** A measurement may take at most this part of the time until the next one: big layers are measured seldom. */
+const partOfTime = 100;
+const longestMs = 1_200_000;
+/** The engine walks a layer, too, but without any pace: it is asked seldom. */
+const shortestOfEngineMs = 300_000;
+
+/** After so long the others go on beside a measurement. */
+const patienceMs = 10_000;
+/** So many measurements go on beside the others; what they remember of their layers takes memory. */
+const mostSlow = 2;
+/** Where these places are taken a measurement has so long, else it is given up until its next time. */
+const patienceWhenFullMs = 60_000;
+/** For one that is given up to end. */
+const endingMs = 1_000;
+/** Of a measurement that goes on beside the others. */
+const limitMs = 7_200_000;
+
+/** Undefined: there is nothing to be measured (now). Ends when its signal aborts. */
+export type MeasureLayer = (container: Snapshot, signal: AbortSignal) => Promise<LayerUsage | undefined>;
+
+export interface WritableLayersOptions {
+  /** The containers whose layers are of interest. */
+  readonly running: () => Iterable<Snapshot>;
+  readonly measure: MeasureLayer;
+  readonly log: Pick<Logger, "debug">;
+  readonly now?: () => number;
+  readonly pause?: (ms: number, signal: AbortSignal) => Promise<void>;
+}
+
+interface UnderWay {
+  readonly stop: AbortController;
+  ended: Promise<void>;
+}
+
+interface Entry {
+  readonly usage: LayerUsage | undefined;
+  readonly intervalMs: number;
+  readonly dueAtMs: number;
+}
+
+export class WritableLayers implements LayerUsages {
+  readonly #entries = new Map<string, Entry>();
+  /** The one that is waited for, and those that were begun before and have not ended. */
+  readonly #underWay = new Map<string, UnderWay>();
+  readonly #stop = new AbortController();
+  readonly #now: () => number;
+  #running: Promise<void> | undefined;
+
+  constructor(private readonly options: WritableLayersOptions) {
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  usageOf(containerId: string): LayerUsage | undefined {
+    return this.#entries.get(containerId)?.usage;
+  }
+
+  /** For metrics: layers whose size is known, and seconds since the oldest of these sizes was measured. */
+  get counts(): { readonly measured: number; readonly oldestSeconds: number | undefined } {
+    const times = [...this.#entries.values()].flatMap(({ usage }) =>
+      usage === undefined ? [] : [usage.timestamp],
+    );
+    const oldest = times.reduce<Nanoseconds | undefined>(
+      (least, time) => (least === undefined || time < least ? time : least),
+      undefined,
+    );
+    const oldestSeconds = oldest === undefined ? undefined : Number(nowNanoseconds() - oldest) / 1e9;
+    return { measured: times.length, oldestSeconds };
+  }
+
+  start(): void {
+    this.#running ??= this.#loop();
+  }
+
+  async stop(): Promise<void> {
+    const reason = new ShimError("cancelled", "stopped");
+    this.#stop.abort(reason);
+    const underWay = [...this.#underWay.values()];
+    for (const { stop } of underWay) stop.abort(reason);
+    await Promise.all([this.#running, ...underWay.map(({ ended }) => ended)]);
+  }
+
+  /** Measures what is due, one layer after the other, for as long as none of them takes long. Never throws. */
+  async round(): Promise<void> {
+    const running = new Map([...this.options.running()].map((container) => [container.id, container]));
+    for (const id of this.#entries.keys()) if (!running.has(id)) this.#entries.delete(id);
+    for (const [id, { stop }] of this.#underWay) {
+      if (!running.has(id)) stop.abort(new ShimError("cancelled", "the container has ended"));
+    }
+    for (const container of this.#due(running.values())) {
+      // More than this only when some do not heed their signal, as on a disk that hangs.
+      if (this.#stop.signal.aborted || this.#underWay.size > mostSlow) return;
+      const startMs = this.#now();
+      await this.#measure(container);
+      // The next round begins with the containers that have come meanwhile.
+      if (this.#now() - startMs > tickMs) return;
+    }
+  }
+
+  /** What was never measured comes first, then what failed so far, then what has waited longest. */
+  #due(running: Iterable<Snapshot>): readonly Snapshot[] {
+    const nowMs = this.#now();
+    const rank = ({ id }: Snapshot): number => {
+      const known = this.#entries.get(id);
+      if (known === undefined) return -2;
+      return known.usage === undefined ? -1 : known.dueAtMs;
+    };
+    return [...running]
+      .filter(({ id }) => !this.#underWay.has(id) && (this.#entries.get(id)?.dueAtMs ?? 0) <= nowMs)
+      .sort((one, other) => rank(one) - rank(other));
+  }
+
+  async #loop(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.round();
+      await sleep(tickMs, signal).catch(() => undefined);
+    }
+  }
+
+  /** Waits until the layer is measured, or has taken so long that the others are not to wait. */
+  async #measure(container: Snapshot): Promise<void> {
+    const { id } = container;
+    const stop = new AbortController();
+    const own: UnderWay = { stop, ended: Promise.resolve() };
+    const isFull = this.#underWay.size >= mostSlow;
+    this.#underWay.set(id, own);
+    own.ended = this.#size(container, this.#entries.get(id), stop.signal).then((entry) => {
+      this.#underWay.delete(id);
+      this.#entries.set(id, entry);
+    });
+    await this.#wait(own, isFull ? patienceWhenFullMs : patienceMs);
+    if (!isFull || this.#underWay.get(id) !== own) return;
+    stop.abort(new ShimError("timeout", `not finished after ${String(patienceWhenFullMs / 1000)}s`));
+    await this.#wait(own, endingMs);
+  }
+
+  async #wait({ ended }: UnderWay, ms: number): Promise<void> {
+    const waiting = new AbortController();
+    const passed = (this.options.pause ?? sleep)(ms, waiting.signal).catch(() => undefined);
+    await Promise.race([ended, passed]);
+    waiting.abort();
+  }
+
+  /** Never throws. */
+  async #size(container: Snapshot, known: Entry | undefined, signal: AbortSignal): Promise<Entry> {
+    const startMs = this.#now();
+    let usage: LayerUsage | undefined;
+    try {
+      usage = await withDeadline(signal, limitMs, "size the writable layer", (linked) =>
+        this.options.measure(container, linked),
+      );
+    } catch (error) {
+      if (!this.#stop.signal.aborted) {
+        const err = messageOf(error);
+        this.options.log.debug({ containerId: container.id, err }, "cannot size the writable layer");
+      }
+    }
+    const endMs = this.#now();
+    const intervalMs = nextInterval(known, usage, endMs - startMs);
+    // The last size is better than none.
+    return { usage: usage ?? known?.usage, intervalMs, dueAtMs: endMs + intervalMs };
+  }
+}
+
+function nextInterval(known: Entry | undefined, usage: LayerUsage | undefined, tookMs: number): number {
+  const doubled = known === undefined ? secondMs : known.intervalMs * 2;
+  const isUnchanged =
+    usage !== undefined && known?.usage?.usedBytes === usage.usedBytes && known.usage.inodes === usage.inodes;
+  const byChange =
+    usage === undefined
+      ? Math.min(doubled, longestMs)
+      : isUnchanged
+        ? Math.min(doubled, longestUnchangedMs)
+        : known === undefined
+          ? secondMs
+          : shortestMs;
+  const isEngines = usage !== undefined && usage.inodes === undefined;
+  return Math.min(Math.max(byChange, tookMs * partOfTime, isEngines ? shortestOfEngineMs : 0), longestMs);
+}

@@ -1,0 +1,79 @@
+/** The client's connection, whatever it speaks, and how long a session may use it. */
+import { formatDuration } from "../base/abort.js";
+import { ShimError } from "../base/errors.js";
+
+export interface ClientConnection {
+  /** Resolves when the connection has ended, by whichever side, or can carry nothing more. Never rejects. */
+  readonly closed: Promise<void>;
+  /** What the client did wrong, when that ended the connection. */
+  readonly failure: ShimError | undefined;
+  /** `performance.now()` of the last traffic in either direction. */
+  readonly lastActivityMs: number;
+  /** Ends at once, with everything on it. */
+  destroy(): void;
+}
+
+/**
+ * While nothing is read, because a stream is full, only what is sent at this interval finds out whether the client is
+ * still there.
+ */
+export const probeIntervalMs = 1_000;
+
+/** How long a session whose signal has aborted keeps its client, to tell it why. */
+const farewellMs = 10_000;
+
+/** Timers of Node.js hold 31 bits of milliseconds. */
+const longestTimerMs = 2_147_483_647;
+
+/**
+ * Runs `work` with a signal that aborts when the client is gone (`cancelled`) or breaks the protocol, when nothing moved for `idleTimeoutMs`
+ * (`timeout`; 0: never), and with `stop`. The connection ends with the work, and the work is waited for.
+ */
+export async function whileConnected<T>(
+  connection: ClientConnection,
+  { idleTimeoutMs, stop }: { readonly idleTimeoutMs: number; readonly stop: AbortSignal },
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  let over = false;
+  const end = (reason: unknown): void => {
+    if (over || controller.signal.aborted) return;
+    clearTimeout(timer);
+    // Also ends work that listens to its streams alone.
+    timer = setTimeout(() => {
+      connection.destroy();
+    }, farewellMs);
+    controller.abort(reason);
+  };
+  void connection.closed.then(() => {
+    end(connection.failure ?? clientGone());
+  });
+  const onStop = (): void => {
+    end(stop.reason);
+  };
+  if (stop.aborted) onStop();
+  else stop.addEventListener("abort", onStop, { once: true });
+  const watch = (): void => {
+    const leftMs = connection.lastActivityMs + idleTimeoutMs - performance.now();
+    if (leftMs > 0) {
+      timer = setTimeout(watch, Math.min(Math.ceil(leftMs), longestTimerMs));
+      timer.unref();
+    } else {
+      end(new ShimError("timeout", `closed after ${formatDuration(idleTimeoutMs)} without traffic`));
+    }
+  };
+  if (idleTimeoutMs > 0 && !stop.aborted) watch();
+  try {
+    return await work(controller.signal);
+  } finally {
+    over = true;
+    clearTimeout(timer);
+    stop.removeEventListener("abort", onStop);
+    connection.destroy();
+  }
+}
+
+export function clientGone(): ShimError {
+  return new ShimError("cancelled", "the client has closed the connection");
+}

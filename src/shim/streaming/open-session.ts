@@ -1,0 +1,166 @@
+/** From an upgrade request with a valid token to a running session: which protocol, and who speaks it. */
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { createWebSocketStream } from "ws";
+import { orAbort, withDeadline } from "../base/abort.js";
+import type { ShimError } from "../base/errors.js";
+import type { CommandSession, PortForwardSession, StreamingSession } from "../ports/streaming.js";
+import { whileConnected, type ClientConnection } from "./client-connection.js";
+import { runCommand, type CommandClient } from "./command-session.js";
+import {
+  negotiateSpdy,
+  negotiateWebSocket,
+  notAnUpgrade,
+  wantedTransport,
+  type Refusal,
+} from "./http-request.js";
+import { SpdyCommand, spdyCommandProtocols } from "./spdy-command.js";
+import { SpdyPortForward, spdyPortForwardProtocols } from "./spdy-port-forward.js";
+import { openWebSocketCommand, webSocketCommandProtocols } from "./websocket-command.js";
+import {
+  refusePorts,
+  tunnelProtocol,
+  WebSocketPortForward,
+  webSocketPortForwardProtocols,
+} from "./websocket-port-forward.js";
+import type { WebSocketUpgrades } from "./websocket-upgrade.js";
+
+export interface OpenedSession {
+  readonly protocol: string;
+  /** Resolves when nothing of the session is left, with what made it fail. */
+  readonly ended: Promise<ShimError | undefined>;
+}
+
+export interface Opening {
+  readonly request: IncomingMessage;
+  readonly socket: Duplex;
+  readonly head: Buffer;
+  readonly webSockets: WebSocketUpgrades;
+  readonly idleTimeoutMs: number;
+  /** How long the client may take to open the streams of a command, or the second one of a forwarded connection. */
+  readonly streamCreationTimeoutMs: number;
+  /** Ends the session. */
+  readonly stop: AbortSignal;
+  /** Not called for a request that is refused. */
+  readonly opened: (session: OpenedSession) => void;
+}
+
+/** Upgrades and starts, or says why not. */
+export function openSession(session: StreamingSession, opening: Opening): Refusal | undefined {
+  switch (wantedTransport(opening.request.headers)) {
+    case "spdy":
+      return session.kind === "portForward"
+        ? spdyPortForward(session, opening)
+        : spdyCommand(session, opening);
+    case "websocket":
+      return session.kind === "portForward"
+        ? webSocketPortForward(session, opening)
+        : webSocketCommand(session, opening);
+    case undefined:
+      return notAnUpgrade;
+  }
+}
+
+function spdyCommand(session: CommandSession, opening: Opening): Refusal | undefined {
+  const protocol = negotiateSpdy(opening.request.headers, spdyCommandProtocols);
+  if (typeof protocol !== "string") return protocol;
+  switchToSpdy(opening.socket, protocol);
+  const command = new SpdyCommand(opening.socket, protocol, { session, head: opening.head });
+  const work = async (signal: AbortSignal): Promise<ShimError | undefined> => {
+    const client = await withDeadline(
+      signal,
+      opening.streamCreationTimeoutMs,
+      "wait for the client to open its streams",
+      (limit) => orAbort(command.opened, limit),
+    );
+    return runCommand(session, client, signal);
+  };
+  opening.opened({ protocol: `SPDY ${protocol}`, ended: whileConnected(command.connection, opening, work) });
+  return undefined;
+}
+
+function spdyPortForward(session: PortForwardSession, opening: Opening): Refusal | undefined {
+  const protocol = negotiateSpdy(opening.request.headers, spdyPortForwardProtocols);
+  if (typeof protocol !== "string") return protocol;
+  switchToSpdy(opening.socket, protocol);
+  forwardOverSpdy(session, opening.socket, { head: opening.head, opening, protocol: `SPDY ${protocol}` });
+  return undefined;
+}
+
+function webSocketCommand(session: CommandSession, opening: Opening): Refusal | undefined {
+  const protocol = negotiateWebSocket(opening.request.headers, webSocketCommandProtocols);
+  if (!isProtocol(protocol)) return protocol;
+  opening.webSockets.accept(opening.request, { ...opening, protocol }, (ws) => {
+    const client: CommandClient = openWebSocketCommand(ws, protocol, session);
+    const work = (signal: AbortSignal): Promise<ShimError | undefined> => runCommand(session, client, signal);
+    opening.opened({
+      protocol: `WebSocket ${protocol}`.trimEnd(),
+      ended: whileConnected(client.connection, opening, work),
+    });
+  });
+  return undefined;
+}
+
+function webSocketPortForward(session: PortForwardSession, opening: Opening): Refusal | undefined {
+  const protocol = negotiateWebSocket(opening.request.headers, webSocketPortForwardProtocols);
+  if (!isProtocol(protocol)) return protocol;
+  const refusal = protocol === tunnelProtocol ? undefined : refusePorts(protocol, session);
+  if (refusal !== undefined) return refusal;
+  opening.webSockets.accept(opening.request, { ...opening, protocol }, (ws) => {
+    if (protocol === tunnelProtocol) {
+      const transport = createWebSocketStream(ws);
+      transport.on("error", () => undefined); // The SPDY connection on it hears of it.
+      forwardOverSpdy(session, transport, {
+        head: Buffer.alloc(0),
+        opening,
+        protocol: `WebSocket ${protocol}`,
+      });
+      return;
+    }
+    const forward = new WebSocketPortForward(ws, protocol, session);
+    opening.opened({
+      protocol: `WebSocket ${protocol}`.trimEnd(),
+      ended: runPortForward(forward, opening),
+    });
+  });
+  return undefined;
+}
+
+function forwardOverSpdy(
+  session: PortForwardSession,
+  transport: Duplex,
+  {
+    head,
+    opening,
+    protocol,
+  }: { readonly head: Buffer; readonly opening: Opening; readonly protocol: string },
+): void {
+  const pairTimeoutMs = opening.streamCreationTimeoutMs;
+  const forward = new SpdyPortForward(transport, { session, head, pairTimeoutMs });
+  opening.opened({ protocol, ended: runPortForward(forward, opening) });
+}
+
+function runPortForward(
+  forward: { readonly connection: ClientConnection; run(signal: AbortSignal): Promise<void> },
+  opening: Opening,
+): Promise<undefined> {
+  return whileConnected(forward.connection, opening, async (signal) => {
+    await forward.run(signal);
+    return undefined;
+  });
+}
+
+function isProtocol<Protocol extends string>(negotiated: Protocol | Refusal): negotiated is Protocol {
+  return typeof negotiated === "string";
+}
+
+/** As Go's clients read it: both headers, and the one version that was chosen. */
+function switchToSpdy(socket: Duplex, protocol: string): void {
+  const head = [
+    "HTTP/1.1 101 Switching Protocols",
+    "Upgrade: SPDY/3.1",
+    "Connection: Upgrade",
+    `X-Stream-Protocol-Version: ${protocol}`,
+  ];
+  socket.write(`${head.join("\r\n")}\r\n\r\n`);
+}

@@ -1,0 +1,276 @@
+/** The HTTP server of exec, attach and port-forward: hands out URLs, and gives each one's session to its client. */
+import { setMaxListeners } from "node:events";
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { orAbort, withDeadline } from "../base/abort.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
+import * as requests from "./http-request.js";
+import { urlBase } from "./listen-address.js";
+import { openSession, type OpenedSession } from "./open-session.js";
+import { TokenTable, type TokenTableOptions } from "./token-table.js";
+import { WebSocketUpgrades } from "./websocket-upgrade.js";
+
+export interface StreamingServerOptions {
+  /** An IP address, and a port or 0 for one that the system chooses. */
+  readonly bindAddress: { readonly host: string; readonly port: number };
+  /** PEM. Without it the server speaks plain HTTP. */
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** 0: never. */
+  readonly idleTimeoutMs: number;
+  readonly log: Logger;
+  /** Limits that only tests change. */
+  readonly headTimeoutMs?: number;
+  readonly streamCreationTimeoutMs?: number;
+  readonly tokens?: TokenTableOptions;
+}
+
+/** A client may be as slow as this with its request. */
+const headTimeoutMs = 10_000;
+const streamCreationTimeoutMs = 30_000;
+const maxConnections = 4096;
+const maxHeadBytes = 16 * 1024;
+/** A host that is gone without a word is noticed by the system's probes, which begin after this. */
+const keepAliveDelayMs = 30_000;
+/** How long sessions that were ended by a stop may take to clean up. */
+const cleanUpMs = 5_000;
+
+/** Listens when it returns. Throws `unavailable` when the address cannot be bound, `invalid` for unfit TLS files. */
+export async function startStreamingServer(options: StreamingServerOptions): Promise<RunningStreamingServer> {
+  const server = new RunningStreamingServer(options);
+  await server.listen();
+  return server;
+}
+
+export class RunningStreamingServer implements StreamingServer {
+  readonly #options: StreamingServerOptions;
+  readonly #http: Server;
+  readonly #webSockets = new WebSocketUpgrades();
+  readonly #tokens: TokenTable<StreamingSession>;
+  readonly #sockets = new Set<Socket>();
+  readonly #sessions = new Set<Promise<void>>();
+  /** Ends execs and attaches. */
+  readonly #endCommands = new AbortController();
+  /** Ends port-forwards, which have no end of their own that one could wait for. */
+  readonly #endForwards = new AbortController();
+  #urlBase = "";
+  #closed: Promise<void> | undefined;
+
+  constructor(options: StreamingServerOptions) {
+    this.#options = options;
+    // One for each session.
+    setMaxListeners(0, this.#endCommands.signal, this.#endForwards.signal);
+    this.#tokens = new TokenTable(options.tokens);
+    this.#http = createServer(options);
+    this.#http.maxConnections = maxConnections;
+    this.#http.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.setKeepAlive(true, keepAliveDelayMs);
+      socket.setNoDelay(true);
+      socket.once("close", () => this.#sockets.delete(socket));
+    });
+    this.#http.on("request", (request, response) => {
+      this.#answer(request, response);
+    });
+    this.#http.on("upgrade", (request, socket, head) => {
+      this.#upgrade(request, socket, head);
+    });
+  }
+
+  /** As the URLs begin: `http://127.0.0.1:41234`. */
+  get urlBase(): string {
+    return this.#urlBase;
+  }
+
+  /** Sessions that a client has opened and that still run. */
+  get running(): number {
+    return this.#sessions.size;
+  }
+
+  /** Sessions that wait for their client. */
+  get offers(): number {
+    return this.#tokens.size;
+  }
+
+  /** Connections of clients, with or without a session. */
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
+  async listen(): Promise<void> {
+    const { bindAddress, tls, log } = this.#options;
+    const scheme = tls === undefined ? "http" : "https";
+    await new Promise<void>((resolve, reject) => {
+      this.#http.once("error", (error) => {
+        const where = urlBase(bindAddress, scheme);
+        reject(
+          new ShimError(
+            "unavailable",
+            `listen on ${where} for streaming: ${error.message}`,
+            {},
+            { cause: error },
+          ),
+        );
+      });
+      this.#http.listen({ host: bindAddress.host, port: bindAddress.port }, resolve);
+    });
+    this.#http.removeAllListeners("error");
+    this.#http.on("error", (error) =>
+      log.error({ err: error.message }, "the streaming server cannot accept connections"),
+    );
+    const { port } = this.#http.address() as AddressInfo;
+    this.#urlBase = urlBase({ host: bindAddress.host, port }, scheme);
+  }
+
+  offer(session: StreamingSession): string {
+    if (this.#closed !== undefined) throw new ShimError("unavailable", "dockershim is stopping");
+    return `${this.#urlBase}/${requests.pathOfKind[session.kind]}/${this.#tokens.add(session)}`;
+  }
+
+  /**
+   * Opens no more sessions, ends port-forwards, waits up to `timeoutMs` for execs and attaches, and ends those that remain
+   * as `unavailable`; their clients are told. Then every connection is closed. Never fails, and may be called again with
+   * a shorter limit.
+   */
+  async stop(timeoutMs: number): Promise<void> {
+    this.#closed ??= new Promise((resolve) => this.#http.close(() => resolve()));
+    this.#tokens.clear();
+    const stopping = new ShimError("unavailable", "dockershim is stopping");
+    this.#endForwards.abort(stopping);
+    const ended = async (): Promise<void> => {
+      while (this.#sessions.size > 0) await Promise.all(this.#sessions);
+    };
+    try {
+      await within(timeoutMs, ended());
+    } catch {
+      // The time is up.
+      this.#endCommands.abort(stopping);
+      await within(cleanUpMs, ended()).catch(() => {
+        this.#options.log.warn(
+          { sessions: this.#sessions.size },
+          "streaming sessions still run while the server closes",
+        );
+      });
+    }
+    await Promise.all([...this.#sockets].map(closeAtOnce));
+    await this.#closed;
+  }
+
+  /** Whatever does not ask for an upgrade. */
+  #answer(request: IncomingMessage, response: ServerResponse): void {
+    const refusal = this.#take(request);
+    const { status, message, headers } = "status" in refusal ? refusal : requests.notAnUpgrade;
+    const body = `${message}\n`;
+    response.writeHead(status, { ...requests.refusalHeaders(body), ...headers }).end(body);
+    // A body that nobody reads must not hold the connection.
+    response.once("finish", () => request.socket.destroy());
+  }
+
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on("error", () => undefined); // "close" follows, which everybody listens to.
+    const taken = this.#take(request);
+    try {
+      const refusal = "status" in taken ? taken : this.#open(taken, { request, socket, head });
+      if (refusal !== undefined) requests.refuseUpgrade(socket, refusal);
+    } catch (error) {
+      this.#options.log.error({ err: messageOf(error) }, "cannot open a streaming session");
+      socket.destroy();
+    }
+  }
+
+  /** The session of the request's token, which no other request will get. */
+  #take(request: IncomingMessage): StreamingSession | requests.Refusal {
+    if (!requests.isServedMethod(request)) return requests.methodNotAllowed;
+    const target = requests.parseTarget(request.url);
+    const session = target && this.#tokens.take(target.token);
+    return session === undefined || session.kind !== target?.kind ? requests.notFound : session;
+  }
+
+  #open(
+    session: StreamingSession,
+    upgrade: { readonly request: IncomingMessage; readonly socket: Duplex; readonly head: Buffer },
+  ): requests.Refusal | undefined {
+    return openSession(session, {
+      ...upgrade,
+      webSockets: this.#webSockets,
+      idleTimeoutMs: this.#options.idleTimeoutMs,
+      streamCreationTimeoutMs: this.#options.streamCreationTimeoutMs ?? streamCreationTimeoutMs,
+      stop: (session.kind === "portForward" ? this.#endForwards : this.#endCommands).signal,
+      opened: (opened) => {
+        this.#run(session, opened);
+      },
+    });
+  }
+
+  #run(session: StreamingSession, { protocol, ended }: OpenedSession): void {
+    const { log } = this.#options;
+    const startMs = performance.now();
+    const { kind } = session;
+    const subject =
+      kind === "portForward" ? { sandboxId: session.sandboxId } : { containerId: session.containerId };
+    log.debug({ kind, ...subject, protocol }, "streaming session opened");
+    const running = ended
+      .catch((error: unknown) => ShimError.from(error))
+      .then((failure) => {
+        this.#sessions.delete(running);
+        const ms = Math.round(performance.now() - startMs);
+        logEnd(log, { kind, ...subject, protocol, ms }, failure);
+      });
+    this.#sessions.add(running);
+  }
+}
+
+function createServer({ tls, headTimeoutMs: timeoutMs = headTimeoutMs }: StreamingServerOptions): Server {
+  const limits = {
+    headersTimeout: timeoutMs,
+    requestTimeout: timeoutMs,
+    connectionsCheckingInterval: Math.ceil(timeoutMs / 10),
+    maxHeaderSize: maxHeadBytes,
+    keepAliveTimeout: 1,
+  };
+  if (tls === undefined) return createHttpServer(limits);
+  try {
+    return createHttpsServer({ ...limits, ...tls, handshakeTimeout: timeoutMs, minVersion: "TLSv1.2" });
+  } catch (error) {
+    throw new ShimError(
+      "invalid",
+      `read the certificate and the key for streaming: ${messageOf(error)}`,
+      {},
+      { cause: error },
+    );
+  }
+}
+
+function logEnd(log: Logger, subject: Record<string, unknown>, failure: ShimError | undefined): void {
+  // That a client leaves is how most sessions end.
+  if (failure === undefined || failure.kind === "cancelled") {
+    log.info(subject, "streaming session ended");
+    return;
+  }
+  const fields = { ...failure.fields, ...subject, err: failure.message };
+  if (failure.kind !== "internal") {
+    log.warn(fields, "streaming session failed");
+    return;
+  }
+  const { stack } = failure.cause instanceof Error ? failure.cause : failure;
+  log.error({ ...fields, stack }, "streaming session failed by a bug of dockershim");
+}
+
+async function closeAtOnce(socket: Socket): Promise<void> {
+  await new Promise<void>((resolve) => {
+    socket.once("close", () => resolve());
+    socket.destroy();
+  });
+}
+
+function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {
+  return withDeadline(undefined, timeoutMs, "stop", (signal) => orAbort(promise, signal));
+}

@@ -1,0 +1,187 @@
+/** Log files of containers through the CRI: rotation, kills of the shim, restarts of the engine's side of it, a full disk. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { lstat, mkdir, readFile, rename } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { ContainerState } from "../../src/shim/domain/cri.js";
+import { docker } from "../support/docker.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+import { assertWholeFlood, flood, lineText, outputOf } from "./log-support.js";
+
+const run = promisify(execFile);
+
+describe("log files", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let directory: string;
+  let shim: ShimProcess;
+  before(async () => {
+    bed = await TestBed.open();
+    directory = await bed.newDirectory();
+    shim = await bed.startShim({ directory });
+  });
+  after(() => bed.close());
+
+  const pathOf = async (pod: Pod, id: string): Promise<string> => (await pod.containerStatus(id)).log_path;
+
+  test("a container is shown as ended only when its last line is in the file", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const ids = await Promise.all(
+      Array.from({ length: 5 }, (_, index) =>
+        pod.start({
+          metadata: { name: `c${String(index)}` },
+          log_path: `c${String(index)}/0.log`,
+          command: ["sh", "-c", `head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last`],
+        }),
+      ),
+    );
+    for (const id of ids) {
+      const { log_path } = await pod.untilExited(id);
+      const log = await readFile(log_path, "latin1");
+      assert.match(log, / stdout F last\n$/);
+      assert.equal(outputOf(log, "stdout").length, 3_000_006);
+    }
+  });
+
+  test("has the permissions of other runtimes, and stays where it is when the container is removed", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start({ log_path: "main/0.log", command: ["echo", "hello"] });
+    const path = (await pod.untilExited(id)).log_path;
+    assert.equal((await lstat(path)).mode & 0o7777, 0o640);
+    assert.equal((await lstat(dirname(path))).mode & 0o7777, 0o755);
+    await shim.cri.RemoveContainer({ container_id: id });
+    assert.match(await readFile(path, "utf8"), /^\S+ stdout F hello\n$/);
+  });
+
+  test("after RemovePodSandbox nothing is made in the log directory any more", async () => {
+    const pod = await bed.runPod(shim.cri);
+    await pod.start({ log_path: "main/0.log", command: ["sh", "-c", "while :; do echo x; done"] });
+    const logs = String(pod.config.log_directory);
+    await pod.stop();
+    await pod.remove();
+    await run("rm", ["-r", logs]);
+    await sleep(300);
+    assert.throws(() => readdirSync(logs), { code: "ENOENT" });
+  });
+
+  test("ReopenContainerLog fails for a container that has ended, and makes no file", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start({ command: ["true"] });
+    const path = (await pod.untilExited(id)).log_path;
+    await rename(path, `${path}.old`);
+    await assert.rejects(shim.cri.ReopenContainerLog({ container_id: id }), {
+      code: 9,
+      message: /is not running/,
+    });
+    await assert.rejects(lstat(path), { code: "ENOENT" });
+  });
+
+  test("--container-log-format=docker: a link, which cannot be reopened, and other shims leave it", async () => {
+    const own = await bed.newDirectory();
+    const linking = await bed.startShim({ directory: own, flags: ["--container-log-format=docker"] });
+    const pod = await bed.runPod(linking.cri);
+    const id = await pod.start({ command: ["sh", "-c", "echo hello; sleep 1000"] });
+    const path = await pathOf(pod, id);
+    assert.ok((await lstat(path)).isSymbolicLink());
+    await assert.rejects(linking.cri.ReopenContainerLog({ container_id: id }), {
+      code: 9,
+      message: /only the engine can rotate/,
+    });
+    await linking.stop();
+    const next = await bed.startShim({ directory: own });
+    await until("the repair", () => Promise.resolve(next.log.includes("engine live") ? true : undefined));
+    assert.ok((await lstat(path)).isSymbolicLink());
+    await next.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+    await next.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+    await next.stop();
+  });
+
+  test("output, rotation every second and kills of the shim: every line, once, in order", async () => {
+    const own = await bed.newDirectory();
+    let killed = await bed.startShim({ directory: own });
+    const pod = await bed.runPod(killed.cri);
+    const id = await pod.start({ log_path: "main/0.log", command: ["sh", "-c", flood] });
+    const path = await pathOf(pod, id);
+    const rotated: string[] = [];
+    for (let round = 0; ; round += 1) {
+      await sleep(long ? 1_000 : 400);
+      const { status } = await killed.cri.ContainerStatus({ container_id: id });
+      if (status?.state !== ContainerState.CONTAINER_RUNNING) break;
+      const name = `${path}.${String(round).padStart(6, "0")}`;
+      await rename(path, name);
+      const reopening = killed.cri.ReopenContainerLog({ container_id: id }).then(
+        () => true,
+        () => false,
+      );
+      if (round % 3 === 1) {
+        await sleep(Math.random() * 20);
+        await killed.kill();
+        // What kubelets do when the call fails.
+        if (await reopening) rotated.push(name);
+        else await rename(name, path);
+        await sleep(Math.random() * 500);
+        killed = await bed.startShim({ directory: own });
+      } else {
+        assert.ok(await reopening);
+        rotated.push(name);
+      }
+    }
+    assertWholeFlood([...rotated, path].map((one) => readFileSync(one, "latin1")).join(""));
+    assert.ok(rotated.length > 2, "the log was rotated");
+    await killed.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+    await killed.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+    await killed.stop();
+  });
+
+  test("a full disk: reported once, and the log goes on where it stopped", async () => {
+    const small = join(await bed.newDirectory(), "small");
+    await mkdir(small);
+    await run("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", small]);
+    bed.onClose(() => run("umount", ["-l", small]));
+    await using pod = await bed.runPod(shim.cri, { log_directory: join(small, "pod") });
+    await run("sh", ["-c", `head -c 700000 /dev/zero > ${small}/filler`]);
+    const script = `i=0; while [ $i -lt 6000 ]; do echo "$i ${lineText}"; i=$((i+1)); done; sleep 1000`;
+    const id = await pod.start({ log_path: "main/0.log", command: ["sh", "-c", script] });
+    const path = await pathOf(pod, id);
+    await shim.untilLogged(/cannot write a container's log, it waits/);
+    assert.match(await readFile(path, "latin1"), /\n$/, "no half a line");
+    await run("rm", [`${small}/filler`]);
+    const expected = Array.from({ length: 6000 }, (_, line) => `${String(line)} ${lineText}\n`).join("");
+    await until("the rest of the log", async () =>
+      (await readFile(path, "latin1")).includes(" 5999 ") ? true : undefined,
+    );
+    assert.equal(outputOf(await readFile(path, "latin1"), "stdout"), expected);
+    assert.equal(shim.log.split("cannot write a container's log").length, 2);
+  });
+
+  test("a container that ended while no shim ran: its log is completed before it is shown", async () => {
+    const own = await bed.newDirectory();
+    const first = await bed.startShim({ directory: own });
+    const pod = await bed.runPod(first.cri);
+    const id = await pod.start({ command: ["sh", "-c", "echo one; sleep 1; echo two"] });
+    const path = await pathOf(pod, id);
+    await until("the first line", async () =>
+      (await readFile(path, "utf8")).includes(" one\n") ? true : undefined,
+    );
+    await first.kill();
+    await until("the container's end", async () => {
+      const { body } = await docker("GET", `/containers/${id}/json`);
+      return (JSON.parse(body.toString()) as { State: { Running: boolean } }).State.Running
+        ? undefined
+        : true;
+    });
+    const second = await bed.startShim({ directory: own });
+    const { status } = await second.cri.ContainerStatus({ container_id: id });
+    assert.equal(status?.state, ContainerState.CONTAINER_EXITED);
+    assert.equal(outputOf(await readFile(path, "utf8"), "stdout"), "one\ntwo\n");
+    await second.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+    await second.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+    await second.stop();
+  });
+});

@@ -1,0 +1,239 @@
+/** Every RPC with every fault of every engine request that it makes: the fault table, on a real engine. */
+import assert from "node:assert/strict";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { status as codes } from "@grpc/grpc-js";
+import type { StatusResponse } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { removeContainer } from "../support/docker.js";
+import type { ProxiedRequest } from "../support/engine-proxy.js";
+import type { Fault, FaultProxy } from "../support/fault-proxy.js";
+import {
+  faults,
+  faultTable,
+  type FaultRow,
+  type Outcome,
+  requestName,
+  withoutRequests,
+} from "../support/fault-table.js";
+import { Pod } from "../support/pod.js";
+import { noRegistryReason, TestRegistry } from "../support/registry.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
+import { type Act, removePod, type Scene, scenarios } from "./fault-scenarios.js";
+
+/** Of a call whose request is not answered. */
+const deadlineMs = 1_000;
+/** The shim's clock may be that much ahead of its caller's: what is asked for at its deadline cleans up. */
+const deadlineSlackMs = 100;
+/** A ping is given up earlier than that. */
+const statusDeadlineMs = 8_000;
+/** How soon after the fault is gone all must be well. */
+const recoveryMs = 10_000;
+/** An attempt to connect that is not answered is given up after 10 s. */
+const longRecoveryMs = 25_000;
+const connectFaults: readonly Fault[] = long ? faults : ["cut", "garble"];
+/** How soon after a call nothing of it may be open. */
+const closingMs = 2_000;
+/** No request that nobody waits for is longer open: inspects of the read model have 10 s, a clean-up 30 s. */
+const cleanUpMs = 31_000;
+const inspect = "GET /containers/ID/json";
+
+/** Without `--long` reads are only cut, and changes not answered, and done without an answer. */
+function isQuick({ request, strikes }: FaultRow, fault: Fault): boolean {
+  if (strikes === "every" && request.startsWith("GET")) return fault === "cut";
+  return fault === "stall" || fault === "lose";
+}
+
+function casesOf(row: FaultRow): readonly (readonly [Fault, Outcome])[] {
+  return faults.flatMap((fault) => {
+    const outcome = row.outcomes[fault];
+    return outcome !== undefined && (long || isQuick(row, fault)) ? [[fault, outcome] as const] : [];
+  });
+}
+
+describe("fault table", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let proxy: FaultProxy;
+  let shim: ShimProcess;
+  let scene: Scene;
+
+  before(async () => {
+    bed = await TestBed.open();
+    proxy = await bed.startFaultProxy();
+    shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+    const pod = await Pod.run(bed, shim.cri, bed.podConfig());
+    const containerId = await pod.start();
+    let registry: TestRegistry | undefined;
+    if (noRegistryReason() === false) {
+      const started = await TestRegistry.start(join(bed.directory, "registry"));
+      bed.onClose(() => started[Symbol.asyncDispose]());
+      registry = started;
+    }
+    scene = { bed, proxy, cri: shim.cri, pod, containerId, registry };
+  });
+  after(() => bed.close());
+
+  for (const row of faultTable) {
+    const skip = row.rpc === "PullImage" ? noRegistryReason() : false;
+    for (const [fault, outcome] of casesOf(row)) {
+      const title = `${row.rpc}, ${row.request}, ${fault}: ${outcome}, and all is well afterwards`;
+      test(title, { skip }, async () => {
+        const prepare = scenarios[row.rpc];
+        assert.ok(prepare !== undefined, "no scenario");
+        const act = await prepare(scene);
+        try {
+          await strike(act, row, fault, outcome);
+        } finally {
+          await act.end?.();
+        }
+      });
+    }
+  }
+
+  async function strike(act: Act, row: FaultRow, fault: Fault, outcome: Outcome): Promise<void> {
+    const injection = proxy.inject({
+      fault,
+      matches: (request) => nameOf(request) === row.request,
+      ...(row.strikes === "first" ? { nth: 1 } : {}),
+    });
+    try {
+      const timeoutMs = timeoutOf(row, outcome);
+      const beginMs = performance.now();
+      assert.equal(await outcomeOf(act.call({ timeoutMs })), outcome);
+      assert.ok(injection.strikes > 0, "the fault did not strike");
+      if (outcome === "DEADLINE_EXCEEDED")
+        await nothingStaysOpen(beginMs, beginMs + timeoutMs - deadlineSlackMs);
+    } finally {
+      injection.remove();
+    }
+    await soon(recoveryMs, async () => {
+      if (outcome !== "OK") await (act.again ?? (() => act.call({ timeoutMs: 60_000 })))();
+    });
+    await soon(recoveryMs, () => act.holds());
+  }
+
+  /** Requests of the call have ended with it. What cleans up after it, and the read model's inspects, have own limits. */
+  async function nothingStaysOpen(beginMs: number, endMs: number): Promise<void> {
+    await soon(closingMs, () => {
+      const ofTheCall = proxy.openRequests.filter(({ sinceMs }) => sinceMs >= beginMs && sinceMs < endMs);
+      const open = ofTheCall.map(nameOf);
+      assert.deepEqual(
+        open.filter((name) => name !== inspect),
+        [],
+      );
+    });
+  }
+
+  for (const request of ["GET /version", "GET /info", "GET /events", "GET /containers/json"]) {
+    for (const fault of connectFaults) {
+      test(`connecting again, ${request}, ${fault}: what happened meanwhile is seen in the end`, async () => {
+        const { cri, pod } = scene;
+        const name = bed.newName("c");
+        const id = await pod.start({ metadata: { name, attempt: 0 }, log_path: `${name}.log` });
+        const injection = proxy.inject({ fault, matches: (one) => nameOf(one) === request, nth: 1 });
+        proxy.cutConnections();
+        await removeContainer(id);
+        await injection.struck;
+        injection.remove();
+        await soon(longRecoveryMs, async () => {
+          await rejectsWith(pod.containerStatus(id), "NOT_FOUND");
+          assert.equal(await outcomeOf(cri.Status({})), "OK");
+        });
+      });
+    }
+  }
+
+  test("RPCs that the table says make no engine requests make none", async () => {
+    const { cri, pod, containerId } = scene;
+    const filter = { id: pod.id };
+    const ids = { container_id: containerId };
+    const calls: Readonly<Record<string, () => Promise<unknown>>> = {
+      Version: () => cri.Version({}),
+      RuntimeConfig: () => cri.RuntimeConfig({}),
+      UpdateRuntimeConfig: () => cri.UpdateRuntimeConfig({}),
+      ListPodSandbox: () => cri.ListPodSandbox({ filter }),
+      PodSandboxStatus: () => cri.PodSandboxStatus({ pod_sandbox_id: pod.id }),
+      ListContainers: () => cri.ListContainers({}),
+      ContainerStatus: () => cri.ContainerStatus(ids),
+      ReopenContainerLog: () => cri.ReopenContainerLog(ids),
+      UpdatePodSandboxResources: () => cri.UpdatePodSandboxResources({ pod_sandbox_id: pod.id }),
+      Exec: () => cri.Exec({ ...ids, cmd: ["true"], stdout: true }),
+      Attach: () => cri.Attach({ ...ids, stdout: true }),
+      PortForward: () => cri.PortForward({ pod_sandbox_id: pod.id, port: [80] }),
+      ContainerStats: () => cri.ContainerStats(ids),
+      ListContainerStats: () => cri.ListContainerStats({}),
+      PodSandboxStats: () => cri.PodSandboxStats({ pod_sandbox_id: pod.id }),
+      ListPodSandboxStats: () => cri.ListPodSandboxStats({}),
+      ListMetricDescriptors: () => cri.ListMetricDescriptors({}),
+      ListPodSandboxMetrics: () => cri.ListPodSandboxMetrics({}),
+    };
+    assert.deepEqual(Object.keys(calls), withoutRequests);
+    await cri.ContainerStatus(ids); // The names of its image are asked for once.
+    const injections = (["stall"] as const).map((fault) =>
+      proxy.inject({
+        fault,
+        matches: ({ path }) =>
+          path.includes(pod.id) ||
+          path.includes(containerId) ||
+          path.startsWith("/images") ||
+          path.startsWith("/system"),
+      }),
+    );
+    for (const [name, call] of Object.entries(calls)) await assert.doesNotReject(call(), name);
+    assert.deepEqual(
+      injections.map(({ strikes }) => strikes),
+      [0],
+    );
+    for (const injection of injections) injection.remove();
+  });
+
+  test("nothing is left of all that", async () => {
+    const { cri, pod } = scene;
+    await removePod(cri, pod.id);
+    assert.deepEqual(await bed.leftovers(), []);
+    for (const part of ["sandbox", "pods", "containers", "logs"]) {
+      assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
+    }
+    await soon(cleanUpMs, () => {
+      assert.deepEqual(proxy.openRequests.map(nameOf), []);
+    });
+    assert.doesNotMatch(shim.log, /bug of dockershim|unhandled/i);
+  });
+});
+
+function nameOf({ method, path }: ProxiedRequest): string {
+  return requestName(method, path);
+}
+
+function timeoutOf(row: FaultRow, outcome: Outcome): number {
+  if (outcome === "DEADLINE_EXCEEDED") return deadlineMs;
+  return row.rpc === "Status" ? statusDeadlineMs : 30_000;
+}
+
+async function outcomeOf(answer: Promise<unknown>): Promise<string> {
+  try {
+    const { status } = (await answer) as Partial<StatusResponse>;
+    const isReady = status?.conditions.every((condition) => condition.status) ?? true;
+    return isReady ? "OK" : "NOT_READY";
+  } catch (error) {
+    const { code, message } = error as { code?: number; message: string };
+    return code === undefined ? message : (codes[code] ?? String(code));
+  }
+}
+
+/** Returns when `check` does, which must be before the time is over. */
+async function soon(withinMs: number, check: () => Promise<void> | void): Promise<void> {
+  const end = Date.now() + withinMs;
+  for (;;) {
+    try {
+      await check();
+      return;
+    } catch (error) {
+      if (Date.now() > end) throw error;
+    }
+    await sleep(50);
+  }
+}

@@ -1,0 +1,164 @@
+/** The engine is frozen, killed, stopped and started again while pods run. */
+import assert from "node:assert/strict";
+import { readdir, readlink } from "node:fs/promises";
+import { after, before, describe, test } from "node:test";
+import type { StatusResponse } from "../../src/shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { inspectContainer } from "../support/docker.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { long, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+/** What a kubelet gives Status. */
+const statusTimeoutMs = 5_000;
+/** Calls to a frozen engine at once. */
+const callers = long ? 300 : 60;
+const impatient = { timeoutMs: 1_000 };
+
+function runtimeReady({ status }: StatusResponse): true | string {
+  const condition = status?.conditions.find(({ type }) => type === "RuntimeReady");
+  return condition?.status === true ? true : `${condition?.reason ?? ""}: ${condition?.message ?? ""}`;
+}
+
+await withOwnEngine(import.meta.url, [], (engine) => {
+  describe("an engine that goes and comes", () => {
+    let bed: TestBed;
+    let shim: ShimProcess;
+    let pod: Pod;
+    let containerId: string;
+    before(async () => {
+      bed = await TestBed.open();
+      shim = await bed.startShim();
+      pod = await bed.runPod(shim.cri);
+      containerId = await pod.start();
+    });
+    after(async () => {
+      await bed.close();
+    });
+
+    async function isReady(): Promise<boolean> {
+      return runtimeReady(await shim.cri.Status({}, { timeoutMs: statusTimeoutMs })) === true;
+    }
+
+    async function sockets(): Promise<number> {
+      const directory = `/proc/${String(shim.pid)}/fd`;
+      const targets = await Promise.all(
+        (await readdir(directory)).map((fd) => readlink(`${directory}/${fd}`).catch(() => "")),
+      );
+      return targets.filter((target) => target.startsWith("socket:")).length;
+    }
+
+    test("frozen: every call ends in time, Status says why, nothing piles up, and all is well when it goes on", async () => {
+      const { cri } = shim;
+      const created = await pod.create({ metadata: { name: "created", attempt: 0 } });
+      const config = bed.podConfig();
+      const before = await sockets();
+      engine.signal("SIGSTOP");
+      try {
+        const calls = [
+          () => cri.RunPodSandbox({ config }, impatient),
+          () =>
+            cri.CreateContainer(
+              {
+                pod_sandbox_id: pod.id,
+                config: bed.containerConfig({ metadata: { name: "lost", attempt: 0 } }),
+                sandbox_config: pod.config,
+              },
+              impatient,
+            ),
+          () => cri.StartContainer({ container_id: created }, impatient),
+          () => cri.ExecSync({ container_id: containerId, cmd: ["sleep", "1000"] }, impatient),
+          () => cri.PullImage({ image: { image: "registry.invalid/a:1" } }, impatient),
+          () => cri.ListImages({}, impatient),
+          () => cri.ImageFsInfo({}, impatient),
+        ];
+        const answers = Promise.all(
+          Array.from({ length: callers }, (_, index) => {
+            const call = calls[index % calls.length] ?? (() => cri.ListImages({}, impatient));
+            return rejectsWith(call(), "DEADLINE_EXCEEDED");
+          }),
+        );
+        answers.catch(() => undefined); // Heard below.
+        const frozen = cri.Status({}, { timeoutMs: statusTimeoutMs });
+        assert.match(
+          String(runtimeReady(await frozen)),
+          /^DockerDaemonNotReady: docker: failed to reach the engine/,
+        );
+        await answers;
+        // What is left are the clean-up of the execs, and the event stream as before.
+        await until("the connections of the calls to be closed", async () => (await sockets()) <= before + 2);
+      } finally {
+        engine.signal("SIGCONT");
+      }
+      await until("the shim to be ready", isReady);
+      assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
+      assert.equal((await pod.containerStatus(containerId)).state, ContainerState.CONTAINER_RUNNING);
+      // The engine has their requests yet, and may begin with them only now.
+      await until("what nobody waits for to be gone", async () => {
+        const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: pod.id } });
+        const { items } = await cri.ListPodSandbox({});
+        return items.length === 1 && !containers.some(({ metadata }) => metadata?.name === "lost");
+      });
+      const { pod_sandbox_id: id } = await cri.RunPodSandbox({ config });
+      await cri.StopPodSandbox({ pod_sandbox_id: id });
+      await cri.RemovePodSandbox({ pod_sandbox_id: id });
+      await cri.RemoveContainer({ container_id: created });
+    });
+
+    test("frozen and gone on: changes in between are seen", async () => {
+      const id = await pod.start({ metadata: { name: "dies", attempt: 0 } });
+      const pid = (await inspectContainer(id))?.State.Pid ?? 0;
+      engine.signal("SIGSTOP");
+      process.kill(pid, "SIGKILL");
+      engine.signal("SIGCONT");
+      const status = await pod.untilExited(id);
+      assert.equal(status.exit_code, 137);
+      await shim.cri.RemoveContainer({ container_id: id });
+    });
+
+    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+      test(`ended by ${signal} and started again: lists fail meanwhile, and then tell the truth`, async () => {
+        const { cri } = shim;
+        const own = await bed.runPod(cri);
+        const id = await own.start();
+        await engine.end(signal);
+        await until("Status to be not ready", async () => !(await isReady()));
+        await until("lists to fail", () =>
+          cri.ListPodSandbox({}).then(
+            () => false,
+            (error: unknown) => (error as { code?: number }).code === 14,
+          ),
+        );
+        for (const call of [
+          () => cri.RunPodSandbox({ config: bed.podConfig() }, impatient),
+          () => cri.StopContainer({ container_id: id }, impatient),
+          () => cri.ListImages({}, impatient),
+        ]) {
+          await rejectsWith(call(), "UNAVAILABLE");
+        }
+        await engine.start();
+        await until("the shim to be ready", isReady);
+        await until("states to be those of the engine", async () => {
+          const running = (await inspectContainer(id))?.State.Running === true;
+          const { state } = await own.containerStatus(id);
+          return (state === ContainerState.CONTAINER_RUNNING) === running;
+        });
+        await own.stop();
+        await own.remove();
+        assert.equal(await inspectContainer(id), undefined);
+        await using fresh = await bed.runPod(cri);
+        await fresh.start();
+      });
+    }
+
+    test("nothing is left", async () => {
+      await pod[Symbol.asyncDispose]();
+      assert.deepEqual(await bed.leftovers(), []);
+      assert.equal(shim.log.split('"msg":"engine lost"').length - 1 <= 2, true, "one line per outage");
+      assert.doesNotMatch(shim.log, /bug of dockershim|unhandled/i);
+    });
+  });
+});

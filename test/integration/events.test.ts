@@ -1,0 +1,114 @@
+/** GetContainerEvents, the streamed lists and CheckpointContainer with a real engine. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { ContainerEventResponse } from "../../src/shim/domain/cri.js";
+import { connectClient, type TestClient } from "../unit/grpc/test-server.js";
+import { inspectContainer } from "../support/docker.js";
+import { rejectsWith } from "../support/cri-client.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const names = ["CREATED", "STARTED", "STOPPED", "DELETED"];
+
+describe("events and streams", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let client: TestClient;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    client = connectClient(shim.socket);
+  });
+  after(async () => {
+    client[Symbol.dispose]();
+    await bed.close();
+  });
+
+  test("each client of GetContainerEvents hears a pod's life in order, with the whole pod in each event", async () => {
+    const clients = [1, 2].map(() => {
+      const events: ContainerEventResponse[] = [];
+      const stream = client.stream("GetContainerEvents", {});
+      stream.on("error", () => undefined);
+      stream.on("data", (event: unknown) => events.push(event as ContainerEventResponse));
+      return { events, stop: () => stream.cancel() };
+    });
+    // Served after the streams, which came first on the same connection.
+    await client.call("Status", {});
+    const pod = await bed.runPod(shim.cri);
+    const { ip } = (await pod.status()).network ?? { ip: "" };
+    const id = await pod.start({ command: ["sh", "-c", "exit 7"] });
+    await pod.untilExited(id);
+    await pod.remove();
+    for (const { events, stop } of clients) {
+      const own = () => events.filter(({ pod_sandbox_status: status }) => status?.id === pod.id);
+      const texts = () =>
+        own().map(
+          (event) =>
+            `${names[event.container_event_type] ?? ""} ${event.container_id === id ? "container" : "sandbox"}`,
+        );
+      await until("the sandbox is told to be gone", () => texts().includes("DELETED sandbox"));
+      stop();
+      assert.deepEqual(texts(), [
+        ...["CREATED sandbox", "STARTED sandbox"],
+        ...["CREATED container", "STARTED container", "STOPPED container"],
+        ...["STOPPED sandbox", "DELETED container", "DELETED sandbox"],
+      ]);
+      assert.equal(own()[1]?.pod_sandbox_status?.network?.ip, ip);
+      assert.deepEqual(
+        own().map(({ containers_statuses: statuses }) => statuses.map((status) => status.id)),
+        [[], [], [id], [id], [id], [id], [], []],
+      );
+      assert.equal(own()[4]?.containers_statuses[0]?.exit_code, 7);
+      const times = own().map(({ created_at }) => BigInt(created_at));
+      assert.ok(times.every((time, index) => index === 0 || time > (times[index - 1] ?? 0n)));
+    }
+  });
+
+  test("streamed lists have what the unary ones have", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.create();
+    const stream = async (from: TestClient, rpc: string, filter: object) => {
+      const messages: Record<string, unknown>[] = [];
+      for await (const message of from.stream(rpc, { filter }))
+        messages.push(message as Record<string, unknown>);
+      return messages;
+    };
+    const [sandboxes] = await stream(client, "StreamPodSandboxes", { id: pod.id });
+    const { items } = await shim.cri.ListPodSandbox({ filter: { id: pod.id } });
+    assert.equal(items.length, 1);
+    assert.equal((sandboxes?.["pod_sandboxes"] as { id: string }[])[0]?.id, pod.id);
+    const [containers] = await stream(client, "StreamContainers", { id });
+    assert.deepEqual(
+      (containers?.["containers"] as { id: string }[]).map((one) => one.id),
+      [id],
+    );
+    assert.deepEqual(await stream(client, "StreamContainers", { id: "f".repeat(64) }), []);
+    using imageClient = connectClient(shim.socket, "v1", "ImageService");
+    const images = (await stream(imageClient, "StreamImages", {})).flatMap(
+      (message) => message["images"] as { id: string }[],
+    );
+    const { images: listed } = await shim.cri.ListImages({});
+    // The engine lists them in another order each time.
+    const idsOf = (some: readonly { readonly id: string }[]) => some.map((image) => image.id).sort();
+    assert.deepEqual(idsOf(images), idsOf(listed));
+  });
+
+  test("a checkpoint that this engine cannot make is refused with the reason, and the container runs on", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start();
+    const location = join(await bed.newDirectory(), "checkpoint.tar");
+    // Where the engine has everything, it is made.
+    try {
+      await shim.cri.CheckpointContainer({ container_id: id, location, timeout: "60" });
+    } catch {
+      await rejectsWith(
+        shim.cri.CheckpointContainer({ container_id: id, location, timeout: "60" }),
+        "UNIMPLEMENTED",
+        /not in experimental mode|no working CRIU/,
+      );
+    }
+    assert.equal((await inspectContainer(id))?.State.Running, true);
+  });
+});

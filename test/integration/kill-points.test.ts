@@ -1,0 +1,339 @@
+/**
+ * The shim is killed before each of its steps, in the set-up and the tear-down of pods and containers, and at random
+ * moments. Its successor shows every pod whole or not ready, no log has a gap, and nothing is left once it is removed.
+ */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
+import { docker, inspectContainer } from "../support/docker.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimOptions } from "../support/shim-process.js";
+import { long } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+import { command } from "./kubenet-support.js";
+import { NetworkNode, type PluginName } from "./pod-network-support.js";
+
+const plugins: readonly PluginName[] = long ? ["cni", "kubenet"] : ["cni"];
+/** For each plugin. */
+const randomKills = long ? 150 : 4;
+/** Longer than the life of a pod takes here. */
+const longestDelayMs = 3_000;
+const killPoints = fileURLToPath(new URL("../support/kill-points.mjs", import.meta.url));
+
+/** Prints numbers in order, so that a log shows whether a line was lost or written twice. */
+const counting = ["sh", "-c", "trap 'exit 0' TERM; i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"];
+
+/** What the killed calls act on. */
+interface Subject {
+  readonly config: ReturnType<NetworkNode["podConfig"]>;
+  readonly pod?: Pod;
+  readonly containerId?: string;
+}
+
+interface Scenario {
+  readonly name: string;
+  readonly prepare: "nothing" | "pod" | "created" | "running";
+  readonly call: (node: NetworkNode, subject: Subject) => Promise<unknown>;
+}
+
+const scenarios: readonly Scenario[] = [
+  {
+    name: "RunPodSandbox",
+    prepare: "nothing",
+    call: ({ cri }, { config }) => cri.RunPodSandbox({ config }),
+  },
+  {
+    name: "CreateContainer",
+    prepare: "pod",
+    call: async (_node, { pod }) => pod?.create({ command: counting }),
+  },
+  {
+    name: "StartContainer",
+    prepare: "created",
+    call: ({ cri }, { containerId = "" }) => cri.StartContainer({ container_id: containerId }),
+  },
+  {
+    name: "StopContainer",
+    prepare: "running",
+    call: ({ cri }, { containerId = "" }) => cri.StopContainer({ container_id: containerId, timeout: "5" }),
+  },
+  {
+    name: "RemoveContainer",
+    prepare: "running",
+    call: ({ cri }, { containerId = "" }) => cri.RemoveContainer({ container_id: containerId }),
+  },
+  {
+    name: "StopPodSandbox",
+    prepare: "running",
+    call: async (_node, { pod }) => pod?.stop(),
+  },
+  {
+    name: "RemovePodSandbox",
+    prepare: "running",
+    call: async (_node, { pod }) => pod?.remove(),
+  },
+];
+
+await withOwnEngine(import.meta.url, [], () => {
+  for (const plugin of plugins) {
+    describe(plugin, () => {
+      let node: NetworkNode;
+      let orders: string;
+      let options: Partial<ShimOptions>;
+      let mountsBefore: readonly string[] = [];
+      let filesBefore = 0;
+      let nonce = 0;
+
+      before(async () => {
+        node = await NetworkNode.open(plugin);
+        orders = await node.bed.newDirectory();
+        options = {
+          nodeFlags: ["--import", killPoints],
+          environment: { DOCKERSHIM_TEST_KILL_POINTS: orders },
+        };
+        await node.restart(options);
+        // What a whole life leaves open for good counts for nobody.
+        await live();
+        mountsBefore = await mounts();
+        filesBefore = await openFiles();
+      });
+      after(() => node[Symbol.asyncDispose]());
+
+      for (const scenario of scenarios) {
+        test(`${scenario.name}, killed before each step`, async (context) => {
+          const recorded = await stepsOf(scenario);
+          assert.ok(recorded.length > 1, recorded.join("\n"));
+          const chosen = [...recorded.keys()].filter((index) => long || isMilestone(recorded, index));
+          context.diagnostic(`${String(chosen.length)} of ${String(recorded.length)} steps`);
+          for (const index of chosen) {
+            const at = `before step ${String(index)} of ${scenario.name}, ${recorded[index] ?? ""}`;
+            await killBefore(scenario, index);
+            await assertWholeOrGone(at);
+            await assertNothingLeft();
+          }
+        });
+      }
+
+      test(`${String(randomKills)} kills at random moments in the life of a pod`, async () => {
+        for (let round = 0; round < randomKills; round += 1) {
+          void live().catch(() => undefined); // Nobody is there to answer it.
+          await sleep(((round + Math.random()) / randomKills) * longestDelayMs);
+          await node.shim.kill();
+          await node.start(options);
+          await assertWholeOrGone(`random kill ${String(round)}`);
+          await assertNothingLeft();
+        }
+      });
+
+      async function live(): Promise<void> {
+        const pod = await node.runPod(dns());
+        const id = await pod.start({ command: counting });
+        await pod.exec(id, "true");
+        await node.cri.StopContainer({ container_id: id, timeout: "5" });
+        await node.cri.RemoveContainer({ container_id: id });
+        await pod.stop();
+        await pod.remove();
+      }
+
+      /** The steps of a call that nobody disturbs. */
+      async function stepsOf({ prepare, call }: Scenario): Promise<readonly string[]> {
+        const subject = await makeSubject(prepare);
+        await giveOrder("record");
+        await call(node, subject);
+        const steps = (await readFile(join(orders, "journal"), "utf8")).trimEnd().split("\n");
+        await withdrawOrder();
+        await assertNothingLeft();
+        return steps;
+      }
+
+      async function killBefore({ prepare, call }: Scenario, index: number): Promise<void> {
+        const subject = await makeSubject(prepare);
+        await giveOrder(String(index));
+        const answered = call(node, subject).then(
+          () => true,
+          () => false,
+        );
+        // One step less than the first time is possible, where two of them are side by side.
+        await Promise.race([answered, node.shim.exited]);
+        await withdrawOrder();
+        await node.shim.kill();
+        await node.start(options);
+      }
+
+      async function giveOrder(text: string): Promise<void> {
+        nonce += 1;
+        await rm(join(orders, "journal"), { force: true });
+        await writeFile(join(orders, "order"), `${text} ${String(nonce)}`);
+      }
+
+      async function withdrawOrder(): Promise<void> {
+        await rm(join(orders, "order"), { force: true });
+      }
+
+      async function makeSubject(prepare: Scenario["prepare"]): Promise<Subject> {
+        const config = node.podConfig(dns());
+        await mkdir(config.log_directory ?? "", { recursive: true });
+        if (prepare === "nothing") return { config };
+        const pod = await node.runPod(config);
+        if (prepare === "pod") return { config, pod };
+        const containerId = await pod.create({ command: counting });
+        if (prepare === "running") {
+          await node.cri.StartContainer({ container_id: containerId });
+          await until("a first line", async () => (await numbersIn(config.log_directory ?? "")).length > 0);
+        }
+        return { config, pod, containerId };
+      }
+
+      /** Everything that is said to be ready or to run has what its call promised. */
+      async function assertWholeOrGone(at: string): Promise<void> {
+        const { items } = await node.cri.ListPodSandbox({});
+        assert.ok(items.length <= 1, at);
+        for (const { id, state } of items) {
+          if (state === PodSandboxState.SANDBOX_READY) await assertWholeSandbox(id, at);
+        }
+        const { containers } = await node.cri.ListContainers({});
+        assert.ok(containers.length <= 1, at);
+        for (const { id, state } of containers) {
+          if (state === ContainerState.CONTAINER_CREATED) {
+            const started = await node.cri.StartContainer({ container_id: id }).then(
+              () => true,
+              () => false,
+            );
+            if (started) await assertWholeContainer(id, at);
+          }
+          if (state === ContainerState.CONTAINER_RUNNING) await assertWholeContainer(id, at);
+          if (state === ContainerState.CONTAINER_EXITED) await assertWholeLog(id, at);
+        }
+      }
+
+      async function assertWholeSandbox(id: string, at: string): Promise<void> {
+        const docker = await inspectContainer(id);
+        assert.equal(docker?.State.Running, true, at);
+        assert.equal(
+          await readFile(docker.ResolvConfPath, "utf8"),
+          "nameserver 10.0.0.1\nsearch test.local\n",
+          at,
+        );
+        const { status } = await node.cri.PodSandboxStatus({ pod_sandbox_id: id });
+        const promised = [
+          status?.network?.ip,
+          ...(status?.network?.additional_ips ?? []).map(({ ip }) => ip),
+        ];
+        const present = await command(
+          "nsenter",
+          `--net=/proc/${String(docker.State.Pid)}/ns/net`,
+          ...["ip", "-brief", "address"],
+        );
+        assert.equal(promised.length, 2, at);
+        for (const ip of promised)
+          assert.ok(present.includes(` ${ip ?? "-"}/`), `${at}: ${ip ?? ""} in ${present}`);
+        await node.assertHeld();
+        assert.ok(existsSync(join(node.shim.stateDirectory, "sandbox", id)), `${at}: no checkpoint`);
+      }
+
+      /** Its log goes on, from the first line, without a gap and without a line twice. */
+      async function assertWholeContainer(id: string, at: string): Promise<void> {
+        const { status } = await node.cri.ContainerStatus({ container_id: id });
+        assert.ok(status !== null && status.log_path !== "", at);
+        const logged = async (): Promise<number> => (await numbersIn(join(status.log_path, ".."))).length;
+        const known = await logged();
+        await until(`${at}: the log to go on`, async () => (await logged()) > known);
+        const numbers = await numbersIn(join(status.log_path, ".."));
+        assert.deepEqual(
+          numbers,
+          [...numbers.keys()].map((index) => index + 1),
+          at,
+        );
+      }
+
+      /** All that the container has said is in its log. */
+      async function assertWholeLog(id: string, at: string): Promise<void> {
+        const { status } = await node.cri.ContainerStatus({ container_id: id });
+        const { body } = await docker("GET", `/containers/${id}/logs?stdout=1`);
+        const said = body.toString("latin1").split("\n").length - 1;
+        const numbers = await numbersIn(join(status?.log_path ?? "", ".."));
+        assert.deepEqual(
+          numbers,
+          Array.from({ length: said }, (_, index) => index + 1),
+          at,
+        );
+      }
+
+      /** As a kubelet removes it. Containers, addresses, rules, links, files; mounts; open files of the program. */
+      async function assertNothingLeft(): Promise<void> {
+        await removeAll();
+        await node.assertClean();
+        await until("mounts to go", async () => (await mounts()).length <= mountsBefore.length).catch(
+          () => undefined,
+        );
+        assert.deepEqual(await mounts(), mountsBefore);
+        await until("files to be closed", async () => (await openFiles()) <= filesBefore).catch(
+          () => undefined,
+        );
+        const files = await openFiles();
+        assert.ok(files <= filesBefore, `${String(files)} open files, ${String(filesBefore)} before`);
+      }
+
+      /** Of the program, without its connections, which are kept for a while. */
+      async function openFiles(): Promise<number> {
+        const directory = `/proc/${String(node.shim.pid)}/fd`;
+        const names = await readdir(directory);
+        const targets = await Promise.all(
+          names.map((name) => readlink(join(directory, name)).catch(() => "socket:")),
+        );
+        return targets.filter((target) => !target.startsWith("socket:")).length;
+      }
+
+      async function removeAll(): Promise<void> {
+        // The engine may still be at work on a request of the shim that was killed.
+        await until("everything to be gone", async () => {
+          const { items } = await node.cri.ListPodSandbox({});
+          for (const { id } of items) await node.stopAndRemove(id);
+          return (
+            (await node.bed.leftovers()).length === 0 &&
+            (await node.cri.ListPodSandbox({})).items.length === 0
+          );
+        });
+      }
+    });
+  }
+});
+
+function dns(): { readonly dns_config: { readonly servers: string[]; readonly searches: string[] } } {
+  return { dns_config: { servers: ["10.0.0.1"], searches: ["test.local"] } };
+}
+
+async function mounts(): Promise<readonly string[]> {
+  const lines = (await readFile("/proc/self/mountinfo", "utf8")).trim().split("\n");
+  return lines.map((line) => line.split(" ")[4] ?? "").sort();
+}
+
+/** The numbers of the only log below a directory. */
+async function numbersIn(directory: string): Promise<readonly number[]> {
+  const [name] = (await readdir(directory).catch(() => [])).filter((entry) => entry.endsWith(".log"));
+  if (name === undefined) return [];
+  const lines = (await readFile(join(directory, name), "utf8")).split("\n");
+  return lines.filter((line) => line !== "").map((line) => Number(line.split(" ").at(-1)));
+}
+
+/**
+ * Steps after which a successor would find something else; those between only prepare them. Of the many equal ones, such
+ * as the records of one network, the first and the last. Kills at each plugin: pod-network-killed-shim.test.ts.
+ */
+function isMilestone(steps: readonly string[], index: number): boolean {
+  const kind = (line = ""): string =>
+    line
+      .replace(/[0-9a-f]{12,}|\d+/g, "#")
+      .replace(/^(spawn) .*/, "$1")
+      .replace(/^rm .*\/dockershim-running\/.*/, "rm");
+  const line = kind(steps[index]);
+  if (/^(mkdir|open|writeFile|execFile)/.test(line)) return false;
+  const isLast = steps.findLastIndex((one) => kind(one) === line) === index;
+  return steps.findIndex((one) => kind(one) === line) === index || (isLast && line.startsWith("rename"));
+}

@@ -1,0 +1,136 @@
+/** Logs of every kind of log driver, against a real engine: what the container wrote is what stands in the file. */
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.js";
+import { LogRecords } from "../../src/shim/logs/log-record.js";
+import { recordingLog } from "../fakes/recording-log.js";
+import { until } from "../support/wait.js";
+import { anySignal, openTestEngine, reasonToSkip, type TestEngine } from "./engine-support.js";
+
+const long = "0123456789abcdef".repeat(2_100); // More than two pieces of 16 KiB.
+const script = [
+  "echo one",
+  "printf 'two\\n\\nthree\\n'",
+  "echo error >&2",
+  `x=0123456789abcdef; i=0; while [ $i -lt 2100 ]; do printf $x; i=$((i+1)); done; echo`,
+  `i=0; while [ $i -lt 1024 ]; do printf $x; i=$((i+1)); done; echo`,
+  "printf 'b\\001\\000\\377\\376\\303\\n'",
+  "sleep 0.1",
+  "printf unterminated",
+].join("\n");
+const stdout = Buffer.concat([
+  Buffer.from(`one\ntwo\n\nthree\n${long}\n${long.slice(0, 16_384)}\nb\x01\x00`),
+  Buffer.from([0xff, 0xfe, 0xc3, 0x0a]),
+  Buffer.from("unterminated"),
+]);
+
+interface Case {
+  readonly name: string;
+  readonly driver: string;
+  readonly local: boolean;
+  readonly tty?: boolean;
+  /** What Docker itself makes of the output. */
+  readonly expected: Buffer;
+}
+
+/** json-file is text: bytes that are no UTF-8 are replaced when the engine writes them. */
+const asText = Buffer.from(stdout.toString("utf8"));
+
+const cases: readonly Case[] = [
+  { name: "json-file, from its file", driver: "json-file", local: true, expected: asText },
+  { name: "json-file, from the logs API", driver: "json-file", local: false, expected: asText },
+  { name: "local", driver: "local", local: true, expected: stdout },
+  { name: "none, attached", driver: "none", local: true, expected: stdout },
+];
+
+describe("logs of a container", { skip: await reasonToSkip() }, () => {
+  let engine: TestEngine;
+  let directory: string;
+  before(async () => {
+    engine = await openTestEngine();
+    directory = await mkdtemp(join(tmpdir(), "dockershim-logs-"));
+  });
+  after(async () => {
+    await engine.close();
+    await rm(directory, { recursive: true });
+  });
+
+  const run = async ({
+    driver,
+    local,
+    tty = false,
+  }: Pick<Case, "driver" | "local" | "tty">): Promise<{ pieces: Map<string, Buffer>; lines: string[] }> => {
+    const root = await mkdtemp(join(directory, "d-"));
+    const log = recordingLog();
+    const open = async (): Promise<ContainerLogWriters> =>
+      new ContainerLogWriters({
+        ...{ engine: engine.engine, host: () => ({ local }), log, format: "cri", scratchDirectory: root },
+        records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
+      });
+    await using container = await engine.container({
+      Cmd: ["sh", "-c", script],
+      Tty: tty,
+      HostConfig: { NetworkMode: "none", LogConfig: { Type: driver, Config: {} } },
+    });
+    const inspect = async () => {
+      const snapshot = await engine.engine.inspectContainer(container.id, anySignal());
+      assert.ok(snapshot);
+      return snapshot;
+    };
+    const path = join(root, "pod", "main", "0.log");
+    const writers = await open();
+    try {
+      assert.equal(await writers.created(await inspect(), { directory: join(root, "pod"), path }), true);
+      await writers.beforeStart(await inspect(), anySignal());
+      await engine.engine.startContainer(container.id, anySignal());
+      await until("the container to end", async () => {
+        const snapshot = await inspect();
+        await writers.observe(snapshot);
+        return snapshot.state.running ? undefined : true;
+      });
+    } finally {
+      await writers.stop();
+    }
+    assert.deepEqual(log.lines, []);
+    return parse(await readFile(path));
+  };
+
+  for (const { name, driver, local, expected } of cases) {
+    test(`${name}: every byte that the driver keeps`, async () => {
+      const { pieces } = await run({ driver, local });
+      assert.equal(pieces.get("stdout")?.toString("latin1"), expected.toString("latin1"));
+      assert.equal(pieces.get("stderr")?.toString(), "error\n");
+    });
+  }
+
+  for (const { name, driver, local } of cases) {
+    test(`${name}, with a terminal: one stream, with its carriage returns`, async () => {
+      // Docker 20.10 loses the end of long lines there, and without frames nobody can tell where it was.
+      if (driver === "local" && engine.facts.apiMinor < 45) return;
+      const { pieces, lines } = await run({ driver, local, tty: true });
+      const text = pieces.get("stdout")?.toString("latin1") ?? "";
+      assert.equal(pieces.get("stderr"), undefined);
+      assert.match(text, /^one\r\ntwo\r\n\r\nthree\r\nerror\r\n/);
+      assert.ok(text.includes(`${long}\r\n`));
+      assert.match(text, /unterminated\n?$/);
+      for (const line of lines) assert.match(line, /^\d{4}-\d\d-\d\dT\S+Z std(out|err) [FP] /s);
+    });
+  }
+});
+
+/** The output of each stream, put together from the lines. */
+function parse(log: Buffer): { pieces: Map<string, Buffer>; lines: string[] } {
+  const pieces = new Map<string, Buffer>();
+  const lines = log.toString("latin1").split("\n");
+  assert.equal(lines.pop(), "", "the log ends with a newline");
+  for (const line of lines) {
+    const [, time, stream, tag, text] = /^(\S+) (\S+) (\S) (.*)$/s.exec(line) ?? [];
+    assert.ok(time !== undefined && stream !== undefined && text !== undefined, line);
+    const piece = Buffer.from(text + (tag === "F" ? "\n" : ""), "latin1");
+    pieces.set(stream, Buffer.concat([pieces.get(stream) ?? Buffer.alloc(0), piece]));
+  }
+  return { pieces, lines };
+}

@@ -1,0 +1,130 @@
+/** Metrics and health of the whole program. */
+import assert from "node:assert/strict";
+import { readFile, readdir, readlink, rm } from "node:fs/promises";
+import { once } from "node:events";
+import { request, type IncomingMessage } from "node:http";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { RecordingProxy } from "../support/recording-proxy.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+import { runProgram } from "../support/shim-process.js";
+import { parsePrometheusText } from "../support/prometheus-text.js";
+
+/** Through the socket of a shim's metrics. */
+async function get(socket: string, path: string): Promise<{ status: number; body: string }> {
+  const outgoing = request({ socketPath: socket, path, agent: false }).end();
+  const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
+  let body = "";
+  for await (const chunk of incoming.setEncoding("utf8")) body += String(chunk);
+  return { status: incoming.statusCode ?? 0, body };
+}
+
+/** Inodes of the sockets that the process has open, as /proc/net has them. */
+async function socketInodes(pid: number): Promise<ReadonlySet<string>> {
+  const directory = `/proc/${String(pid)}/fd`;
+  const targets = await Promise.all(
+    (await readdir(directory)).map((name) => readlink(join(directory, name)).catch(() => "")),
+  );
+  return new Set(targets.flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? []));
+}
+
+/** TCP ports and paths of unix sockets on which the process listens. */
+async function listening(pid: number): Promise<readonly string[]> {
+  const own = await socketInodes(pid);
+  const table = async (name: string): Promise<readonly (readonly string[])[]> =>
+    (await readFile(`/proc/${String(pid)}/net/${name}`, "utf8"))
+      .split("\n")
+      .map((line) => line.trim().split(/\s+/));
+  const tcp = [...(await table("tcp")), ...(await table("tcp6"))].filter(
+    (columns) => columns[3] === "0A" && own.has(columns[9] ?? ""),
+  );
+  const unix = (await table("unix")).filter(
+    (columns) => columns[3] === "00010000" && own.has(columns[6] ?? ""),
+  );
+  return [...tcp.map(() => "tcp"), ...unix.map((columns) => columns[7] ?? "")].sort();
+}
+
+describe("metrics", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  before(async () => {
+    bed = await TestBed.open();
+  });
+  after(() => bed.close());
+
+  test("by default nothing listens but the CRI, the claim of the state directory and the streaming server", async () => {
+    const shim = await bed.startShim();
+    // Unix sockets are bound under temporary names beside their own.
+    const places = (await listening(shim.pid)).map((one) => (one === "tcp" ? one : dirname(one)));
+    assert.deepEqual(places.sort(), [dirname(shim.socket), shim.stateDirectory, "tcp"].sort());
+  });
+
+  test("values follow what a kubelet does, and /readyz the engine", async () => {
+    const directory = await bed.newDirectory();
+    const engineSocket = join(directory, "engine.sock");
+    const proxy = await RecordingProxy.listen(engineSocket);
+    const socket = join(directory, "metrics.sock");
+    const shim = await bed.startShim({
+      directory,
+      dockerEndpoint: `unix://${engineSocket}`,
+      flags: [`--metrics-bind-address=unix://${socket}`],
+    });
+    const scrape = async () => parsePrometheusText((await get(socket, "/metrics")).body);
+    const before = await scrape();
+    assert.equal(before.value("dockershim_engine_link", { state: "live" }), 1);
+    assert.equal(before.value("dockershim_engine_info"), 1);
+    assert.equal(before.value("dockershim_network_plugin_ready", { plugin: "kubernetes.io/no-op" }), 1);
+    const sandboxesBefore = before.value("dockershim_sandboxes", { state: "ready" }) ?? 0;
+
+    const pod = await bed.runPod(shim.cri);
+    await pod.start();
+    await assert.rejects(shim.cri.ContainerStatus({ container_id: "0".repeat(64) }));
+    const after = await scrape();
+    const rpcs = "dockershim_cri_requests_total";
+    assert.equal(after.value(rpcs, { rpc: "RunPodSandbox", code: "OK" }), 1);
+    assert.equal(after.value(rpcs, { rpc: "ContainerStatus", code: "NOT_FOUND" }), 1);
+    assert.equal(after.value("dockershim_cri_requests_duration_seconds_count", { rpc: "RunPodSandbox" }), 1);
+    const operation_type = "create_container";
+    assert.ok((after.value("kubelet_docker_operations_total", { operation_type }) ?? 0) >= 2);
+    assert.ok((after.value("kubelet_docker_operations_duration_seconds_sum", { operation_type }) ?? 0) > 0);
+    const setUp = { operation_type: "set_up_pod" };
+    assert.equal(after.value("kubelet_network_plugin_operations_total", setUp), 1);
+    assert.equal(after.value("dockershim_sandboxes", { state: "ready" }), sandboxesBefore + 1);
+    assert.ok((after.value("dockershim_container_logs", { source: "file" }) ?? 0) >= 1);
+    assert.deepEqual(await get(socket, "/readyz"), {
+      status: 200,
+      body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n",
+    });
+
+    await proxy[Symbol.asyncDispose]();
+    await rm(engineSocket, { force: true });
+    await until("/readyz to say no", async () => (await get(socket, "/readyz")).status === 503);
+    const { body } = await get(socket, "/readyz");
+    assert.match(body, /^\[-\]RuntimeReady failed: DockerDaemonNotReady: .*engine\.sock/);
+    assert.deepEqual(await get(socket, "/healthz"), { status: 200, body: "ok\n" });
+    await until("the link to be lost", async () => {
+      const lost = (await scrape()).value("dockershim_engine_link", { state: "lost" });
+      return lost === 1;
+    });
+
+    const back = await RecordingProxy.listen(engineSocket);
+    bed.onClose(() => back[Symbol.asyncDispose]());
+    await until("/readyz to say yes", async () => (await get(socket, "/readyz")).status === 200);
+    await pod[Symbol.asyncDispose]();
+    assert.equal((await shim.stop()).code, 0);
+    await assert.rejects(get(socket, "/healthz"));
+  });
+
+  test("an address that is taken ends the start with an error", async () => {
+    const directory = await bed.newDirectory();
+    const path = join(directory, "metrics.sock");
+    const first = await bed.startShim({ flags: [`--metrics-bind-address=unix://${path}`] });
+    const exit = await runProgram([
+      ...[`--state-dir=${join(directory, "state")}`, `--metrics-bind-address=unix://${path}`],
+      ...[`--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`, "--network-plugin=no-op"],
+    ]);
+    assert.equal(exit.code, 1);
+    assert.match(exit.stderr, /listen on ".*metrics\.sock": another server answers there/);
+    await first.stop();
+  });
+});

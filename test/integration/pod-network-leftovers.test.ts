@@ -1,0 +1,159 @@
+/** What a node still holds of dead pods when the shim starts: shown by `doctor network`, removed when it is certainly ours. */
+import assert from "node:assert/strict";
+import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { hostPortChainName } from "../../src/network/hostport/chain-name.js";
+import { dockerEndpoint, removeContainer } from "../support/docker.js";
+import { forwardEngine } from "../support/forward-engine.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import { runProgram, type Exit } from "../support/shim-process.js";
+import { until } from "../support/wait.js";
+import { command, feed } from "./kubenet-support.js";
+import { NetworkNode, type PluginName } from "./pod-network-support.js";
+
+const plugins: readonly PluginName[] = ["cni", "kubenet"];
+const stranger = "f".repeat(64);
+
+await withOwnEngine(import.meta.url, [], () => {
+  for (const plugin of plugins) {
+    describe(plugin, () => {
+      let node: NetworkNode;
+      before(async () => {
+        node = await NetworkNode.open(plugin);
+      });
+      after(() => node[Symbol.asyncDispose]());
+
+      const doctor = (): Promise<Exit> =>
+        runProgram([
+          ...["doctor", "network", ...node.flags, `--docker-endpoint=${dockerEndpoint}`],
+          `--state-dir=${node.shim.stateDirectory}`,
+        ]);
+
+      /** Host ports of kubenet pods as dockershim opened them. */
+      async function openAsDockershim(...sandboxIds: readonly string[]): Promise<readonly string[]> {
+        const chains = sandboxIds.map((id) => hostPortChainName(id, { hostPort: 80, protocol: "tcp" }));
+        const lines = chains.flatMap((chain) => [
+          `:${chain} - [0:0]`,
+          `-A KUBE-HOSTPORTS -p tcp -m comment --comment "old_ns hostport 80" -m tcp --dport 80 -j ${chain}`,
+          `-A ${chain} -p tcp -m comment --comment "old_ns hostport 80" -m tcp -j DNAT --to-destination 10.180.0.5:80`,
+        ]);
+        const text = ["*nat", ":KUBE-HOSTPORTS - [0:0]", ...lines, "COMMIT\n"].join("\n");
+        await feed(text, "iptables-restore", "--noflush");
+        return chains;
+      }
+
+      test("doctor shows them and changes nothing, a start removes what is ours, and the rest stays", async () => {
+        const dead = await node.runPod();
+        const living = await node.runPod();
+        await node.shim.kill();
+        const [ofDead = "", ofLiving = "", ofStranger = ""] = await openAsDockershim(
+          dead.id,
+          living.id,
+          stranger,
+        );
+        await removeContainer(dead.id);
+        const held = await node.holdings();
+
+        const { code, stdout } = await doctor();
+        assert.equal(code, 1, stdout);
+        const ours = (text: string): RegExp => new RegExp(`^ours, removed at the next start .*${text}`, "m");
+        for (const what of ["cached attachment of eth0", "address 10\\.", "address fd00", "CNI-DN-", ofDead])
+          assert.match(stdout, ours(what));
+        assert.match(
+          stdout,
+          new RegExp(`^perhaps not ours, left alone .*${ofStranger}, host port 80/tcp of pod "old_ns"`, "m"),
+        );
+        assert.ok(!stdout.includes(ofLiving), stdout);
+        assert.deepEqual(await node.holdings(), held);
+
+        await node.start();
+        const save = (): Promise<string> => command("iptables-save", "-t", "nat");
+        await until("the dead pod's host ports to go", async () => !(await save()).includes(ofDead));
+        for (const chain of [ofLiving, ofStranger]) assert.ok((await save()).includes(chain));
+        for (const { id } of [dead, living]) await node.stopAndRemove(id);
+        if (plugin === "cni") await command("iptables", "-t", "nat", "-F", ofLiving);
+        assert.ok((await save()).includes(ofStranger));
+        await command("iptables", "-t", "nat", "-F", "KUBE-HOSTPORTS");
+        for (const chain of plugin === "cni" ? [ofLiving, ofStranger] : [ofStranger]) {
+          await command("iptables", "-t", "nat", "-F", chain);
+          await command("iptables", "-t", "nat", "-X", chain);
+        }
+        await command("iptables", "-t", "nat", "-X", "KUBE-HOSTPORTS");
+        await node.assertClean();
+        assert.equal((await doctor()).code, 0);
+      });
+
+      test("nothing is removed on another engine than before, where every pod looks dead", async () => {
+        const dead = await node.runPod();
+        await node.shim.kill();
+        await removeContainer(dead.id);
+        const path = join(node.shim.stateDirectory, "engine-id");
+        const id = await readFile(path, "utf8");
+        await writeFile(path, "ANOTHER\n");
+        const held = await node.holdings();
+        await node.start();
+        await node.shim.untilLogged(/another engine than before/);
+        assert.deepEqual(await node.holdings(), held);
+        await node.shim.kill();
+        await writeFile(path, id);
+        await node.start();
+        await node.stopAndRemove(dead.id);
+        await node.assertClean();
+      });
+    });
+  }
+
+  test("kubenet serves while iptables hangs, says so in NetworkReady, and is ready when it answers", async () => {
+    await using node = await NetworkNode.open("kubenet");
+    await node.shim.stop();
+    const directory = await node.bed.newDirectory();
+    const tools = join(directory, "bin");
+    await mkdir(tools);
+    // As with tables of a hundred thousand rules and somebody who changes them all the time.
+    const script = `#!/bin/sh\nwhile [ ! -e ${directory}/go-on ]; do sleep 0.1; done\nexec /usr/sbin/"$(basename "$0")" "$@"\n`;
+    for (const name of ["iptables-save", "iptables-nft-save", "iptables-legacy-save", "iptables"]) {
+      await writeFile(join(tools, name), script);
+      await chmod(join(tools, name), 0o755);
+    }
+    await node.start({ environment: { PATH: `${tools}:${process.env["PATH"] ?? ""}` } });
+    const networkReady = async () =>
+      (await node.cri.Status({})).status?.conditions.find(({ type }) => type === "NetworkReady");
+    const before = await networkReady();
+    assert.equal(before?.status, false);
+    assert.match(
+      before.message,
+      /network plugin is not ready: kubenet (?:is preparing the node|cannot write its rules)/,
+    );
+    await writeFile(join(directory, "go-on"), "");
+    await until("the network to be ready", async () => (await networkReady())?.status === true);
+    const pod = await node.runPod();
+    await node.stopAndRemove(pod.id);
+    await node.assertClean();
+  });
+
+  test("kubenet writes nothing for an engine on another host, and says why it is not ready", async () => {
+    await using node = await NetworkNode.open("kubenet");
+    await node.shim.stop();
+    const flushed = async (): Promise<string> =>
+      (await command("iptables-save"))
+        .split("\n")
+        .filter((line) => line.includes("kubenet:"))
+        .join("\n");
+    await command("iptables", "-t", "nat", "-F", "POSTROUTING");
+    await command("iptables", "-F", "FORWARD");
+    assert.equal(await flushed(), "");
+    await using remote = await forwardEngine();
+    await node.start({ dockerEndpoint: remote.endpoint });
+    await until("the engine to be reached", async () => {
+      const { status } = await node.cri.Status({});
+      return status?.conditions.find(({ type }) => type === "RuntimeReady")?.status === true;
+    });
+    const { status } = await node.cri.Status({});
+    const ready = status?.conditions.find(({ type }) => type === "NetworkReady");
+    assert.equal(ready?.status, false);
+    assert.match(ready.message, /kubenet works on the host of the Docker Engine only/);
+    await assert.rejects(node.runPod(), /network namespace of the sandbox is out of reach/);
+    assert.equal(await flushed(), "");
+  });
+});

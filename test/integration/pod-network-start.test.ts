@@ -1,0 +1,136 @@
+/** Starts, and tear-downs, with plugins that hang: nobody but their pods waits for them. */
+import assert from "node:assert/strict";
+import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, afterEach, before, describe, test } from "node:test";
+import { rejectsWith } from "../support/cri-client.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+/** Makes the program take 220 seconds for two. */
+const shortLimits = `data:text/javascript,${encodeURIComponent(
+  "const wait = setTimeout; globalThis.setTimeout = (f, ms, ...rest) => wait(f, ms === 220000 ? 2000 : ms, ...rest);",
+)}`;
+
+await withOwnEngine(import.meta.url, [], () => {
+  describe("with a plugin that is a script", () => {
+    let bed: TestBed;
+    let directory: string;
+    let shim: ShimProcess | undefined;
+    before(async () => {
+      bed = await TestBed.open();
+    });
+    afterEach(async () => {
+      await shim?.kill();
+    });
+    after(() => bed.close());
+
+    /** A shim on a list of one plugin, which runs `script` at each command. */
+    async function start(
+      cniVersion: string,
+      script: string,
+      nodeFlags: readonly string[] = [],
+    ): Promise<ShimProcess> {
+      directory = await bed.newDirectory();
+      const [confDir, binDir, shimDirectory] = ["net.d", "bin", "shim"].map((name) => join(directory, name));
+      assert.ok(confDir !== undefined && binDir !== undefined && shimDirectory !== undefined);
+      for (const each of [confDir, binDir, shimDirectory]) await mkdir(each);
+      const list = { cniVersion, name: "scripted", plugins: [{ type: "scripted" }] };
+      await writeFile(join(confDir, "10-scripted.conflist"), JSON.stringify(list));
+      const path = join(binDir, "scripted");
+      await writeFile(path, `#!/bin/sh\ncd '${directory}'\ninput=$(cat)\n${script}\n`);
+      await chmod(path, 0o755);
+      return startAgain(nodeFlags);
+    }
+
+    /** On the state of the last one. */
+    async function startAgain(nodeFlags: readonly string[] = []): Promise<ShimProcess> {
+      shim = await bed.startShim({
+        directory: join(directory, "shim"),
+        nodeFlags,
+        flags: [
+          "--network-plugin=cni",
+          `--cni-conf-dir=${join(directory, "net.d")}`,
+          `--cni-bin-dir=${join(directory, "bin")}`,
+          `--cni-cache-dir=${join(directory, "cache")}`,
+        ],
+      });
+      return shim;
+    }
+
+    async function networkProblem({ cri }: ShimProcess): Promise<string> {
+      const { status } = await cri.Status({});
+      const condition = status?.conditions.find(({ type }) => type === "NetworkReady");
+      return condition?.status === true ? "" : (condition?.message ?? "no condition");
+    }
+
+    const versions = `echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}'`;
+    const result = `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.9.9.9/24"},{"address":"fd00:9::9/64"}]}'`;
+
+    test("that hangs at VERSION: the shim serves, says that it is being read, and is ready when it answers", async () => {
+      const script = `if [ $CNI_COMMAND = VERSION ]; then while [ ! -e gate ]; do sleep 0.05; done; ${versions}; fi`;
+      const started = await start("1.0.0", script);
+      assert.match(await networkProblem(started), /net\.d is being read, its plugins have not answered yet/);
+      await writeFile(join(directory, "gate"), "");
+      await until("the network to be ready", async () => (await networkProblem(started)) === "");
+    });
+
+    test("whose DEL hangs and whose caller leaves: the same DEL goes on, and the next try ends it", async () => {
+      const hang = `if [ ! -e gate ]; then echo x >> dels; while [ ! -e gate ]; do sleep 0.05; done; fi`;
+      const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; DEL) ${hang} ;; esac`;
+      const started = await start("1.0.0", script);
+      const pod = await bed.runPod(started.cri, bed.podConfig());
+      const { network } = await pod.status();
+      assert.deepEqual(
+        [network?.ip, network?.additional_ips.map(({ ip }) => ip)],
+        ["10.9.9.9", ["fd00:9::9"]],
+      );
+      const stop = started.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 2_000 });
+      await rejectsWith(stop, "DEADLINE_EXCEEDED");
+      await writeFile(join(directory, "gate"), "");
+      await pod.stop();
+      await pod.remove();
+    });
+
+    test("whose DEL hangs: its time limit ends it with all its processes, and the next try succeeds", async () => {
+      const hang = `if [ ! -e gate ]; then echo $$ > pid; sleep 987654; fi`;
+      const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; DEL) ${hang} ;; esac`;
+      const started = await start("1.0.0", script, ["--import", shortLimits]);
+      const pod = await bed.runPod(started.cri, bed.podConfig());
+      const stop = started.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 60_000 });
+      await rejectsWith(
+        stop,
+        "DEADLINE_EXCEEDED",
+        /"scripted" DEL for pod .*: killed: .*not finished after 3m40s/,
+      );
+      const group = Number(await readFile(join(directory, "pid"), "utf8"));
+      assert.throws(() => process.kill(-group, 0), /ESRCH/);
+      await writeFile(join(directory, "gate"), "");
+      await pod.stop();
+      await pod.remove();
+    });
+
+    test("of version 1.1.0 collects garbage after a start, and is told of the pods that live", async () => {
+      const note = `printf '%s' "$input" > gc.new; mv gc.new gc`;
+      const script = `case $CNI_COMMAND in VERSION) ${versions} ;; ADD) ${result} ;; GC) ${note} ;; esac`;
+      const first = await start("1.1.0", script);
+      const gc = (): Promise<{ valid: readonly unknown[] }> =>
+        until("garbage to be collected", async () => {
+          const text = await readFile(join(directory, "gc"), "utf8").catch(() => undefined);
+          if (text === undefined) return undefined;
+          const input = JSON.parse(text) as { "cni.dev/valid-attachments": readonly unknown[] };
+          return { valid: input["cni.dev/valid-attachments"] };
+        });
+      assert.deepEqual((await gc()).valid, []);
+      const pod = await bed.runPod(first.cri, bed.podConfig());
+      await rm(join(directory, "gc"));
+      await first.stop();
+      const second = await startAgain();
+      assert.deepEqual((await gc()).valid, [{ containerID: pod.id, ifname: "eth0" }]);
+      await second.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+      await second.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+    });
+  });
+});

@@ -1,0 +1,98 @@
+/** The sessions of Exec, Attach and PortForward on the real engine, opened without a network in between. */
+import { readdir, readFile, readlink } from "node:fs/promises";
+import type { Call } from "../../src/shim/base/call.js";
+import { Lifetime } from "../../src/shim/base/lifetime.js";
+import { createPodDialer } from "../../src/shim/composition/pod-dialer.js";
+import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
+import { DockerEngine } from "../../src/shim/engine/docker-engine.js";
+import { chooseHost } from "../../src/shim/host/choose-host.js";
+import { RemoteHost } from "../../src/shim/host/remote-host.js";
+import type { HostAccess } from "../../src/shim/ports/host.js";
+import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
+import { attach } from "../../src/shim/rpc/attach.js";
+import { exec } from "../../src/shim/rpc/exec.js";
+import { portForward } from "../../src/shim/rpc/port-forward.js";
+import { EngineLink } from "../../src/shim/state/engine-link.js";
+import { ReadModel } from "../../src/shim/state/read-model.js";
+import { StateSync } from "../../src/shim/state/state-sync.js";
+import { FakeStreamingServer, TestClient } from "../fakes/fake-streaming.js";
+import { recordingLog } from "../fakes/recording-log.js";
+import { until } from "../support/wait.js";
+import { socketPath } from "./engine-support.js";
+
+export interface Sessions extends AsyncDisposable {
+  exec(containerId: string, command: readonly string[], changes?: Partial<ExecRequest>): Promise<TestClient>;
+  attach(containerId: string, changes?: Partial<AttachRequest>): Promise<TestClient>;
+  portForward(sandboxId: string, port?: readonly number[]): Promise<PortForwardSession>;
+  readonly engine: DockerEngine;
+  readonly log: ReturnType<typeof recordingLog>;
+}
+
+/** Follows the engine beside the shim that makes the pods. `remote`: as if the engine's host were another. */
+export async function openSessions(options: { readonly remote?: boolean } = {}): Promise<Sessions> {
+  const log = recordingLog();
+  const lifetime = new Lifetime(log);
+  const engine = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const link = new EngineLink();
+  const model = new ReadModel(() => undefined);
+  let host: HostAccess = new RemoteHost();
+  const sync = new StateSync({
+    ...{ engine, model, link, log },
+    onConnect: async (facts) => {
+      if (options.remote !== true) host = await chooseHost(facts, `unix://${socketPath}`, log);
+    },
+    onLive: () => undefined,
+    onImageEvent: () => undefined,
+  });
+  sync.start();
+  await until("the read model is live", () => link.state.phase === "live");
+  const streaming = new FakeStreamingServer();
+  const podDialer = createPodDialer({ engine, link, host: () => host, log }, lifetime);
+  const settings = { cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true };
+  const deps = { engine, link, model, sync, host: () => host, settings, streaming, podDialer };
+  const call = (rpc: string): Call => ({ rpc, signal: AbortSignal.timeout(60_000), log });
+  return {
+    ...{ engine, log },
+    exec: async (container_id, cmd, changes = {}) => {
+      const streams = { tty: false, stdin: false, stdout: true, stderr: true };
+      await sync.refresh(container_id, AbortSignal.timeout(30_000));
+      const { url } = await exec({ container_id, cmd, ...streams, ...changes }, deps, call("Exec"));
+      return new TestClient(streaming.command(url));
+    },
+    attach: async (container_id, changes = {}) => {
+      const streams = { tty: false, stdin: false, stdout: true, stderr: true };
+      await sync.refresh(container_id, AbortSignal.timeout(30_000));
+      const { url } = await attach({ container_id, ...streams, ...changes }, deps, call("Attach"));
+      return new TestClient(streaming.command(url));
+    },
+    portForward: async (pod_sandbox_id, port = []) => {
+      await sync.refresh(pod_sandbox_id, AbortSignal.timeout(30_000));
+      const { url } = await portForward({ pod_sandbox_id, port }, deps, call("PortForward"));
+      return streaming.portForward(url);
+    },
+    [Symbol.asyncDispose]: async () => {
+      await sync.stop();
+      await lifetime.close();
+      engine.close();
+    },
+  };
+}
+
+/** Process ids of a container, seen from the host, without those that have ended. */
+export async function processesOf(containerId: string): Promise<readonly number[]> {
+  const found: number[] = [];
+  for (const name of await readdir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const read = (file: string): Promise<string> => readFile(`/proc/${name}/${file}`, "utf8").catch(() => "");
+    if (!(await read("cgroup")).includes(containerId)) continue;
+    if ((await read("cmdline")) !== "") found.push(Number(name));
+  }
+  return found;
+}
+
+/** Open connections of this process over unix sockets. */
+export async function unixConnections(): Promise<number> {
+  const names = await readdir("/proc/self/fd");
+  const targets = await Promise.all(names.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => "")));
+  return targets.filter((target) => target.startsWith("socket:")).length;
+}

@@ -1,0 +1,251 @@
+/** The streaming server of the whole program: through the kubelet's proxy, and with clients that drop their sessions. */
+import assert from "node:assert/strict";
+import { readdir, readlink } from "node:fs/promises";
+import { connect, Socket } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { createWebSocketStream } from "ws";
+import { pidOfContainer } from "../support/docker.js";
+import type { Pod } from "../support/pod.js";
+import { hasNsenter, serveIn } from "../support/serve-in.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { SpdyClient } from "../support/spdy-client.js";
+import {
+  commandProtocols,
+  openSpdy,
+  openWebSocket,
+  sendRaw,
+  spdyRequest,
+  startByteProxy,
+  webSocketRequest,
+} from "../support/streaming-client.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+import { processesOf } from "./session-support.js";
+
+const portForwardProtocol = "portforward.k8s.io";
+const echoPort = 7001;
+const echoServer = `require("node:net").createServer({ allowHalfOpen: true }, (socket) => {
+  socket.on("error", () => undefined);
+  socket.pipe(socket);
+}).listen(${String(echoPort)}, "127.0.0.1", () => console.log("ready"));`;
+
+const skip = (await reasonToSkip()) || (!hasNsenter() && "no nsenter on this machine");
+
+describe("the streaming server of the program", { skip, timeout: 300_000 }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let pod: Pod;
+  let id: string;
+  let echo: AsyncDisposable;
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    pod = await bed.runPod(shim.cri);
+    id = await pod.start();
+    echo = await serveIn(await pidOfContainer(pod.id), echoServer);
+  });
+  after(async () => {
+    await echo[Symbol.asyncDispose]();
+    await bed.close();
+  });
+
+  const execUrl = async (command: readonly string[], tty = false): Promise<string> =>
+    (
+      await shim.cri.Exec({
+        ...{ container_id: id, cmd: [...command], tty },
+        ...{ stdin: true, stdout: true, stderr: !tty },
+      })
+    ).url;
+  const forwardUrl = async (): Promise<string> =>
+    (await shim.cri.PortForward({ pod_sandbox_id: pod.id, port: [] })).url;
+
+  async function echoes(client: SpdyClient): Promise<void> {
+    const headers = { port: String(echoPort), requestid: "0" };
+    const error = client.open({ streamtype: "error", ...headers }, { fin: true });
+    const data = client.open({ streamtype: "data", ...headers });
+    data.end("hello");
+    assert.equal(await data.text(), "hello");
+    assert.equal(await error.text(), "");
+  }
+
+  describe("through a proxy that dials the URL and copies bytes, as kubelets do", () => {
+    const upgrades: readonly (readonly [string, readonly string[]])[] = [
+      ["as client-go sends it", ["Connection: Upgrade", "Upgrade: SPDY/3.1"]],
+      ["in lower case", ["connection: upgrade", "upgrade: SPDY/3.1"]],
+      ["among other options", ["Connection: Keep-Alive, Upgrade", "Upgrade: SPDY/3.1"]],
+      ["in two lines", ["Connection: Keep-Alive", "Connection: Upgrade", "Upgrade: SPDY/3.1"]],
+    ];
+    for (const [name, upgrade] of upgrades)
+      test(`exec over SPDY, the upgrade ${name}`, async () => {
+        const url = await execUrl(["sh", "-c", "cat; exit 3"]);
+        using proxy = await startByteProxy(url);
+        const answer = await sendRaw(
+          proxy.through(url),
+          spdyRequest(proxy.through(url), commandProtocols, upgrade),
+        );
+        assert.equal(answer.status, 101);
+        const client = new SpdyClient(answer.socket, answer.head);
+        const error = client.open({ streamtype: "error" });
+        const stdin = client.open({ streamtype: "stdin" });
+        const stdout = client.open({ streamtype: "stdout" });
+        client.open({ streamtype: "stderr" });
+        stdin.end("hello");
+        assert.equal(await stdout.text(), "hello");
+        assert.match(await error.text(), /"ExitCode","message":"3"/);
+        await client.closed;
+      });
+
+    test("exec over WebSocket", async () => {
+      const url = await execUrl(["sh", "-c", "cat; exit 3"]);
+      using proxy = await startByteProxy(url);
+      const client = await openWebSocket(proxy.through(url), "v5.channel.k8s.io");
+      client.ws.send(Buffer.from("\0hello"));
+      client.ws.send(Buffer.from([255, 0])); // The end of stdin.
+      await client.closed;
+      assert.equal(client.channel(1), "hello");
+      assert.match(client.channel(3), /"ExitCode","message":"3"/);
+    });
+
+    test("port-forward over SPDY, and over SPDY inside of a WebSocket", async () => {
+      const url = await forwardUrl();
+      using proxy = await startByteProxy(url);
+      const client = await openSpdy(proxy.through(url), [portForwardProtocol]);
+      await echoes(client);
+      client.socket.destroy();
+
+      const tunnelUrl = await forwardUrl();
+      using tunnelProxy = await startByteProxy(tunnelUrl);
+      const { ws } = await openWebSocket(tunnelProxy.through(tunnelUrl), `SPDY/3.1+${portForwardProtocol}`);
+      await echoes(new SpdyClient(createWebSocketStream(ws)));
+      ws.terminate();
+    });
+  });
+
+  test(`${long ? "a thousand" : "a hundred"} sessions that are dropped at random points leave nothing`, async () => {
+    const socketsBefore = await socketsOf(shim.pid);
+    const processesBefore = await processesOf(id);
+    const used: string[] = [];
+    const drops = dropsOf({ execUrl, forwardUrl });
+    const atOnce = 20;
+    for (let done = 0; done < (long ? 1_000 : 100); done += atOnce)
+      await Promise.all(
+        Array.from({ length: atOnce }, async (_, index) => {
+          const drop = drops[(done + index) % drops.length];
+          if (drop !== undefined) used.push(await drop());
+        }),
+      );
+    await until("no process is left in the container", async () => {
+      return (await processesOf(id)).length === processesBefore.length;
+    });
+    // Short calls to the engine keep up to 32 connections for the next ones.
+    await until("no connection is left", async () => (await socketsOf(shim.pid)) <= socketsBefore + 32);
+    for (const url of used)
+      assert.equal((await sendRaw(url, spdyRequest(url, commandProtocols))).status, 404, "a token is left");
+    assert.doesNotMatch(shim.log, /"level":"?(error|50)/);
+  });
+});
+
+interface Urls {
+  readonly execUrl: (command: readonly string[], tty?: boolean) => Promise<string>;
+  readonly forwardUrl: () => Promise<string>;
+}
+
+/** One way to drop a session each; the URL, whose token is used. */
+function dropsOf({ execUrl, forwardUrl }: Urls): readonly (() => Promise<string>)[] {
+  const busy = ["sh", "-c", "sleep 1000 & cat & while :; do echo output; done"];
+  const streams = ["error", "stdin", "stdout", "stderr"];
+  const aWhile = (): Promise<unknown> => delay(Math.random() * 300);
+  return [
+    // The request alone; what answers finds nobody.
+    async () => {
+      const url = await execUrl(busy);
+      const socket = await dial(url);
+      socket.write(`${spdyRequest(url, commandProtocols).join("\r\n")}\r\n\r\n`, () =>
+        socket.resetAndDestroy(),
+      );
+      await new Promise((resolve) => socket.once("close", resolve));
+      return afterUse(url);
+    },
+    // Upgraded, and no stream is ever opened.
+    async () => {
+      const url = await execUrl(busy);
+      const client = await openSpdy(url);
+      await aWhile();
+      client.socket.destroy();
+      return url;
+    },
+    // Too few streams.
+    async () => {
+      const url = await execUrl(busy);
+      const client = await openSpdy(url);
+      client.open({ streamtype: "error" });
+      await aWhile();
+      client.socket.destroy();
+      return url;
+    },
+    ...[false, true].map((tty) => async () => {
+      const url = await execUrl(busy, tty);
+      const client = await openSpdy(url);
+      for (const streamtype of streams) if (!tty || streamtype !== "stderr") client.open({ streamtype });
+      await aWhile();
+      cut(client);
+      return url;
+    }),
+    async () => {
+      const url = await execUrl(busy);
+      const client = await openWebSocket(url, "v5.channel.k8s.io");
+      client.ws.send(Buffer.from("\0input"));
+      await aWhile();
+      client.ws.terminate();
+      return url;
+    },
+    async () => {
+      const url = await execUrl(busy);
+      const answer = await sendRaw(url, webSocketRequest(url, "v4.channel.k8s.io"));
+      answer.socket.destroy();
+      return url;
+    },
+    // A forwarded port in the middle of its bytes.
+    async () => {
+      const url = await forwardUrl();
+      const client = await openSpdy(url, [portForwardProtocol]);
+      for (let request = 0; request < 5; request += 1) {
+        const headers = { port: String(echoPort), requestid: String(request) };
+        client.open({ streamtype: "error", ...headers });
+        client.open({ streamtype: "data", ...headers }).write("x".repeat(100_000));
+      }
+      await aWhile();
+      cut(client);
+      return url;
+    },
+  ];
+}
+
+/** With a reset, not an orderly end. */
+function cut({ socket }: SpdyClient): void {
+  assert.ok(socket instanceof Socket);
+  socket.resetAndDestroy();
+}
+
+async function dial(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = connect({ host: hostname, port: Number(port) }).on("error", () => undefined);
+  await new Promise((resolve) => socket.once("connect", resolve));
+  return socket;
+}
+
+/** A request that was cut may come too late to be read; then this one uses the token. */
+async function afterUse(url: string): Promise<string> {
+  const { socket } = await sendRaw(url, spdyRequest(url, commandProtocols));
+  socket.destroy();
+  return url;
+}
+
+async function socketsOf(pid: number): Promise<number> {
+  const names = await readdir(`/proc/${String(pid)}/fd`);
+  const targets = await Promise.all(
+    names.map((name) => readlink(`/proc/${String(pid)}/fd/${name}`).catch(() => "")),
+  );
+  return targets.filter((target) => target.startsWith("socket:")).length;
+}

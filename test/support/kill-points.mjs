@@ -1,0 +1,86 @@
+/**
+ * Loaded into a shim before its own code (`--import`): ends the process by SIGKILL right before the n-th thing that it
+ * does to the world outside: a change of a file, a request to the engine that changes something, the start of a program.
+ * Between two of them nothing happens that a successor could find, so these are all the moments at which a kill matters.
+ *
+ * The directory in DOCKERSHIM_TEST_KILL_POINTS holds the order: the file `order` has `record`, or the number of the
+ * step, or is not there; a new order begins to count anew. `journal` gets a line for each step. JavaScript, so that the
+ * program starts as fast as without it.
+ */
+import childProcess from "node:child_process";
+import fs from "node:fs";
+import http from "node:http";
+import { syncBuiltinESMExports } from "node:module";
+import { join } from "node:path";
+
+const directory = process.env["DOCKERSHIM_TEST_KILL_POINTS"] ?? "";
+const { readFileSync, appendFileSync } = fs;
+let order = "";
+let steps = 0;
+
+/**
+ * To be called before each step.
+ * @param {string} name
+ */
+function step(name) {
+  const present = orderNow();
+  if (present !== order) {
+    order = present;
+    steps = 0;
+  }
+  if (order === "") return;
+  appendFileSync(join(directory, "journal"), `${name}\n`);
+  if (String(steps) === order.split(" ")[0]) process.kill(process.pid, "SIGKILL");
+  steps += 1;
+}
+
+/** @returns {string} */
+function orderNow() {
+  try {
+    return readFileSync(join(directory, "order"), "utf8");
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Makes `object[name]` a step, named by `describe`; undefined from that: it is none.
+ * @param {object} object
+ * @param {string} name
+ * @param {(words: unknown[]) => string | undefined} describe
+ */
+function watch(object, name, describe) {
+  const methods = /** @type {Record<string, (this: unknown, ...words: unknown[]) => unknown>} */ (object);
+  const original = methods[name];
+  if (original === undefined) throw new Error(`nothing to watch: ${name}`);
+  methods[name] = function (...words) {
+    const described = describe(words);
+    if (described !== undefined) step(`${name} ${described}`);
+    return original.apply(this, words);
+  };
+}
+
+/** @param {unknown[]} words */
+const first = ([word]) => String(word);
+for (const name of ["link", "mkdir", "rename", "rm", "rmdir", "symlink", "unlink", "writeFile"]) {
+  watch(fs.promises, name, first);
+}
+
+const writes = fs.constants.O_WRONLY | fs.constants.O_RDWR | fs.constants.O_CREAT;
+watch(fs.promises, "open", ([path, flags = "r"]) => {
+  const isWrite = typeof flags === "number" ? (flags & writes) !== 0 : flags !== "r";
+  return isWrite ? String(path) : undefined;
+});
+const probe = await fs.promises.open("/dev/null");
+const fileHandle = /** @type {object} */ (Object.getPrototypeOf(probe));
+await probe.close();
+for (const name of ["write", "writev", "writeFile", "appendFile", "truncate"])
+  watch(fileHandle, name, () => "");
+
+watch(http, "request", ([options]) => {
+  const { method = "GET", path = "" } = /** @type {{ method?: string, path?: string }} */ (options);
+  return /^(GET|HEAD)$/.test(method) ? undefined : `${method} ${path}`;
+});
+watch(childProcess, "spawn", first);
+watch(childProcess, "execFile", first);
+syncBuiltinESMExports();

@@ -1,0 +1,110 @@
+/** Which fields of CRI messages the program reads, by the types of the expressions and not by the names in them. */
+import { join } from "node:path";
+import ts from "typescript";
+import { repository } from "./request-messages.js";
+
+const messages = join(repository, "src", "shim", "domain", "cri.ts");
+/** They make requests, or show options, and answer none. */
+const clients = ["play", "commands"].map((folder) => join(repository, "src", "shim", folder));
+
+/**
+ * `Message.field` for every property of an interface of cri.ts that is read: `a.field`, `a["field"]`, `{ field } = a`,
+ * also through Pick and other mapped types, and also by a function that takes the message as a type of its own with the
+ * same property. Making a message is no read.
+ */
+export function fieldReads(sources = programSources()): ReadonlySet<string> {
+  const program = ts.createProgram([...sources], {
+    target: ts.ScriptTarget.ESNext,
+    module: ts.ModuleKind.NodeNext,
+    strict: true,
+    skipLibCheck: true,
+    types: ["node"],
+  });
+  const reads = new Reads(program.getTypeChecker());
+  for (const file of program.getSourceFiles()) {
+    if (file.isDeclarationFile || file.fileName === messages) continue;
+    if (!clients.some((folder) => file.fileName.startsWith(folder))) reads.visit(file);
+  }
+  return reads.ofMessages();
+}
+
+class Reads {
+  readonly #read = new Set<ts.Declaration>();
+  /** The property of a parameter's type → those of the messages that were passed for it. */
+  readonly #passed = new Map<ts.Declaration, Set<ts.Declaration>>();
+
+  constructor(private readonly checker: ts.TypeChecker) {}
+
+  visit(node: ts.Node): void {
+    const { checker } = this;
+    if (ts.isPropertyAccessExpression(node)) {
+      this.#note(checker.getTypeAtLocation(node.expression), node.name.text);
+    } else if (ts.isElementAccessExpression(node)) {
+      const keys = partsOf(checker.getTypeAtLocation(node.argumentExpression));
+      const object = checker.getTypeAtLocation(node.expression);
+      for (const key of keys) if (key.isStringLiteral()) this.#note(object, key.value);
+    } else if (ts.isBindingElement(node) && ts.isObjectBindingPattern(node.parent)) {
+      const name = node.propertyName ?? node.name;
+      if (ts.isIdentifier(name)) this.#note(checker.getTypeAtLocation(node.parent), name.text);
+    } else if (ts.isCallExpression(node) || ts.isNewExpression(node)) {
+      for (const argument of node.arguments ?? []) this.#pass(argument);
+    }
+    ts.forEachChild(node, (child) => {
+      this.visit(child);
+    });
+  }
+
+  ofMessages(): ReadonlySet<string> {
+    const queue = [...this.#read];
+    const seen = new Set(queue);
+    const names = new Set<string>();
+    for (let declaration = queue.pop(); declaration !== undefined; declaration = queue.pop()) {
+      const owner = declaration.parent;
+      const isMessage = ts.isInterfaceDeclaration(owner) && owner.getSourceFile().fileName === messages;
+      if (isMessage && ts.isPropertySignature(declaration)) {
+        names.add(`${owner.name.text}.${declaration.name.getText()}`);
+      }
+      for (const source of this.#passed.get(declaration) ?? []) {
+        if (!seen.has(source)) queue.push(source);
+        seen.add(source);
+      }
+    }
+    return names;
+  }
+
+  #note(object: ts.Type, name: string): void {
+    for (const declaration of this.#declarations(object, name)) this.#read.add(declaration);
+  }
+
+  #pass(argument: ts.Expression): void {
+    const wanted = this.checker.getContextualType(argument);
+    if (wanted === undefined || ts.isObjectLiteralExpression(argument)) return;
+    const given = this.checker.getTypeAtLocation(argument);
+    for (const part of partsOf(wanted)) {
+      if ((part.flags & ts.TypeFlags.Object) === 0) continue;
+      for (const { name } of part.getProperties()) {
+        const sources = this.#declarations(given, name);
+        for (const declaration of this.#declarations(part, name)) {
+          const known = this.#passed.get(declaration) ?? new Set();
+          for (const source of sources) if (source !== declaration) known.add(source);
+          if (known.size > 0) this.#passed.set(declaration, known);
+        }
+      }
+    }
+  }
+
+  #declarations(object: ts.Type, name: string): readonly ts.Declaration[] {
+    return partsOf(this.checker.getNonNullableType(object)).flatMap(
+      (part) => this.checker.getPropertyOfType(part, name)?.declarations ?? [],
+    );
+  }
+}
+
+function partsOf(type: ts.Type): readonly ts.Type[] {
+  return type.isUnion() ? type.types : [type];
+}
+
+/** What answers calls: everything that these files import. */
+function programSources(): readonly string[] {
+  return ["composition/server.ts", "shim.ts"].map((path) => join(repository, "src", "shim", path));
+}

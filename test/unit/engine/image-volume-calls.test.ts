@@ -1,0 +1,116 @@
+/** The engine calls that image volumes are made with. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import { buildTar } from "../../../src/shim/pause/tar.js";
+import { type FakeDocker, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
+
+const from = { id: "a".repeat(64), path: "/x" };
+const to = { id: "b".repeat(64), path: "/y" };
+const getArchive = `GET /containers/${from.id}/archive`;
+const putArchive = `PUT /containers/${to.id}/archive`;
+
+function never(): AbortSignal {
+  return new AbortController().signal;
+}
+
+function bytes(content: Buffer): Respond {
+  return (_request, response) => response.end(content);
+}
+
+async function untilClosed({ sockets }: FakeDocker, open: number): Promise<void> {
+  while (sockets.size > open) await new Promise(setImmediate);
+}
+
+describe("copyDirectory()", () => {
+  const file = (path: string) => ({ path, type: "file", mode: 0o644, content: Buffer.from(path) }) as const;
+
+  test("puts what one archive call gives into the other, without what is left out", async () => {
+    await using docker = await startFakeDocker();
+    let put: Buffer = Buffer.alloc(0);
+    docker.answers.set(getArchive, bytes(await buildTar([file("kept"), file("etc/hosts")])));
+    docker.answers.set(putArchive, (_request, response, body) => {
+      put = body;
+      response.end();
+    });
+    const engine = await docker.engine();
+    await engine.copyDirectory(from, to, new Set(["etc/hosts"]), never());
+    assert.ok(put.equals(await buildTar([file("kept")])));
+    assert.deepEqual(
+      docker.requests
+        .filter((request) => request.includes("archive"))
+        .map(decodeURIComponent)
+        .sort(),
+      [`${getArchive}?path=/x/.`, `${putArchive}?path=/y`],
+    );
+  });
+
+  test("fails when the source breaks off, and does not leave the engine waiting for the rest", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(getArchive, (_request, response) =>
+      response.write(Buffer.alloc(100, "x"), () => setTimeout(() => response.socket?.destroy(), 5)),
+    );
+    docker.answers.set(putArchive, (_request, response) => response.end());
+    const engine = await docker.engine();
+    const open = docker.sockets.size;
+    await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), (error) =>
+      isKind(error, "unavailable"),
+    );
+    await untilClosed(docker, open);
+  });
+
+  for (const [what, path, answer, kind] of [
+    ["a directory that is not there", getArchive, refuse(404, "Could not find the file /x"), "notFound"],
+    ["a disk that is full", putArchive, refuse(500, "no space left on device"), "unknown"],
+  ] as const) {
+    test(`tells of ${what}`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set(getArchive, bytes(await buildTar([file("kept")])));
+      docker.answers.set(path, answer);
+      const engine = await docker.engine();
+      await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), (error) =>
+        isKind(error, kind),
+      );
+    });
+  }
+
+  test("ends with its caller, and closes both connections", async () => {
+    await using docker = await startFakeDocker();
+    // A source that never ends.
+    docker.answers.set(getArchive, (_request, response) => response.flushHeaders());
+    const engine = await docker.engine();
+    const open = docker.sockets.size;
+    const caller = new AbortController();
+    const copying = engine.copyDirectory(from, to, new Set(), caller.signal);
+    await docker.until((requests) => requests.some((request) => request.startsWith(getArchive)));
+    setTimeout(() => caller.abort(), 10);
+    await assert.rejects(copying, (error) => isKind(error, "cancelled"));
+    await untilClosed(docker, open);
+  });
+});
+
+describe("volumes", () => {
+  test("are listed by label", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /volumes", json({ Volumes: [{ Name: "one" }, { Name: "two" }], Warnings: null }));
+    const engine = await docker.engine();
+    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never()), ["one", "two"]);
+    assert.match(decodeURIComponent(docker.requests.at(-1) ?? ""), /filters=\{"label":\["k=v"\]\}/);
+    docker.answers.set("GET /volumes", json({ Volumes: null }));
+    assert.deepEqual(await engine.listVolumes({ key: "k", value: "v" }, never()), []);
+  });
+
+  test("are removed unless a container has them", async () => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    docker.answers.set("DELETE /volumes/one", (_request, response) => {
+      response.writeHead(204);
+      response.end();
+    });
+    docker.answers.set("DELETE /volumes/two", refuse(404, "get two: no such volume"));
+    docker.answers.set("DELETE /volumes/three", refuse(409, "remove three: volume is in use - [c]"));
+    assert.equal(await engine.removeVolume("one", never()), "removed");
+    assert.equal(await engine.removeVolume("two", never()), "missing");
+    await assert.rejects(engine.removeVolume("three", never()), { kind: "precondition" });
+  });
+});

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { extract, pack, type Header } from "tar-stream";
+import { withoutEntries } from "../../../src/shim/engine/tar-entries.js";
+import { refusal } from "../plan/errors.js";
+
+async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
+  const all: Buffer[] = [];
+  for await (const chunk of chunks) all.push(chunk);
+  return Buffer.concat(all);
+}
+
+async function tarOf(
+  entries: readonly (Partial<Header> & { name: string; text?: string })[],
+): Promise<Buffer> {
+  const tar = pack();
+  for (const { text, ...header } of entries) tar.entry(header, text ?? "");
+  tar.finalize();
+  return collect(tar as AsyncIterable<Buffer>);
+}
+
+/** The tar in pieces of these sizes, over and over. */
+async function* inPieces(tar: Buffer, sizes: readonly number[]): AsyncGenerator<Buffer> {
+  for (let start = 0, turn = 0; start < tar.length; turn += 1) {
+    const size = sizes[turn % sizes.length] ?? tar.length;
+    yield tar.subarray(start, start + size);
+    start += size;
+  }
+}
+
+async function namesIn(tar: Buffer): Promise<readonly string[]> {
+  const entries = extract();
+  entries.end(tar);
+  const names: string[] = [];
+  for await (const entry of entries) {
+    names.push(entry.header.name);
+    entry.resume();
+  }
+  return names;
+}
+
+const long = `deep/${"x".repeat(200)}`;
+/** Turns the file of this name into the extended header of the entry behind it. */
+function withExtendedHeader(tar: Buffer, name: string): Buffer {
+  const header = tar.subarray(tar.indexOf(`${name}\0`)).subarray(0, 512);
+  header[156] = "x".charCodeAt(0);
+  header.fill(" ", 148, 156);
+  const sum = header.reduce((total, byte) => total + byte, 0);
+  header.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
+  return tar;
+}
+
+const sampleEntries = await tarOf([
+  { name: "./", type: "directory" },
+  { name: "./.dockerenv", text: "" },
+  { name: "./etc/", type: "directory" },
+  { name: "./etc/hosts", text: "h".repeat(700) },
+  { name: "./etc/hosts2", text: "kept" },
+  { name: "/dev/pts/", type: "directory" },
+  { name: long, text: "l".repeat(1024) },
+  { name: "PaxHeaders/ping", text: "33 SCHILY.xattr.user.note=binary\n" },
+  { name: "./bin/ping", text: "p" },
+  { name: "./link", type: "link", linkname: "./etc/hosts2" },
+]);
+const sample = withExtendedHeader(sampleEntries, "PaxHeaders/ping");
+const leaveOut = new Set([".dockerenv", "etc/hosts", "dev/pts"]);
+
+describe("withoutEntries()", () => {
+  test("leaves out what is named, its content included, and passes the rest byte for byte", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1 }), async (sizes) => {
+        const passed = await collect(withoutEntries(inPieces(sample, sizes), new Set(), "copy"));
+        assert.ok(passed.equals(sample));
+        const filtered = await collect(withoutEntries(inPieces(sample, sizes), leaveOut, "copy"));
+        assert.deepEqual(await namesIn(filtered), [
+          "./",
+          "./etc/",
+          "./etc/hosts2",
+          long,
+          "./bin/ping",
+          "./link",
+        ]);
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test("takes the extended header of an entry away with it", async () => {
+    const filtered = await collect(withoutEntries(inPieces(sample, [512]), new Set(["bin/ping"]), "copy"));
+    assert.ok(!filtered.includes("SCHILY.xattr"));
+    assert.ok(sample.includes("SCHILY.xattr"));
+  });
+
+  test("reads sizes of 8 GiB and more", async () => {
+    const header = Buffer.from(sample.subarray(0, 512));
+    header[156] = "0".charCodeAt(0);
+    header[124] = 0x80;
+    header.writeBigUInt64BE(9n * 1024n ** 3n, 128);
+    // The entry does not end: that is said, and nothing of that size is allocated.
+    await assert.rejects(
+      collect(withoutEntries(inPieces(header, [512]), new Set(), "copy")),
+      refusal("unknown", /^copy: .*ends within an entry/),
+    );
+  });
+
+  for (const [what, tar] of [
+    ["no tar", Buffer.from("<html>".repeat(200))],
+    ["a header that is cut off", sample.subarray(0, 100)],
+    ["an entry that is cut off", sample.subarray(0, 512 * 5)],
+  ] as const) {
+    test(`${what} is an error`, async () => {
+      await assert.rejects(
+        collect(withoutEntries(inPieces(tar, [300]), leaveOut, "copy")),
+        refusal("unknown", /^copy: the engine's answer is not a tar archive/),
+      );
+    });
+  }
+});

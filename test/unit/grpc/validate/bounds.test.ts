@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { checkBounds } from "../../../../src/shim/grpc/validate/bounds.js";
+import { refusal } from "../../plan/errors.js";
+
+const many = (count: number): Readonly<Record<string, string>> =>
+  Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${String(index)}`, "v"]));
+
+describe("checkBounds()", () => {
+  const refused: Readonly<Record<string, readonly [request: object, field: string]>> = {
+    "a NUL byte": [{ container_id: "a\0b" }, "container_id"],
+    "a NUL byte in a list of messages": [
+      { config: { mounts: [{}, { host_path: "/\0" }] } },
+      "config.mounts[1].host_path",
+    ],
+    "a NUL byte in a key": [{ config: { labels: { "a\0": "b" } } }, "config.labels"],
+    "a NUL byte in a field that nobody knows": [
+      { config: { brand_new: { inside: ["\0"] } } },
+      "config.brand_new.inside[0]",
+    ],
+    "a string of 1 MiB": [{ image: { image: "x".repeat(1 << 20) } }, "image.image"],
+    "10,000 labels": [{ config: { labels: many(10_000) } }, "config.labels"],
+    "a label of 1 MiB": [{ config: { labels: { a: "x".repeat(1 << 20) } } }, "config.labels"],
+    "10,000 mounts": [{ config: { mounts: Array(10_000).fill({}) } }, "config.mounts"],
+  };
+  for (const [what, [request, field]] of Object.entries(refused)) {
+    test(`refuses ${what}, naming the field`, () => {
+      const literal = field.replace(/[.[\]]/g, "\\$&");
+      assert.throws(() => checkBounds(request), refusal("invalid", new RegExp(`^${literal}: `)));
+    });
+  }
+
+  test("lets pass what kubelets may send", () => {
+    checkBounds({
+      config: {
+        annotations: { a: "x".repeat(256 * 1024) },
+        labels: many(4096),
+        // Services of a large cluster.
+        envs: Array(20_000).fill({ key: "A", value: Buffer.from("b\0") }),
+        port_mappings: Array(10_000).fill({ container_port: 80 }),
+        args: ["x".repeat(128 * 1024 - 1)],
+        linux: { security_context: { supplemental_groups: Array(60_000).fill("1") }, absent: null },
+      },
+    });
+  });
+});

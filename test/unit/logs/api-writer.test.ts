@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import type { LogOptions, TakeOutput } from "../../../src/shim/ports/engine.js";
+import { orAbort } from "../../../src/shim/base/abort.js";
+import { ApiWriter } from "../../../src/shim/logs/api-writer.js";
+import { LogOutput } from "../../../src/shim/logs/log-output.js";
+import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+import { randomOf } from "./log-bench.js";
+
+const containerId = idOf("ab");
+
+interface Message {
+  readonly stream: "stdout";
+  readonly data: Buffer;
+  readonly endsMessage: boolean;
+}
+
+/** The engine's log: each message with the second of its time. */
+class FakeLog {
+  readonly messages: { readonly second: number; readonly text: string }[] = [];
+  readonly expected: string[] = [];
+  isRunning = true;
+  #wake: (() => void)[] = [];
+
+  write(second: number, text: string): void {
+    const fraction = String(this.messages.length).padStart(9, "0");
+    const time = `${new Date(second * 1000).toISOString().slice(0, 19)}.${fraction}Z`;
+    this.messages.push({ second, text: `${time} ${text}\n` });
+    this.expected.push(`${time} stdout F ${text}\n`);
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  async *read({ sinceSeconds, follow }: LogOptions, signal: AbortSignal): AsyncGenerator<Message> {
+    for (let index = 0; ; index += 1) {
+      while (index >= this.messages.length) {
+        if (!follow || !this.isRunning) return;
+        await orAbort(new Promise<void>((wake) => this.#wake.push(wake)), signal);
+      }
+      const message = this.messages[index];
+      if (message === undefined || message.second < sinceSeconds) continue;
+      yield { stream: "stdout", data: Buffer.from(message.text), endsMessage: true };
+    }
+  }
+}
+
+async function withBench(work: (bench: Bench) => Promise<void>): Promise<void> {
+  await using directory = await temporaryDirectory();
+  mkdirSync(join(directory.path, "pod"));
+  const bench = new Bench(directory.path);
+  await bench.prepare();
+  await work(bench);
+}
+
+class Bench {
+  readonly source = new FakeLog();
+  readonly log = recordingLog();
+  writer!: ApiWriter;
+
+  constructor(private readonly directory: string) {}
+
+  get path(): string {
+    return join(this.directory, "pod", "0.log");
+  }
+
+  get recordPath(): string {
+    return join(this.directory, "logs", `${containerId}.json`);
+  }
+
+  get written(): string {
+    return readFileSync(this.path, "utf8");
+  }
+
+  #records(): Promise<LogRecords> {
+    return LogRecords.open(join(this.directory, "logs"), this.log, join(this.directory, "quarantine"));
+  }
+
+  async prepare(): Promise<void> {
+    const target = { directory: join(this.directory, "pod"), path: this.path };
+    await (await this.#records()).put(newRecord(containerId, target));
+  }
+
+  async start(): Promise<void> {
+    const records = await this.#records();
+    const output = new LogOutput(records.get(containerId)!, records, this.log);
+    const written = await output.open({ create: true });
+    const engine = {
+      containerLogs: async (_id: string, options: LogOptions, signal: AbortSignal) => ({
+        readOutput: async (take: TakeOutput) => {
+          for await (const { stream, data, endsMessage } of this.source.read(options, signal))
+            await take(stream, data, endsMessage);
+        },
+        close: () => undefined,
+      }),
+    };
+    const source = { engine, containerId, tty: false, logDriver: "local" };
+    this.writer = new ApiWriter(output, written!, source, this.log);
+    this.writer.start();
+  }
+}
+
+describe("ApiWriter", () => {
+  test("goes on where it was after kills at any point, with lines of equal seconds", async () => {
+    for (let seed = 1; seed <= 15; seed += 1) {
+      await withBench(async (bench) => {
+        const random = randomOf(seed);
+        let second = 1_770_000_000;
+        await bench.start();
+        for (let step = 0; step < 8; step += 1) {
+          for (let line = Math.floor(random() * 20); line > 0; line -= 1) {
+            if (random() < 0.3) second += Math.floor(random() * 3);
+            bench.source.write(second, `${String(line)} of ${String(step)}`);
+          }
+          await bench.writer.finish();
+          const record = readFileSync(bench.recordPath, "utf8");
+          const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
+          bench.source.write(second, "after the record");
+          await bench.start();
+          await bench.writer.finish();
+          await bench.writer.close();
+          // As if it had been killed after it had written that much.
+          const log = readFileSync(bench.path);
+          writeFileSync(bench.recordPath, record);
+          writeFileSync(bench.path, log.subarray(0, size + Math.floor(random() * (log.length - size + 1))));
+          await bench.start();
+        }
+        await bench.writer.finish();
+        assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
+        assert.deepEqual(bench.log.lines, []);
+      });
+    }
+  });
+
+  test("marks where the engine has dropped lines, and loses none of those that are left", async () => {
+    await withBench(async (bench) => {
+      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+      await bench.start();
+      await bench.writer.finish();
+      for (let line = 10; line < 30; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+      bench.source.messages.splice(0, 20);
+      await bench.start();
+      await bench.writer.finish();
+      const lines = bench.written.trimEnd().split("\n");
+      assert.equal(lines.filter((line) => line.includes("gap 1 of this log")).length, 1);
+      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(20)];
+      assert.deepEqual(
+        lines.filter((line) => !line.includes("gap 1")).map((line) => `${line}\n`),
+        kept,
+      );
+    });
+  });
+});

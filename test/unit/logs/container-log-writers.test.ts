@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
+import { LogRecords } from "../../../src/shim/logs/log-record.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+import { FakeDockerLog } from "./fake-docker-log.js";
+
+const containerId = idOf("ab");
+const slowly = { first: 3_600_000, last: 3_600_000 };
+const atOnce = { first: 1, last: 2 };
+
+/** A running container with one line in Docker's file, and a log path where a file is in the way of the directory. */
+async function withBlockedLog(
+  retry: typeof atOnce,
+  work: (world: {
+    readonly writers: ContainerLogWriters;
+    readonly container: ReturnType<typeof containerSnapshot>;
+    readonly path: string;
+    readonly log: ReturnType<typeof recordingLog>;
+    readonly unblock: () => void;
+  }) => Promise<void>,
+): Promise<void> {
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  mkdirSync(join(root, "docker"));
+  mkdirSync(join(root, "pod"));
+  const docker = new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
+  docker.write([{ stream: "stdout", text: "line\n" }]);
+  const log = recordingLog();
+  const writers = new ContainerLogWriters(
+    {
+      ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri" },
+      records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
+      scratchDirectory: join(root, "logs"),
+    },
+    retry,
+  );
+  const container = containerSnapshot(containerId, idOf("cd"), {
+    state: { status: "running", running: true },
+    ...{ logDriver: "json-file", logPath: docker.path },
+  });
+  const blocked = join(root, "pod", "main");
+  const path = join(blocked, "0.log");
+  writeFileSync(blocked, "in the way");
+  await writers.created(container, { directory: join(root, "pod"), path });
+  const unblock = (): void => {
+    rmSync(blocked);
+  };
+  try {
+    await work({ writers, container, path, log, unblock });
+  } finally {
+    await writers.stop();
+  }
+}
+
+async function untilWritten(path: string): Promise<void> {
+  while (!existsSync(path) || readFileSync(path, "utf8") === "") {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+describe("ContainerLogWriters", () => {
+  test("a log that could not be begun is begun as soon as it can be, and reported once", async () => {
+    await withBlockedLog(atOnce, async ({ writers, container, path, log, unblock }) => {
+      await writers.observe(container);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      assert.equal(log.lines.filter(({ level }) => level === "error").length, 1);
+      unblock();
+      await untilWritten(path);
+      assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
+    });
+  });
+
+  test("reopen begins the log of a running container that could not be begun", async () => {
+    await withBlockedLog(slowly, async ({ writers, container, path, unblock }) => {
+      await writers.observe(container);
+      unblock();
+      await writers.reopen(containerId);
+      await untilWritten(path);
+    });
+  });
+
+  test("nothing is tried again for a container that was removed", async () => {
+    await withBlockedLog(atOnce, async ({ writers, container, path, unblock }) => {
+      await writers.observe(container);
+      await writers.remove(containerId);
+      unblock();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      assert.equal(existsSync(path), false);
+    });
+  });
+});

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { LineAssembler, LineBuffer, TimedLineAssembler } from "../../../src/shim/logs/cri-lines.js";
+import { randomOf } from "./log-bench.js";
+
+const time = "2026-01-02T15:04:05.123456789Z";
+
+/** `bytes` in pieces of random sizes. */
+function* piecesOf(bytes: Buffer, random: () => number): Generator<Buffer> {
+  for (let start = 0; start < bytes.length;) {
+    const end = start + 1 + Math.floor(random() ** 3 * 40_000);
+    yield bytes.subarray(start, end);
+    start = end;
+  }
+}
+
+const content = Buffer.concat([
+  Buffer.from("one\n\n"),
+  Buffer.from("x".repeat(16_383)),
+  Buffer.from("\n"),
+  Buffer.from("y".repeat(16_384)),
+  Buffer.from("\n"),
+  Buffer.from("z".repeat(40_000)),
+  Buffer.from([0x0a, 0xff, 0x00, 0xfe, 0x0a]),
+  Buffer.from("end"),
+]);
+const expected = [
+  "F one",
+  "F ",
+  `F ${"x".repeat(16_383)}`,
+  `P ${"y".repeat(16_384)}`,
+  "F ",
+  ...[`P ${"z".repeat(16_384)}`, `P ${"z".repeat(16_384)}`, `F ${"z".repeat(40_000 - 2 * 16_384)}`],
+  "F \xff\0\xfe",
+  "P end",
+]
+  .map((line) => `${time} stdout ${line}\n`)
+  .join("");
+
+describe("LineAssembler", () => {
+  test("cuts lines at 16 KiB, whatever pieces the output comes in", () => {
+    for (let seed = 1; seed <= 20; seed += 1) {
+      const lines = new LineBuffer();
+      const assembler = new LineAssembler("stdout", lines);
+      const taken: Buffer[] = [];
+      for (const piece of piecesOf(content, randomOf(seed))) {
+        assembler.push(piece, time);
+        if (seed % 2 === 0) taken.push(Buffer.from(lines.take()));
+      }
+      assembler.end(time);
+      taken.push(Buffer.from(lines.take()));
+      assert.equal(Buffer.concat(taken).toString("latin1"), expected, `seed ${String(seed)}`);
+    }
+  });
+});
+
+describe("TimedLineAssembler", () => {
+  const messages = expected
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [, at = "", tag = "", text = ""] = /^(\S+) stdout (\S) (.*)$/s.exec(line) ?? [];
+      return Buffer.from(`${at} ${text}${tag === "F" ? "\n" : ""}`, "latin1");
+    });
+
+  test("reads messages without frames, whatever pieces they come in", () => {
+    for (let seed = 1; seed <= 20; seed += 1) {
+      const lines = new LineBuffer();
+      const assembler = new TimedLineAssembler("stdout", lines);
+      for (const piece of piecesOf(Buffer.concat(messages), randomOf(seed))) assembler.push(piece);
+      assembler.end();
+      assert.equal(lines.take().toString("latin1"), expected, `seed ${String(seed)}`);
+    }
+  });
+
+  test("takes the end of a message for the end of a long line where the engine loses that", () => {
+    const lines = new LineBuffer();
+    const assembler = new TimedLineAssembler("stdout", lines, { losesLineEnds: true });
+    for (const text of ["y".repeat(16_384), "rest", "last"]) {
+      assembler.push(Buffer.from(`${time} ${text}`));
+      assembler.end();
+    }
+    const tags = lines
+      .take()
+      .toString()
+      .trimEnd()
+      .split("\n")
+      .map((line) => line.slice(time.length + 8).replace(/y+/, "y"));
+    assert.deepEqual(tags, ["P y", "F rest", "P last"]);
+  });
+});

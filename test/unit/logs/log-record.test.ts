@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
+import { RotatedFiles } from "../../../src/shim/logs/rotated-files.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+test("a start removes what a killed one was unpacking or writing, and nothing else", async () => {
+  await using root = await temporaryDirectory();
+  const logs = join(root.path, "logs");
+  mkdirSync(logs);
+  for (const name of [`${idOf("ab")}.unpacked`, `.dockershim-${"0".repeat(16)}`, "other.unpacked"]) {
+    writeFileSync(join(logs, name), "");
+  }
+  await LogRecords.open(logs, recordingLog(), join(root.path, "quarantine"));
+  assert.deepEqual(readdirSync(logs), ["other.unpacked"]);
+});
+
+test("a position that cannot be stored leaves no temporary file, and says which file it is", async () => {
+  await using root = await temporaryDirectory();
+  const logs = join(root.path, "logs");
+  const records = await LogRecords.open(logs, recordingLog(), join(root.path, "quarantine"));
+  const id = idOf("ab");
+  mkdirSync(join(logs, `${id}.json`));
+  const record = newRecord(id, { directory: root.path, path: join(root.path, "0.log") });
+  await assert.rejects(records.move(record), { message: new RegExp(`write.*${id}`) });
+  assert.deepEqual(readdirSync(logs), [`${id}.json`]);
+});
+
+test("a compressed file that is damaged leaves nothing unpacked", async () => {
+  await using root = await temporaryDirectory();
+  const path = join(root.path, "docker", "x-json.log");
+  mkdirSync(join(root.path, "docker"));
+  mkdirSync(join(root.path, "logs"));
+  writeFileSync(`${path}.1.gz`, "no gzip");
+  const files = new RotatedFiles(path, join(root.path, "logs", "x.unpacked"));
+  await assert.rejects(files.openKnown(""));
+  assert.deepEqual(readdirSync(join(root.path, "logs")), []);
+});

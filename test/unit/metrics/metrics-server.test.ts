@@ -1,0 +1,219 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { stat } from "node:fs/promises";
+import { request, type IncomingMessage } from "node:http";
+import { connect, createServer, type AddressInfo, type NetConnectOpts } from "node:net";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import {
+  startMetricsServer,
+  type MetricsServer,
+  type MetricsServerOptions,
+} from "../../../src/shim/metrics/metrics-server.js";
+import { pageOf } from "../../../src/shim/metrics/pages.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+interface Bed extends AsyncDisposable {
+  readonly server: MetricsServer;
+  readonly where: NetConnectOpts;
+  readonly log: ReturnType<typeof recordingLog>;
+}
+
+async function start(options: Partial<MetricsServerOptions> = {}): Promise<Bed> {
+  const log = recordingLog();
+  const server = await startMetricsServer({
+    address: { kind: "tcp", host: "127.0.0.1", port: 0 },
+    pages: { "/a": () => Promise.resolve(pageOf(200, "page a\n")) },
+    log,
+    ...options,
+  });
+  const url = server.endpoint.startsWith("http") ? new URL(server.endpoint) : undefined;
+  return {
+    ...{ server, log },
+    where:
+      url === undefined
+        ? { path: server.endpoint.slice("unix://".length) }
+        : { host: url.hostname, port: Number(url.port) },
+    [Symbol.asyncDispose]: () => server.close(),
+  };
+}
+
+interface Got {
+  readonly status: number | undefined;
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly body: string;
+}
+
+async function get({ where }: Bed, path: string, method = "GET"): Promise<Got> {
+  const outgoing = request({
+    ...("path" in where ? { socketPath: where.path } : where),
+    ...{ path, method, agent: false },
+  });
+  outgoing.end();
+  const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
+  let body = "";
+  for await (const chunk of incoming.setEncoding("utf8")) body += String(chunk);
+  return { status: incoming.statusCode, headers: incoming.headers, body };
+}
+
+describe("MetricsServer", () => {
+  test("answers GET and HEAD for its pages, whatever query they have, and nothing else", async () => {
+    await using bed = await start();
+    const page = await get(bed, "/a?x=1");
+    assert.deepEqual([page.status, page.body], [200, "page a\n"]);
+    assert.equal(page.headers["content-type"], "text/plain; charset=utf-8");
+    const head = await get(bed, "/a", "HEAD");
+    assert.deepEqual([head.status, head.body, head.headers["content-length"]], [200, "", "7"]);
+    for (const path of ["/", "/A", "/a/", "/a%2f", "/__proto__", "/constructor"]) {
+      const other = await get(bed, path);
+      assert.deepEqual([other.status, other.body], [404, "not found; there are /a\n"], path);
+    }
+    const post = await get(bed, "/a", "POST");
+    assert.deepEqual([post.status, post.headers["allow"]], [405, "GET, HEAD"]);
+  });
+
+  test("asks once for equal requests at the same time", async () => {
+    let asked = 0;
+    let answer = (): void => undefined;
+    const waiting = new Promise<void>((resolve) => (answer = resolve));
+    await using bed = await start({
+      pages: {
+        "/a": async () => {
+          asked += 1;
+          await waiting;
+          return pageOf(200, "x");
+        },
+      },
+    });
+    const both = [get(bed, "/a"), get(bed, "/a")];
+    while (bed.server.connections < 2 || asked === 0) await new Promise((resolve) => setImmediate(resolve));
+    // The second request is read a moment after its connection is there.
+    await get(bed, "/other");
+    answer();
+    assert.deepEqual(
+      (await Promise.all(both)).map(({ status }) => status),
+      [200, 200],
+    );
+    assert.equal(asked, 1);
+  });
+
+  test("answers 500 for a page that fails, says so in the log, and goes on", async () => {
+    await using bed = await start({
+      pages: {
+        "/a": () => Promise.reject(new Error("no numbers")),
+        "/b": () => Promise.resolve(pageOf(200, "b")),
+      },
+    });
+    const failed = await get(bed, "/a?secret=1");
+    assert.deepEqual([failed.status, failed.body], [500, "no numbers\n"]);
+    assert.deepEqual(
+      bed.log.lines.map(({ level, fields }) => [level, fields]),
+      [["error", { path: "/a", err: "no numbers" }]],
+    );
+    assert.equal((await get(bed, "/b")).status, 200);
+  });
+
+  test("tells a page when its client has left, and logs nothing", async () => {
+    let seen: AbortSignal | undefined;
+    await using bed = await start({
+      pages: {
+        "/a": (signal) => {
+          seen = signal;
+          return new Promise((_, reject) => {
+            signal.addEventListener("abort", () => reject(signal.reason as Error));
+          });
+        },
+      },
+    });
+    const client = connect(bed.where);
+    client.write("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (seen === undefined) await new Promise((resolve) => setImmediate(resolve));
+    client.destroy();
+    if (!seen.aborted) await once(seen, "abort");
+    assert.deepEqual(bed.log.lines, []);
+  });
+
+  const slowClients: readonly (readonly [what: string, sends: string])[] = [
+    ["sends nothing", ""],
+    ["sends half a head", "GET /a HTTP/1.1\r\nHost:"],
+    ["sends a body without an end", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx"],
+    ["does not come back", "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"],
+  ];
+  for (const [what, sends] of slowClients) {
+    test(`ends the connection of a client that ${what}`, async () => {
+      await using bed = await start({ headTimeoutMs: 50, idleTimeoutMs: 50 });
+      const client = connect(bed.where);
+      client.on("error", () => undefined);
+      client.resume();
+      client.write(sends);
+      await once(client, "close");
+    });
+  }
+
+  test("ends the connection of a client that does not read", async () => {
+    const large = "x".repeat(32 * 1024 * 1024);
+    await using bed = await start({
+      answerTimeoutMs: 100,
+      pages: { "/a": () => Promise.resolve(pageOf(200, large)) },
+    });
+    const client = connect(bed.where);
+    client.on("error", () => undefined);
+    client.write("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (bed.server.connections === 0) await new Promise((resolve) => setImmediate(resolve));
+    while (bed.server.connections > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    client.destroy();
+  });
+
+  test("does not upgrade", async () => {
+    await using bed = await start();
+    const client = connect(bed.where);
+    client.resume();
+    client.write("GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    await once(client, "close");
+  });
+
+  test("close() ends connections that are open and frees the address", async () => {
+    const bed = await start();
+    const client = connect(bed.where);
+    client.on("error", () => undefined);
+    await once(client, "connect");
+    const ended = once(client, "close");
+    await bed.server.close();
+    await ended;
+    await assert.rejects(get(bed, "/a"), /ECONNREFUSED/);
+  });
+
+  test("a unix socket is for its owner alone, and gone after close()", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "metrics.sock");
+    const bed = await start({ address: { kind: "unix", path } });
+    assert.equal(bed.server.endpoint, `unix://${path}`);
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+    assert.equal((await get(bed, "/a")).body, "page a\n");
+    const second = start({ address: { kind: "unix", path } });
+    await assert.rejects(second, (error) => isKind(error, "conflict"));
+    await bed.server.close();
+    await assert.rejects(stat(path), /ENOENT/);
+  });
+
+  test("an address that is taken is a conflict, one that is not of this host a precondition", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    const { port } = taken.address() as AddressInfo;
+    try {
+      await assert.rejects(
+        start({ address: { kind: "tcp", host: "127.0.0.1", port } }),
+        (error) =>
+          isKind(error, "conflict") &&
+          error.message.startsWith(`listen on http://127.0.0.1:${String(port)} for metrics: `),
+      );
+    } finally {
+      taken.close();
+    }
+    await assert.rejects(start({ address: { kind: "tcp", host: "192.0.2.1", port: 0 } }), (error) =>
+      isKind(error, "precondition"),
+    );
+  });
+});

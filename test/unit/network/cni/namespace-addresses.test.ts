@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { networkInterfaces } from "node:os";
+import { describe, test } from "node:test";
+import {
+  ipv4Addresses,
+  ipv6Addresses,
+  namespaceAddresses,
+} from "../../../../src/network/cni/namespace-addresses.js";
+import { isKind } from "../../../../src/shim/base/errors.js";
+
+const local = (...addresses: readonly string[]): string =>
+  [
+    "Main:",
+    "  +-- 10.1.0.0/24 2 0 2",
+    "     |-- 10.1.0.0",
+    "        /24 link UNICAST",
+    "Local:",
+    "     |-- 127.0.0.1",
+    "        /32 host LOCAL",
+    ...addresses.flatMap((address) => [`     |-- ${address}`, "        /32 host LOCAL"]),
+    "     |-- 10.1.0.255",
+    "        /32 link BROADCAST",
+  ].join("\n");
+const head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
+const byDefault = "eth0\t00000000\t0100010A\t0003\t0\t0\t0\t00000000\n";
+const route = (name: string): string =>
+  `${head}${byDefault}${name}\t0000010A\t00000000\t0001\t0\t0\t0\t00FFFFFF\n`;
+
+describe("ipv4Addresses()", () => {
+  const rows: readonly (readonly [string, string, string, readonly string[]])[] = [
+    ["one in the range that is routed to the interface", local("10.1.0.5"), route("eth0"), ["10.1.0.5"]],
+    ["not those of other interfaces", local("10.1.0.5", "10.9.0.1"), route("eth0"), ["10.1.0.5"]],
+    ["a single one that is routed by itself", local("10.7.0.5"), head + byDefault, ["10.7.0.5"]],
+    ["none when nothing tells which", local("10.7.0.5", "10.9.0.1"), head, []],
+    ["none", local(), head, []],
+    ["none where there are no files", "", "", []],
+  ];
+  for (const [what, trie, routes, expected] of rows) {
+    test(`finds ${what}`, () => assert.deepEqual(ipv4Addresses(trie, routes, "eth0"), expected));
+  }
+});
+
+test("ipv6Addresses() finds global ones of the interface in their short form", () => {
+  const text = [
+    "00000000000000000000000000000001 01 80 10 80       lo",
+    "fe80000000000000a8bbccfffe000001 02 40 20 80     eth0",
+    "fd000181000000000000000000000005 02 40 00 80     eth0",
+    "fd000181000000000000000000000006 03 40 00 80     net1",
+    "",
+  ].join("\n");
+  assert.deepEqual(ipv6Addresses(text, "eth0"), ["fd00:181::5"]);
+});
+
+describe("namespaceAddresses()", () => {
+  const netns = `/proc/${String(process.pid)}/ns/net`;
+  const namespaces = { look: () => ({ identity: "this", own: false }) };
+
+  test("agree with what the kernel tells the processes inside", async () => {
+    for (const [name, addresses = []] of Object.entries(networkInterfaces())) {
+      if (name === "lo") continue;
+      const found = await namespaceAddresses(namespaces, { netns, netnsIdentity: "this" }, name);
+      const global = addresses.filter(({ address }) => !address.startsWith("fe80"));
+      assert.deepEqual([...(found ?? [])].sort(), global.map(({ address }) => address).sort());
+    }
+  });
+
+  test("are not told of another namespace than the pod's", async () => {
+    const looking = namespaceAddresses(namespaces, { netns, netnsIdentity: "other" }, "eth0");
+    await assert.rejects(looking, (error) => isKind(error, "precondition"));
+  });
+
+  test("are unknown for a path that leads through no process", async () => {
+    assert.equal(await namespaceAddresses(namespaces, { netns: "/run/netns/x" }, "eth0"), undefined);
+  });
+});

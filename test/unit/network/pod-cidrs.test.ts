@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { PodCidrs } from "../../../src/network/pod-cidrs.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+
+function setUp({ flag = [], remembered = [] }: { flag?: readonly string[]; remembered?: readonly string[] }) {
+  const log = recordingLog();
+  const written: (readonly string[])[] = [];
+  const used: (readonly string[])[] = [];
+  const remember = async (cidrs: readonly string[]): Promise<void> => void written.push(cidrs);
+  const cidrs = new PodCidrs({ flag, remembered, remember, log });
+  const told = (...from: readonly string[]): Promise<void> =>
+    cidrs.told(from, async (accepted) => void used.push(accepted));
+  const warnings = (): number => log.lines.filter(({ level }) => level === "warn").length;
+  return { cidrs, told, written, used, warnings };
+}
+
+describe("PodCidrs", () => {
+  const one = "10.1.0.0/16";
+  const two = "10.2.0.0/16";
+  const three = "10.3.0.0/16";
+  const rows: readonly {
+    name: string;
+    flag?: readonly string[];
+    remembered?: readonly string[];
+    told: readonly (readonly string[])[];
+    current: readonly string[];
+    used: readonly (readonly string[])[];
+    written: readonly (readonly string[])[];
+  }[] = [
+    {
+      name: "those of the flag win over the kubelet's, which are not remembered either",
+      ...{ flag: [one], remembered: [three], told: [[two]] },
+      ...{ current: [one], used: [], written: [] },
+    },
+    {
+      name: "without a flag the first of the kubelet count",
+      ...{ told: [[one], [two]], current: [one], used: [[one]], written: [[one]] },
+    },
+    {
+      name: "those of the last run count until the kubelet tells others",
+      ...{ remembered: [one], told: [], current: [one], used: [], written: [] },
+    },
+    {
+      name: "the kubelet's first replace those of the last run, and then stay",
+      ...{ remembered: [one], told: [[two], [three]] },
+      ...{ current: [two], used: [[two]], written: [[two]] },
+    },
+    {
+      name: "the kubelet's first that repeat the last run's are no news, and then stay",
+      ...{ remembered: [one], told: [[one], [two]], current: [one], used: [], written: [] },
+    },
+    {
+      name: "ones that make no sense are neither used nor remembered, and fix nothing",
+      ...{ told: [["10.1.0.0/33"], ["nonsense"], ["10.1.0.0/16", "10.9.0.0/16"], [two]] },
+      ...{ current: [two], used: [[two]], written: [[two]] },
+    },
+    {
+      name: "host bits are cut off, also of what is remembered",
+      ...{ told: [["10.1.7.7/16", "fd00::7/64"]], current: [one, "fd00::/64"] },
+      ...{ used: [[one, "fd00::/64"]], written: [[one, "fd00::/64"]] },
+    },
+  ];
+  for (const { name, told, current, used, written, ...sources } of rows) {
+    test(name, async () => {
+      const at = setUp(sources);
+      for (const cidrs of told) await at.told(...cidrs);
+      assert.deepEqual([at.cidrs.current, at.used, at.written], [current, used, written]);
+    });
+  }
+
+  test("what the plugin does not accept is not remembered, and may be told again", async () => {
+    const { cidrs, told, written } = setUp({});
+    const refuse = (): Promise<void> => Promise.reject(new Error("no"));
+    await assert.rejects(cidrs.told([one], refuse), /no/);
+    assert.deepEqual([cidrs.current, written], [[], []]);
+    await told(two);
+    assert.deepEqual([cidrs.current, written], [[two], [[two]]]);
+  });
+
+  test("another one is warned of once, however often the kubelet says it", async () => {
+    const { told, warnings } = setUp({ flag: [one] });
+    await told(two);
+    await told(two);
+    assert.equal(warnings(), 1);
+    await told(three);
+    assert.equal(warnings(), 2);
+  });
+
+  test("the problem is that of the last one that made no sense, until there is a good one", async () => {
+    const { cidrs, told } = setUp({});
+    assert.equal(cidrs.problem, undefined);
+    await told("10.1.0.0/33");
+    assert.match(String(cidrs.problem), /^pod CIDR "10\.1\.0\.0\/33": not a network/);
+    await told(one);
+    assert.equal(cidrs.problem, undefined);
+    assert.match(setUp({ flag: ["10.1.0.1/32"] }).cidrs.problem ?? "", /too small for a pod/);
+  });
+});

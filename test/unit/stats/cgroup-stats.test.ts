@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { readdirSync } from "node:fs";
+import { describe, test } from "node:test";
+import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
+import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import type { PodParts, StatsSource } from "../../../src/shim/ports/stats.js";
+import { CgroupStats } from "../../../src/shim/stats/cgroup-stats.js";
+import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
+import { goldenId, layOut, type LaidOut } from "./golden-cgroup.js";
+
+const signal = new AbortController().signal;
+const light = { details: false };
+const sandboxId = idOf("5a");
+
+/** What the engine would say; counts what it is asked for. */
+class Elsewhere implements StatsSource {
+  readonly asked: string[] = [];
+  constructor(private readonly reading: ResourceReading) {}
+
+  readContainers(containers: readonly Snapshot[]): Promise<ReadonlyMap<string, ResourceReading>> {
+    this.asked.push(...containers.map(({ id }) => id));
+    return Promise.resolve(new Map(containers.map(({ id }) => [id, this.reading])));
+  }
+
+  readPods(pods: readonly PodParts[]): ReturnType<StatsSource["readPods"]> {
+    this.asked.push(...pods.map(({ sandbox }) => sandbox.id));
+    return Promise.resolve(new Map());
+  }
+
+  failureOf(): undefined {
+    return undefined;
+  }
+
+  forgetAllBut(): void {
+    // Nothing is kept.
+  }
+
+  close(): void {
+    // Nothing is open.
+  }
+}
+
+const nothing: ResourceReading = {
+  ...{ timestamp: 1n, cpu: undefined, nanoCores: undefined, memory: undefined },
+  ...{ ioPressure: undefined, tasks: 7 },
+};
+
+interface Host {
+  readonly stats: CgroupStats;
+  readonly elsewhere: Elsewhere;
+  readonly log: ReturnType<typeof recordingLog>;
+  /** Containers whose cgroup was looked for. */
+  readonly located: string[];
+}
+
+/** Containers with these directories; all processes are this one, whose network is laid out below the root. */
+function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number): Host {
+  const log = recordingLog();
+  const elsewhere = new Elsewhere(nothing);
+  const located: string[] = [];
+  const stats = new CgroupStats({
+    host: {
+      cgroupDirectories: ({ id }) => {
+        located.push(id);
+        return Promise.resolve(files.get(id));
+      },
+      networkNamespace: ({ state }) =>
+        state.pid === 4242 ? { netns: "/proc/4242/ns/net", netnsIdentity: "a pod's" } : undefined,
+    },
+    elsewhere,
+    log,
+    files: new MemoryFiles(descriptorLimit),
+    procRoot: [...files.values()][0]?.root ?? "/none",
+  });
+  return { stats, elsewhere, log, located };
+}
+
+const descriptors = (): number => readdirSync("/proc/self/fd").length;
+
+describe("CgroupStats", () => {
+  test("finds a container's cgroup once, and anew after it was started again", async () => {
+    await using files = await layOut("v1");
+    const { stats, elsewhere, located } = hostOf(new Map([[goldenId, files]]));
+    const container = containerSnapshot(goldenId, sandboxId);
+    for (let round = 0; round < 3; round += 1) {
+      const readings = await stats.readContainers([container], light, signal);
+      assert.equal(readings.get(goldenId)?.tasks, 4);
+    }
+    assert.deepEqual(located, [goldenId]);
+    const again = containerSnapshot(goldenId, sandboxId, { state: { started: 5n, pid: 4243 } });
+    await stats.readContainers([again], light, signal);
+    assert.equal(located.length, 2);
+    assert.deepEqual(elsewhere.asked, []);
+    stats.close();
+  });
+
+  test("asks elsewhere only for containers whose cgroup is out of reach", async () => {
+    await using files = await layOut("v2");
+    const { stats, elsewhere } = hostOf(new Map([[goldenId, files]]));
+    const far = idOf("fa");
+    const both = [containerSnapshot(far, sandboxId), containerSnapshot(goldenId, sandboxId)];
+    const readings = await stats.readContainers(both, light, signal);
+    assert.deepEqual(elsewhere.asked, [far]);
+    assert.equal(readings.get(far)?.tasks, 7);
+    assert.equal(readings.get(goldenId)?.tasks, 4);
+    stats.close();
+  });
+
+  test("leaves out one that ended meanwhile, and one that cannot be read, and says so once", async () => {
+    await using good = await layOut("v1");
+    await using ended = await layOut("v1", idOf("e0"));
+    await using broken = await layOut("v1", idOf("b0"));
+    await rm(ended.root, { recursive: true });
+    const usage = `${broken.directories.get("memory") ?? ""}/memory.stat`;
+    await rm(usage);
+    await mkdir(usage);
+    const files = new Map([
+      [goldenId, good],
+      [idOf("e0"), ended],
+      [idOf("b0"), broken],
+    ]);
+    const { stats, log } = hostOf(files);
+    const containers = [...files.keys()].map((id) => containerSnapshot(id, sandboxId));
+    for (let round = 0; round < 2; round += 1) {
+      const readings = await stats.readContainers(containers, light, signal);
+      assert.deepEqual([...readings.keys()], [goldenId]);
+    }
+    assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
+    stats.close();
+  });
+
+  test("reads a pod from its own cgroup, and from its containers where it has none", async () => {
+    await using files = await layOut("v1");
+    await using pause = await layOut("v1", sandboxId);
+    const { stats } = hostOf(
+      new Map([
+        [goldenId, files],
+        [sandboxId, pause],
+      ]),
+    );
+    const pod = (hasOwnCgroup: boolean): PodParts => ({
+      sandbox: sandboxSnapshot(sandboxId),
+      containers: [containerSnapshot(goldenId, sandboxId)],
+      hostNetwork: true,
+      hasOwnCgroup,
+    });
+    const own = (await stats.readPods([pod(true)], light, signal)).get(sandboxId);
+    assert.equal(own?.resources?.tasks, 5);
+    assert.equal(own.resources.cpu?.usageNanoseconds, 1_176_771_702);
+    const sum = (await stats.readPods([pod(false)], light, signal)).get(sandboxId);
+    assert.equal(sum?.resources?.tasks, 8);
+    assert.equal(sum.resources.cpu?.usageNanoseconds, 2 * 1_142_346_587);
+    assert.ok((sum.resources.nanoCores ?? -1) >= 0);
+    assert.deepEqual([...sum.containers.keys()], [goldenId]);
+    stats.close();
+  });
+
+  test("reads the network of the proven pause process, and none of the host's", async () => {
+    await using pause = await layOut("v2", sandboxId);
+    await mkdir(`${pause.root}/4242/net`, { recursive: true });
+    await mkdir(`${pause.root}/99/net`, { recursive: true });
+    for (const pid of ["4242", "99"]) await writeFile(`${pause.root}/${pid}/net/dev`, pause.golden.netDev);
+    const { stats } = hostOf(new Map([[sandboxId, pause]]));
+    const names = async (pid: number, hostNetwork: boolean): Promise<readonly string[] | undefined> => {
+      const sandbox = sandboxSnapshot(sandboxId, { state: { pid } });
+      const parts = { sandbox, containers: [], hostNetwork, hasOwnCgroup: false };
+      const reading = (await stats.readPods([parts], light, signal)).get(sandboxId);
+      return reading?.interfaces?.map(({ name }) => name);
+    };
+    assert.deepEqual(await names(4242, false), ["eth0"]);
+    assert.equal(await names(4242, true), undefined);
+    assert.equal(await names(99, false), undefined, "not proven to be the sandbox's");
+    stats.close();
+  });
+
+  for (const limit of [0, 1]) {
+    test(`reads the network of pods when ${String(limit)} descriptors may be kept`, async () => {
+      await using pause = await layOut("v1", sandboxId);
+      await mkdir(`${pause.root}/4242/net`, { recursive: true });
+      await writeFile(`${pause.root}/4242/net/dev`, pause.golden.netDev);
+      const { stats } = hostOf(new Map([[sandboxId, pause]]), limit);
+      const before = descriptors();
+      const pod = { containers: [], hostNetwork: false, hasOwnCgroup: false };
+      const sandbox = sandboxSnapshot(sandboxId, { state: { pid: 4242 } });
+      for (let round = 0; round < 2; round += 1) {
+        const reading = (await stats.readPods([{ ...pod, sandbox }], light, signal)).get(sandboxId);
+        assert.equal(reading?.interfaces?.length, 1);
+        assert.equal(descriptors() - before, limit);
+        assert.equal(stats.counts.keptFiles, limit);
+      }
+      stats.close();
+      assert.equal(descriptors(), before);
+    });
+  }
+
+  test("keeps no file open that only metrics need", async () => {
+    await using files = await layOut("v1");
+    const { stats } = hostOf(new Map([[goldenId, files]]));
+    const containers = [containerSnapshot(goldenId, sandboxId)];
+    await stats.readContainers(containers, light, signal);
+    const kept = descriptors();
+    assert.ok(stats.counts.keptFiles > 0);
+    const readings = await stats.readContainers(containers, { details: true }, signal);
+    assert.ok((readings.get(goldenId)?.memory?.highestUsage ?? 0) > 0);
+    assert.equal(descriptors(), kept);
+    stats.close();
+    assert.equal(stats.counts.keptFiles, 0);
+  });
+
+  test("closes every file of what does not run any more", async () => {
+    await using files = await layOut("v1");
+    await using pause = await layOut("v1", sandboxId);
+    await mkdir(`${files.root}/4242/net`, { recursive: true });
+    const before = descriptors();
+    const { stats } = hostOf(
+      new Map([
+        [goldenId, files],
+        [sandboxId, pause],
+      ]),
+    );
+    const parts: PodParts = {
+      sandbox: sandboxSnapshot(sandboxId),
+      containers: [containerSnapshot(goldenId, sandboxId)],
+      ...{ hostNetwork: false, hasOwnCgroup: true },
+    };
+    await Promise.all([1, 2, 3].map(() => stats.readPods([parts], { details: true }, signal)));
+    const all = descriptors();
+    assert.ok(all >= before + 12, `${String(before)} ${String(all)}`);
+    stats.forgetAllBut((id) => id === goldenId);
+    const kept = descriptors();
+    assert.ok(kept < all && kept > before, `${String(before)} ${String(kept)} ${String(all)}`);
+    stats.close();
+    assert.equal(descriptors(), before);
+    await stats.readPods([parts], light, signal);
+    assert.equal(descriptors(), before, "a call that comes after the close keeps nothing");
+  });
+});

@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { appendFile, rm, writeFile } from "node:fs/promises";
+import { describe, test } from "node:test";
+import { toEngineReading } from "../../../src/shim/engine/stats.js";
+import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
+import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { layOut, type LaidOut } from "./golden-cgroup.js";
+
+function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposable {
+  const cgroup = new Cgroup(path, directories, new MemoryFiles(), startedAtMs);
+  return Object.assign(cgroup, {
+    [Symbol.dispose]: () => {
+      cgroup.close();
+    },
+  });
+}
+
+const none = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
+
+describe("Cgroup.read() of the recorded files", () => {
+  test("version 1, with the pressure of the hierarchy of version 2 beside it", async () => {
+    await using files = await layOut("v1");
+    using cgroup = open(files);
+    const reading = cgroup.read({ details: false }, 10_000);
+    assert.ok(reading !== undefined && reading.timestamp > 0n);
+    assert.deepEqual(
+      { ...reading, timestamp: 0n },
+      {
+        timestamp: 0n,
+        cpu: {
+          usageNanoseconds: 1_142_346_587,
+          pressure: {
+            some: { totalMicroseconds: 4_242_279, avg10: 17.03, avg60: 5.97, avg300: 1.38 },
+            full: { totalMicroseconds: 4_230_799, avg10: 16.97, avg60: 5.94, avg300: 1.38 },
+          },
+        },
+        nanoCores: 114_234_659,
+        memory: {
+          usage: 9_474_048,
+          workingSet: 9_474_048 - 8_146_944,
+          limit: 64 * 1024 * 1024,
+          rss: 221_184,
+          pageFaults: 1389,
+          majorPageFaults: 0,
+          pressure: { some: none, full: none },
+          swap: 0,
+          swapLimit: 32 * 1024 * 1024,
+        },
+        ioPressure: {
+          some: { ...none, totalMicroseconds: 431 },
+          full: { ...none, totalMicroseconds: 431 },
+        },
+        tasks: 4,
+      },
+    );
+  });
+
+  test("version 2", async () => {
+    await using files = await layOut("v2");
+    // The recorded container had all its files in memory: give it a page cache, too.
+    const stat = files.golden.container[""]?.["memory.stat"] ?? "";
+    await writeFile(
+      `${files.directories.get("") ?? ""}/memory.stat`,
+      stat.replace("inactive_file 0", "inactive_file 4096000"),
+    );
+    using cgroup = open(files);
+    const reading = cgroup.read({ details: false }, 10_000);
+    assert.ok(reading !== undefined && reading.timestamp > 0n);
+    assert.deepEqual(
+      { ...reading, timestamp: 0n },
+      {
+        timestamp: 0n,
+        cpu: {
+          usageNanoseconds: 5_263_290_000,
+          pressure: {
+            some: { totalMicroseconds: 14_544_724, avg10: 60.8, avg60: 19.17, avg300: 4.45 },
+            full: { totalMicroseconds: 14_450_025, avg10: 60.62, avg60: 19.05, avg300: 4.42 },
+          },
+        },
+        nanoCores: 526_329_000,
+        memory: {
+          usage: 8_843_264,
+          workingSet: 8_843_264 - 4_096_000,
+          limit: 64 * 1024 * 1024,
+          rss: 221_184,
+          pageFaults: 1217,
+          majorPageFaults: 0,
+          pressure: { some: none, full: none },
+          swap: 0,
+          swapLimit: 32 * 1024 * 1024,
+        },
+        ioPressure: { some: none, full: none },
+        tasks: 4,
+      },
+    );
+  });
+
+  test("details of version 1", async () => {
+    await using files = await layOut("v1");
+    using cgroup = open(files);
+    const reading = cgroup.read({ details: true });
+    assert.deepEqual(reading?.details, {
+      cgroupPath: files.path,
+      tasksLimit: 100,
+      hugepages: [],
+      blocks: [],
+      processes: undefined,
+    });
+    assert.equal(reading.cpu?.userNanoseconds, 1_100_000_000);
+    assert.equal(reading.cpu.systemNanoseconds, 30_000_000);
+    assert.equal(reading.cpu.periods, 58);
+    assert.equal(reading.cpu.throttledPeriods, 55);
+    assert.equal(reading.cpu.throttledNanoseconds, 4_366_604_020);
+    assert.equal(reading.memory?.cache, 8_192_000);
+    assert.equal(reading.memory.kernel, 663_552);
+    assert.equal(reading.memory.highestUsage, 9_674_752);
+    assert.equal(reading.memory.limitHits, 0);
+    assert.equal(reading.memory.ownPageFaults, 1389);
+    assert.equal(reading.memory.reservation, undefined, "the highest number stands for none");
+    assert.equal(reading.memory.oomKills, 0);
+  });
+
+  test("details of version 2", async () => {
+    await using files = await layOut("v2");
+    const directory = files.directories.get("") ?? "";
+    await writeFile(`${directory}/io.stat`, "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n7:0 \n");
+    await appendFile(`${directory}/memory.low`, "");
+    using cgroup = open(files);
+    const reading = cgroup.read({ details: true });
+    assert.equal(reading?.details?.tasksLimit, 100);
+    assert.deepEqual(reading.details.hugepages, [
+      { pageSize: "1GB", usage: 0, highestUsage: undefined },
+      { pageSize: "2MB", usage: 0, highestUsage: undefined },
+    ]);
+    assert.deepEqual(
+      reading.details.blocks.map(({ major, minor, operation, bytes, operations }) => [
+        ...[major, minor, operation, bytes, operations],
+      ]),
+      [
+        [8, 0, "Read", 1, 3],
+        [8, 0, "Write", 2, 4],
+        [8, 0, "Discard", 5, 6],
+      ],
+    );
+    assert.equal(reading.cpu?.userNanoseconds, 3_829_032_000);
+    assert.equal(reading.cpu.throttledNanoseconds, 17_274_045_000);
+    assert.equal(reading.memory?.cache, 8_192_000);
+    assert.equal(reading.memory.kernel, 430_080);
+    assert.equal(reading.memory.highestUsage, 11_272_192);
+    assert.equal(reading.memory.oomKills, 0);
+  });
+
+  for (const version of ["v1", "v2"] as const) {
+    test(`${version} says what the engine said of the same container`, async () => {
+      await using files = await layOut(version);
+      using cgroup = open(files);
+      const own = cgroup.read({ details: true });
+      const engine = toEngineReading(files.golden.engineStats)?.resources;
+      assert.ok(own !== undefined && engine !== undefined);
+      for (const key of [
+        "usage",
+        "workingSet",
+        "limit",
+        "rss",
+        "pageFaults",
+        "cache",
+        "mappedFiles",
+      ] as const) {
+        assert.equal(engine.memory?.[key], own.memory?.[key], key);
+      }
+      assert.equal(engine.tasks, own.tasks);
+      assert.equal(engine.details?.tasksLimit, own.details?.tasksLimit);
+      // It went on a little between the two recordings.
+      const between = (engine.cpu?.usageNanoseconds ?? 0) - (own.cpu?.usageNanoseconds ?? 0);
+      assert.ok(between >= 0 && between < 1e9, String(between));
+    });
+  }
+
+  test("of the pod, with page faults of the containers below", async () => {
+    await using files = await layOut("v1");
+    const parents = new Map([...files.directories].map(([name, path]) => [name, `${path}/..`]));
+    using pod = open({ ...files, directories: parents });
+    const reading = pod.read({ details: false });
+    assert.equal(reading?.cpu?.usageNanoseconds, 1_176_771_702);
+    assert.equal(reading.memory?.pageFaults, 2548);
+    assert.equal(reading.memory.limit, undefined);
+    assert.equal(reading.memory.swapLimit, undefined);
+    assert.equal(reading.tasks, 5);
+  });
+
+  test("is undefined once the cgroup is gone, and once it was closed", async () => {
+    await using files = await layOut("v2");
+    using cgroup = open(files);
+    assert.ok(cgroup.read({ details: false }));
+    cgroup.close();
+    assert.equal(cgroup.read({ details: false }), undefined);
+    await rm(files.root, { recursive: true });
+    using later = open(files);
+    assert.equal(later.read({ details: true }), undefined);
+  });
+
+  test("leaves out what a kernel lacks: swap accounting, pressure, fields of memory.stat", async () => {
+    await using files = await layOut("v2");
+    const directory = files.directories.get("") ?? "";
+    for (const name of ["cpu.pressure", "memory.swap.current", "memory.swap.max", "memory.peak"]) {
+      await rm(`${directory}/${name}`);
+    }
+    const stat = files.golden.container[""]?.["memory.stat"] ?? "";
+    await writeFile(`${directory}/memory.stat`, stat.replace(/^kernel .*\n/m, "").replace(/^anon .*\n/m, ""));
+    using cgroup = open(files);
+    const reading = cgroup.read({ details: true });
+    assert.equal(reading?.cpu?.pressure, undefined);
+    assert.equal(reading?.memory?.swap, undefined);
+    assert.equal(reading?.memory?.rss, undefined);
+    assert.equal(reading?.memory?.kernel, 65_536 + 81_920 + 144 + 175_856);
+    assert.equal(reading.memory.highestUsage, undefined);
+  });
+
+  test("lists its processes, those of other PID namespaces left out", async () => {
+    await using files = await layOut("v2");
+    await writeFile(`${files.directories.get("") ?? ""}/cgroup.procs`, "0\n17\n0\n23\n");
+    using cgroup = open(files);
+    assert.deepEqual(cgroup.processes(), [17, 23]);
+  });
+});
+
+test("MemoryFiles keep no more descriptors than their limit and read the rest all the same", async () => {
+  await using laidOut = await layOut("v1");
+  const files = new MemoryFiles(2);
+  const cgroup = new Cgroup(laidOut.path, laidOut.directories, files, 0);
+  const readings = [1, 2, 3].map(() => cgroup.read({ details: false }, 5));
+  assert.equal(readings[2]?.memory?.usage, 9_474_048);
+  assert.equal(files.keepOne(), false);
+  cgroup.close();
+  assert.equal(files.keepOne(), true);
+});

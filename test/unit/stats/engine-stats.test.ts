@@ -1,0 +1,162 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { orAbort } from "../../../src/shim/base/abort.js";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import type { EngineReading } from "../../../src/shim/domain/resource-reading.js";
+import { toEngineReading } from "../../../src/shim/engine/stats.js";
+import { EngineStats } from "../../../src/shim/stats/engine-stats.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
+import { readGolden } from "./golden-cgroup.js";
+
+const signal = new AbortController().signal;
+const light = { details: false };
+const [a, b] = [idOf("a"), idOf("b")];
+
+function recorded(answer: unknown): EngineReading {
+  const reading = toEngineReading(answer);
+  assert.ok(reading);
+  return reading;
+}
+
+/** Statistics from answers by id; an Error is thrown. */
+function statsOf(answers: Readonly<Record<string, EngineReading | Error | undefined>>): {
+  readonly stats: EngineStats;
+  readonly asked: string[];
+  readonly clock: { nowMs: number };
+} {
+  const asked: string[] = [];
+  const clock = { nowMs: 1_000_000 };
+  const stats = new EngineStats({
+    engine: {
+      containerStats: (id) => {
+        asked.push(id);
+        const answer = answers[id];
+        return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+      },
+    },
+    log: recordingLog(),
+    now: () => clock.nowMs,
+  });
+  return { stats, asked, clock };
+}
+
+describe("EngineStats", () => {
+  test("asks once per container for calls that come together", async () => {
+    const { engineStats } = await readGolden("v1");
+    const { stats, asked, clock } = statsOf({ [a]: recorded(engineStats) });
+    const container = containerSnapshot(a, b, { resources: { memory: 64 * 1024 * 1024 } });
+    const first = await stats.readContainers([container], light, signal);
+    assert.equal(first.get(a)?.memory?.workingSet, 9_474_048 - 8_146_944);
+    assert.equal(first.get(a)?.memory?.limit, 64 * 1024 * 1024);
+    assert.ok((first.get(a)?.nanoCores ?? -1) >= 0);
+    await stats.readContainers([container], light, signal);
+    assert.deepEqual(asked, [a]);
+    clock.nowMs += 1000;
+    await stats.readContainers([container], light, signal);
+    assert.deepEqual(asked, [a, a]);
+  });
+
+  test("takes the host's memory, which the engine names where there is no limit, for none", async () => {
+    const { engineStats } = await readGolden("v2");
+    const { stats } = statsOf({ [a]: recorded(engineStats) });
+    const readings = await stats.readContainers([containerSnapshot(a, b)], light, signal);
+    assert.equal(readings.get(a)?.memory?.limit, undefined);
+  });
+
+  test("leaves out what has ended and what fails; without an engine the call fails", async () => {
+    const { engineStats } = await readGolden("v1");
+    const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
+    const c = idOf("c");
+    const { stats } = statsOf({ [a]: recorded(engineStats), [b]: undefined, [c]: new Error("broken") });
+    const readings = await stats.readContainers([a, b, c].map(container), light, signal);
+    assert.deepEqual([...readings.keys()], [a]);
+    const down = statsOf({ [a]: new ShimError("unavailable", "no engine") });
+    await assert.rejects(down.stats.readContainers([container(a)], light, signal), /no engine/);
+  });
+
+  test("is not failed by one that the engine is not there for", async () => {
+    const { engineStats } = await readGolden("v1");
+    const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
+    const { stats } = statsOf({ [a]: recorded(engineStats), [b]: new ShimError("unavailable", "lost") });
+    const readings = await stats.readContainers([b, a].map(container), light, signal);
+    assert.deepEqual([...readings.keys()], [a]);
+    assert.match(stats.failureOf(b) ?? "", /lost/);
+  });
+
+  test("leaves out one that the engine hangs for, which all callers ask for once", async () => {
+    const { engineStats } = await readGolden("v1");
+    const asked: string[] = [];
+    const stats = new EngineStats({
+      engine: {
+        containerStats: (id, own) => {
+          asked.push(id);
+          const answer =
+            id === a ? Promise.resolve(recorded(engineStats)) : new Promise<never>(() => undefined);
+          return orAbort(answer, own);
+        },
+      },
+      log: recordingLog(),
+      ...{ now: () => 0, sampleLimitMs: 20 },
+    });
+    const read = (): Promise<readonly string[]> =>
+      stats
+        .readContainers([containerSnapshot(b, b), containerSnapshot(a, b)], light, signal)
+        .then((readings) => [...readings.keys()]);
+    assert.deepEqual(await Promise.all([read(), read()]), [[a], [a]]);
+    assert.deepEqual(await read(), [a]);
+    assert.deepEqual(asked, [b, a]);
+  });
+
+  test("sums up a pod, with the network of its pause container", async () => {
+    const golden = await readGolden("v1");
+    const { stats } = statsOf({ [a]: recorded(golden.engineStats), [b]: recorded(golden.pauseEngineStats) });
+    const parts = {
+      sandbox: sandboxSnapshot(b),
+      containers: [containerSnapshot(a, b)],
+      ...{ hostNetwork: false, hasOwnCgroup: true },
+    };
+    const pod = (await stats.readPods([parts], light, signal)).get(b);
+    assert.equal(pod?.resources?.tasks, 5);
+    assert.deepEqual(
+      pod.interfaces?.map(({ name }) => name),
+      ["eth0"],
+    );
+    assert.deepEqual([...pod.containers.keys()], [a]);
+  });
+});
+
+test("toEngineReading() takes the empty sample of a stopped container for none", () => {
+  const stopped = {
+    read: "0001-01-01T00:00:00Z",
+    pids_stats: {},
+    blkio_stats: { io_service_bytes_recursive: null },
+    cpu_stats: { cpu_usage: { total_usage: 0 }, throttling_data: {} },
+    memory_stats: {},
+  };
+  assert.equal(toEngineReading(stopped), undefined);
+});
+
+test("toEngineReading() reads block traffic however the operations are spelled", () => {
+  const entry = (op: string, value: number): unknown => ({ major: 8, minor: 0, op, value });
+  const reading = toEngineReading({
+    pids_stats: { current: 1, limit: 2 ** 64 },
+    cpu_stats: { cpu_usage: { total_usage: 1 } },
+    blkio_stats: {
+      io_service_bytes_recursive: [entry("read", 10), entry("Write", 20), entry("Total", 30)],
+      io_serviced_recursive: [entry("read", 1), entry("Write", 2)],
+    },
+  });
+  assert.equal(reading?.resources.details?.tasksLimit, undefined);
+  assert.deepEqual(
+    reading?.resources.details?.blocks.map(({ operation, bytes, operations }) => [
+      operation,
+      bytes,
+      operations,
+    ]),
+    [
+      ["Read", 10, 1],
+      ["Write", 20, 2],
+    ],
+  );
+});

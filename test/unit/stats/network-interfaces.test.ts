@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseInterfaces } from "../../../src/shim/stats/network-interfaces.js";
+import { readGolden } from "./golden-cgroup.js";
+
+test("parseInterfaces() reads the recorded file, without lo", async () => {
+  const { netDev } = await readGolden("v2");
+  assert.deepEqual(parseInterfaces(netDev), [
+    {
+      name: "eth0",
+      received: { bytes: 1182, packets: 13, errors: 0, dropped: 0 },
+      transmitted: { bytes: 126, packets: 3, errors: 0, dropped: 0 },
+    },
+  ]);
+});
+
+test("parseInterfaces() puts eth0 first and keeps names with colons and full columns", () => {
+  const line = (name: string, first: number): string =>
+    `${name}:${[first, ...Array.from({ length: 15 }, (_, index) => first + index + 1)].join(" ")}`;
+  const text = [
+    "Inter-| x",
+    " face | y",
+    line("net1", 100),
+    line("eth0:1", 200),
+    line("  eth0", 300),
+    "",
+  ].join("\n");
+  const interfaces = parseInterfaces(text);
+  assert.deepEqual(
+    interfaces.map(({ name }) => name),
+    ["eth0", "net1", "eth0:1"],
+  );
+  assert.deepEqual(interfaces[0], {
+    name: "eth0",
+    received: { bytes: 300, packets: 301, errors: 302, dropped: 303 },
+    transmitted: { bytes: 308, packets: 309, errors: 310, dropped: 311 },
+  });
+});

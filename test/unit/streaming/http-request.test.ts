@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  listOf,
+  negotiateSpdy,
+  negotiateWebSocket,
+  parseTarget,
+  wantedTransport,
+} from "../../../src/shim/streaming/http-request.js";
+
+describe("parseTarget()", () => {
+  for (const [url, expected] of [
+    ["/exec/abc", { kind: "exec", token: "abc" }],
+    ["/attach/a-b_c", { kind: "attach", token: "a-b_c" }],
+    ["/portforward/abc?port=80", { kind: "portForward", token: "abc" }],
+    ["http://127.0.0.1:1/exec/abc", { kind: "exec", token: "abc" }],
+    ["/Exec/abc", undefined],
+    ["/exec/", undefined],
+    ["/exec/a/b", undefined],
+    ["/cri/exec/abc", undefined],
+    [`/exec/${"a".repeat(129)}`, undefined],
+    ["/exec/%61", undefined],
+    ["*", undefined],
+    [undefined, undefined],
+  ] as const) {
+    test(`reads ${String(url)}`, () => assert.deepEqual(parseTarget(url), expected));
+  }
+});
+
+describe("wantedTransport()", () => {
+  for (const [upgrade, expected] of [
+    ["SPDY/3.1", "spdy"],
+    ["spdy/3.1", "spdy"],
+    ["WebSocket", "websocket"],
+    ["h2c, SPDY/3.1", "spdy"],
+    ["SPDY/3", undefined],
+    [undefined, undefined],
+  ] as const) {
+    test(`reads ${String(upgrade)}`, () =>
+      assert.equal(wantedTransport(upgrade === undefined ? {} : { upgrade }), expected));
+  }
+});
+
+describe("listOf()", () => {
+  test("joins lines and drops what is empty", () =>
+    assert.deepEqual(listOf(["a, b", ",c ,"]), ["a", "b", "c"]));
+});
+
+describe("negotiateSpdy()", () => {
+  const supported = ["v4", "v3"] as const;
+  const negotiate = (value?: string): unknown =>
+    negotiateSpdy(value === undefined ? {} : { "x-stream-protocol-version": value }, supported);
+
+  test("prefers the server's order", () => assert.equal(negotiate("v3, v4"), "v4"));
+  test("is 400 without the header", () => assert.equal((negotiate() as { status: number }).status, 400));
+  test("is 403 without a common protocol, and names the server's", () => {
+    const { status, headers } = negotiate("v9") as { status: number; headers: Record<string, string> };
+    assert.deepEqual([status, headers], [403, { "x-accepted-stream-protocol-versions": "v4, v3" }]);
+  });
+});
+
+describe("negotiateWebSocket()", () => {
+  const negotiate = (value: string | undefined, supported: readonly string[]): unknown =>
+    negotiateWebSocket(value === undefined ? {} : { "sec-websocket-protocol": value }, supported);
+
+  test("prefers the client's order", () => assert.equal(negotiate("x, v3, v4", ["v4", "v3"]), "v3"));
+  test('takes a client that names nothing for one that speaks ""', () =>
+    assert.equal(negotiate(undefined, ["v4", ""]), ""));
+  test("is 403 without a common protocol", () =>
+    assert.equal((negotiate("x", ["v4", ""]) as { status: number }).status, 403));
+});

@@ -1,0 +1,338 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { text } from "node:stream/consumers";
+import { describe, test } from "node:test";
+import { createWebSocketStream } from "ws";
+import { ShimError } from "../../../src/shim/base/errors.js";
+import { fakePod, type FakePod } from "../../fakes/streaming-sessions.js";
+import { until } from "../../fakes/turns.js";
+import { SpdyClient, type ClientStream } from "../../support/spdy-client.js";
+import { startStreamingBed, type StreamingBed } from "../../support/streaming-bed.js";
+import { openSpdy, openWebSocket, type WebSocketClient } from "../../support/streaming-client.js";
+
+/** A TCP server in place of the pod's, which gives each connection to `serve`. */
+async function listenInPod(
+  serve: (socket: Socket) => void,
+): Promise<{ pod: FakePod; sockets: Set<Socket> } & AsyncDisposable> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    socket.once("close", () => sockets.delete(socket));
+    serve(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const pod = fakePod(
+    async (wanted) => {
+      if (wanted === 1) throw new ShimError("unavailable", "connection refused");
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+      await once(socket, "connect");
+      return socket;
+    },
+    [80, 81],
+  );
+  return {
+    pod,
+    sockets,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+const echo = (socket: Socket): void => void socket.pipe(socket);
+
+interface Pair {
+  readonly error: ClientStream;
+  readonly data: ClientStream;
+}
+
+let requestId = 0;
+
+/** As client-go opens a connection. */
+function openPair(client: SpdyClient, port = 80): Pair {
+  requestId += 1;
+  const headers = { port: String(port), requestID: String(requestId) };
+  const error = client.open({ streamType: "error", ...headers });
+  error.end();
+  return { error, data: client.open({ streamType: "data", ...headers }) };
+}
+
+const transports: readonly (readonly [string, (bed: StreamingBed, pod: FakePod) => Promise<SpdyClient>])[] = [
+  ["SPDY", (bed, pod) => openSpdy(bed.server.offer(pod), ["portforward.k8s.io"])],
+  [
+    "the WebSocket tunnel",
+    async (bed, pod) => {
+      const { ws } = await openWebSocket(bed.server.offer(pod), "SPDY/3.1+portforward.k8s.io");
+      return new SpdyClient(createWebSocketStream(ws));
+    },
+  ],
+];
+
+for (const [name, open] of transports) {
+  describe(`port-forward over ${name}`, () => {
+    test("carries many connections at once, and none is left", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod(echo);
+      const client = await open(bed, at.pod);
+      const pairs = Array.from({ length: 40 }, () => openPair(client));
+      const answers = pairs.map(async ({ data, error }, index) => {
+        data.write(`hello ${String(index)}`);
+        data.end();
+        assert.equal(await data.text(), `hello ${String(index)}`);
+        assert.equal(await error.text(), "");
+      });
+      await Promise.all(answers);
+      await until("the pod's connections ended", () => at.pod.open.size === 0 && at.sockets.size === 0);
+      assert.equal(at.pod.accepted.length, 40);
+    });
+
+    test("passes the client's half-close on, and an answer that comes after it", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod((socket) => {
+        let request = "";
+        socket.on("data", (chunk: Buffer) => (request += chunk.toString()));
+        socket.once("end", () => setImmediate(() => socket.end(`answer to ${request}`)));
+      });
+      const { data } = openPair(await open(bed, at.pod));
+      data.end("request");
+      assert.equal(await data.text(), "answer to request");
+    });
+
+    test("passes the pod's half-close on, and what the client sends after it", async () => {
+      await using bed = await startStreamingBed();
+      let received: Promise<string> | undefined;
+      await using at = await listenInPod((socket) => {
+        received = text(socket);
+        socket.end("bye");
+      });
+      const { data } = openPair(await open(bed, at.pod));
+      assert.equal(await data.text(), "bye");
+      assert.equal(at.pod.open.size, 1);
+      data.end("afterwards");
+      await until("the connection ended", () => at.pod.open.size === 0);
+      assert.equal(await received, "afterwards");
+    });
+
+    test("tells why a port is refused, and only that connection ends", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod(echo);
+      const client = await open(bed, at.pod);
+      const refused = openPair(client, 1);
+      assert.equal(await refused.error.text(), "error forwarding port 1 to pod s1, uid : connection refused");
+      assert.equal(await refused.data.text(), "");
+      const good = openPair(client);
+      good.data.end("still here");
+      assert.equal(await good.data.text(), "still here");
+    });
+
+    test("resets the client's stream when the pod resets the connection, without a message", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod((socket) => socket.once("data", () => socket.resetAndDestroy()));
+      const client = await open(bed, at.pod);
+      const { data, error } = openPair(client);
+      data.write("x");
+      assert.equal(await error.text(), "");
+      await until("the stream is reset", () => data.resetStatus !== undefined);
+      assert.equal(client.goAway, undefined);
+    });
+
+    test("ends the pod's connection when the client resets its stream", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod(echo);
+      const { data } = openPair(await open(bed, at.pod));
+      data.write("x");
+      await once(data.received, "data");
+      data.reset();
+      await until("the connection ended", () => at.pod.open.size === 0 && at.sockets.size === 0);
+    });
+
+    test("ends all of the pod's connections when the client leaves", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod(echo);
+      const client = await open(bed, at.pod);
+      for (let count = 0; count < 5; count += 1) openPair(client).data.write("x");
+      await until("they are connected", () => at.sockets.size === 5);
+      client.socket.destroy();
+      await bed.empty();
+      await until("they ended", () => at.pod.open.size === 0 && at.sockets.size === 0);
+    });
+
+    test("gives up a connection attempt when the client leaves", async () => {
+      await using bed = await startStreamingBed();
+      let attempt: AbortSignal | undefined;
+      const pod = fakePod(async (_port, signal): Promise<Duplex> => {
+        attempt = signal;
+        await once(signal, "abort");
+        throw signal.reason;
+      });
+      const client = await open(bed, pod);
+      openPair(client);
+      await until("it is tried", () => attempt !== undefined);
+      client.socket.destroy();
+      await bed.empty();
+      assert.equal(attempt?.aborted, true);
+    });
+
+    test("asks the pod for no more than a client takes that does not read", async () => {
+      await using bed = await startStreamingBed();
+      const chunk = Buffer.alloc(64 * 1024);
+      let taken = 0;
+      await using at = await listenInPod((socket) => {
+        const fill = (): void => {
+          while (!socket.destroyed && socket.write(chunk, () => (taken += chunk.length)));
+        };
+        socket.on("drain", fill);
+        fill();
+      });
+      const client = await open(bed, at.pod);
+      client.socket.pause();
+      openPair(client);
+      await settled(() => taken);
+      assert.ok(taken < 64 * 1024 * 1024, `${String(taken)} bytes`);
+      client.socket.destroy();
+    });
+
+    test("takes no more from a client than a pod does that does not read", async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod((socket) => void socket.pause());
+      const client = await open(bed, at.pod);
+      const { data } = openPair(client);
+      const chunk = Buffer.alloc(64 * 1024);
+      let sent = 0;
+      while (sent < 64 * 1024 * 1024) {
+        sent += chunk.length;
+        data.write(chunk);
+      }
+      // What the client could not get rid of waits in its own memory.
+      const left = (): number =>
+        client.socket.writableLength + ((client.socket as { bufferedAmount?: number }).bufferedAmount ?? 0);
+      await settled(left);
+      assert.ok(left() > 32 * 1024 * 1024, `${String(left())} bytes left`);
+      client.socket.destroy();
+      await bed.empty();
+    });
+  });
+}
+
+/** Waits until a number has stopped to change. */
+async function settled(value: () => number): Promise<void> {
+  for (let before = -1; before !== value();) {
+    before = value();
+    await new Promise((resolve) => setTimeout(resolve, 150));
+  }
+}
+
+describe("the streams of a port-forward over SPDY", () => {
+  test("belong together without a request id when the data stream is the next one", async () => {
+    await using bed = await startStreamingBed();
+    await using at = await listenInPod(echo);
+    const client = await openSpdy(bed.server.offer(at.pod), ["portforward.k8s.io"]);
+    client.open({ streamType: "error", port: "80" });
+    const data = client.open({ streamType: "data", port: "80" });
+    data.end("x");
+    assert.equal(await data.text(), "x");
+  });
+
+  for (const [name, headers] of [
+    ["without a port", { streamType: "data" }],
+    ["with port 0", { streamType: "data", port: "0" }],
+    ["with a port above 65535", { streamType: "data", port: "65536" }],
+    ["with a port that is none", { streamType: "data", port: "http" }],
+    ["without a type", { port: "80" }],
+    ["of another type", { streamType: "stdin", port: "80" }],
+    ["that is there already", { streamType: "error", port: "80", requestID: "twice" }],
+  ] as const) {
+    test(`are refused one by one: a stream ${name}`, async () => {
+      await using bed = await startStreamingBed();
+      const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
+      client.open({ streamType: "error", port: "80", requestID: "twice" });
+      const refused = client.open(headers);
+      await until("it is refused", () => refused.resetStatus !== undefined);
+      assert.equal(refused.resetStatus, 3);
+      assert.equal(client.goAway, undefined);
+    });
+  }
+
+  test("must both be there in time", async () => {
+    await using bed = await startStreamingBed({ streamCreationTimeoutMs: 20 });
+    const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
+    const error = client.open({ streamType: "error", port: "80", requestID: "1" });
+    const data = client.open({ streamType: "data", port: "80", requestID: "2" });
+    assert.match(
+      await error.text(),
+      /^error forwarding port 80 to pod s1, uid : timed out waiting for the data stream$/,
+    );
+    await until("the other is reset", () => data.resetStatus !== undefined);
+  });
+});
+
+describe("port-forward over WebSocket channels", () => {
+  const asBase64 = (client: WebSocketClient, channel: number): string =>
+    client.messages
+      .filter((message) => message.readUInt8(0) - 48 === channel)
+      .map((message) => Buffer.from(message.toString("latin1", 1), "base64").toString("latin1"))
+      .join("");
+
+  for (const [protocol, base64] of [
+    ["v4.channel.k8s.io", false],
+    ["v4.base64.channel.k8s.io", true],
+    ["", false],
+  ] as const) {
+    test(`speaks ${JSON.stringify(protocol)}: two channels per port, each begins with the port`, async () => {
+      await using bed = await startStreamingBed();
+      await using at = await listenInPod(echo);
+      const client = await openWebSocket(bed.server.offer(at.pod), protocol);
+      const seen = (channel: number): string =>
+        base64 ? asBase64(client, channel) : Buffer.from(client.channel(channel)).toString();
+      client.ws.send(base64 ? `2${Buffer.from("second").toString("base64")}` : Buffer.from("\x02second"));
+      await until("the answer is there", () => seen(2) === "\x51\0second");
+      assert.deepEqual([seen(0), seen(1), seen(3)], ["\x50\0", "\x50\0", "\x51\0"]);
+      client.ws.terminate();
+      await bed.empty();
+      await until("the connections ended", () => at.pod.open.size === 0);
+    });
+  }
+
+  test("tells why a port is refused, and goes on with the others", async () => {
+    await using bed = await startStreamingBed();
+    await using at = await listenInPod(echo);
+    const session: FakePod = { ...at.pod, ports: [1, 80] };
+    const client = await openWebSocket(bed.server.offer(session), "v4.channel.k8s.io");
+    await until("it is told", () => client.channel(1).includes("refused"));
+    assert.equal(client.channel(1), "\x01\0error forwarding port 1 to pod s1, uid : connection refused");
+    client.ws.send(Buffer.from("\x02x"));
+    await until("the other answers", () => client.channel(2) === "\x50\0x");
+  });
+
+  test("closes in order when the pod has ended all connections", async () => {
+    await using bed = await startStreamingBed();
+    await using at = await listenInPod((socket) => void socket.end("bye"));
+    const client = await openWebSocket(bed.server.offer(at.pod), "v4.channel.k8s.io");
+    assert.equal(await client.closed, 1000);
+    assert.equal(client.channel(0), "\x50\0bye");
+    assert.equal(at.pod.open.size, 0);
+    await bed.empty();
+  });
+
+  for (const [name, protocol, ports] of [
+    ["without ports", "v4.channel.k8s.io", []],
+    ["with more ports than channels", "v4.channel.k8s.io", Array.from({ length: 128 }, () => 80)],
+    [
+      "with more ports than base64 has channels",
+      "v4.base64.channel.k8s.io",
+      Array.from({ length: 40 }, () => 80),
+    ],
+  ] as const) {
+    test(`is refused ${name}`, async () => {
+      await using bed = await startStreamingBed();
+      const pod = fakePod(() => assert.fail(), ports);
+      await assert.rejects(openWebSocket(bed.server.offer(pod), protocol), /400/);
+      await bed.empty();
+    });
+  }
+});

@@ -1,0 +1,171 @@
+/** SPDY written by hand, as clients and attackers send it, and what a server answers. */
+import { constants, createInflate, deflateRawSync } from "node:zlib";
+import type { Duplex } from "node:stream";
+import {
+  controlFrame,
+  dataFrameHeader,
+  frameFlag,
+  frameType,
+} from "../../../../src/shim/streaming/spdy/frames.js";
+import {
+  headerDictionary,
+  headerDictionaryId,
+} from "../../../../src/shim/streaming/spdy/header-dictionary.js";
+
+export type HeaderList = readonly (readonly [name: string, value: string])[];
+
+/** Counts and lengths, without compression. */
+export function plainBlock(headers: HeaderList): Buffer {
+  const parts = [number(headers.length)];
+  for (const text of headers.flat()) {
+    const bytes = Buffer.from(text);
+    parts.push(number(bytes.length), bytes);
+  }
+  return Buffer.concat(parts);
+}
+
+export function number(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
+}
+
+/** The client's half of the header compression. */
+export class BlockWriter {
+  #window: Buffer | undefined;
+
+  constructor(readonly level = 9) {}
+
+  deflate(plain: Buffer): Buffer {
+    const begun = this.#window !== undefined;
+    const window = this.#window ?? headerDictionary;
+    const block = deflateRawSync(plain, {
+      level: this.level,
+      dictionary: window,
+      finishFlush: constants.Z_SYNC_FLUSH,
+    });
+    this.#window = Buffer.concat([window, plain]).subarray(-32_768);
+    return begun ? block : Buffer.concat([Buffer.of(0x78, 0xf9), headerDictionaryId, block]);
+  }
+
+  block(headers: HeaderList): Buffer {
+    return this.deflate(plainBlock(headers));
+  }
+}
+
+export function synStream(streamId: number, block: Buffer, flags = 0): Buffer {
+  return controlFrame(frameType.synStream, flags, [streamId, 0], Buffer.concat([Buffer.of(0, 0), block]));
+}
+
+export function headersFrame(streamId: number, block: Buffer, flags = 0): Buffer {
+  return controlFrame(frameType.headers, flags, [streamId], block);
+}
+
+export function data(streamId: number, text: string | Buffer, { fin = false } = {}): Buffer {
+  const payload = Buffer.from(text);
+  return Buffer.concat([dataFrameHeader(streamId, payload.length, { fin }), payload]);
+}
+
+/** What a server sent: a control frame with its fields, or the header of a data frame with its payload. */
+export type Answer =
+  | { readonly type: "data"; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
+  | { readonly type: number; readonly fields: readonly number[]; readonly payload: Buffer };
+
+export function parseAnswers(bytes: Buffer): Answer[] {
+  const answers: Answer[] = [];
+  let offset = 0;
+  while (offset < bytes.length) {
+    const payload = bytes.subarray(offset + 8, offset + 8 + bytes.readUIntBE(offset + 5, 3));
+    if ((bytes[offset]! & 0x80) === 0) {
+      const fin = (bytes[offset + 4]! & frameFlag.fin) !== 0;
+      answers.push({ type: "data", streamId: bytes.readUInt32BE(offset), fin, payload });
+    } else {
+      const fields = [];
+      for (let at = 0; at + 4 <= Math.min(payload.length, 8); at += 4) fields.push(payload.readUInt32BE(at));
+      answers.push({ type: bytes.readUInt16BE(offset + 2), fields, payload });
+    }
+    offset += 8 + payload.length;
+  }
+  return answers;
+}
+
+/** The header blocks of a server, inflated by zlib as one stream. */
+export async function inflateBlocks(blocks: readonly Buffer[]): Promise<Buffer> {
+  const inflate = createInflate({ dictionary: headerDictionary });
+  const parts: Buffer[] = [];
+  inflate.on("data", (part: Buffer) => parts.push(part));
+  for (const block of blocks) {
+    await new Promise<void>((resolve, reject) => {
+      inflate.once("error", reject);
+      inflate.write(block, () => inflate.flush(constants.Z_SYNC_FLUSH, resolve));
+    });
+  }
+  inflate.close();
+  return Buffer.concat(parts);
+}
+
+/** The other end of a transport: what it sends, what it got. */
+export class SpdyClient {
+  readonly blocks = new BlockWriter();
+  readonly #chunks: Buffer[] = [];
+  #waiting: (() => void)[] = [];
+  ended = false;
+
+  constructor(readonly transport: Duplex) {
+    transport.on("data", (chunk: Buffer) => {
+      this.#chunks.push(chunk);
+      this.#wake();
+    });
+    for (const event of ["end", "close"])
+      transport.on(event, () => {
+        this.ended = true;
+        this.#wake();
+      });
+    transport.on("error", () => undefined);
+  }
+
+  send(...frames: readonly Buffer[]): void {
+    this.transport.write(Buffer.concat(frames));
+  }
+
+  open(streamId: number, headers: HeaderList = [["streamtype", "data"]], flags = 0): Buffer {
+    return synStream(streamId, this.blocks.block(headers), flags);
+  }
+
+  get answers(): Answer[] {
+    return parseAnswers(Buffer.concat(this.#chunks));
+  }
+
+  /** The first answer that `matches`, when it is there. Throws when the server ends before. */
+  async answer(matches: (answer: Answer) => boolean): Promise<Answer> {
+    for (;;) {
+      const found = this.answers.find(matches);
+      if (found !== undefined) return found;
+      if (this.ended) throw new Error("the server ended before it gave the answer");
+      await this.#news();
+    }
+  }
+
+  /** Resolves with all answers when the server has ended. */
+  async end(): Promise<Answer[]> {
+    while (!this.ended) await this.#news();
+    return this.answers;
+  }
+
+  #news(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+
+  /** The payloads on this stream so far. */
+  received(streamId: number): Buffer {
+    return Buffer.concat(
+      this.answers.flatMap((one) =>
+        one.type === "data" && "streamId" in one && one.streamId === streamId ? one.payload : [],
+      ),
+    );
+  }
+}

@@ -1,0 +1,340 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { connect as connectTls } from "node:tls";
+import { promisify } from "node:util";
+import { isKind } from "../../../src/shim/base/errors.js";
+import { startStreamingServer } from "../../../src/shim/streaming/streaming-server.js";
+import { cat, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+import { startStreamingBed } from "../../support/streaming-bed.js";
+import {
+  commandProtocols,
+  openSpdy,
+  readAnswer,
+  sendRaw,
+  spdyRequest,
+  startByteProxy,
+  webSocketRequest,
+} from "../../support/streaming-client.js";
+
+const exec = (): ReturnType<typeof fakeCommand> => fakeCommand(cat());
+
+describe("StreamingServer.offer()", () => {
+  test("gives absolute URLs with a port, by the kind of the session", async () => {
+    await using bed = await startStreamingBed();
+    const { host, port } = new URL(bed.server.urlBase);
+    assert.notEqual(port, "");
+    const url = (session: Parameters<typeof bed.server.offer>[0]): string => bed.server.offer(session);
+    assert.match(url(exec()), new RegExp(`^http://${host}/exec/[\\w-]{43}$`));
+    assert.match(url(fakeCommand(cat(), { kind: "attach" })), /\/attach\/[\w-]{43}$/);
+    assert.match(url(fakePod(() => assert.fail())), /\/portforward\/[\w-]{43}$/);
+  });
+
+  test("throws exhausted when too many sessions wait for their client", async () => {
+    await using bed = await startStreamingBed({ tokens: { maxOpen: 1 } });
+    bed.server.offer(exec());
+    assert.throws(
+      () => bed.server.offer(exec()),
+      (error) => isKind(error, "exhausted"),
+    );
+  });
+
+  test("throws unavailable once the server stops", async () => {
+    await using bed = await startStreamingBed();
+    await bed.server.stop(0);
+    assert.throws(
+      () => bed.server.offer(exec()),
+      (error) => isKind(error, "unavailable"),
+    );
+  });
+});
+
+describe("a request to the streaming server", () => {
+  for (const [name, change, status] of [
+    [
+      "with an unknown token",
+      (lines: string[], url: string) => [
+        lines[0]!.replace(new URL(url).pathname, "/exec/xyz"),
+        ...lines.slice(1),
+      ],
+      404,
+    ],
+    [
+      "for another kind than the token's",
+      (lines: string[]) => [lines[0]!.replace("/exec/", "/attach/"), ...lines.slice(1)],
+      404,
+    ],
+    ["with the method PUT", (lines: string[]) => [lines[0]!.replace("POST", "PUT"), ...lines.slice(1)], 405],
+    [
+      "that asks for no upgrade",
+      (lines: string[]) => lines.filter((line) => !/^(Connection|Upgrade)/.test(line)),
+      400,
+    ],
+    [
+      "that asks for another upgrade",
+      (lines: string[]) => lines.map((line) => line.replace("SPDY/3.1", "h2c")),
+      400,
+    ],
+    [
+      "without X-Stream-Protocol-Version",
+      (lines: string[]) => lines.filter((line) => !line.startsWith("X-")),
+      400,
+    ],
+    [
+      "with unknown protocols",
+      (lines: string[]) => [
+        ...lines.filter((line) => !line.startsWith("X-")),
+        "X-Stream-Protocol-Version: v9",
+      ],
+      403,
+    ],
+  ] as const) {
+    test(`${name} is answered with ${String(status)}, and its connection closed`, async () => {
+      await using bed = await startStreamingBed();
+      const url = bed.server.offer(exec());
+      const answer = await sendRaw(url, change(spdyRequest(url, commandProtocols), url));
+      assert.equal(answer.status, status);
+      assert.notEqual(answer.body, "");
+      await bed.empty();
+    });
+  }
+
+  test("without a common protocol is told the server's", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    const { headers } = await sendRaw(url, spdyRequest(url, ["v9"]));
+    assert.equal(headers.get("x-accepted-stream-protocol-versions"), commandProtocols.join(", "));
+  });
+
+  test("uses its token up, also for another kind", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    const wrong = url.replace("/exec/", "/attach/");
+    assert.equal((await sendRaw(wrong, spdyRequest(wrong, commandProtocols))).status, 404);
+    assert.equal((await sendRaw(url, spdyRequest(url, commandProtocols))).status, 404);
+  });
+
+  test("opens its session once", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    await openSpdy(url);
+    assert.equal((await sendRaw(url, spdyRequest(url, commandProtocols))).status, 404);
+  });
+
+  test("with a WebSocket key that is none is answered with 400", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    const lines = webSocketRequest(url, "v4.channel.k8s.io").map((line) => line.replace(/Key: .*/, "Key: x"));
+    assert.equal((await sendRaw(url, lines)).status, 400);
+    await bed.empty();
+  });
+
+  for (const [name, lines] of [
+    ["in lower case", ["connection: upgrade", "upgrade: spdy/3.1"]],
+    ["as a list", ["Connection: keep-alive, Upgrade", "Upgrade: SPDY/3.1"]],
+    ["on several lines", ["Connection: keep-alive", "Connection: Upgrade", "Upgrade: SPDY/3.1"]],
+    [
+      "after other headers of a proxy",
+      ["X-Forwarded-For: 10.0.0.1", "Upgrade: SPDY/3.1", "Connection: Upgrade"],
+    ],
+  ] as const) {
+    test(`with its upgrade headers ${name} becomes SPDY`, async () => {
+      await using bed = await startStreamingBed();
+      const url = bed.server.offer(exec());
+      const answer = await sendRaw(url, spdyRequest(url, commandProtocols, lines));
+      assert.equal(answer.status, 101);
+      answer.socket.destroy();
+    });
+  }
+
+  for (const method of ["GET", "POST"]) {
+    test(`of method ${method} is answered as clients of Go expect it`, async () => {
+      await using bed = await startStreamingBed();
+      const url = bed.server.offer(exec());
+      const lines = spdyRequest(url, ["channel.k8s.io, v4.channel.k8s.io"]);
+      const answer = await sendRaw(url, [lines[0]!.replace("POST", method), ...lines.slice(1)]);
+      assert.deepEqual(
+        [answer.status, Object.fromEntries(answer.headers)],
+        [
+          101,
+          { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" },
+        ],
+      );
+      answer.socket.destroy();
+    });
+  }
+
+  test("whose head is not complete in time is closed", async () => {
+    await using bed = await startStreamingBed({ headTimeoutMs: 50 });
+    for (const bytes of ["", "GET /exec/abc HTTP/1.1\r\nHost:"]) {
+      const socket = connect(Number(new URL(bed.server.urlBase).port), "127.0.0.1");
+      socket.on("error", () => undefined).resume();
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      socket.write(bytes);
+      await closed;
+    }
+    await bed.empty();
+  });
+
+  test("whose head is too long is refused", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    const answer = await sendRaw(url, [
+      ...spdyRequest(url, commandProtocols),
+      `X-Long: ${"x".repeat(20_000)}`,
+    ]);
+    assert.equal(answer.status, 431);
+  });
+
+  test("that is none leaves the server unharmed", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    for (const lines of [["\0\x01\x02"], ["CONNECT x:1 HTTP/1.1"], ["OPTIONS * HTTP/1.1", "Host: x"]])
+      await sendRaw(url, lines).catch(() => undefined);
+    await bed.empty();
+    (await openSpdy(url)).socket.destroy();
+  });
+
+  test("leaves no token in the log", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(exec());
+    const client = await openSpdy(url);
+    client.socket.destroy();
+    await bed.empty();
+    assert.ok(!JSON.stringify(bed.lines).includes(new URL(url).pathname.split("/")[2]!));
+  });
+});
+
+describe("startStreamingServer()", () => {
+  test("throws unavailable, with the address, when the port is taken", async () => {
+    await using bed = await startStreamingBed();
+    const bindAddress = { host: "127.0.0.1", port: Number(new URL(bed.server.urlBase).port) };
+    await assert.rejects(
+      startStreamingServer({ bindAddress, idleTimeoutMs: 0, log: recordingLog() }),
+      (error) => isKind(error, "unavailable") && error.message.includes(bed.server.urlBase),
+    );
+  });
+
+  for (const host of ["0.0.0.0", "::"]) {
+    test(`on all addresses (${host}) gives URLs that can be dialled`, async () => {
+      await using bed = await startStreamingBed({ bindAddress: { host, port: 0 } });
+      (await openSpdy(bed.server.offer(exec()))).socket.destroy();
+    });
+  }
+
+  test("on an IPv6 address puts it into brackets", async () => {
+    await using bed = await startStreamingBed({ bindAddress: { host: "::1", port: 0 } });
+    assert.match(bed.server.urlBase, /^http:\/\/\[::1\]:\d+$/);
+    (await openSpdy(bed.server.offer(exec()))).socket.destroy();
+  });
+
+  test("speaks TLS with a certificate", async () => {
+    await using directory = await temporaryDirectory();
+    const [key, cert] = [join(directory.path, "key.pem"), join(directory.path, "cert.pem")];
+    await promisify(execFile)("openssl", [
+      ...[
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "1",
+      ],
+      ...["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+    ]);
+    const tls = { key: await readFile(key), cert: await readFile(cert) };
+    await using bed = await startStreamingBed({ tls });
+    const garbage = connect(Number(new URL(bed.server.urlBase).port), "127.0.0.1");
+    garbage.on("error", () => undefined);
+    garbage.write("GET / HTTP/1.1\r\n\r\n", () => garbage.resetAndDestroy());
+    await new Promise((resolve) => garbage.once("close", resolve));
+    const url = bed.server.offer(exec());
+    assert.match(url, /^https:\/\/127\.0\.0\.1:\d+\/exec\//);
+    const socket = connectTls({ host: "127.0.0.1", port: Number(new URL(url).port), ca: tls.cert });
+    socket.write(`${spdyRequest(url, commandProtocols).join("\r\n")}\r\n\r\n`);
+    assert.equal((await readAnswer(socket)).status, 101);
+    socket.destroy();
+    await bed.empty();
+  });
+
+  test("throws invalid for a key that is none", async () => {
+    const tls = { key: Buffer.from("x"), cert: Buffer.from("y") };
+    await assert.rejects(
+      startStreamingServer({
+        bindAddress: { host: "127.0.0.1", port: 0 },
+        tls,
+        idleTimeoutMs: 0,
+        log: recordingLog(),
+      }),
+      (error) => isKind(error, "invalid"),
+    );
+  });
+});
+
+describe("StreamingServer.stop()", () => {
+  test("waits for commands that end in time", async () => {
+    await using bed = await startStreamingBed();
+    const client = await openSpdy(bed.server.offer(fakeCommand(cat(), { stderr: false })));
+    client.open({ streamType: "error" });
+    const stdin = client.open({ streamType: "stdin" });
+    const stdout = client.open({ streamType: "stdout" });
+    const stopped = bed.server.stop(60_000);
+    stdin.end("late");
+    assert.equal(await stdout.text(), "late");
+    await stopped;
+  });
+
+  test("tells the clients of those that do not", async () => {
+    await using bed = await startStreamingBed();
+    const session = fakeCommand(sleepForever, { stdin: false, stderr: false });
+    const client = await openSpdy(bed.server.offer(session));
+    const error = client.open({ streamType: "error" });
+    client.open({ streamType: "stdout" });
+    while (session.running === 0) await new Promise(setImmediate);
+    const stopped = bed.server.stop(0);
+    assert.match(await error.text(), /error executing command in container: dockershim is stopping/);
+    await stopped;
+    assert.ok(isKind(session.abortedBy, "unavailable"));
+  });
+
+  test("ends port-forwards at once, however much time there is", async () => {
+    await using bed = await startStreamingBed();
+    const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
+    await bed.server.stop(60_000);
+    await client.closed;
+  });
+
+  test("closes connections that have no session", async () => {
+    await using bed = await startStreamingBed();
+    const socket = connect(Number(new URL(bed.server.urlBase).port), "127.0.0.1");
+    const closed = new Promise((resolve) => socket.once("close", resolve));
+    socket.on("error", () => undefined).resume();
+    await new Promise((resolve) => socket.once("connect", resolve));
+    await bed.server.stop(0);
+    await closed;
+  });
+});
+
+describe("a proxy that copies bytes, as the kubelet does", () => {
+  test("carries a session over SPDY", async () => {
+    await using bed = await startStreamingBed();
+    const url = bed.server.offer(fakeCommand(cat(3), { stderr: false }));
+    using proxy = await startByteProxy(url);
+    const client = await openSpdy(proxy.through(url));
+    const error = client.open({ streamType: "error" });
+    const stdin = client.open({ streamType: "stdin" });
+    const stdout = client.open({ streamType: "stdout" });
+    stdin.end("hello");
+    assert.equal(await stdout.text(), "hello");
+    assert.match(await error.text(), /"ExitCode","message":"3"/);
+    await client.closed;
+  });
+});
