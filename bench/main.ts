@@ -8,11 +8,18 @@ import { dockerJson } from "../test/support/docker.js";
 import type { Pod } from "../test/support/pod.js";
 import type { ShimProcess } from "../test/support/shim-process.js";
 import { TestBed } from "../test/support/test-bed.js";
+import { benchChurn, formatChurn } from "./churn.js";
+import { benchContainers, formatContainers } from "./containers.js";
+import { benchIdle, formatIdle } from "./idle.js";
+import { benchLogs, formatLogs } from "./logs.js";
 import { inParallel } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
-import { compareReads } from "./reads.js";
+import { compareReads, plainReads } from "./reads.js";
 import { coreCount, formatReport, loadNow, type Report } from "./report.js";
+import { benchFrames, formatFrames } from "./streaming-frames.js";
+import { benchStats } from "./stats.js";
+import { compareStreaming } from "./streaming.js";
 import { compareContainerStarts, comparePodStarts, recordBodies } from "./starts.js";
 
 /** Pods that are made at the same time. */
@@ -25,11 +32,44 @@ if (options === undefined) process.stdout.write(usage);
 else if (options.networks) {
   const shares = await benchNetworks();
   process.stdout.write(options.json ? `${JSON.stringify(shares, null, 2)}\n` : formatNetworks(shares));
+} else if (options.streamingFrames) {
+  const speeds = await benchFrames();
+  process.stdout.write(options.json ? `${JSON.stringify(speeds, null, 2)}\n` : formatFrames(speeds));
+} else if (options.containers !== undefined) {
+  const report = await benchContainers({ ...options, containers: options.containers, rounds: options.reads });
+  process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatContainers(report));
+} else if (options.idle || options.churn !== undefined) {
+  const bed = await TestBed.open();
+  try {
+    if (options.idle) {
+      const report = await benchIdle(options, bed);
+      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatIdle(report));
+    }
+    if (options.churn !== undefined) {
+      const report = await benchChurn({ ...options, churn: options.churn }, bed);
+      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatChurn(report));
+    }
+  } finally {
+    await bed.close();
+  }
+} else if (options.stats) {
+  const bed = await TestBed.open();
+  try {
+    const report = await benchStats(options, bed);
+    process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+  } finally {
+    await bed.close();
+  }
 } else {
   const bed = await TestBed.open();
   try {
-    const report = await bench(options, bed);
-    process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+    if (options.logs !== undefined) {
+      const costs = await benchLogs(bed, options.logs, options.profile);
+      process.stdout.write(options.json ? `${JSON.stringify(costs, null, 2)}\n` : formatLogs(costs));
+    } else {
+      const report = options.streaming ? await benchSessions(options, bed) : await bench(options, bed);
+      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
+    }
   } finally {
     await bed.close();
   }
@@ -76,18 +116,37 @@ async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed
   await sleep(settleMs);
   say(`reads, ${String(reads)} rounds`);
   const subject = { sandboxId: first.pod.id, containerId: first.containerId, image: bed.image };
-  const readings = await compareReads(subject, contenders(), { socket: second.socket, proxy }, reads);
+  const readings = await compareReads(
+    plainReads(subject),
+    contenders(),
+    { socket: second.socket, proxy },
+    reads,
+  );
   await second.stop();
   const after = loadNow();
   say("removing the pods");
   await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
   await shim.stop();
 
-  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
   return {
-    machine: { cores: coreCount(), node: process.versions.node, engine: Version },
+    machine: await machine(),
     load: [before, after],
     pods,
     comparisons: [podStarts, containerStarts, ...readings],
   };
+}
+
+async function benchSessions({ others, mebibytes }: BenchOptions, bed: TestBed): Promise<Report> {
+  const before = loadNow();
+  const shim = await bed.startShim();
+  const comparisons = await compareStreaming(bed, mebibytes * 1024 * 1024, [
+    { name: "dockershim", cri: shim.cri },
+    ...others.map((socket) => ({ name: socket, cri: connectCri(socket) })),
+  ]);
+  return { machine: await machine(), load: [before, loadNow()], pods: 1, comparisons };
+}
+
+async function machine(): Promise<Report["machine"]> {
+  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
+  return { cores: coreCount(), node: process.versions.node, engine: Version };
 }

@@ -10,6 +10,7 @@ import { createCniParts, createCniPlugin } from "../src/network/cni/create-cni-p
 import { exampleConflist } from "../src/network/example/example-conflist.js";
 import type { PluginRun } from "../src/network/cni/invoke.js";
 import { createKubenetPlugin } from "../src/network/kubenet/create-kubenet-plugin.js";
+import { HostIptables } from "../src/network/iptables/host-iptables.js";
 import { runCommand, type RunCommand } from "../src/network/iptables/run-command.js";
 import { LockedNetworkPlugin } from "../src/network/locked-plugin.js";
 import { silentLogger } from "../src/shim/base/log.js";
@@ -83,6 +84,7 @@ class Runs {
 async function measure(plugin: NetworkPlugin, runs: Runs): Promise<NetworkShare> {
   const locked = new LockedNetworkPlugin(plugin);
   await locked.start(never);
+  await locked.engineFound({ local: true });
   const requestOf = (
     pod: Pick<PodNetworkRequest, "sandboxId" | "netns">,
     index: number,
@@ -141,8 +143,9 @@ async function measureAll(): Promise<readonly NetworkShare[]> {
       ...{ podCidrs: ["10.182.0.0/24", "fd00:182::/64"], mtuBytes: 0, nonMasqueradeCidr: "10.0.0.0/8" },
       hairpinMode: "hairpin-veth" as const,
       run: runs.run,
+      iptables: new HostIptables({ mode: "auto", log: options.log, run: runs.run }),
     };
-    const kubenet = await measure(await createKubenetPlugin(kubenetOptions, never), runs);
+    const kubenet = await measure(createKubenetPlugin(kubenetOptions), runs);
     return [cni, kubenet];
   } finally {
     await rm(directory, { recursive: true, force: true });

@@ -1,5 +1,6 @@
 /** The flags of `npm run bench`. */
 import { parseArgs } from "node:util";
+import type { LogOptions } from "./logs.js";
 
 export interface BenchOptions {
   /** Running pods, with one container each, for the reads. */
@@ -13,8 +14,27 @@ export interface BenchOptions {
   readonly json: boolean;
   /** Only the time that pod networks take, and no engine. */
   readonly networks: boolean;
+  /** Only the speed of the SPDY layer, and no engine. */
+  readonly streamingFrames: boolean;
+  /** Only statistics and metrics. */
+  readonly stats: boolean;
+  /** Only what log files cost. */
+  readonly logs: LogOptions | undefined;
+  /** Only exec and port-forward. */
+  readonly streaming: boolean;
+  /** What is carried in each direction and round, for exec and port-forward. */
+  readonly mebibytes: number;
   /** Directory for CPU profiles of the shim, one of its starts and one of its reads. */
   readonly profile: string | undefined;
+  /** Only what the shim does while nothing happens, measured for `seconds`. */
+  readonly idle: boolean;
+  readonly seconds: number;
+  /** Only memory while so many pods come and go. */
+  readonly churn: number | undefined;
+  /** Only lists with so many containers, and no engine. */
+  readonly containers: number | undefined;
+  /** Of the shim, with these three. */
+  readonly flags: readonly string[];
 }
 
 export const usage = `npm run bench -- [flags]
@@ -23,6 +43,17 @@ export const usage = `npm run bench -- [flags]
   --reads N         calls per contender and kind of read (default 300)
   --cri ENDPOINT    another CRI server on the same engine, unix:///path; may be repeated
   --networks        only how much of the time of pod networks is their plugins'; needs no engine
+  --streaming       only exec and port-forward, against the engine's exec and a connection to the pod's address
+  --mebibytes N     what --streaming carries in each direction and round (default 128)
+  --streaming-frames  only the speed of the SPDY layer against a bare connection; needs no engine
+  --stats           only statistics and metrics
+  --logs            only what log files cost, against nobody reading and docker logs -f; the engine must be on this host
+  --megabytes N     output of each flood with --logs (default 300), --rounds N times (default 3)
+  --trickles N      containers with a line each second, and --silent N silent ones (default 200 and 100)
+  --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
+  --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
+  --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
+  --flag=FLAG       of the shim, with --idle, --churn and --containers; may be repeated
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim
 The engine is that of DOCKERSHIM_TEST_DOCKER_ENDPOINT, else unix:///var/run/docker.sock.
@@ -38,7 +69,21 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
       reads: { type: "string", default: "300" },
       cri: { type: "string", multiple: true, default: [] },
       json: { type: "boolean", default: false },
+      streaming: { type: "boolean", default: false },
+      mebibytes: { type: "string", default: "128" },
+      "streaming-frames": { type: "boolean", default: false },
       networks: { type: "boolean", default: false },
+      stats: { type: "boolean", default: false },
+      logs: { type: "boolean", default: false },
+      megabytes: { type: "string", default: "300" },
+      rounds: { type: "string", default: "3" },
+      trickles: { type: "string", default: "200" },
+      silent: { type: "string", default: "100" },
+      idle: { type: "boolean", default: false },
+      seconds: { type: "string", default: "60" },
+      churn: { type: "string" },
+      containers: { type: "string" },
+      flag: { type: "string", multiple: true, default: [] },
       profile: { type: "string" },
       help: { type: "boolean", default: false },
     },
@@ -51,7 +96,24 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
     others: values.cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
     json: values.json,
     networks: values.networks,
+    streaming: values.streaming,
+    mebibytes: count("--mebibytes", values.mebibytes),
+    streamingFrames: values["streaming-frames"],
+    stats: values.stats,
+    logs: values.logs
+      ? {
+          megabytes: count("--megabytes", values.megabytes),
+          rounds: count("--rounds", values.rounds),
+          trickles: count("--trickles", values.trickles),
+          idle: count("--silent", values.silent),
+        }
+      : undefined,
     profile: values.profile,
+    idle: values.idle,
+    seconds: count("--seconds", values.seconds),
+    churn: values.churn === undefined ? undefined : count("--churn", values.churn),
+    containers: values.containers === undefined ? undefined : count("--containers", values.containers),
+    flags: values.flag,
   };
 }
 

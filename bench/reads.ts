@@ -12,17 +12,18 @@ export interface Subject {
   readonly image: string;
 }
 
-interface Read {
+/** A kind of read, and the engine calls that it stands for. */
+export interface Read {
   readonly title: string;
   readonly rawCalls: string;
   readonly call: (client: BytesClient) => Promise<unknown>;
   readonly raw: () => Promise<unknown>;
 }
 
-const warmUpRounds = 300;
+const defaultWarmUpRounds = 300;
 const countedCalls = 50;
 
-function reads({ sandboxId, containerId, image }: Subject): readonly Read[] {
+export function plainReads({ sandboxId, containerId, image }: Subject): readonly Read[] {
   const list = (type: string): Promise<unknown> => {
     const filters = encodeURIComponent(JSON.stringify({ label: [`io.kubernetes.docker.type=${type}`] }));
     return docker("GET", `/containers/json?all=1&filters=${filters}`);
@@ -69,16 +70,17 @@ function reads({ sandboxId, containerId, image }: Subject): readonly Read[] {
 
 /** `counted` is the socket of a shim behind `proxy`, whose engine requests are counted apart from the timing. */
 export async function compareReads(
-  subject: Subject,
+  reads: readonly Read[],
   contenders: readonly { readonly name: string; readonly socket: string }[],
   counted: { readonly socket: string; readonly proxy: RecordingProxy },
   rounds: number,
+  warmUpRounds = defaultWarmUpRounds,
 ): Promise<readonly Comparison[]> {
   const clients = contenders.map(({ name, socket }) => ({ name, client: connectBytes(socket) }));
   using counter = connectBytes(counted.socket);
   try {
     const comparisons: Comparison[] = [];
-    for (const { title, rawCalls, call, raw } of reads(subject)) {
+    for (const { title, rawCalls, call, raw } of reads) {
       const timings = await race(
         [
           ...clients.map(({ name, client }): Contender => ({ name, run: () => call(client) })),

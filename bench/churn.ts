@@ -1,0 +1,185 @@
+/** Memory while pods come and go, and how soon the program is ready when pods are there. */
+import { mkdtemp } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Pod } from "../test/support/pod.js";
+import { ShimProcess } from "../test/support/shim-process.js";
+import type { TestBed } from "../test/support/test-bed.js";
+import { callAsKubelet } from "./kubelet-calls.js";
+import { inParallel } from "./measure.js";
+import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
+import { coreCount, loadNow } from "./report.js";
+
+export interface ChurnOptions {
+  /** That stay all the time. */
+  readonly pods: number;
+  /** That come and go. */
+  readonly churn: number;
+  readonly flags: readonly string[];
+}
+
+interface Sample {
+  /** Pods that have come and gone. */
+  readonly churned: number;
+  readonly residentMebibytes: number;
+  readonly descriptors: number;
+}
+
+export interface ChurnReport {
+  readonly cores: number;
+  readonly load: readonly [number, number];
+  readonly pods: number;
+  readonly churn: number;
+  /** Resident memory without pods, and with those that stay. */
+  readonly idleMebibytes: number;
+  readonly withPodsMebibytes: number;
+  readonly samples: readonly Sample[];
+  /** Least squares over the samples of each half of the churn, for 1,000 pods. */
+  readonly slopeMebibytes: readonly [first: number, second: number];
+  /** From the start of the process until Status says ready, with the pods there; each start. */
+  readonly readyMs: readonly number[];
+  /** CPU seconds of the shim per pod that came and went. */
+  readonly cpuSecondsPerPod: number;
+}
+
+const creationWidth = 6;
+const settleMs = 15_000;
+const sampleCount = 20;
+/** Between the end of a batch and its sample: garbage is collected when there is time. */
+const pauseMs = 2_000;
+const starts = 5;
+const readyTimeoutMs = 30_000;
+const pollMs = 5;
+
+export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: TestBed): Promise<ChurnReport> {
+  const say = (line: string): void => {
+    process.stderr.write(`bench: ${line}\n`);
+  };
+  const before = loadNow();
+  const directory = await mkdtemp(join(bed.directory, "churn-"));
+  const shim = await bed.startShim({ directory, flags });
+  const end = new AbortController();
+  const calling = callAsKubelet(shim.socket, { metrics: true }, end.signal);
+  calling.catch(() => undefined);
+  await sleep(settleMs);
+  const idleMebibytes = residentMebibytesOf(shim.pid);
+  say(`making ${String(pods)} pods`);
+  const staying: Pod[] = [];
+  await inParallel(pods, creationWidth, async (index) => {
+    staying.push(await startPod(bed, shim, `stay${String(index)}`));
+  });
+  await sleep(settleMs);
+  const withPodsMebibytes = residentMebibytesOf(shim.pid);
+  say(`churn of ${String(churn)} pods`);
+  const cpu = cpuSecondsOf(shim.pid);
+  const samples: Sample[] = [];
+  const take = (churned: number): void => {
+    const sample = {
+      churned,
+      residentMebibytes: residentMebibytesOf(shim.pid),
+      descriptors: descriptorsOf(shim.pid),
+    };
+    samples.push(sample);
+    say(
+      `${String(churned)} pods: ${sample.residentMebibytes.toFixed(1)} MiB, ${String(sample.descriptors)} files`,
+    );
+  };
+  take(0);
+  const batch = Math.max(Math.ceil(churn / sampleCount), 1);
+  for (let done = 0; done < churn;) {
+    const count = Math.min(batch, churn - done);
+    await inParallel(count, creationWidth, async (index) => {
+      await using _pod = await startPod(bed, shim, `churn${String(done + index)}`);
+    });
+    done += count;
+    await Promise.race([sleep(pauseMs), calling]);
+    take(done);
+  }
+  const cpuSecondsPerPod = (cpuSecondsOf(shim.pid) - cpu) / churn;
+  end.abort();
+  await calling;
+  await shim.stop();
+
+  say(`${String(starts)} starts with ${String(pods)} pods`);
+  const readyMs: number[] = [];
+  for (let start = 0; start < starts; start += 1) readyMs.push(await timeToReady(directory, flags));
+  const last = await bed.startShim({ directory, flags });
+  say("removing the pods");
+  await inParallel(staying.length, creationWidth, async (index) => {
+    const pod_sandbox_id = staying[index]?.id ?? "";
+    await last.cri.StopPodSandbox({ pod_sandbox_id });
+    await last.cri.RemovePodSandbox({ pod_sandbox_id });
+  });
+  await last.stop();
+  return {
+    ...{ cores: coreCount(), load: [before, loadNow()], pods, churn, idleMebibytes, withPodsMebibytes },
+    samples,
+    slopeMebibytes: [
+      slopeOf(samples.filter(({ churned }) => churned <= churn / 2)),
+      slopeOf(samples.filter(({ churned }) => churned >= churn / 2)),
+    ],
+    ...{ readyMs, cpuSecondsPerPod },
+  };
+}
+
+async function startPod(bed: TestBed, shim: ShimProcess, cgroup: string): Promise<Pod> {
+  // As kubelets make them: a cgroup for each pod.
+  const pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: `/kubepods-bench/${cgroup}` } });
+  await pod.start({ command: ["sleep", "100000"] });
+  return pod;
+}
+
+/** From the start of the process until Status has both conditions met. */
+async function timeToReady(directory: string, flags: readonly string[]): Promise<number> {
+  const startMs = performance.now();
+  await using shim = await ShimProcess.startWithoutEngine({ directory, flags });
+  while (performance.now() - startMs < readyTimeoutMs) {
+    const { status } = await shim.cri.Status({});
+    if (status?.conditions.every((condition) => condition.status) === true) {
+      const tookMs = performance.now() - startMs;
+      await shim.stop();
+      return tookMs;
+    }
+    await sleep(pollMs);
+  }
+  throw new Error(`not ready after ${String(readyTimeoutMs)} ms:\n${shim.log}`);
+}
+
+/** MiB for 1,000 pods. */
+function slopeOf(samples: readonly Sample[]): number {
+  const mean = (values: readonly number[]): number =>
+    values.reduce((sum, value) => sum + value, 0) / values.length;
+  const x = mean(samples.map(({ churned }) => churned));
+  const y = mean(samples.map(({ residentMebibytes }) => residentMebibytes));
+  const along = samples.reduce((sum, { churned }) => sum + (churned - x) ** 2, 0);
+  const together = samples.reduce(
+    (sum, { churned, residentMebibytes }) => sum + (churned - x) * (residentMebibytes - y),
+    0,
+  );
+  return (together / along) * 1000;
+}
+
+export function formatChurn(report: ChurnReport): string {
+  const { cores, load, pods, churn, idleMebibytes, withPodsMebibytes, samples, slopeMebibytes } = report;
+  const [first, second] = slopeMebibytes;
+  const last = samples.at(-1);
+  const highest = Math.max(...samples.map(({ residentMebibytes }) => residentMebibytes));
+  const mebibytes = (value: number | undefined): string => `${(value ?? NaN).toFixed(1)} MiB`;
+  return [
+    `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`,
+    `${String(pods)} pods that stay and ${String(churn)} that come and go; lists each second, Status every 5 s, statistics and metrics every 10 s`,
+    "",
+    "| what | |",
+    "| --- | --- |",
+    `| resident memory without pods | ${mebibytes(idleMebibytes)} |`,
+    `| with ${String(pods)} pods | ${mebibytes(withPodsMebibytes)} |`,
+    `| with ${String(pods)} pods, after ${String(churn)} others | ${mebibytes(last?.residentMebibytes)} |`,
+    `| highest sample | ${mebibytes(highest)} |`,
+    `| slope for 1,000 pods, first half | ${mebibytes(first)} |`,
+    `| slope for 1,000 pods, second half | ${mebibytes(second)} |`,
+    `| open files at the end | ${String(last?.descriptors ?? NaN)} |`,
+    `| CPU per pod that came and went | ${(report.cpuSecondsPerPod * 1000).toFixed(0)} ms |`,
+    `| ready after, each of ${String(report.readyMs.length)} starts | ${report.readyMs.map((value) => value.toFixed(0)).join(", ")} ms |`,
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,97 @@
+/** What the shim does while nothing happens: a kubelet asks at its pace, and no pod changes. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Pod } from "../test/support/pod.js";
+import { describeRequest } from "../test/support/recording-proxy.js";
+import type { TestBed } from "../test/support/test-bed.js";
+import { callAsKubelet, type CallCounts } from "./kubelet-calls.js";
+import { inParallel } from "./measure.js";
+import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
+import { coreCount, loadNow } from "./report.js";
+
+export interface IdleOptions {
+  readonly pods: number;
+  /** How long it is measured. */
+  readonly seconds: number;
+  readonly flags: readonly string[];
+}
+
+export interface IdleReport {
+  readonly cores: number;
+  readonly load: readonly [number, number];
+  readonly pods: number;
+  readonly seconds: number;
+  /** Of one core, 1 is all of it. */
+  readonly shimShare: number;
+  readonly calls: CallCounts;
+  /** Of the shim to the engine, by kind. */
+  readonly engineRequestsPerMinute: Readonly<Record<string, number>>;
+  readonly residentMebibytes: number;
+  readonly descriptors: number;
+}
+
+const creationWidth = 6;
+/** Containers' first measurements, log files and the like are over by then. */
+const settleMs = 30_000;
+
+export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed): Promise<IdleReport> {
+  const say = (line: string): void => {
+    process.stderr.write(`bench: ${line}\n`);
+  };
+  const before = loadNow();
+  const proxy = await bed.startProxy();
+  const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
+  say(`making ${String(pods)} pods`);
+  const made: Pod[] = [];
+  await inParallel(pods, creationWidth, async (index) => {
+    const linux = { cgroup_parent: `/kubepods-bench/pod${String(index)}` };
+    const pod = await bed.runPod(shim.cri, { linux });
+    await pod.start({ command: ["sleep", "100000"] });
+    made.push(pod);
+  });
+  const end = new AbortController();
+  const calling = callAsKubelet(shim.socket, { metrics: false }, end.signal);
+  // A call that fails ends the measurement, not the process.
+  calling.catch(() => undefined);
+  await Promise.race([sleep(settleMs), calling]);
+  say(`measuring for ${String(seconds)} s`);
+  proxy.forget();
+  const cpu = cpuSecondsOf(shim.pid);
+  const startMs = performance.now();
+  await Promise.race([sleep(seconds * 1000), calling]);
+  const tookSeconds = (performance.now() - startMs) / 1000;
+  const shimShare = (cpuSecondsOf(shim.pid) - cpu) / tookSeconds;
+  const requests: Record<string, number> = {};
+  for (const request of proxy.requests) {
+    const kind = describeRequest(request);
+    requests[kind] = (requests[kind] ?? 0) + 60 / tookSeconds;
+  }
+  const usage = { residentMebibytes: residentMebibytesOf(shim.pid), descriptors: descriptorsOf(shim.pid) };
+  end.abort();
+  const calls = await calling;
+  say("removing the pods");
+  await inParallel(made.length, creationWidth, async (index) => made[index]?.[Symbol.asyncDispose]());
+  await shim.stop();
+  return {
+    ...{ cores: coreCount(), load: [before, loadNow()], pods, seconds: tookSeconds },
+    ...{ shimShare, calls, engineRequestsPerMinute: requests },
+    ...usage,
+  };
+}
+
+export function formatIdle(report: IdleReport): string {
+  const { cores, load, pods, seconds, shimShare, engineRequestsPerMinute: requests } = report;
+  const perMinute = Object.values(requests).reduce((sum, count) => sum + count, 0);
+  return [
+    `${String(cores)} cores, load average ${load.map((value) => value.toFixed(1)).join(" to ")},`,
+    `${String(pods)} pods with one container each, ${seconds.toFixed(0)} s; lists each second, Status every 5 s, statistics every 10 s`,
+    "",
+    "| what | |",
+    "| --- | --- |",
+    `| shim, of one core | ${(shimShare * 100).toFixed(2)} % |`,
+    `| resident memory | ${report.residentMebibytes.toFixed(1)} MiB |`,
+    `| open files | ${String(report.descriptors)} |`,
+    `| engine requests per minute | ${perMinute.toFixed(1)} |`,
+    ...Object.entries(requests).map(([kind, count]) => `| – ${kind} | ${count.toFixed(1)} |`),
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,85 @@
+/** Statistics of all pods against the engine's own, one request per container, as `docker stats --no-stream` makes them. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { connectCri } from "../test/support/cri-client.js";
+import { docker, dockerJson } from "../test/support/docker.js";
+import type { Pod } from "../test/support/pod.js";
+import type { TestBed } from "../test/support/test-bed.js";
+import { inParallel } from "./measure.js";
+import type { BenchOptions } from "./options.js";
+import { compareReads, type Read } from "./reads.js";
+import { coreCount, loadNow, type Report } from "./report.js";
+
+const creationWidth = 6;
+const settleMs = 5_000;
+/** Requests at once, as the shim's own limit on reads. */
+const rawWidth = 32;
+const warmUpRounds = 10;
+
+function reads(containerIds: readonly string[], sandboxIds: readonly string[]): readonly Read[] {
+  // One-shot, in favour of the engine: without it each answer takes it a second or two.
+  const raw = (ids: readonly string[]): Promise<void> =>
+    inParallel(ids.length, rawWidth, async (index) => {
+      await docker("GET", `/containers/${ids[index] ?? ""}/stats?stream=false&one-shot=true`);
+    });
+  const all = [...containerIds, ...sandboxIds];
+  const read = (rpc: string, ids: readonly string[]): Read => ({
+    title: rpc,
+    rawCalls: `${String(ids.length)} × stats`,
+    call: (client) => client.call("RuntimeService", rpc),
+    raw: () => raw(ids),
+  });
+  return [
+    read("ListContainerStats", containerIds),
+    read("ListPodSandboxStats", all),
+    read("ListPodSandboxMetrics", all),
+  ];
+}
+
+export async function benchStats(
+  { pods, reads: rounds, others }: BenchOptions,
+  bed: TestBed,
+): Promise<Report> {
+  const say = (line: string): void => {
+    process.stderr.write(`bench: ${line}\n`);
+  };
+  const before = loadNow();
+  const shim = await bed.startShim();
+  say(`making ${String(pods)} pods`);
+  const made: { readonly pod: Pod; readonly containerId: string }[] = [];
+  await inParallel(pods, creationWidth, async (index) => {
+    // As kubelets make them: a cgroup for each pod.
+    const linux = { cgroup_parent: `/kubepods-bench/pod${String(index)}` };
+    const pod = await bed.runPod(shim.cri, { linux });
+    made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
+  });
+  const proxy = await bed.startProxy();
+  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  await sleep(settleMs);
+  const contenders = [
+    { name: "dockershim", cri: shim.cri, socket: shim.socket },
+    ...others.map((socket) => ({ name: socket, cri: connectCri(socket), socket })),
+  ];
+  say(`statistics, ${String(rounds)} rounds`);
+  const comparisons = await compareReads(
+    reads(
+      made.map(({ containerId }) => containerId),
+      made.map(({ pod }) => pod.id),
+    ),
+    contenders,
+    { socket: counted.socket, proxy },
+    rounds,
+    warmUpRounds,
+  );
+  const after = loadNow();
+  await counted.stop();
+  say("removing the pods");
+  await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
+  await shim.stop();
+  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
+  return {
+    machine: { cores: coreCount(), node: process.versions.node, engine: Version },
+    load: [before, after],
+    pods,
+    comparisons,
+  };
+}

@@ -1,0 +1,316 @@
+/**
+ * Exec and port-forward through the whole program, as a client that speaks SPDY sees them, against the engine's own exec
+ * stream and a direct connection to the pod's address. The client does as little as it can with the bytes, so that it
+ * is not what is measured.
+ */
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { dockerJson } from "../test/support/docker.js";
+import { serveIn } from "../test/support/serve-in.js";
+import type { TestBed } from "../test/support/test-bed.js";
+import { race, type Contender } from "./measure.js";
+import type { Comparison } from "./report.js";
+import type { CriContender } from "./starts.js";
+import { chunkBytes, dataFrame, openExec, openForward, openPort, rawExec } from "./streaming-client.js";
+
+const rounds = { bulk: 5, call: 40, connection: 200 };
+const warmUpRounds = 1;
+
+const ports = { echo: 7001, source: 7002, sink: 7003 } as const;
+const serversOf = (totalBytes: number): string => `const net = require("node:net");
+const chunk = Buffer.alloc(65536);
+const serve = (port, use) => new Promise((resolve) => net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+  socket.on("error", () => undefined);
+  use(socket);
+}).listen(port, "0.0.0.0", resolve));
+Promise.all([
+  serve(${String(ports.echo)}, (socket) => socket.pipe(socket)),
+  serve(${String(ports.source)}, (socket) => {
+    let left = ${String(totalBytes)};
+    const write = () => {
+      while (left > 0) { left -= chunk.length; if (!socket.write(chunk)) return socket.once("drain", write); }
+      socket.end();
+    };
+    socket.once("data", write);
+  }),
+  serve(${String(ports.sink)}, (socket) => {
+    let left = ${String(totalBytes)};
+    socket.on("data", (data) => { left -= data.length; if (left <= 0) socket.end("done"); });
+  }),
+]).then(() => console.log("ready"));`;
+
+export async function compareStreaming(
+  bed: TestBed,
+  totalBytes: number,
+  contenders: readonly CriContender[],
+): Promise<readonly Comparison[]> {
+  const [first] = contenders;
+  if (first === undefined) throw new Error("no contender");
+  await using pod = await bed.runPod(first.cri);
+  const containerId = await pod.start({ command: ["sleep", "100000"] });
+  const { State } = (await dockerJson("GET", `/containers/${pod.id}/json`)) as { State: { Pid: number } };
+  await using _ = await serveIn(State.Pid, serversOf(totalBytes));
+  const address = await pod.ip();
+  const size = `${String(totalBytes / 1024 / 1024)} MiB`;
+  const say = (what: string): void => {
+    process.stderr.write(`bench: ${what}\n`);
+  };
+  const target = { sandboxId: pod.id, address, totalBytes };
+  const comparisons: Comparison[] = [];
+  const measured: readonly (() => Promise<Comparison>)[] = [
+    () => compareExecs(contenders, containerId),
+    () => compareBulk(`exec, ${size} of output`, contenders, { containerId, totalBytes }, "out"),
+    () => compareBulk(`exec, ${size} of input`, contenders, { containerId, totalBytes }, "in"),
+    () =>
+      compareForwardedBulk(`port-forward, ${size} from the pod`, contenders, {
+        ...target,
+        port: ports.source,
+      }),
+    () =>
+      compareForwardedBulk(`port-forward, ${size} to the pod`, contenders, { ...target, port: ports.sink }),
+    () => compareEchoes(contenders, pod.id, address),
+    () => compareConnections(contenders, pod.id, address),
+  ];
+  for (const measure of measured) {
+    const comparison = await measure();
+    say(comparison.title);
+    comparisons.push(comparison);
+  }
+  return comparisons;
+}
+
+async function compareExecs(contenders: readonly CriContender[], id: string): Promise<Comparison> {
+  const timings = await race(
+    [
+      ...contenders.map(({ name, cri }): Contender => ({
+        name,
+        run: async () => untilEnd((await openExec(cri, id, ["true"], "out")).socket),
+      })),
+      {
+        name: "raw",
+        run: async () => {
+          const { execId, socket } = await rawExec(id, ["true"], "out");
+          await untilEnd(socket);
+          await dockerJson("GET", `/exec/${execId}/json`);
+        },
+      },
+    ],
+    rounds.call,
+    warmUpRounds,
+  );
+  return { title: "exec, true", rawCalls: "create, start, inspect", timings };
+}
+
+async function compareBulk(
+  title: string,
+  contenders: readonly CriContender[],
+  { containerId: id, totalBytes }: { readonly containerId: string; readonly totalBytes: number },
+  way: "in" | "out",
+): Promise<Comparison> {
+  const command =
+    way === "out"
+      ? ["head", "-c", String(totalBytes), "/dev/zero"]
+      : ["sh", "-c", `head -c ${String(totalBytes)} > /dev/null`];
+  const timings = await race(
+    [
+      ...contenders.map(({ name, cri }): Contender => ({
+        name,
+        run: async () => {
+          const { socket, stdin } = await openExec(cri, id, command, way);
+          const end = untilEnd(socket);
+          if (stdin !== undefined) await writeAll(socket, dataFrame(stdin), totalBytes);
+          await end;
+        },
+      })),
+      {
+        name: "raw",
+        run: async () => {
+          const { socket } = await rawExec(id, command, way);
+          const end = untilEnd(socket);
+          if (way === "in") await writeAll(socket, Buffer.alloc(chunkBytes), totalBytes);
+          await end;
+        },
+      },
+    ],
+    rounds.bulk,
+    warmUpRounds,
+  );
+  return { title, rawCalls: "the engine's exec stream", timings };
+}
+
+async function compareForwardedBulk(
+  title: string,
+  contenders: readonly CriContender[],
+  target: {
+    readonly sandboxId: string;
+    readonly address: string;
+    readonly port: number;
+    readonly totalBytes: number;
+  },
+): Promise<Comparison> {
+  const { sandboxId, address, port, totalBytes } = target;
+  const isSource = port === ports.source;
+  const timings = await race(
+    [
+      ...contenders.map(({ name, cri }): Contender => ({
+        name,
+        run: async () => {
+          const client = await openForward(cri, sandboxId);
+          const stream = openPort(client, port, 1);
+          const { socket } = client;
+          if (isSource) await transfer(socket, () => stream.write("x"), totalBytes);
+          else await transfer(socket, () => writeAll(socket, dataFrame(stream.id), totalBytes), 1);
+          socket.destroy();
+        },
+      })),
+      {
+        name: "raw",
+        run: async () => {
+          const socket = connect({ host: address, port, noDelay: true });
+          if (isSource) await transfer(socket, () => socket.write("x"), totalBytes);
+          else await transfer(socket, () => writeAll(socket, Buffer.alloc(chunkBytes), totalBytes), 1);
+          socket.destroy();
+        },
+      },
+    ],
+    rounds.bulk,
+    warmUpRounds,
+  );
+  return { title, rawCalls: "a connection to the pod's address", timings };
+}
+
+/** One byte and back in an open connection. */
+async function compareEchoes(
+  contenders: readonly CriContender[],
+  sandboxId: string,
+  address: string,
+): Promise<Comparison> {
+  const direct = connect({ host: address, port: ports.echo, noDelay: true });
+  const clients = await Promise.all(
+    contenders.map(async ({ name, cri }) => {
+      const client = await openForward(cri, sandboxId);
+      const stream = openPort(client, ports.echo, 1);
+      return { name, client, stream };
+    }),
+  );
+  try {
+    const timings = await race(
+      [
+        ...clients.map(({ name, stream }): Contender => ({
+          name,
+          run: async () => {
+            stream.write("x");
+            await once(stream.received, "data");
+          },
+        })),
+        {
+          name: "raw",
+          run: async () => {
+            direct.write("x");
+            await once(direct, "data");
+          },
+        },
+      ],
+      rounds.connection * 5,
+      rounds.connection,
+    );
+    return { title: "port-forward, echo of a byte", rawCalls: "a connection to the pod's address", timings };
+  } finally {
+    direct.destroy();
+    for (const { client } of clients) client.socket.destroy();
+  }
+}
+
+/** A new connection in an open session, until the first byte is back. */
+async function compareConnections(
+  contenders: readonly CriContender[],
+  sandboxId: string,
+  address: string,
+): Promise<Comparison> {
+  const clients = await Promise.all(
+    contenders.map(async ({ name, cri }) => ({ name, client: await openForward(cri, sandboxId), count: 0 })),
+  );
+  try {
+    const timings = await race(
+      [
+        ...clients.map((entry): Contender => ({
+          name: entry.name,
+          run: async () => {
+            const stream = openPort(entry.client, ports.echo, (entry.count += 1));
+            stream.write("x");
+            await once(stream.received, "data");
+            return stream;
+          },
+          after: async (stream) => {
+            (stream as ReturnType<typeof openPort>).end();
+            await Promise.resolve();
+          },
+        })),
+        {
+          name: "raw",
+          run: async () => {
+            const socket = connect({ host: address, port: ports.echo, noDelay: true });
+            socket.write("x");
+            await once(socket, "data");
+            return socket;
+          },
+          after: async (socket) => {
+            (socket as Socket).destroy();
+            await Promise.resolve();
+          },
+        },
+      ],
+      rounds.connection,
+      20,
+    );
+    return { title: "port-forward, new connection", rawCalls: "a connection to the pod's address", timings };
+  } finally {
+    for (const { client } of clients) client.socket.destroy();
+  }
+}
+
+async function writeAll(socket: Duplex, chunk: Buffer, totalBytes: number): Promise<void> {
+  for (let written = 0; written < totalBytes; written += chunkBytes)
+    if (!socket.write(chunk)) await once(socket, "drain");
+}
+
+async function untilEnd(socket: Duplex): Promise<void> {
+  const closed = new Promise((resolve) => socket.once("close", resolve));
+  socket.resume();
+  await closed;
+}
+
+/** How long a contender may send nothing before the bench gives up: a refused port says so in frames that nobody reads. */
+const stallMs = 20_000;
+
+/** Until more than `bytes` have come; frames have more than their data. */
+async function transfer(socket: Duplex, begin: () => unknown, bytes: number): Promise<void> {
+  socket.removeAllListeners("data");
+  // The replies that open the streams are no data.
+  const replies = 200;
+  let left = bytes;
+  const done = new Promise<void>((resolve, reject) => {
+    const stalled = setTimeout(() => {
+      reject(
+        new Error(
+          `no end after ${String(stallMs / 1000)} s without a byte, ${String(left)} bytes were missing`,
+        ),
+      );
+    }, stallMs);
+    socket.once("close", () => {
+      clearTimeout(stalled);
+      reject(new Error(`the connection ended, ${String(left)} bytes were missing`));
+    });
+    socket.on("data", (chunk: Buffer) => {
+      stalled.refresh();
+      if (bytes === 1 && chunk.length < replies && !chunk.includes("done")) return;
+      left -= chunk.length;
+      if (left > 0) return;
+      clearTimeout(stalled);
+      resolve();
+    });
+  });
+  await begin();
+  await done;
+}
