@@ -4,13 +4,13 @@ import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { hostPortChainName } from "../../src/network/hostport/chain-name.js";
-import { dockerEndpoint, removeContainer } from "../support/docker.js";
+import { dockerEndpoint } from "../support/docker.js";
 import { forwardEngine } from "../support/forward-engine.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
 import { command, feed } from "./kubenet-support.js";
-import { NetworkNode, type PluginName } from "./pod-network-support.js";
+import { NetworkNode, removePause, type PluginName } from "./pod-network-support.js";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
 const stranger = "f".repeat(64);
@@ -52,7 +52,7 @@ await withOwnEngine(import.meta.url, [], () => {
           living.id,
           stranger,
         );
-        await removeContainer(dead.id);
+        await removePause(dead.id);
         const held = await node.holdings();
 
         const { code, stdout } = await doctor();
@@ -87,7 +87,7 @@ await withOwnEngine(import.meta.url, [], () => {
       test("nothing is removed on another engine than before, where every pod looks dead", async () => {
         const dead = await node.runPod();
         await node.shim.kill();
-        await removeContainer(dead.id);
+        await removePause(dead.id);
         const path = join(node.shim.stateDirectory, "engine-id");
         const id = await readFile(path, "utf8");
         await writeFile(path, "ANOTHER\n");

@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { CriClient } from "../support/cri-client.js";
-import { docker, inspectContainer } from "../support/docker.js";
+import { docker, inspectContainer, removeContainer } from "../support/docker.js";
 import { pluginDirs } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import { Protocol } from "../../src/shim/domain/cri.js";
@@ -168,8 +168,7 @@ export class NetworkNode implements AsyncDisposable {
 
   /** Every interface, rule, chain, address and cache file; files of the shim and containers. Without counters. */
   async holdings(): Promise<readonly string[]> {
-    const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
-    const lines = links.map(({ ifname }) => `link ${ifname}`);
+    const lines = (await linkNames()).map((name) => `link ${name}`);
     for (const program of ["iptables-save", "ip6tables-save"]) {
       let table = "";
       for (const line of (await command(program)).split("\n")) {
@@ -244,6 +243,20 @@ export async function pauseRuns(sandboxId: string): Promise<boolean> {
 export async function killPause(sandboxId: string): Promise<void> {
   const { status } = await docker("POST", `/containers/${sandboxId}/kill`);
   assert.equal(status, 204);
+}
+
+/** As `docker rm --force`: nobody has torn anything down, and the kernel has taken the links of the namespace away. */
+export async function removePause(sandboxId: string): Promise<void> {
+  const veths = async (): Promise<number> =>
+    (await linkNames()).filter((name) => name.startsWith("veth")).length;
+  const before = await veths();
+  await removeContainer(sandboxId);
+  await until("the kernel to take the link of the pod away", async () => (await veths()) < before);
+}
+
+async function linkNames(): Promise<readonly string[]> {
+  const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
+  return links.map(({ ifname }) => ifname);
 }
 
 async function filesIn(directory: string): Promise<readonly string[]> {
