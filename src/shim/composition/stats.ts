@@ -51,6 +51,7 @@ export function openStats(
   const layers = new WritableLayers({
     running: () => runningContainers(model),
     measure: layerMeasurement({ host, engine }),
+    cpuTime: async (container) => byFiles?.cpuTime(container),
     log,
   });
   layers.start();

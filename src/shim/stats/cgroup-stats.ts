@@ -113,6 +113,12 @@ export class CgroupStats implements StatsSource {
     return readings;
   }
 
+  /** Nanoseconds of CPU time since its start; undefined when that cannot be said. */
+  async cpuTime(container: Snapshot): Promise<number | undefined> {
+    const known = await this.#find(container);
+    return this.#guard(container.id, () => known?.cgroup?.cpuTime());
+  }
+
   forgetAllBut(isRunning: (id: string) => boolean): void {
     for (const id of this.#known.keys()) if (!isRunning(id)) this.#forget(id);
     for (const id of this.#failed.keys()) if (!isRunning(id)) this.#failed.delete(id);

@@ -38,6 +38,8 @@ export interface WritableLayersOptions {
   /** The containers whose layers are of interest. */
   readonly running: () => Iterable<Snapshot>;
   readonly measure: MeasureLayer;
+  /** Nanoseconds of CPU time that a container has used: one that has used none has written nothing. */
+  readonly cpuTime?: (container: Snapshot) => Promise<number | undefined>;
   readonly log: Pick<Logger, "debug">;
   readonly now?: () => number;
   readonly pause?: (ms: number, signal: AbortSignal) => Promise<void>;
@@ -50,6 +52,9 @@ interface UnderWay {
 
 interface Entry {
   readonly usage: LayerUsage | undefined;
+  /** When the measurement began, and the CPU time of the container then. */
+  readonly beganAtMs: number;
+  readonly cpuTime: number | undefined;
   readonly intervalMs: number;
   readonly dueAtMs: number;
 }
@@ -105,6 +110,7 @@ export class WritableLayers implements LayerUsages {
     for (const container of this.#due(running.values())) {
       // More than this only when some do not heed their signal, as on a disk that hangs.
       if (this.#stop.signal.aborted || this.#underWay.size > mostSlow) return;
+      if (await this.#hasSlept(container)) continue;
       const startMs = this.#now();
       await this.#measure(container);
       // The next round begins with the containers that have come meanwhile.
@@ -133,6 +139,21 @@ export class WritableLayers implements LayerUsages {
     }
   }
 
+  /** Files can come by the engine, too, as with `docker cp`: what sleeps is measured seldom, not never. */
+  async #hasSlept(container: Snapshot): Promise<boolean> {
+    const known = this.#entries.get(container.id);
+    if (known?.usage === undefined || known.cpuTime === undefined) return false;
+    const dueAtMs = known.beganAtMs + longestUnchangedMs;
+    if (dueAtMs <= this.#now() || (await this.#cpuTime(container)) !== known.cpuTime) return false;
+    this.#entries.set(container.id, { ...known, intervalMs: longestUnchangedMs, dueAtMs });
+    return true;
+  }
+
+  /** Never throws. */
+  async #cpuTime(container: Snapshot): Promise<number | undefined> {
+    return this.options.cpuTime?.(container).catch(() => undefined);
+  }
+
   /** Waits until the layer is measured, or has taken so long that the others are not to wait. */
   async #measure(container: Snapshot): Promise<void> {
     const { id } = container;
@@ -159,6 +180,7 @@ export class WritableLayers implements LayerUsages {
 
   /** Never throws. */
   async #size(container: Snapshot, known: Entry | undefined, signal: AbortSignal): Promise<Entry> {
+    const cpuTime = await this.#cpuTime(container);
     const startMs = this.#now();
     let usage: LayerUsage | undefined;
     try {
@@ -174,7 +196,14 @@ export class WritableLayers implements LayerUsages {
     const endMs = this.#now();
     const intervalMs = nextInterval(known, usage, endMs - startMs);
     // The last size is better than none.
-    return { usage: usage ?? known?.usage, intervalMs, dueAtMs: endMs + intervalMs };
+    return {
+      usage: usage ?? known?.usage,
+      beganAtMs: startMs,
+      // A failed measurement says nothing of this moment.
+      cpuTime: usage === undefined ? undefined : cpuTime,
+      intervalMs,
+      dueAtMs: endMs + intervalMs,
+    };
   }
 }
 

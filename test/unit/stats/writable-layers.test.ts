@@ -14,6 +14,7 @@ class Harness {
   nowMs = 0;
   tookMs = 10;
   running: Snapshot[] = [a];
+  cpuTime: number | undefined = undefined;
   usage: LayerUsage | undefined = { timestamp: 1n, usedBytes: 100, inodes: 2 };
   readonly measured: { readonly id: string; readonly atMs: number }[] = [];
   #atOnce = 0;
@@ -29,6 +30,7 @@ class Harness {
       if (this.usage?.usedBytes === -1) throw new Error("broken");
       return this.usage;
     },
+    cpuTime: () => Promise.resolve(this.cpuTime),
     log: recordingLog(),
     now: () => this.nowMs,
   });
@@ -50,6 +52,27 @@ describe("WritableLayers", () => {
       [a.id, b.id],
     );
     assert.equal(harness.layers.usageOf(b.id)?.usedBytes, 100);
+  });
+
+  test("looks at those that use no CPU time as seldom as at any, at once", async () => {
+    const harness = new Harness();
+    harness.cpuTime = 7;
+    await harness.run(200_000);
+    assert.equal(harness.measured.length, 1);
+    harness.cpuTime = 8;
+    await harness.run(300_000);
+    assert.equal(harness.measured.length, 2, "sleeping layers are measured every 4 minutes, too");
+    harness.cpuTime = 9;
+    await harness.run(560_000);
+    assert.ok(harness.measured.length > 2);
+  });
+
+  test("a failed measurement does not pass for one of a sleeping container", async () => {
+    const harness = new Harness();
+    harness.cpuTime = 7;
+    harness.usage = undefined;
+    await harness.run(12_000);
+    assert.ok(harness.measured.length > 1);
   });
 
   test("looks at unchanged ones less and less often, and often again after a change", async () => {

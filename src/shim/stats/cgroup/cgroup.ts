@@ -55,6 +55,12 @@ export class Cgroup {
     };
   }
 
+  /** Nanoseconds of CPU time since it was made; undefined when the cgroup is gone. */
+  cpuTime(): number | undefined {
+    const text: CgroupText = (controller, file) => this.#textOf(controller, file, { keep: true });
+    return readCpu(text, undefined)?.usageNanoseconds;
+  }
+
   /** Process ids in this program's PID namespace; those outside of it are left out. */
   processes(): readonly number[] {
     const controller = this.#directories.has("pids") ? "pids" : "";
