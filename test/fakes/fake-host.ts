@@ -43,6 +43,10 @@ export class FakeHost implements HostAccess {
     });
   }
 
+  openNetworkNamespace(): undefined {
+    return undefined;
+  }
+
   networkNamespace({ state }: Snapshot): ProvenNamespace | undefined {
     if (!this.local || !state.running) return undefined;
     return { netns: `/proc/${String(state.pid)}/ns/net`, netnsIdentity: `namespace of ${String(state.pid)}` };

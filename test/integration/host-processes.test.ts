@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { closeSync, fstatSync, statSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import { findContainerd, findDockerd } from "../../src/shim/host/find-engine.js";
@@ -105,6 +106,22 @@ describe(
       const created = await at.engine.inspectContainer(stopped.id, anySignal());
       assert.ok(created !== undefined);
       assert.equal(host.networkNamespace(created), undefined);
+    });
+
+    test("openNetworkNamespace() opens that of the running container only", async () => {
+      const snapshot = await at.engine.inspectContainer(container.id, anySignal());
+      assert.ok(snapshot !== undefined);
+      const descriptor = host.openNetworkNamespace(snapshot);
+      assert.ok(descriptor !== undefined);
+      try {
+        const path = `/proc/${String(snapshot.state.pid)}/ns/net`;
+        assert.equal(fstatSync(descriptor).ino, statSync(path).ino);
+      } finally {
+        closeSync(descriptor);
+      }
+      const { state } = snapshot;
+      for (const pid of [process.pid, 0])
+        assert.equal(host.openNetworkNamespace({ ...snapshot, state: { ...state, pid } }), undefined);
     });
 
     test("the engine's own processes are found by their sockets", async () => {

@@ -1,5 +1,5 @@
 /** Which network namespace a path leads to: a path through a process may lead to another one a moment later. */
-import { readFileSync, statfsSync, statSync } from "node:fs";
+import { fstatSync, readFileSync, statfsSync, statSync, type Stats } from "node:fs";
 import { parseStat } from "./process-stat.js";
 
 export interface NetworkNamespaces {
@@ -27,21 +27,39 @@ export class KernelNamespaces implements NetworkNamespaces {
     const file = namespaceFile(path);
     // The second look proves that the process that was there before is the one whose namespace was seen.
     if (file === undefined || started === undefined || startTimeOf(path) !== started) return undefined;
-    const own = [namespaceFile("/proc/self/ns/net"), namespaceFile("/proc/1/ns/net")].includes(file);
-    return { identity: [bootId(), file, started].join(" ").trimEnd(), own };
+    return { identity: [bootId(), file, started].join(" ").trimEnd(), own: ownNamespaces().includes(file) };
   }
+}
+
+/** Whether an open file is the namespace of an `identity` that was looked up after it was opened. */
+export function isNamespace(identity: string, descriptor: number): boolean {
+  return identity.split(" ").includes(nameOf(fstatSync(descriptor)));
+}
+
+let knownOwn: readonly string[] | undefined;
+
+/** Neither this program nor the node's first process ever leaves its namespace. */
+function ownNamespaces(): readonly string[] {
+  if (knownOwn !== undefined) return knownOwn;
+  const [own, first] = [namespaceFile("/proc/self/ns/net"), namespaceFile("/proc/1/ns/net")];
+  const found = [own, first].filter((file) => file !== undefined);
+  if (own !== undefined && first !== undefined) knownOwn = found;
+  return found;
 }
 
 /** Device and inode. */
 function namespaceFile(path: string): string | undefined {
   try {
     if (statfsSync(path).type !== nsfsMagic) return undefined;
-    const { dev, ino } = statSync(path);
-    return `${String(dev)}:${String(ino)}`;
+    return nameOf(statSync(path));
   } catch {
     // Gone, or not to be looked at.
     return undefined;
   }
+}
+
+function nameOf({ dev, ino }: Stats): string {
+  return `${String(dev)}:${String(ino)}`;
 }
 
 /** Empty for a path that leads through no process, undefined when the process is gone. */
@@ -55,10 +73,12 @@ function startTimeOf(path: string): string | undefined {
   }
 }
 
+let knownBootId: string | undefined;
+
 /** Differs after each start of the kernel; empty where that cannot be told. */
 export function bootId(): string {
   try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    return (knownBootId ??= readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim());
   } catch {
     return "";
   }

@@ -1,7 +1,8 @@
-import { readFileSync } from "node:fs";
+import { closeSync, openSync, readFileSync } from "node:fs";
 import { isKind, ShimError } from "../base/errors.js";
+import { fileError, hasCode } from "../base/file-errors.js";
 import type { Logger } from "../base/log.js";
-import { KernelNamespaces, type NetworkNamespaces } from "../base/network-namespaces.js";
+import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../base/network-namespaces.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type {
@@ -62,12 +63,27 @@ export class LocalHost implements HostAccess {
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
     if (pid <= 1) return undefined;
-    const netns = `/proc/${String(pid)}/ns/net`;
+    const netns = namespacePath(pid);
     const before = this.namespaces.look(netns);
     if (before === undefined || !isCgroupOf(sandbox.id, procCgroup(pid))) return undefined;
     if (before.own && sandbox.networkMode !== "host") return undefined;
     const { identity: netnsIdentity } = before;
     return this.namespaces.look(netns)?.identity === netnsIdentity ? { netns, netnsIdentity } : undefined;
+  }
+
+  /** What is open stays what it is, so the proof comes after it. */
+  openNetworkNamespace(sandbox: Snapshot): number | undefined {
+    let descriptor: number;
+    try {
+      descriptor = openSync(namespacePath(sandbox.state.pid), "r");
+    } catch (error) {
+      if (hasCode(error, "EMFILE", "ENFILE")) throw fileError("open", "the network namespace", error);
+      return undefined;
+    }
+    const proven = this.networkNamespace(sandbox);
+    if (proven !== undefined && isNamespace(proven.netnsIdentity, descriptor)) return descriptor;
+    closeSync(descriptor);
+    return undefined;
   }
 
   killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
@@ -146,4 +162,8 @@ function procCgroup(pid: number): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+function namespacePath(pid: number): string {
+  return `/proc/${String(pid)}/ns/net`;
 }

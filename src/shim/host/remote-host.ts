@@ -20,6 +20,10 @@ export class RemoteHost implements HostAccess {
     return undefined;
   }
 
+  openNetworkNamespace(): undefined {
+    return undefined;
+  }
+
   killProcessTree(): Promise<boolean> {
     return Promise.resolve(false);
   }

@@ -1,7 +1,7 @@
 /** The way into pods of an engine on this host: through the network namespace of their sandbox. */
-import { closeSync, openSync } from "node:fs";
+import { closeSync } from "node:fs";
 import type { Duplex } from "node:stream";
-import { messageOf, ShimError } from "../base/errors.js";
+import { ShimError } from "../base/errors.js";
 import { Gate } from "../base/gate.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
@@ -24,7 +24,7 @@ export class NamespaceDialer implements PodDialer {
 
   constructor(
     private readonly dialer: Pick<DialerProcess, "connect">,
-    private readonly host: () => Pick<HostAccess, "networkNamespace">,
+    private readonly host: () => Pick<HostAccess, "openNetworkNamespace">,
   ) {}
 
   async connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
@@ -42,7 +42,9 @@ export class NamespaceDialer implements PodDialer {
   }
 
   async #connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
-    const namespace = openNamespace(sandbox, this.host());
+    // Nothing in /proc waits for a disk.
+    const namespace = this.host().openNetworkNamespace(sandbox);
+    if (namespace === undefined) throw outOfReach(sandbox);
     try {
       return await this.dialer.connect(namespace, port, signal);
     } catch (error) {
@@ -52,25 +54,6 @@ export class NamespaceDialer implements PodDialer {
       closeSync(namespace);
     }
   }
-}
-
-/**
- * The file descriptor of the sandbox's network namespace. A process id may be used again at any time, so what was opened
- * by it counts only when the process is the sandbox's afterwards, too. Nothing in /proc waits for a disk.
- */
-function openNamespace(sandbox: Snapshot, host: Pick<HostAccess, "networkNamespace">): number {
-  const proven = host.networkNamespace(sandbox);
-  if (proven === undefined) throw outOfReach(sandbox);
-  const { netns, netnsIdentity } = proven;
-  let descriptor: number;
-  try {
-    descriptor = openSync(netns, "r");
-  } catch (error) {
-    throw new ShimError("unavailable", `open "${netns}": ${messageOf(error)}`, {}, { cause: error });
-  }
-  if (host.networkNamespace(sandbox)?.netnsIdentity === netnsIdentity) return descriptor;
-  closeSync(descriptor);
-  throw outOfReach(sandbox);
 }
 
 function outOfReach({ id }: Snapshot): ShimError {

@@ -25,6 +25,8 @@ export interface HostAccess {
 
   /** Undefined when the sandbox does not run or its processes are out of reach. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined;
+  /** The same, opened: a file descriptor, which is the caller's to close. */
+  openNetworkNamespace(sandbox: Snapshot): number | undefined;
 
   /**
    * Kills a process of a container with everything that it started (its session and its descendants), until none is

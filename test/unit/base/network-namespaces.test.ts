@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
 import { test } from "node:test";
-import { KernelNamespaces } from "../../../src/shim/base/network-namespaces.js";
+import { isNamespace, KernelNamespaces } from "../../../src/shim/base/network-namespaces.js";
 
 const namespaces = new KernelNamespaces();
 
@@ -22,6 +23,21 @@ test("look() tells processes in one namespace apart, and a process that is gone 
   child.kill("SIGKILL");
   await once(child, "exit");
   assert.equal(namespaces.look(path), undefined);
+});
+
+test("isNamespace() compares an open file with an identity", () => {
+  const { identity = "" } = namespaces.look(`/proc/${String(process.pid)}/ns/net`) ?? {};
+  for (const [name, expected] of [
+    ["net", true],
+    ["uts", false],
+  ] as const) {
+    const descriptor = openSync(`/proc/self/ns/${name}`, "r");
+    try {
+      assert.equal(isNamespace(identity, descriptor), expected, name);
+    } finally {
+      closeSync(descriptor);
+    }
+  }
 });
 
 for (const path of ["/nonexistent", "/etc/hostname", "/proc/self/status", ""]) {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
@@ -54,6 +55,14 @@ describe("LocalHost", () => {
       undefined,
     );
     assert.equal(host.networkNamespace(snapshotOf({ id: idOf("a0"), state: { pid: 0 } })), undefined);
+  });
+
+  test("openNetworkNamespace() leaves nothing open of a pid that is not provably the sandbox's", () => {
+    const open = (): number => readdirSync("/proc/self/fd").length;
+    const before = open();
+    for (const pid of [process.pid, 1, 0, 4_194_305])
+      assert.equal(host.openNetworkNamespace(snapshotOf({ id: idOf("a0"), state: { pid } })), undefined);
+    assert.equal(open(), before);
   });
 
   test("writeResolvConf() fails with unavailable when the engine names no file", async () => {
