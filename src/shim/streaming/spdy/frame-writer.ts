@@ -56,6 +56,16 @@ export class FrameWriter {
     return this.#lastDataMs;
   }
 
+  /** What is written meanwhile goes out at once: the replies to several frames are one system call. */
+  together(work: () => void): void {
+    this.#transport.cork();
+    try {
+      work();
+    } finally {
+      this.#transport.uncork();
+    }
+  }
+
   control(frame: Buffer): void {
     if (!this.#transport.writable) return;
     if (this.#transport.write(frame)) return;

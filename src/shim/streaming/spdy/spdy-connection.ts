@@ -73,7 +73,9 @@ export class SpdyConnection {
     this.#transport = new Transport(transport, head, this.#limits.lingerMs, {
       onData: (chunk) => {
         this.#frames = this.#parser.read(chunk);
-        this.#handleFrames();
+        this.#writer.together(() => {
+          this.#handleFrames();
+        });
       },
       onGone: () => {
         this.destroy();
