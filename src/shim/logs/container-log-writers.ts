@@ -1,35 +1,22 @@
 /** All logs that this program writes: which containers have one, what it is written from, and when that begins and ends. */
-import { dirname, join } from "node:path";
-import { access, constants } from "node:fs/promises";
 import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ContainerLogs, LogTarget } from "../ports/container-logs.js";
-import type { Engine } from "../ports/engine.js";
-import type { HostAccess } from "../ports/host.js";
-import { ApiWriter } from "./api-writer.js";
-import { AttachWriter } from "./attach-writer.js";
-import { FileWriter } from "./file-writer.js";
 import { LaterTry, type LaterTimes } from "./later-try.js";
 import { Lane, LogOutput } from "./log-output.js";
 import { newRecord, type LogRecord, type LogRecords } from "./log-record.js";
-import { emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
+import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
+import { SourceWriters, type SourceWritersDeps } from "./source-writers.js";
 import { TurnQueue } from "./turn-queue.js";
 import { within } from "./within.js";
 
 export type LogFormat = "cri" | "docker";
 
-export interface LogWritersDeps {
-  readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
-  /** As chosen for the present engine connection. */
-  readonly host: () => Pick<HostAccess, "local">;
+export interface LogWritersDeps extends SourceWritersDeps {
   readonly records: LogRecords;
-  /** For compressed files of the engine, while they are read. */
-  readonly scratchDirectory: string;
   /** Of containers that are created from now on. */
   readonly format: LogFormat;
-  readonly log: Logger;
 }
 
 /** A container that ended is shown as ended after that time at the latest. */
@@ -53,13 +40,16 @@ export class ContainerLogWriters implements ContainerLogs {
   readonly #queue = new TurnQueue((error) => {
     this.deps.log.error({ err: messageOf(error) }, "a log cannot be written on");
   });
+  readonly #sources: SourceWriters;
   #hasWarned = false;
   #isStopped = false;
 
   constructor(
     private readonly deps: LogWritersDeps,
     private readonly times: LaterTimes = laterTimes,
-  ) {}
+  ) {
+    this.#sources = new SourceWriters(deps, this.#queue);
+  }
 
   async created(container: Snapshot, { directory, path }: LogTarget): Promise<boolean> {
     const { format, records, log } = this.deps;
@@ -99,7 +89,7 @@ export class ContainerLogWriters implements ContainerLogs {
         await output.close();
         return;
       }
-      const writer = new AttachWriter(output, this.#attachSource(container), this.deps.log);
+      const writer = this.#sources.openAttached(container, output);
       try {
         await writer.attach(signal);
       } catch (error) {
@@ -276,7 +266,6 @@ export class ContainerLogWriters implements ContainerLogs {
     const output = this.#output(container.id);
     if (output === undefined) return undefined;
     const written = await output.open({ create });
-    const { log, engine, scratchDirectory } = this.deps;
     if (written === undefined) {
       await output.save(output.record.position, { finished: true });
       return undefined;
@@ -289,42 +278,11 @@ export class ContainerLogWriters implements ContainerLogs {
     if (output.record.source !== source || output.record.finished) {
       await output.save(output.record.position, { source, finished: false });
     }
-    switch (source) {
-      case "file":
-        return new FileWriter(
-          output,
-          written,
-          {
-            path: container.logPath,
-            scratchPath: join(scratchDirectory, `${container.id}.unpacked`),
-            emptiedAtBytes: emptiedAtBytes(container.logOptions),
-          },
-          this.#queue,
-          log,
-        );
-      case "api": {
-        const { id: containerId, tty, logDriver } = container;
-        return new ApiWriter(output, written, { engine, containerId, tty, logDriver }, log);
-      }
-      case "attach":
-        return new AttachWriter(output, this.#attachSource(container), log);
-    }
-  }
-
-  #attachSource({ id, tty }: Snapshot): ConstructorParameters<typeof AttachWriter>[1] {
-    return { engine: this.deps.engine, containerId: id, tty };
+    return this.#sources.open(container, source, output, written);
   }
 
   async #sourceOf(container: Snapshot): Promise<LogSource> {
-    const source = sourceOf(container);
-    if (source !== "file") return source;
-    // A position in the one is none in the other.
-    if (this.deps.records.get(container.id)?.source === "api" || !this.deps.host().local) return "api";
-    if (container.logPath === "") return source;
-    return access(dirname(container.logPath), constants.R_OK).then(
-      () => source,
-      () => "api",
-    );
+    return this.#sources.choose(container, this.deps.records.get(container.id));
   }
 
   #output(containerId: string): LogOutput | undefined {

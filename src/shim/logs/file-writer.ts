@@ -3,7 +3,7 @@ import { basename, dirname } from "node:path";
 import { messageOf } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { DirectoryWatch } from "./directory-watch.js";
-import { gapNotice } from "./gap-notice.js";
+import { GapMarker } from "./gap-marker.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
 import { Lane, type LogOutput } from "./log-output.js";
@@ -11,6 +11,7 @@ import { beginning, type SourcePosition } from "./log-record.js";
 import type { Turn, TurnBuffers, TurnQueue } from "./turn-queue.js";
 import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
+import { WrittenLines } from "./written-lines.js";
 
 /** So many wake-ups between two turns are a flood: looking now and then costs less than hearing of each write. */
 const floodEvents = 32;
@@ -27,12 +28,9 @@ export class FileWriter implements LogWriter {
   readonly #watch: DirectoryWatch;
   readonly #lane = new Lane();
   readonly #formatted = nothingFormatted();
-  /** Lines that a predecessor has written beyond the recorded position, and the last of them. */
-  #skip: number;
-  #skipLast: Buffer | undefined;
+  readonly #written: WrittenLines;
+  readonly #gap: GapMarker;
   #large: TurnBuffers | undefined;
-  #notice: string;
-  #isGapDue = false;
   #isScheduled = false;
   #isDirty = false;
   #mayHaveRotated = true;
@@ -59,12 +57,10 @@ export class FileWriter implements LogWriter {
     this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
       this.#onEvent(event);
     });
-    this.#notice = position.notice;
     // A notice is the first line after the position.
-    const hasNotice = position.notice !== "" && written.lines > 0;
-    if (hasNotice) this.#notice = "";
-    this.#skip = hasNotice ? written.lines - 1 : written.lines;
-    this.#skipLast = this.#skip > 0 ? written.last : undefined;
+    const startsWithNotice = position.notice !== "" && written.lines > 0;
+    this.#written = new WrittenLines(written, { startsWithNotice });
+    this.#gap = new GapMarker(startsWithNotice ? "" : position.notice, output, () => this.#position, log);
     this.#end = new Promise((resolve) => {
       this.#resolveEnd = resolve;
     });
@@ -108,7 +104,7 @@ export class FileWriter implements LogWriter {
 
   get #position(): SourcePosition {
     // Lines that are still to be skipped lie behind the position, as they did before.
-    return { ...beginning, ...this.#reader.position, notice: this.#notice };
+    return { ...beginning, ...this.#reader.position, notice: this.#gap.notice };
   }
 
   #onEvent({ mayHaveRotated }: { readonly mayHaveRotated: boolean }): void {
@@ -187,7 +183,8 @@ export class FileWriter implements LogWriter {
     const bytes = await this.#reader.read(buffers.input);
     if (bytes === 0) return this.#atEnd();
     const formatted = this.#formatted;
-    const limit = this.#skip > 0 ? this.#skip : Number.MAX_SAFE_INTEGER;
+    const toSkip = this.#written.remaining;
+    const limit = toSkip > 0 ? toSkip : Number.MAX_SAFE_INTEGER;
     formatEntries(buffers.input.subarray(0, bytes), buffers.output, limit, formatted);
     const { consumed, produced } = formatted;
     if (formatted.damaged > 0) this.#reportDamage(formatted.damaged);
@@ -197,13 +194,13 @@ export class FileWriter implements LogWriter {
       return "more";
     }
     this.#large = undefined;
-    if (this.#skip > 0) {
+    if (toSkip > 0) {
       this.#skipped(buffers.output.subarray(0, produced), formatted.lines);
       this.#reader.advance(consumed);
       return "more";
     }
-    if (this.#isGapDue && produced > 0) await this.#announceGap(buffers.output.subarray(0, produced));
-    if (!(await this.#writeNotice())) return "blocked";
+    if (this.#gap.isDue && produced > 0) await this.#gap.announceBefore(buffers.output.subarray(0, produced));
+    if (!(await this.#gap.write())) return "blocked";
     const appended = await this.output.append(buffers.output.subarray(0, produced));
     if (appended.error !== undefined) {
       const lines = countLines(buffers.output.subarray(0, appended.bytes));
@@ -222,10 +219,10 @@ export class FileWriter implements LogWriter {
 
   /** Until the position is that of the end of the file. */
   async #skipAll(): Promise<void> {
-    if (this.#skip === 0) return;
+    if (this.#written.remaining === 0) return;
     const size = 256 * 1024;
     const buffers = { input: Buffer.allocUnsafeSlow(size), output: Buffer.allocUnsafeSlow(size) };
-    while (this.#skip > 0) {
+    while (this.#written.remaining > 0) {
       this.#mayHaveRotated = true;
       if ((await this.#copyChunk(this.#large ?? buffers)) !== "more") break;
     }
@@ -243,7 +240,7 @@ export class FileWriter implements LogWriter {
     this.#mayHaveRotated = false;
     const step = await this.#reader.next();
     if (step === "end") {
-      if (this.#skip > 0) this.#giveUpSkipping();
+      if (this.#written.remaining > 0) this.#giveUpSkipping();
       return "end";
     }
     if (step === "gap") this.#noteGap();
@@ -273,47 +270,23 @@ export class FileWriter implements LogWriter {
   }
 
   #skipped(lines: Buffer, count: number): void {
-    this.#skip -= count;
-    if (this.#skip > 0) return;
-    const last = this.#skipLast;
-    this.#skipLast = undefined;
-    if (last === undefined || lines.subarray(-last.length).equals(last)) return;
-    const { containerId, path } = this.output.record;
-    this.log.warn({ containerId, path }, "a container's log file was changed by somebody else");
+    if (this.#written.skipped(lines, count) === "changed") this.#reportChange();
   }
 
   /** There are more lines in the file than the source has: somebody else wrote there. */
   #giveUpSkipping(): void {
-    this.#skip = 0;
+    this.#written.forget();
+    this.#reportChange();
+  }
+
+  #reportChange(): void {
     const { containerId, path } = this.output.record;
     this.log.warn({ containerId, path }, "a container's log file was changed by somebody else");
   }
 
   #noteGap(): void {
-    this.#skip = 0;
-    this.#skipLast = undefined;
-    this.#isGapDue = true;
-  }
-
-  /** Before the first line after a gap comes one that says so; `next` begins with that first line. */
-  async #announceGap(next: Buffer): Promise<void> {
-    this.#isGapDue = false;
-    const { containerId, gaps, path } = this.output.record;
-    this.#notice = gapNotice(next.subarray(0, next.indexOf(0x20)).toString("latin1"), gaps + 1);
-    await this.output.save(this.#position, { gaps: gaps + 1 });
-    this.log.warn(
-      { containerId, path, gaps: gaps + 1 },
-      "the engine has dropped log lines before they were read",
-    );
-  }
-
-  async #writeNotice(): Promise<boolean> {
-    if (this.#notice === "") return true;
-    const { error } = await this.output.append(Buffer.from(this.#notice));
-    if (error !== undefined) return false;
-    this.#notice = "";
-    await this.output.save(this.#position);
-    return true;
+    this.#written.forget();
+    this.#gap.noteGap();
   }
 
   #reportDamage(entries: number): void {

@@ -1,0 +1,75 @@
+/** Which source the log of a container is written from, and the writer for it. */
+import { access, constants } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { Logger } from "../base/log.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import { ApiWriter } from "./api-writer.js";
+import { AttachWriter } from "./attach-writer.js";
+import { FileWriter } from "./file-writer.js";
+import type { LogOutput } from "./log-output.js";
+import type { LogRecord } from "./log-record.js";
+import type { Written } from "./log-sink.js";
+import { emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
+import type { LogWriter } from "./log-writer.js";
+import type { TurnQueue } from "./turn-queue.js";
+
+export interface SourceWritersDeps {
+  readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
+  /** As chosen for the present engine connection. */
+  readonly host: () => Pick<HostAccess, "local">;
+  /** For compressed files of the engine, while they are read. */
+  readonly scratchDirectory: string;
+  readonly log: Logger;
+}
+
+export class SourceWriters {
+  constructor(
+    private readonly deps: SourceWritersDeps,
+    private readonly queue: TurnQueue,
+  ) {}
+
+  /** `record`: of its log, which says what it was written from so far. */
+  async choose(container: Snapshot, record: LogRecord | undefined): Promise<LogSource> {
+    const source = sourceOf(container);
+    if (source !== "file") return source;
+    // A position in the one is none in the other.
+    if (record?.source === "api" || !this.deps.host().local) return "api";
+    if (container.logPath === "") return source;
+    return access(dirname(container.logPath), constants.R_OK).then(
+      () => source,
+      () => "api",
+    );
+  }
+
+  /** Goes on in `output`, which is open; `written` as its opening has answered. It is not started. */
+  open(container: Snapshot, source: LogSource, output: LogOutput, written: Written): LogWriter {
+    const { engine, scratchDirectory, log } = this.deps;
+    switch (source) {
+      case "file":
+        return new FileWriter(
+          output,
+          written,
+          {
+            path: container.logPath,
+            scratchPath: join(scratchDirectory, `${container.id}.unpacked`),
+            emptiedAtBytes: emptiedAtBytes(container.logOptions),
+          },
+          this.queue,
+          log,
+        );
+      case "api": {
+        const { id: containerId, tty, logDriver } = container;
+        return new ApiWriter(output, written, { engine, containerId, tty, logDriver }, log);
+      }
+      case "attach":
+        return this.openAttached(container, output);
+    }
+  }
+
+  /** For a container that is about to be started, which only this source needs. */
+  openAttached({ id: containerId, tty }: Snapshot, output: LogOutput): AttachWriter {
+    return new AttachWriter(output, { engine: this.deps.engine, containerId, tty }, this.deps.log);
+  }
+}
