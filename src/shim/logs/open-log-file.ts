@@ -1,15 +1,14 @@
 /** The file at a container's log path, opened so that nothing outside of the log directory can be reached. */
-import { constants, open, readlink, realpath, unlink, type FileHandle } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
-import { createDirectory } from "../base/directories.js";
+import { constants, open, readlink, unlink, type FileHandle } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { engineLogFile } from "../base/engine-log-file.js";
 import { ShimError } from "../base/errors.js";
 import { fileError, hasCode } from "../base/file-errors.js";
 import type { LogTarget } from "../ports/container-logs.js";
+import { holding, logFileDirectory } from "./log-directories.js";
 
-/** What containerd gives its log files, and the kubelet its directories. */
+/** What containerd gives its log files. */
 const fileMode = 0o640;
-const directoryMode = 0o755;
 
 const flags =
   constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
@@ -24,31 +23,13 @@ export async function openLogFile(
   { create }: { readonly create: boolean },
 ): Promise<FileHandle | undefined> {
   try {
-    if (create) await createDirectory(dirname(target.path), directoryMode);
-    return await openInside(target, create);
+    const directory = await logFileDirectory(target, { create });
+    return await holding(directory, (held) =>
+      openRegular(join(held, basename(target.path)), target.path, create),
+    );
   } catch (error) {
     if (!create && hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
     throw fileError("open the log file", target.path, error);
-  }
-}
-
-async function openInside(target: LogTarget, create: boolean): Promise<FileHandle> {
-  const parent = await realpath(dirname(target.path));
-  const root = await realpath(target.directory);
-  if (parent !== root && !parent.startsWith(`${root}/`)) {
-    throw new ShimError("invalid", `log path "${target.path}" leads out of "${target.directory}"`, {
-      path: target.path,
-    });
-  }
-  // From here on the directory is held: whoever exchanges it for a link meanwhile changes nothing.
-  const directory = await open(parent, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-  try {
-    const held = `/proc/self/fd/${String(directory.fd)}`;
-    const isHeld = (await readlink(held).catch(() => undefined)) === parent;
-    const path = join(isHeld ? held : parent, basename(target.path));
-    return await openRegular(path, target.path, create);
-  } finally {
-    await directory.close();
   }
 }
 

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, lstatSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { openLogFile } from "../../../src/shim/logs/open-log-file.js";
@@ -71,6 +79,48 @@ describe("openLogFile()", () => {
       }
     });
   }
+
+  const outward: readonly (readonly [string, (root: string) => string])[] = [
+    ["a directory elsewhere", (root) => (mkdirSync(join(root, "elsewhere")), "../elsewhere")],
+    [
+      "a directory elsewhere that begins with the same name",
+      (root) => (mkdirSync(join(root, "pod2")), "../pod2"),
+    ],
+    ["nothing", () => "../elsewhere"],
+  ];
+  for (const [name, prepare] of outward) {
+    test(`makes no directories behind a link in the middle of the path that leads to ${name}`, async () => {
+      await using root = await temporaryDirectory();
+      const directory = join(root.path, "pod");
+      mkdirSync(directory);
+      symlinkSync(prepare(root.path), join(directory, "link"));
+      const path = join(directory, "link", "new", "main", "0.log");
+      const before = readdirSync(root.path, { recursive: true });
+      await assert.rejects(openLogFile({ directory, path }, { create: true }), {
+        message: /leads out of|is in the way/,
+      });
+      assert.deepEqual(readdirSync(root.path, { recursive: true }), before);
+    });
+  }
+
+  test("follows a link that stays inside of the log directory, and makes what is missing behind it", async () => {
+    await using root = await temporaryDirectory();
+    const directory = join(root.path, "pod");
+    mkdirSync(join(directory, "volume"), { recursive: true });
+    symlinkSync("volume", join(directory, "link"));
+    const path = join(directory, "link", "new", "main", "0.log");
+    await (await openLogFile({ directory, path }, { create: true }))?.close();
+    assert.ok(lstatSync(join(directory, "volume", "new", "main", "0.log")).isFile());
+  });
+
+  test("opens logs of one directory at once, which each of them would make", async () => {
+    await using root = await temporaryDirectory();
+    const directory = join(root.path, "pod");
+    const paths = Array.from({ length: 20 }, (_, index) => join(directory, "a", "b", `${String(index)}.log`));
+    const files = await Promise.all(paths.map((path) => openLogFile({ directory, path }, { create: true })));
+    for (const file of files) await file?.close();
+    assert.equal(readdirSync(join(directory, "a", "b")).length, paths.length);
+  });
 
   test("replaces a link to an engine's log file, and not the file", async () => {
     await using root = await temporaryDirectory();
