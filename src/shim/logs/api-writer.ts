@@ -4,13 +4,14 @@ import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import type { Engine } from "../ports/engine.js";
 import { LineBuffer, TimedLineAssembler } from "./cri-lines.js";
-import { gapNotice } from "./gap-notice.js";
+import { GapMarker } from "./gap-marker.js";
+import { noticeTime } from "./gap-notice.js";
 import { Lane, type LogOutput } from "./log-output.js";
 import type { SourcePosition } from "./log-record.js";
 import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
 import { OutputBatch } from "./output-batch.js";
-import { appendPatiently } from "./patient-output.js";
+import { appendPatiently, retryUntilTaken } from "./patient-output.js";
 import { ReplayCounter, secondOf } from "./replay.js";
 
 const retryMs = { first: 200, last: 5_000 };
@@ -38,8 +39,9 @@ export class ApiWriter implements LogWriter {
   /** Lines of the present replay that are still to come and are written. */
   #skip = 0;
   #last: Buffer | undefined;
-  /** The engine has dropped lines: those up to this time are written. */
-  #after: string | undefined;
+  /** The engine has dropped lines, and none of those after them is written yet. */
+  #gap: Gap | undefined;
+  readonly #marker: GapMarker;
   #recordedMs = 0;
   #unrecordedBytes = 0;
   #isFinishing = false;
@@ -51,11 +53,21 @@ export class ApiWriter implements LogWriter {
     private readonly source: ApiSource,
     private readonly log: Pick<Logger, "warn">,
   ) {
-    const { position } = output.record;
-    this.#written = { position: { ...position, lines: position.lines + lines }, last };
+    const { position, gaps } = output.record;
+    // A notice is the first line after the position, and no replay has it.
+    const startsWithNotice = position.notice !== "" && lines > 0;
+    const pending = startsWithNotice ? "" : position.notice;
+    const fresh = startsWithNotice ? lines - 1 : lines;
+    const time = noticeTime(pending === "" ? last : Buffer.from(pending), gaps);
+    if (time !== undefined) this.#gap = { kind: "announced", time };
+    this.#written = {
+      position: { ...position, lines: position.lines + fresh },
+      last: time === undefined ? last : undefined,
+    };
     this.#counter = new ReplayCounter(position.since);
-    this.#skip = this.#written.position.lines;
-    this.#last = last;
+    this.#skip = this.#gap === undefined ? this.#written.position.lines : 0;
+    this.#last = this.#written.last;
+    this.#marker = new GapMarker(pending, output, () => this.#position, log);
   }
 
   start(): void {
@@ -84,7 +96,8 @@ export class ApiWriter implements LogWriter {
 
   /** Also while the beginning of a replay is skipped: what is written are the lines of the replay before. */
   get #position(): SourcePosition {
-    return this.#isWhereItWas ? this.#counter.position : this.#written.position;
+    const position = this.#isWhereItWas ? this.#counter.position : this.#written.position;
+    return { ...position, notice: this.#marker.notice };
   }
 
   get #isClosed(): boolean {
@@ -92,7 +105,7 @@ export class ApiWriter implements LogWriter {
   }
 
   get #isWhereItWas(): boolean {
-    return this.#skip === 0 && this.#after === undefined;
+    return this.#skip === 0 && this.#gap === undefined;
   }
 
   /** Never rejects. */
@@ -135,8 +148,9 @@ export class ApiWriter implements LogWriter {
     const quirks = { losesLineEnds: logDriver === "local" };
     const { since, lines: written } = this.#written.position;
     this.#counter = new ReplayCounter(since);
-    this.#skip = this.#after === undefined ? written : 0;
+    this.#skip = this.#gap === undefined ? written : 0;
     this.#last = this.#written.last;
+    await this.#writeNotice(signal);
     const lines = new LineBuffer();
     const assemblers = {
       stdout: new TimedLineAssembler("stdout", lines, quirks),
@@ -164,13 +178,14 @@ export class ApiWriter implements LogWriter {
   async #take(lines: Buffer, signal: AbortSignal): Promise<void> {
     let fresh = lines;
     if (this.#skip > 0) fresh = this.#skipIn(fresh);
-    if (this.#after !== undefined) fresh = await this.#dropOld(fresh, this.#after, signal);
+    if (this.#gap !== undefined) fresh = await this.#dropOld(fresh, this.#gap, signal);
     if (fresh.length === 0) return;
     await appendPatiently(
       fresh,
       {
         ...{ output: this.output, lane: this.#lane },
         onAppended: async (part) => {
+          this.#gap = undefined;
           this.#counter.add(part);
           this.#last = lastLine(part);
           this.#unrecordedBytes += part.length;
@@ -201,39 +216,53 @@ export class ApiWriter implements LogWriter {
 
   /** The replay is not the one that was written: the engine has dropped lines. Once more, from the last line's time on. */
   #loseSight(last: Buffer): never {
-    this.#after = timeIn(last);
+    this.#gap = { kind: "suspected", time: timeIn(last) };
     throw new Restart();
   }
 
-  async #dropOld(lines: Buffer, after: string, signal: AbortSignal): Promise<Buffer> {
+  /** What of `lines` comes after a gap, which is marked before that is written. */
+  async #dropOld(lines: Buffer, { kind, time }: Gap, signal: AbortSignal): Promise<Buffer> {
     let start = 0;
     while (start < lines.length) {
       const end = lines.indexOf(newline, start) + 1;
       const line = lines.subarray(start, end);
       // Of equal length and zone: the order of the text is that of time.
-      if (timeIn(line) > after) {
-        await this.#announceGap(timeIn(line), signal);
-        this.#after = undefined;
+      if (kind === "suspected" ? timeIn(line) > time : timeIn(line) >= time) {
+        await this.#endGap(kind, line, signal);
         return lines.subarray(start);
       }
       this.#counter.add(line);
       start = end;
+      if (kind === "suspected" && this.#last?.equals(line) === true) {
+        // Only what is written was dropped.
+        this.#gap = undefined;
+        break;
+      }
     }
     return lines.subarray(start);
   }
 
-  /** Not counted: no replay has it. */
-  async #announceGap(time: string, signal: AbortSignal): Promise<void> {
-    const { containerId, gaps } = this.output.record;
-    this.log.warn({ containerId, gaps: gaps + 1 }, "the engine has dropped log lines before they were read");
-    await appendPatiently(
-      Buffer.from(gapNotice(time, gaps + 1)),
-      {
-        ...{ output: this.output, lane: this.#lane },
-        onAppended: () => this.output.save(this.#counter.position, { gaps: gaps + 1 }),
-      },
-      signal,
-    );
+  /**
+   * Before the first line after a gap. The lines of this replay that come before it are what is written of the replay;
+   * the notice is not counted, no replay has it.
+   */
+  async #endGap(kind: Gap["kind"], next: Buffer, signal: AbortSignal): Promise<void> {
+    await this.#lane.run(async () => {
+      signal.throwIfAborted();
+      this.#written = { position: this.#counter.position, last: this.#last };
+      if (kind === "announced") {
+        await this.#record();
+      } else {
+        this.#gap = { kind: "announced", time: timeIn(next) };
+        await this.#marker.announceBefore(next);
+      }
+    });
+    await this.#writeNotice(signal);
+  }
+
+  /** Recorded before it is written: a kill in between does not make two of it. */
+  async #writeNotice(signal: AbortSignal): Promise<void> {
+    await retryUntilTaken(() => this.#lane.run(() => this.#marker.write()), signal);
   }
 
   async #record(): Promise<void> {
@@ -248,6 +277,15 @@ export class ApiWriter implements LogWriter {
       await this.output.close();
     });
   }
+}
+
+interface Gap {
+  /**
+   * `suspected`: a replay has not the lines that were written, of which `time` is the last one's. `announced`: there is a
+   * notice of the gap, written or about to be, and `time` is that of the first line after it.
+   */
+  readonly kind: "suspected" | "announced";
+  readonly time: string;
 }
 
 /** To be read once more, from the start of the replay. */

@@ -3,6 +3,16 @@ export function gapNotice(time: string, count: number): string {
   return `${time} stderr F dockershim: log lines are missing here, the Docker Engine had dropped them before they were read (gap ${String(count)} of this log)\n`;
 }
 
+/** The time in a line of a log, when it is the gap notice with that count. */
+export function noticeTime(line: Buffer | undefined, count: number): string | undefined {
+  if (line === undefined || line.length > longestNoticeBytes) return undefined;
+  const text = line.toString("latin1");
+  const time = text.slice(0, Math.max(0, text.indexOf(" ")));
+  return text === gapNotice(time, count) ? time : undefined;
+}
+
+const longestNoticeBytes = 1024;
+
 /** As `gapNotice`, for output that the engine does not keep. */
 export function absenceNotice(time: string, count: number): string {
   return `${time} stderr F dockershim: output is missing here, it was written while dockershim did not run and the log driver keeps none (gap ${String(count)} of this log)\n`;

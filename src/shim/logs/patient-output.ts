@@ -4,6 +4,11 @@ import type { Lane, LogOutput } from "./log-output.js";
 
 const retryMs = 1_000;
 
+/** Tries `write` again until it says that the disk has taken it. Throws the reason of `signal` when that aborts first. */
+export async function retryUntilTaken(write: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
+  while (!(await write())) await sleep(retryMs, signal);
+}
+
 /**
  * Appends all of `lines`, in `lane`, and tells `onAppended` of each part that is in the file. Waits while the disk does
  * not take them, so whoever produces them waits too. Throws the reason of `signal` when that aborts first.

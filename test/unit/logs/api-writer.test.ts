@@ -6,7 +6,7 @@ import type { LogOptions, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { orAbort } from "../../../src/shim/base/abort.js";
 import { ApiWriter } from "../../../src/shim/logs/api-writer.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
-import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
+import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
@@ -59,6 +59,8 @@ async function withBench(work: (bench: Bench) => Promise<void>): Promise<void> {
 class Bench {
   readonly source = new FakeLog();
   readonly log = recordingLog();
+  /** What was recorded, in order. */
+  readonly recorded: LogRecord[] = [];
   writer!: ApiWriter;
 
   constructor(private readonly directory: string) {}
@@ -86,6 +88,11 @@ class Bench {
 
   async start(): Promise<void> {
     const records = await this.#records();
+    const move = records.move.bind(records);
+    records.move = (record) => {
+      this.recorded.push(record);
+      return move(record);
+    };
     const output = new LogOutput(records.get(containerId)!, records, this.log);
     const written = await output.open({ create: true });
     const engine = {
@@ -153,4 +160,79 @@ describe("ApiWriter", () => {
       );
     });
   });
+
+  test("marks nothing when the engine has dropped only what is written", async () => {
+    await withBench(async (bench) => {
+      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
+      await bench.start();
+      await bench.writer.finish();
+      for (let line = 10; line < 20; line += 1) bench.source.write(1_770_000_000, String(line));
+      bench.source.messages.splice(0, 5);
+      for (let time = 0; time < 2; time += 1) {
+        await bench.start();
+        await bench.writer.finish();
+        assert.equal(bench.written, bench.source.expected.join(""));
+      }
+      assert.deepEqual(bench.log.lines, []);
+    });
+  });
+
+  const drops: readonly (readonly [string, number, number])[] = [
+    ["everything that is written", 0, 14],
+    ["the last of what is written", 8, 14],
+    ["what was written in the middle", 3, 14],
+  ];
+  for (const [name, from, to] of drops) {
+    test(`marks a gap once, and loses no line after it, wherever it is killed: dropped was ${name}`, async () => {
+      await withBench(async (bench) => {
+        const second = (line: number): number => 1_770_000_000 + Math.floor(line / 4);
+        for (let line = 0; line < 10; line += 1) bench.source.write(second(line), String(line));
+        await bench.start();
+        await bench.writer.finish();
+        for (let line = 10; line < 20; line += 1) bench.source.write(second(line), String(line));
+        bench.source.messages.splice(from, to - from);
+        bench.recorded.splice(0, bench.recorded.length - 1);
+        await bench.start();
+        await bench.writer.finish();
+        const whole = readFileSync(bench.path);
+        const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(to)];
+        assert.deepEqual(
+          linesOf(whole).filter((line) => !line.includes("gap 1 of this log")),
+          kept,
+        );
+        assert.equal(linesOf(whole).length, kept.length + 1);
+        const versions = [...bench.recorded];
+        for (const [index, version] of versions.entries()) {
+          // As if it had been killed between two records, after it had written that much.
+          const until = versions[index + 1]?.sink.size ?? whole.length;
+          for (const size of cutsOf(whole, version.sink.size, until)) {
+            writeFileSync(bench.recordPath, JSON.stringify(version));
+            writeFileSync(bench.path, whole.subarray(0, size));
+            await bench.start();
+            await bench.writer.finish();
+            assert.equal(
+              bench.written,
+              whole.toString(),
+              `record ${String(index)} of ${String(version.sink.size)} bytes, file of ${String(size)}`,
+            );
+          }
+        }
+      });
+    });
+  }
 });
+
+function linesOf(log: Buffer): string[] {
+  return log.toString().match(/.*\n/g) ?? [];
+}
+
+/** Sizes between the two: after each line, and within it. */
+function cutsOf(log: Buffer, from: number, to: number): readonly number[] {
+  const cuts = [from];
+  for (let at = from; at < to;) {
+    const end = log.indexOf(0x0a, at) + 1;
+    cuts.push(at + Math.floor((end - at) / 2), end);
+    at = end;
+  }
+  return cuts;
+}
