@@ -1,17 +1,15 @@
 /** All logs that this program writes: which containers have one, what it is written from, and when that begins and ends. */
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { ContainerLogs, LogTarget } from "../ports/container-logs.js";
+import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-logs.js";
 import { LaterTry, type LaterTimes } from "./later-try.js";
 import { Lane, LogOutput } from "./log-output.js";
-import { newRecord, type LogRecord, type LogRecords } from "./log-record.js";
+import { newRecord, type LogFormat, type LogRecord, type LogRecords } from "./log-record.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
 import { SourceWriters, type SourceWritersDeps } from "./source-writers.js";
 import { TurnQueue } from "./turn-queue.js";
 import { within } from "./within.js";
-
-export type LogFormat = "cri" | "docker";
 
 export interface LogWritersDeps extends SourceWritersDeps {
   readonly records: LogRecords;
@@ -54,10 +52,8 @@ export class ContainerLogWriters implements ContainerLogs {
   async created(container: Snapshot, { directory, path }: LogTarget): Promise<boolean> {
     const { format, records, log } = this.deps;
     if (path === "") return false;
-    if (format === "cri") {
-      await records.put(newRecord(container.id, { directory, path }));
-      return true;
-    }
+    await records.put(newRecord(container.id, { directory, path }, format));
+    if (format === "cri") return true;
     if (container.logDriver !== "json-file" && !this.#hasWarned) {
       this.#hasWarned = true;
       log.warn(
@@ -68,8 +64,14 @@ export class ContainerLogWriters implements ContainerLogs {
     return false;
   }
 
+  keeperOf(containerId: string): LogKeeper | undefined {
+    const record = this.deps.records.get(containerId);
+    if (record === undefined) return undefined;
+    return record.format === "cri" ? "shim" : "engine";
+  }
+
   owns(containerId: string): boolean {
-    return this.deps.records.get(containerId) !== undefined;
+    return this.keeperOf(containerId) === "shim";
   }
 
   ids(): readonly string[] {
@@ -104,7 +106,7 @@ export class ContainerLogWriters implements ContainerLogs {
 
   async observe(container: Snapshot): Promise<void> {
     const record = this.deps.records.get(container.id);
-    if (record === undefined || this.#isStopped) return;
+    if (record?.format !== "cri" || this.#isStopped) return;
     const entry = this.#entry(container.id);
     entry.container = container;
     entry.later.cancel();

@@ -1,4 +1,4 @@
-/** What is kept on disk of each container whose log is ours: where it belongs, and how far it is written. */
+/** What is kept on disk of the log of each container: whose it is, where it belongs, and how far it is written. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../base/atomic-file.js";
@@ -27,9 +27,14 @@ export interface SinkPosition {
   readonly size: number;
 }
 
+/** `cri`: a file of our own in the CRI's format. `docker`: a link to the engine's file, and nothing is written. */
+export type LogFormat = "cri" | "docker";
+
 export interface LogRecord {
   readonly version: 1;
   readonly containerId: string;
+  /** Decided when the container was created, for good. Records without it are of the time when only `cri` had any. */
+  readonly format: LogFormat;
   readonly directory: string;
   readonly path: string;
   /** Where the output comes from; undefined before the first start. */
@@ -54,9 +59,10 @@ export const beginning: SourcePosition = { file: "", offset: 0, since: 0, lines:
 export function newRecord(
   containerId: string,
   { directory, path }: Pick<LogRecord, "directory" | "path">,
+  format: LogFormat = "cri",
 ): LogRecord {
   return {
-    ...{ version: 1, containerId, directory, path, source: undefined, position: beginning },
+    ...{ version: 1, containerId, format, directory, path, source: undefined, position: beginning },
     ...{ sink: { inode: "", size: 0 }, former: null, finished: false, gaps: 0 },
   };
 }
@@ -156,8 +162,10 @@ export function parseRecord(text: string): LogRecord | undefined {
   if (typeof parsed !== "object" || parsed === null) return undefined;
   const value = parsed as Partial<Record<keyof LogRecord, unknown>>;
   const { version, containerId, directory, path, source, sink, former, finished, gaps } = value;
+  const { format = "cri" } = value;
   const ok =
     version === 1 &&
+    (format === "cri" || format === "docker") &&
     [containerId, directory, path].every((text) => typeof text === "string" && text !== "") &&
     (source === undefined || source === "file" || source === "api" || source === "attach") &&
     isPosition(value.position) &&
@@ -167,7 +175,7 @@ export function parseRecord(text: string): LogRecord | undefined {
     typeof finished === "boolean" &&
     typeof gaps === "number";
   // The checks above cover every field of the type.
-  return ok ? (value as LogRecord) : undefined;
+  return ok ? ({ ...value, format } as LogRecord) : undefined;
 }
 
 const sinkFields = { inode: "string", size: "number" } as const;

@@ -12,12 +12,21 @@ export interface LogTarget {
   readonly path: string;
 }
 
+/** `shim`: this program writes it. `engine`: it is a link to the engine's file. */
+export type LogKeeper = "shim" | "engine";
+
 export interface ContainerLogs {
   /**
    * A container was created. Decides, for good, who keeps its log: this program (true), or the engine, with a link to
    * its file (false).
    */
   created(container: Snapshot, target: LogTarget): Promise<boolean>;
+
+  /**
+   * What `created` has decided, or undefined when nothing is known of it: its record was lost, or another program, or a
+   * container without a log path, is behind it.
+   */
+  keeperOf(containerId: string): LogKeeper | undefined;
 
   /** Whether this program writes the log of the container. */
   owns(containerId: string): boolean;

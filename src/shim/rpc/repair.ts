@@ -58,7 +58,9 @@ async function linkLogs(
       if (await host().restoreLogLink(logPath, snapshot, signal)) continue;
       log.warn(
         { containerId: id, path: logPath },
-        "the log of a running container is a file of which this state directory knows nothing: it is left to who writes it",
+        logs.keeperOf(id) === "engine"
+          ? "a file is in the way of the link to the engine's log of a running container: it is left"
+          : "the log of a running container is a file of which this state directory knows nothing: it is left to who writes it",
       );
     } catch (error) {
       log.warn(

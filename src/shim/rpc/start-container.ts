@@ -57,7 +57,7 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
   requireStartable(container, deps);
   let failure: ShimError | undefined;
   try {
-    await rememberLog(container, deps);
+    await decideLostLog(container, deps);
     await withDeadline(call.signal, deps.settings.cleanUpTimeoutMs, "make its log", (signal) =>
       deps.logs.beforeStart(container.snapshot, signal),
     );
@@ -75,13 +75,17 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
   if (failure !== undefined) throw failure;
 }
 
-/** A kill between the creation of a container and the record of its log must not cost it the log. */
-async function rememberLog(
+/**
+ * A kill between the creation of a container and the record of its log, or a record that was lost since then, must not
+ * cost it the log. What was decided then is not known any more, and decided again.
+ */
+async function decideLostLog(
   { id, sandboxId, logPath, snapshot }: Container,
   { logs, podRecords }: Deps,
 ): Promise<void> {
   const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
-  if (snapshot.state.status !== "created" || logs.owns(id) || !isBelow(logPath, directory)) return;
+  if (snapshot.state.status !== "created" || logs.keeperOf(id) !== undefined) return;
+  if (!isBelow(logPath, directory)) return;
   await logs.created(snapshot, { directory, path: logPath });
 }
 

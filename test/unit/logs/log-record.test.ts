@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
+import { LogRecords, newRecord, parseRecord } from "../../../src/shim/logs/log-record.js";
 import { RotatedFiles } from "../../../src/shim/logs/rotated-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
@@ -39,4 +39,14 @@ test("a compressed file that is damaged leaves nothing unpacked", async () => {
   const files = new RotatedFiles(path, join(root.path, "logs", "x.unpacked"));
   await assert.rejects(files.openKnown(""));
   assert.deepEqual(readdirSync(join(root.path, "logs")), []);
+});
+
+test("a record says whose the log is; one that does not is of a log that is written", () => {
+  const target = { directory: "/pod", path: "/pod/0.log" };
+  for (const format of ["cri", "docker"] as const) {
+    assert.equal(parseRecord(JSON.stringify(newRecord(idOf("ab"), target, format)))?.format, format);
+  }
+  const { format, ...older } = newRecord(idOf("ab"), target);
+  assert.equal(parseRecord(JSON.stringify(older))?.format, format);
+  assert.equal(parseRecord(JSON.stringify({ ...older, format: "other" })), undefined);
 });

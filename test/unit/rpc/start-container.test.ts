@@ -45,7 +45,12 @@ describe("startContainer()", () => {
     const { id } = await created(shim);
     const calls: string[] = [];
     const logs: ContainerLogs = {
-      ...{ owns: () => calls.length > 0, ids: () => [], remove: () => Promise.resolve() },
+      ...{
+        keeperOf: () => undefined,
+        owns: () => calls.length > 0,
+        ids: () => [],
+        remove: () => Promise.resolve(),
+      },
       ...{ observe: () => Promise.resolve(), reopen: () => Promise.resolve() },
       created: (container, { directory, path }) => {
         calls.push(`${container.id} ${directory} ${path}`);
@@ -58,6 +63,14 @@ describe("startContainer()", () => {
     };
     await startContainerRpc({ container_id: id }, { ...shim.services, logs }, shim.call("StartContainer"));
     assert.deepEqual(calls, [`${id} /var/log/pods/default_web_uid-1 ${link}`, "before start"]);
+  });
+
+  test("a container that was created with a link keeps it, also where new ones have files of their own", async () => {
+    await using first = await TestShim.start({ logFormat: "docker" });
+    const { id } = await created(first);
+    await using second = await TestShim.start({ earlier: first.world, logFormat: "cri" });
+    await startContainer(second, id);
+    assert.deepEqual([...first.world.host.links], [[link, id]]);
   });
 
   test("twice succeeds", async () => {
