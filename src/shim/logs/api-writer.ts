@@ -12,7 +12,7 @@ import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
 import { OutputBatch } from "./output-batch.js";
 import { appendPatiently, retryUntilTaken } from "./patient-output.js";
-import { ReplayCounter, secondOf } from "./replay.js";
+import { ReplayCounter, secondOf, withWholeTime } from "./replay.js";
 
 const retryMs = { first: 200, last: 5_000 };
 const recordMs = 60_000;
@@ -62,7 +62,7 @@ export class ApiWriter implements LogWriter {
     if (time !== undefined) this.#gap = { kind: "announced", time };
     this.#written = {
       position: { ...position, lines: position.lines + fresh },
-      last: time === undefined ? last : undefined,
+      last: time === undefined && last !== undefined ? withWholeTime(last) : undefined,
     };
     this.#counter = new ReplayCounter(position.since);
     this.#skip = this.#gap === undefined ? this.#written.position.lines : 0;

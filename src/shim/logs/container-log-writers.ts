@@ -7,6 +7,7 @@ import { Lane, LogOutput } from "./log-output.js";
 import { newRecord, type LogFormat, type LogRecord, type LogRecords } from "./log-record.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
+import { recordFromFile } from "./lost-record.js";
 import { SourceWriters, type SourceWritersDeps } from "./source-writers.js";
 import { TurnQueue } from "./turn-queue.js";
 import { within } from "./within.js";
@@ -68,6 +69,15 @@ export class ContainerLogWriters implements ContainerLogs {
     const record = this.deps.records.get(containerId);
     if (record === undefined) return undefined;
     return record.format === "cri" ? "shim" : "engine";
+  }
+
+  async adopt(container: Snapshot, target: LogTarget): Promise<boolean> {
+    if (this.#isStopped || this.keeperOf(container.id) !== undefined) return false;
+    const record = await recordFromFile(container.id, target);
+    if (record === undefined) return false;
+    await this.deps.records.put(record);
+    await this.observe(container);
+    return true;
   }
 
   owns(containerId: string): boolean {

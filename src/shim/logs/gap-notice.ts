@@ -11,6 +11,12 @@ export function noticeTime(line: Buffer | undefined, count: number): string | un
   return text === gapNotice(time, count) ? time : undefined;
 }
 
+/** How many gaps a log has, when this line of it is a gap notice; else 0. */
+export function noticeCount(line: string): number {
+  const count = Number(/\(gap (\d{1,9}) of this log\)\n$/.exec(line)?.[1] ?? 0);
+  return line === gapNotice(line.slice(0, Math.max(0, line.indexOf(" "))), count) ? count : 0;
+}
+
 const longestNoticeBytes = 1024;
 
 /** As `gapNotice`, for output that the engine does not keep. */

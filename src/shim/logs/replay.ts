@@ -55,6 +55,14 @@ export class ReplayCounter {
   }
 }
 
+/** The line as a replay has it, with all nine digits of the fraction: in Docker's files trailing zeros are left out. */
+export function withWholeTime(line: Buffer): Buffer {
+  const head = line.toString("latin1", 0, 32);
+  const [short, second = "", digits = ""] = /^(\S{19})(?:\.(\d{1,8}))?Z/.exec(head) ?? [];
+  if (short === undefined) return line;
+  return Buffer.concat([Buffer.from(`${second}.${digits.padEnd(9, "0")}Z`), line.subarray(short.length)]);
+}
+
 /** Seconds since the epoch of `2026-01-02T15:04:05`, in UTC; 0 when it is no time. */
 export function secondOf(text: string): number {
   const milliseconds = Date.parse(`${text}Z`);

@@ -28,6 +28,12 @@ export interface ContainerLogs {
    */
   keeperOf(containerId: string): LogKeeper | undefined;
 
+  /**
+   * The record of a log of ours was lost: goes on behind the last line of its file, when that is a log in the CRI's
+   * format (true). Throws when the file cannot be read.
+   */
+  adopt(container: Snapshot, target: LogTarget): Promise<boolean>;
+
   /** Whether this program writes the log of the container. */
   owns(containerId: string): boolean;
 

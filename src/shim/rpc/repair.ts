@@ -2,6 +2,7 @@ import { withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
 import type { Container } from "../domain/container.js";
 import { isContainerId } from "../domain/container-id.js";
+import { isBelow } from "../plan/paths.js";
 import type { Services } from "./services.js";
 
 type Deps = Pick<
@@ -25,8 +26,8 @@ const repairTimeoutMs = 60_000;
 
 /**
  * Mends what a killed predecessor left half made. Runs each time that the read model has become live:
- * - running containers whose log is a link that is missing get it (the kubelet sends no second StartContainer); what
- *   another program may write is not touched,
+ * - running containers whose log is a link that is missing get it (the kubelet sends no second StartContainer); those
+ *   whose log is a file of ours without a record are written on; what another program may write is not touched,
  * - scratch containers are removed, and image volumes that nobody uses,
  * - the user databases of the images in use are read again, for the statuses,
  * - records of containers, logs and pods that are gone, and have nothing left to release, are forgotten.
@@ -49,13 +50,23 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
 
 async function linkLogs(
   containers: readonly Container[],
-  { host, logs, log }: Deps,
+  { host, logs, podRecords, log }: Deps,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const { id, logPath, snapshot } of containers) {
+  for (const { id, sandboxId, logPath, snapshot } of containers) {
     if (logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
     try {
       if (await host().restoreLogLink(logPath, snapshot, signal)) continue;
+      // A pod of this state directory has no logs that another program writes.
+      const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
+      const isOurs = directory !== "" && isBelow(logPath, directory);
+      if (isOurs && (await logs.adopt(snapshot, { directory, path: logPath }))) {
+        log.warn(
+          { containerId: id, path: logPath },
+          "the record of the log of a running container was lost: the log goes on behind the last line of its file",
+        );
+        continue;
+      }
       log.warn(
         { containerId: id, path: logPath },
         logs.keeperOf(id) === "engine"

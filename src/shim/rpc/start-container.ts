@@ -85,7 +85,7 @@ async function decideLostLog(
 ): Promise<void> {
   const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
   if (snapshot.state.status !== "created" || logs.keeperOf(id) !== undefined) return;
-  if (!isBelow(logPath, directory)) return;
+  if (directory === "" || !isBelow(logPath, directory)) return;
   await logs.created(snapshot, { directory, path: logPath });
 }
 

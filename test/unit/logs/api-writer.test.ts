@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { orAbort } from "../../../src/shim/base/abort.js";
 import { ApiWriter } from "../../../src/shim/logs/api-writer.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
+import { recordFromFile } from "../../../src/shim/logs/lost-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
@@ -33,6 +34,11 @@ class FakeLog {
     this.messages.push({ second, text: `${time} ${text}\n` });
     this.expected.push(`${time} stdout F ${text}\n`);
     for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  writeAt(time: string, text: string): void {
+    const second = Math.floor(Date.parse(`${time.slice(0, 19)}Z`) / 1000);
+    this.messages.push({ second, text: `${time} ${text}\n` });
   }
 
   async *read({ sinceSeconds, follow }: LogOptions, signal: AbortSignal): AsyncGenerator<Message> {
@@ -84,6 +90,12 @@ class Bench {
   async prepare(): Promise<void> {
     const target = { directory: join(this.directory, "pod"), path: this.path };
     await (await this.#records()).put(newRecord(containerId, target));
+  }
+
+  /** A new record, made from the log file. */
+  async recover(): Promise<void> {
+    const record = await recordFromFile(containerId, { directory: dirname(this.path), path: this.path });
+    await (await this.#records()).put(record!);
   }
 
   async start(): Promise<void> {
@@ -174,6 +186,39 @@ describe("ApiWriter", () => {
         assert.equal(bench.written, bench.source.expected.join(""));
       }
       assert.deepEqual(bench.log.lines, []);
+    });
+  });
+
+  for (const written of [1, 10]) {
+    test(`goes on after ${String(written)} lines when the record was lost, also where they come from Docker's file`, async () => {
+      await withBench(async (bench) => {
+        for (let line = 0; line < written; line += 1) bench.source.write(1_770_000_000, String(line));
+        await bench.start();
+        await bench.writer.finish();
+        // Docker's file has times without trailing zeros; a kill has left half a line.
+        const last = "2026-02-02T02:40:00.00001Z stdout F ten\n";
+        writeFileSync(bench.path, `${bench.written}${last}2026-02-0`);
+        bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "ten");
+        bench.source.write(1_770_000_001, "next");
+        rmSync(bench.recordPath);
+        await bench.recover();
+        await bench.start();
+        await bench.writer.finish();
+        const texts = linesOf(readFileSync(bench.path)).map((line) => line.split(" ").slice(1).join(" "));
+        const lines = Array.from({ length: written }, (_, line) => `stdout F ${String(line)}\n`);
+        assert.deepEqual(texts, [...lines, "stdout F ten\n", "stdout F next\n"]);
+        assert.deepEqual(bench.log.lines, []);
+      });
+    });
+  }
+
+  test("has no record for a file that is no log", async () => {
+    await withBench(async (bench) => {
+      writeFileSync(bench.path, "something\n");
+      assert.equal(
+        await recordFromFile(containerId, { directory: dirname(bench.path), path: bench.path }),
+        undefined,
+      );
     });
   });
 

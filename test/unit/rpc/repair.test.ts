@@ -32,6 +32,25 @@ describe("repairAfterStart()", () => {
     );
   });
 
+  test("goes on with logs of its own pods whose record was lost, and of no others", async () => {
+    await using shim = await TestShim.start({ logFormat: "cri" });
+    const { host } = shim.world;
+    const { logs, podRecords } = shim.services;
+    const sandbox = await runSandbox(shim);
+    const own = await runContainer(shim, sandbox);
+    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    await logs.remove(own);
+    const adopted: string[] = [];
+    logs.adopt = ({ id }) => Promise.resolve(adopted.push(id) > 0);
+    await repairAfterStart(shim.services);
+    await podRecords.remove(sandbox);
+    await repairAfterStart(shim.services);
+    assert.deepEqual(adopted, [own]);
+    const warnings = shim.log.lines.filter(({ level }) => level === "warn");
+    assert.match(warnings[0]?.message ?? "", /was lost/);
+    assert.match(warnings[1]?.message ?? "", /knows nothing/);
+  });
+
   test("goes on when a log cannot be linked", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);

@@ -51,7 +51,11 @@ describe("startContainer()", () => {
         ids: () => [],
         remove: () => Promise.resolve(),
       },
-      ...{ observe: () => Promise.resolve(), reopen: () => Promise.resolve() },
+      ...{
+        adopt: () => Promise.resolve(false),
+        observe: () => Promise.resolve(),
+        reopen: () => Promise.resolve(),
+      },
       created: (container, { directory, path }) => {
         calls.push(`${container.id} ${directory} ${path}`);
         return Promise.resolve(true);
