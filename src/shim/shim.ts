@@ -27,6 +27,7 @@ import type { NetworkPlugin } from "./ports/network-plugin.js";
 import { ContainerEvents } from "./rpc/container-events.js";
 import { forgetContainer } from "./rpc/forget-container.js";
 import { LateEffects } from "./rpc/late-effects.js";
+import { LimitKeeper } from "./rpc/limit-keeper.js";
 import { repairAfterStart } from "./rpc/repair.js";
 import type { Services } from "./rpc/services.js";
 import { readConditions } from "./rpc/status.js";
@@ -133,12 +134,20 @@ async function open(
       void tidyUp(facts);
     },
     onImageEvent: forgetImages,
-    onChange: (_id, snapshot) => {
+    onChange: (id, snapshot) => {
       if (snapshot !== undefined) lateEffects.observe(snapshot);
+      limits.observe(id, snapshot);
     },
     beforeChange: (id, snapshot) =>
-      snapshot === undefined ? forgetContainer(id, { ...stores, logs, log }) : logs.observe(snapshot),
+      snapshot === undefined
+        ? forgetContainer(id, { ...stores, model, host: () => host, logs, log })
+        : logs.observe(snapshot),
   });
+  const containerLanes = new KeyedLock();
+  const limits = new LimitKeeper({
+    ...{ ...stores, host: () => host, model, sync, containerLanes, log, timeoutMs: cleanUpTimeoutMs },
+  });
+  lifetime.onClose("limits of containers", () => limits.stop());
   const imageHelpers = openImageHelpers(
     { ...{ engine, model, host: () => host, log, cleanUpTimeoutMs }, stateDir: config.stateDir },
     lifetime,
@@ -152,7 +161,7 @@ async function open(
   const services: Services = {
     ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages },
     ...imageHelpers,
-    ...{ stats, layers, logs, lateEffects, log },
+    ...{ stats, layers, logs, lateEffects, limits, log },
     host: () => host,
     podDialer: createPodDialer({ engine, link, host: () => host, log }, lifetime),
     streaming,
@@ -161,7 +170,7 @@ async function open(
       host: () => host,
     }),
     sandboxLanes: new KeyedLock(),
-    containerLanes: new KeyedLock(),
+    containerLanes,
     settings,
   };
 

@@ -8,6 +8,7 @@ import type {
   FileSystemUsage,
   HostAccess,
   LayerDirectory,
+  LogLink,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
 import { mergeCgroupSettings } from "../../src/shim/state/container-record.js";
@@ -70,10 +71,19 @@ export class FakeHost implements HostAccess {
     });
   }
 
-  async unlinkLog(link: string): Promise<void> {
+  async unlinkLog(link: string, containerId: string): Promise<void> {
     await this.#do("unlinkLog", [link], undefined, () => {
-      this.links.delete(link);
+      if (this.links.get(link) === containerId) this.links.delete(link);
     });
+  }
+
+  /** All links are alike here. */
+  async deadLogLinks(directory: string): Promise<readonly LogLink[]> {
+    return this.#do("deadLogLinks", [directory], undefined, () =>
+      [...this.links]
+        .filter(([path]) => path.startsWith(`${directory}/`))
+        .map(([path, containerId]) => ({ path, containerId })),
+    );
   }
 
   async applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void> {

@@ -15,6 +15,7 @@ import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/rpc/image-v
 import { ScratchContainers } from "../../src/shim/rpc/scratch-containers.js";
 import { forgetContainer } from "../../src/shim/rpc/forget-container.js";
 import { LateEffects } from "../../src/shim/rpc/late-effects.js";
+import { LimitKeeper } from "../../src/shim/rpc/limit-keeper.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
@@ -139,16 +140,21 @@ export class TestShim implements AsyncDisposable {
         onImageEvent: () => {
           images.forget();
         },
-        onChange: (_id, snapshot) => {
+        onChange: (id, snapshot) => {
           if (snapshot !== undefined) lateEffects.observe(snapshot);
+          limits.observe(id, snapshot);
         },
         beforeChange: (id, snapshot) =>
           snapshot === undefined
-            ? forgetContainer(id, { containerRecords, logs, log })
+            ? forgetContainer(id, { containerRecords, model, host: () => world.host, logs, log })
             : logs.observe(snapshot),
       },
       { ...defaultStateSyncOptions, reconnectMs: { first: 1, last: 5 } },
     );
+    const containerLanes = new KeyedLock();
+    const limits = new LimitKeeper({
+      ...{ host: () => world.host, model, sync, containerRecords, containerLanes, log, timeoutMs: 5_000 },
+    });
     podRecords.onChange((id) => {
       model.recordChanged(id);
     });
@@ -176,7 +182,7 @@ export class TestShim implements AsyncDisposable {
     const stats = new EngineStats({ engine: world.engine, log });
     const services: Services = {
       ...{ engine: world.engine, link, model, sync, podRecords, containerRecords, images, imageUsers },
-      ...{ logs, lateEffects, log, scratch, imageVolumes, imageLanes },
+      ...{ logs, lateEffects, limits, log, scratch, imageVolumes, imageLanes },
       events: new ContainerEvents({
         ...{ model, podRecords, containerRecords, network, images, imageUsers, log, settings },
         host: () => world.host,
@@ -191,7 +197,7 @@ export class TestShim implements AsyncDisposable {
       pauseImages: new FakePauseImages(world),
       oomScores: new FakeOomScores(),
       sandboxLanes: new KeyedLock(),
-      containerLanes: new KeyedLock(),
+      containerLanes,
       settings,
     };
     sync.start();
@@ -200,6 +206,7 @@ export class TestShim implements AsyncDisposable {
     return new TestShim(world, services, sync, log, async () => {
       await imageVolumes.stop();
       await lateEffects.stop();
+      await limits.stop();
       await sync.stop();
       await logs.stop();
       await removeFiles();

@@ -85,7 +85,7 @@ describe(
       assert.equal(await readlink(link), container.logPath);
       while ((await inspect(writer.id)).state.running);
       assert.match(await readFile(link, "utf8"), /written by the container/);
-      await host.unlinkLog(link);
+      await host.unlinkLog(link, container.id);
       assert.deepEqual(await readdir(join(directory.path, "main")), []);
       assert.ok((await stat(container.logPath)).isFile());
     });

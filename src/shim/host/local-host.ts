@@ -20,7 +20,7 @@ import { type CgroupMounts, readCgroupMounts } from "./cgroup-mounts.js";
 import { ContainerCgroup } from "./container-cgroup.js";
 import { imageDirectory } from "./image-directory.js";
 import { layerDirectories } from "./layer-directories.js";
-import { linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
+import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
 import * as nodeFiles from "./node-files.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 import { killProcessTree } from "./process-tree.js";
@@ -37,6 +37,7 @@ export class LocalHost implements HostAccess {
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
   readonly unlinkLog = unlinkLog;
+  readonly deadLogLinks = deadLogLinks;
   readonly layerDirectories = layerDirectories;
   #cgroupMounts: CgroupMounts | undefined;
   #imageDirectory: Promise<string> | undefined;

@@ -1,10 +1,12 @@
 /** The link from a container's log path to the engine's log file: what kubelets read with dockershim. */
 import { randomBytes } from "node:crypto";
+import type { Dirent } from "node:fs";
 import { lstat, mkdir, readdir, readlink, rename, symlink, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { engineLogFile } from "../base/engine-log-file.js";
 import { ShimError } from "../base/errors.js";
 import { fileError, hasCode } from "../base/file-errors.js";
+import type { LogLink } from "../ports/host.js";
 
 /**
  * Makes `link` point to `target`, atomically. An older link of this kind is replaced; a file that stands there is moved
@@ -33,14 +35,45 @@ export async function restoreLogLink(link: string, target: string): Promise<bool
   return true;
 }
 
-/** Removes `link` if it is a link to an engine's log file; anything else stays as it is. */
-export async function unlinkLog(link: string): Promise<void> {
+/** Removes `link` if it is a link to the engine's log file of that container; anything else stays as it is. */
+export async function unlinkLog(link: string, containerId: string): Promise<void> {
   try {
-    if (engineLogFile.test(await readlink(link))) await unlink(link);
+    if (engineLogFile.exec(await readlink(link))?.[1] === containerId) await unlink(link);
   } catch (error) {
     // Not a link, or gone.
     if (!hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) throw fileError("unlink the log at", link, error);
   }
+}
+
+/**
+ * Links to log files of engines, `CONTAINER/ATTEMPT.log` below the log directory of a pod or right in it, that lead
+ * nowhere. None when the directory is gone.
+ */
+export async function deadLogLinks(directory: string): Promise<readonly LogLink[]> {
+  try {
+    const found: LogLink[] = [];
+    for (const entry of await entriesOf(directory)) {
+      const path = join(directory, entry.name);
+      const links = entry.isDirectory()
+        ? (await entriesOf(path)).filter((one) => one.isSymbolicLink()).map(({ name }) => join(path, name))
+        : [path].filter(() => entry.isSymbolicLink());
+      for (const link of links) found.push(...(await ifDead(link)));
+    }
+    return found;
+  } catch (error) {
+    throw fileError("look for log links in", directory, error);
+  }
+}
+
+async function entriesOf(directory: string): Promise<readonly Dirent[]> {
+  return (await readdir(directory, { withFileTypes: true }).catch(unlessMissing)) ?? [];
+}
+
+async function ifDead(path: string): Promise<readonly LogLink[]> {
+  const target = await readlink(path).catch(unlessMissing);
+  const containerId = engineLogFile.exec(target ?? "")?.[1];
+  if (target === undefined || containerId === undefined) return [];
+  return (await lstat(target).catch(unlessMissing)) === undefined ? [{ path, containerId }] : [];
 }
 
 /** Whether nothing is left to be done. Clears the way when there is. */

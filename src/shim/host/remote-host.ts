@@ -41,6 +41,10 @@ export class RemoteHost implements HostAccess {
     return Promise.resolve();
   }
 
+  deadLogLinks(): Promise<readonly never[]> {
+    return Promise.resolve([]);
+  }
+
   applyCgroup(): Promise<void> {
     return Promise.reject(outOfReach("cgroup of the container"));
   }

@@ -16,6 +16,12 @@ export interface CheckpointContent {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
+/** A symbolic link to the engine's log file of a container. */
+export interface LogLink {
+  readonly path: string;
+  readonly containerId: string;
+}
+
 export interface HostAccess {
   /** Whether processes and files of the engine's host are ours to reach. */
   readonly local: boolean;
@@ -38,8 +44,10 @@ export interface HostAccess {
   linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void>;
   /** Makes a missing link of a container that runs already; false when its log is a file, or was one, which stays. */
   restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean>;
-  /** Removes `link` when it is a symbolic link that `linkLog` made; anything else stays. */
-  unlinkLog(link: string): Promise<void>;
+  /** Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays. */
+  unlinkLog(link: string, containerId: string): Promise<void>;
+  /** Links in a pod's log directory, where kubelets have them, to log files that the engine does not have any more. */
+  deadLogLinks(directory: string): Promise<readonly LogLink[]>;
 
   /**
    * Writes cgroup files of a running container. Keys are file names of cgroup v2 (`memory.high`), or of the hugetlb

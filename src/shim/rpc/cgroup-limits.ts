@@ -13,7 +13,7 @@ export async function applyCgroupLimits(
   container: Snapshot,
   settings: CgroupSettings,
   { host, sync }: Pick<Services, "host" | "sync">,
-  call: Call,
+  call: Pick<Call, "signal" | "log">,
 ): Promise<void> {
   try {
     await host().applyCgroup(container, settings, call.signal);

@@ -1,15 +1,25 @@
 import { messageOf } from "../base/errors.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "containerRecords" | "logs" | "log">;
+type Deps = Pick<Services, "containerRecords" | "model" | "host" | "logs" | "log">;
 
 /**
- * Of a container that the engine does not have any more, whoever removed it: its log is not written any longer, and its
- * record goes. Before the read model forgets the container. Never throws: what fails is logged, and repaired after the
+ * Of a container that the engine does not have any more, whoever removed it: its log is not written any longer, its log
+ * link goes, and its record. Before the read model forgets the container. Never throws: what fails is logged, and repaired after the
  * next start.
  */
-export async function forgetContainer(id: string, { containerRecords, logs, log }: Deps): Promise<void> {
+export async function forgetContainer(id: string, deps: Deps): Promise<void> {
+  const { containerRecords, model, host, logs, log } = deps;
+  const logPath = model.container(id)?.logPath ?? "";
+  const isLink = logPath !== "" && !logs.owns(id);
   await logs.remove(id);
+  if (isLink) {
+    await host()
+      .unlinkLog(logPath, id)
+      .catch((error: unknown) => {
+        log.warn({ containerId: id, err: messageOf(error) }, "cannot remove the log link of a container");
+      });
+  }
   if (containerRecords.get(id) === undefined) return;
   try {
     await containerRecords.remove(id);

@@ -42,7 +42,7 @@ export async function removeContainerById(
     const forgotten = await Promise.allSettled([containerRecords.remove(id), sync.refresh(id)]);
     const { logPath } = container;
     await logs.remove(id);
-    const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath)]);
+    const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath, id)]);
     await imageVolumes.released(call.signal);
     const failed = aggregate(
       [...forgotten, ...unlinked].flatMap((one) =>

@@ -30,6 +30,8 @@ const repairTimeoutMs = 60_000;
  *   whose log is a file of ours without a record are written on; what another program may write is not touched,
  * - scratch containers are removed, and image volumes that nobody uses,
  * - the user databases of the images in use are read again, for the statuses,
+ * - log links of containers that are gone are removed from the log directories of pods on record: in them only dockershims
+ *   make links to files of the engine,
  * - records of containers, logs and pods that are gone, and have nothing left to release, are forgotten.
  *
  * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
@@ -39,6 +41,7 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
     const known = [...deps.model.containers()];
     await linkLogs(known, deps, signal);
     await deps.scratch.removeLeftovers(signal);
+    await unlinkDeadLogs(deps, signal);
     await forgetGone(deps, signal);
     prepareUsers(known, deps);
     const late = await readLate(deps, signal);
@@ -91,6 +94,22 @@ async function readLate({ model, sync }: Deps, signal: AbortSignal): Promise<rea
   const unread = model.unreadIds();
   await Promise.allSettled(unread.map((id) => sync.refresh(id, signal)));
   return unread.flatMap((id) => model.container(id) ?? []);
+}
+
+/** Of containers that somebody removed while nobody looked: nothing else remembers their log paths. */
+async function unlinkDeadLogs(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { host, podRecords, log } = deps;
+  for (const directory of new Set([...podRecords.all()].map(({ logDirectory }) => logDirectory))) {
+    if (directory === "") continue;
+    signal.throwIfAborted();
+    try {
+      for (const { path, containerId } of await host().deadLogLinks(directory)) {
+        if (await isGone(containerId, deps, signal)) await host().unlinkLog(path, containerId);
+      }
+    } catch (error) {
+      log.warn({ path: directory, err: messageOf(error) }, "cannot remove the log links of gone containers");
+    }
+  }
 }
 
 async function forgetGone(deps: Deps, signal: AbortSignal): Promise<void> {

@@ -3,6 +3,7 @@ import type { KeyedLock } from "../base/keyed-lock.js";
 import type { Logger } from "../base/log.js";
 import type { Nanoseconds } from "../base/time.js";
 import type { Answer, ContainerEventResponse } from "../domain/cri.js";
+import type { Snapshot } from "../domain/snapshot.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Engine } from "../ports/engine.js";
@@ -43,6 +44,12 @@ export interface OomScores {
    * and the container is to be made again with `clamp`.
    */
   learnFromFailure(score: number, error: unknown): boolean;
+}
+
+/** Limits of running containers that Docker has no field for. */
+export interface ContainerLimits {
+  /** In the lane of the container: writes what is on record. Throws when that fails, unless the container has ended. */
+  apply(container: Snapshot, signal: AbortSignal): Promise<void>;
 }
 
 /** One client's view of the events; disposing ends it. */
@@ -95,6 +102,7 @@ export interface Services {
   readonly scratch: ScratchContainers;
   readonly events: ContainerEventSource;
   readonly lateEffects: LateEffects;
+  readonly limits: ContainerLimits;
   /** One lane per pod sandbox id, or per Docker name while there is no id. */
   readonly sandboxLanes: KeyedLock;
   /** One lane per container id, or per Docker name while there is no id. */

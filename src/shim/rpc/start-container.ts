@@ -6,7 +6,6 @@ import type { Snapshot } from "../domain/snapshot.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
 import { ContainerState } from "../domain/cri.js";
 import { isBelow } from "../plan/paths.js";
-import { applyCgroupLimits } from "./cgroup-limits.js";
 import { requireReadContainer } from "./find-by-id.js";
 import { mayHaveHappened, untilAppears } from "./lost-answer.js";
 import type { Services } from "./services.js";
@@ -21,9 +20,9 @@ type Deps = Pick<
   | "logs"
   | "oomScores"
   | "podRecords"
-  | "containerRecords"
   | "containerLanes"
   | "lateEffects"
+  | "limits"
   | "settings"
 >;
 
@@ -133,8 +132,7 @@ async function isSeenRunning(id: string, { sync }: Deps, signal: AbortSignal): P
 
 /** What must be true of a container that has just been started, or it is stopped again. */
 async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Promise<void> {
-  const { engine, model, sync, containerRecords, settings } = deps;
-  const record = containerRecords.get(id);
+  const { engine, model, sync, limits, settings } = deps;
   try {
     const snapshot = await sync.refresh(id);
     if (model.sandbox(sandboxId)?.ready !== true) {
@@ -142,8 +140,8 @@ async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Pro
         sandboxId,
       });
     }
-    if (record === undefined || snapshot?.state.running !== true) return;
-    await applyCgroupLimits(snapshot, record.cgroup, deps, call).catch((error: unknown) => {
+    if (snapshot === undefined) return;
+    await limits.apply(snapshot, call.signal).catch((error: unknown) => {
       throw ShimError.from(error).within("apply its cgroup limits");
     });
   } catch (error) {

@@ -3,11 +3,12 @@ import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "n
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/base/errors.js";
-import { linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
+import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 
-const target = `/var/lib/docker/containers/${idOf("3f")}/${idOf("3f")}-json.log`;
+const id = idOf("3f");
+const target = `/var/lib/docker/containers/${id}/${id}-json.log`;
 const older = target.replaceAll("3f", "4f");
 
 describe("linkLog()", () => {
@@ -42,7 +43,7 @@ describe("linkLog()", () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
     for (const text of ["first", "second"]) {
-      await unlinkLog(link);
+      await unlinkLog(link, id);
       await writeFile(link, text);
       await linkLog(link, target);
     }
@@ -62,7 +63,7 @@ describe("linkLog()", () => {
       await make(link);
       const before = await lstat(link);
       await assert.rejects(linkLog(link, target), (error) => isKind(error, "precondition"));
-      await unlinkLog(link);
+      await unlinkLog(link, id);
       assert.equal((await lstat(link)).ino, before.ino);
     });
   }
@@ -83,19 +84,52 @@ describe("unlinkLog()", () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
     await linkLog(link, target);
-    await unlinkLog(link);
+    await unlinkLog(link, id);
     assert.deepEqual(await readdir(at.path), []);
   });
 
   test("succeeds when there is none, and leaves a file alone", async () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
-    await unlinkLog(link);
-    await unlinkLog(join(at.path, "missing", "0.log"));
+    await unlinkLog(link, id);
+    await unlinkLog(join(at.path, "missing", "0.log"), id);
     await writeFile(link, "text");
-    await unlinkLog(link);
-    await unlinkLog(join(link, "0.log"));
+    await unlinkLog(link, id);
+    await unlinkLog(join(link, "0.log"), id);
     assert.equal(await readFile(link, "utf8"), "text");
+  });
+
+  test("leaves the link of the container that has come after it", async () => {
+    await using at = await temporaryDirectory();
+    const link = join(at.path, "0.log");
+    await symlink(older, link);
+    await unlinkLog(link, id);
+    assert.equal(await readlink(link), older);
+  });
+});
+
+describe("deadLogLinks()", () => {
+  test("finds links to files that engines do not have any more, and no others", async () => {
+    await using at = await temporaryDirectory();
+    const [dead, flat] = [join(at.path, "main", "0.log"), join(at.path, "flat.log")];
+    await linkLog(dead, target);
+    await linkLog(flat, older);
+    const alive = join(at.path, "docker", "containers", id);
+    await mkdir(alive, { recursive: true });
+    await writeFile(join(alive, "x-json.log"), "");
+    await linkLog(join(at.path, "main", "1.log"), join(alive, "x-json.log"));
+    await symlink("/nowhere", join(at.path, "main", "2.log"));
+    await writeFile(join(at.path, "main", "3.log"), "text");
+    const found = [...(await deadLogLinks(at.path))].sort((a, b) => a.path.localeCompare(b.path));
+    assert.deepEqual(found, [
+      { path: flat, containerId: idOf("4f") },
+      { path: dead, containerId: id },
+    ]);
+  });
+
+  test("finds none where there is no directory", async () => {
+    await using at = await temporaryDirectory();
+    assert.deepEqual(await deadLogLinks(join(at.path, "missing")), []);
   });
 });
 

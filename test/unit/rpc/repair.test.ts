@@ -62,6 +62,22 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...shim.world.host.links.values()], [second]);
   });
 
+  test("removes the log links of containers that were removed while nobody looked", async () => {
+    await using first = await TestShim.start();
+    const sandbox = await runSandbox(first);
+    const gone = await runContainer(first, sandbox, "gone");
+    const kept = await runContainer(first, sandbox, "kept");
+    const { links } = first.world.host;
+    const foreign = "/var/log/pods/of-nobody-we-know/main/0.log";
+    links.set(foreign, gone);
+    await first.sync.stop();
+    first.engine.containers.lose(gone);
+    await using second = await TestShim.start({ earlier: first.world });
+    await repairAfterStart(second.services);
+    assert.deepEqual([...links.values()].sort(), [kept, gone].sort());
+    assert.ok(links.has(foreign), "not in the log directory of a pod on record");
+  });
+
   test("removes scratch containers of earlier runs on the same state directory, and nobody else's", async () => {
     await using shim = await TestShim.start();
     const { containers } = shim.engine;

@@ -1,0 +1,73 @@
+import { withDeadline } from "../base/abort.js";
+import { messageOf, ShimError } from "../base/errors.js";
+import type { Nanoseconds } from "../base/time.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import { applyCgroupLimits } from "./cgroup-limits.js";
+import type { ContainerLimits, Services } from "./services.js";
+
+type Deps = Pick<Services, "host" | "model" | "sync" | "containerRecords" | "containerLanes" | "log"> & {
+  /** Milliseconds for the limits of one container, with the wait for its lane. */
+  readonly timeoutMs: number;
+};
+
+/**
+ * Sees to it that each start of a container gets the limits that Docker cannot set, also one that StartContainer did not
+ * live to complete, or that somebody else made. What runs already when this program starts gets them once more: whether
+ * they were written before is nowhere on record.
+ */
+export class LimitKeeper implements ContainerLimits {
+  /** Container id → the start that has its limits, or for which they failed. */
+  readonly #done = new Map<string, Nanoseconds>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #stop = new AbortController();
+
+  constructor(private readonly deps: Deps) {}
+
+  async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
+    const { id, state } = container;
+    const record = this.deps.containerRecords.get(id);
+    if (record === undefined || !state.running) return;
+    this.#done.set(id, state.started);
+    const { log } = this.deps;
+    await applyCgroupLimits(container, record.cgroup, this.deps, { log, signal });
+  }
+
+  /** Told of every container that was inspected or is gone. */
+  observe(id: string, container: Snapshot | undefined): void {
+    if (container === undefined) this.#done.delete(id);
+    else if (!this.#stop.signal.aborted && this.#lacks(container)) this.#inBackground(id);
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
+    await Promise.all(this.#running);
+  }
+
+  #lacks({ id, state }: Snapshot): boolean {
+    return (
+      state.running &&
+      this.#done.get(id) !== state.started &&
+      this.deps.containerRecords.get(id) !== undefined
+    );
+  }
+
+  /** Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. */
+  #inBackground(id: string): void {
+    const { model, containerLanes, log, timeoutMs } = this.deps;
+    const work = withDeadline(this.#stop.signal, timeoutMs, "apply its cgroup limits", (signal) =>
+      containerLanes.run(id, signal, async () => {
+        const container = model.snapshot(id);
+        if (container !== undefined && this.#lacks(container)) await this.apply(container, signal);
+      }),
+    )
+      .catch((error: unknown) => {
+        if (this.#stop.signal.aborted) return;
+        log.error(
+          { containerId: id, err: messageOf(error) },
+          "a running container is without its cgroup limits",
+        );
+      })
+      .finally(() => this.#running.delete(work));
+    this.#running.add(work);
+  }
+}
