@@ -7,10 +7,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { status as codes } from "@grpc/grpc-js";
 import type { StatusResponse } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { removeContainer } from "../support/docker.js";
+import { startCheckpointStandIn } from "../support/checkpoint-stand-in.js";
+import { dockerJson, removeContainer } from "../support/docker.js";
 import type { ProxiedRequest } from "../support/engine-proxy.js";
 import type { Fault, FaultProxy } from "../support/fault-proxy.js";
 import {
+  concerns,
   faults,
   faultTable,
   type FaultRow,
@@ -18,11 +20,16 @@ import {
   requestName,
   withoutRequests,
 } from "../support/fault-table.js";
+import { RawClient } from "../support/hostile/raw-client.js";
 import { Pod } from "../support/pod.js";
 import { noRegistryReason, TestRegistry } from "../support/registry.js";
 import type { ShimProcess } from "../support/shim-process.js";
+import { openSpdy } from "../support/streaming-client.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
-import { type Act, removePod, type Scene, scenarios } from "./fault-scenarios.js";
+import { imageScenarios } from "./fault-image-scenarios.js";
+import { until } from "../support/wait.js";
+import { type Act, basicScenarios, removePod, type Scene } from "./fault-scenarios.js";
+import { sessionScenarios } from "./fault-session-scenarios.js";
 
 /** Of a call whose request is not answered. */
 const deadlineMs = 1_000;
@@ -39,7 +46,11 @@ const connectFaults: readonly Fault[] = long ? faults : ["cut", "garble"];
 const closingMs = 2_000;
 /** No request that nobody waits for is longer open: inspects of the read model have 10 s, a clean-up 30 s. */
 const cleanUpMs = 31_000;
+/** A stream that says nothing for so long was accepted. */
+const streamPatienceMs = 500;
+const quietMs = 300;
 const inspect = "GET /containers/ID/json";
+const scenarios = { ...basicScenarios, ...sessionScenarios, ...imageScenarios };
 
 /** Without `--long` reads are only cut, and changes not answered, and done without an answer. */
 function isQuick({ request, strikes }: FaultRow, fault: Fault): boolean {
@@ -54,7 +65,10 @@ function casesOf(row: FaultRow): readonly (readonly [Fault, Outcome])[] {
   });
 }
 
-describe("fault table", { skip: await reasonToSkip() }, () => {
+const skipAll = await reasonToSkip();
+const apiMinor = skipAll === false ? await engineApiMinor() : 0;
+
+describe("fault table", { skip: skipAll }, () => {
   let bed: TestBed;
   let proxy: FaultProxy;
   let shim: ShimProcess;
@@ -63,6 +77,9 @@ describe("fault table", { skip: await reasonToSkip() }, () => {
   before(async () => {
     bed = await TestBed.open();
     proxy = await bed.startFaultProxy();
+    const standIn = await startCheckpointStandIn(join(await bed.newDirectory(), "stand-in.sock"));
+    bed.onClose(async () => standIn[Symbol.asyncDispose]());
+    proxy.use(standIn);
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     const pod = await Pod.run(bed, shim.cri, bed.podConfig());
     const containerId = await pod.start();
@@ -72,11 +89,11 @@ describe("fault table", { skip: await reasonToSkip() }, () => {
       bed.onClose(() => started[Symbol.asyncDispose]());
       registry = started;
     }
-    scene = { bed, proxy, cri: shim.cri, pod, containerId, registry };
+    scene = { bed, proxy, cri: shim.cri, socket: shim.socket, pod, containerId, registry };
   });
   after(() => bed.close());
 
-  for (const row of faultTable) {
+  for (const row of faultTable.filter((one) => concerns(one, apiMinor))) {
     const skip = row.rpc === "PullImage" ? noRegistryReason() : false;
     for (const [fault, outcome] of casesOf(row)) {
       const title = `${row.rpc}, ${row.request}, ${fault}: ${outcome}, and all is well afterwards`;
@@ -169,6 +186,8 @@ describe("fault table", { skip: await reasonToSkip() }, () => {
       ListPodSandboxStats: () => cri.ListPodSandboxStats({}),
       ListMetricDescriptors: () => cri.ListMetricDescriptors({}),
       ListPodSandboxMetrics: () => cri.ListPodSandboxMetrics({}),
+      ...Object.fromEntries(withoutRequests.filter(isStream).map((name) => [name, () => stream(name)])),
+      "PortForward session": forwardOnce,
     };
     assert.deepEqual(Object.keys(calls), withoutRequests);
     await cri.ContainerStatus(ids); // The names of its image are asked for once.
@@ -190,6 +209,54 @@ describe("fault table", { skip: await reasonToSkip() }, () => {
     for (const injection of injections) injection.remove();
   });
 
+  async function stream(name: string): Promise<void> {
+    using client = new RawClient(scene.socket);
+    const path = `/runtime.v1.RuntimeService/${name}`;
+    const { code, details } = await client.stream(path, Buffer.alloc(0), streamPatienceMs);
+    assert.equal(code, codes.OK, `${name}: ${details}`);
+  }
+
+  /** To a port that nobody listens at: the pod says so itself. */
+  async function forwardOnce(): Promise<void> {
+    const { url } = await scene.cri.PortForward({ pod_sandbox_id: scene.pod.id, port: [] });
+    const client = await openSpdy(url, ["portforward.k8s.io"]);
+    const headers = { port: "9", requestid: "0" };
+    const error = client.open({ streamtype: "error", ...headers }, { fin: true });
+    client.open({ streamtype: "data", ...headers });
+    assert.match(await error.text(), /refused/);
+    client.socket.destroy();
+  }
+
+  /** What the preparation of a call set off has ended: the read model has seen it, users of images are read. */
+  async function quiet(): Promise<void> {
+    await until("the engine is asked nothing", async () => {
+      const { length } = proxy.requests;
+      await sleep(quietMs);
+      return proxy.requests.length === length && proxy.openRequests.length === 0;
+    });
+  }
+
+  for (const [rpc, prepare] of Object.entries(scenarios)) {
+    const skip = rpc === "PullImage" ? noRegistryReason() : false;
+    test(`${rpc}: each engine request that it makes is in the table`, { skip }, async () => {
+      const act = await prepare(scene);
+      try {
+        await quiet();
+        proxy.forget();
+        await act.call({ timeoutMs: 30_000 });
+        const rows = faultTable.filter(
+          (row) => concerns(row, apiMinor) && (rpc === row.rpc || rpc.startsWith(`${row.rpc} `)),
+        );
+        // An inspect may be the read model's.
+        const known = new Set([...rows.map(({ request }) => request), inspect]);
+        const unknown = proxy.requests.map(nameOf).filter((name) => !known.has(name));
+        assert.deepEqual(unknown, []);
+      } finally {
+        await act.end?.();
+      }
+    });
+  }
+
   test("nothing is left of all that", async () => {
     const { cri, pod } = scene;
     await removePod(cri, pod.id);
@@ -204,6 +271,15 @@ describe("fault table", { skip: await reasonToSkip() }, () => {
   });
 });
 
+async function engineApiMinor(): Promise<number> {
+  const { ApiVersion } = (await dockerJson("GET", "/version")) as { readonly ApiVersion: string };
+  return Number(ApiVersion.split(".")[1]);
+}
+
+function isStream(name: string): boolean {
+  return /^Stream|^GetContainerEvents$/.test(name);
+}
+
 function nameOf({ method, path }: ProxiedRequest): string {
   return requestName(method, path);
 }
@@ -215,8 +291,8 @@ function timeoutOf(row: FaultRow, outcome: Outcome): number {
 
 async function outcomeOf(answer: Promise<unknown>): Promise<string> {
   try {
-    const { status } = (await answer) as Partial<StatusResponse>;
-    const isReady = status?.conditions.every((condition) => condition.status) ?? true;
+    const { status } = ((await answer) ?? {}) as { readonly status?: Partial<StatusResponse["status"]> };
+    const isReady = status?.conditions?.every((condition) => condition.status) ?? true;
     return isReady ? "OK" : "NOT_READY";
   } catch (error) {
     const { code, message } = error as { code?: number; message: string };

@@ -25,6 +25,8 @@ const caseLabel = "dockershim.test/case";
 export interface Scene {
   readonly bed: TestBed;
   readonly cri: CriClient;
+  /** Of the shim. */
+  readonly socket: string;
   readonly proxy: FaultProxy;
   /** A pod with a running container, which cases leave as they are. */
   readonly pod: Pod;
@@ -43,7 +45,7 @@ export interface Act {
   readonly end?: () => Promise<unknown>;
 }
 
-export const scenarios: Readonly<Record<string, (scene: Scene) => Promise<Act>>> = {
+export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<Act>>> = {
   Status: async ({ cri }) => ({
     call: (options) => cri.Status({}, options),
     holds: async () => {
@@ -207,7 +209,7 @@ export const scenarios: Readonly<Record<string, (scene: Scene) => Promise<Act>>>
         });
         assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${String(calls)} calls`);
         assert.ok(
-          !(await processesOf(containerId)).some((command) => command.includes(marker)),
+          !(await runningCommands(containerId)).some((command) => command.includes(marker)),
           "no process is left",
         );
       },
@@ -277,7 +279,7 @@ function containersOf(name: string): Promise<readonly string[]> {
 }
 
 /** An image event makes the shim ask anew, for the pause image too: it has, when it asks for the image of a status. */
-async function forgetImages(
+export async function forgetImages(
   bed: TestBed,
   cri: CriClient,
   proxy: FaultProxy,
@@ -294,7 +296,7 @@ async function forgetImages(
 }
 
 /** Command lines of the processes in a container. */
-async function processesOf(id: string): Promise<readonly string[]> {
+export async function runningCommands(id: string): Promise<readonly string[]> {
   const top = (await dockerJson("GET", `/containers/${id}/top`)) as {
     Processes: readonly (readonly string[])[];
   };

@@ -68,6 +68,11 @@ export abstract class EngineProxy implements AsyncDisposable {
   protected abstract onRequest(incoming: IncomingMessage, outgoing: ServerResponse): void;
   protected abstract onUpgrade(incoming: IncomingMessage, client: Socket, head: Buffer): void;
 
+  /** Who gets a request that is sent on. */
+  protected socketFor(_incoming: IncomingMessage): string {
+    return dockerSocket;
+  }
+
   /** Sends a request on; `onAnswer` passes the answer back, or does not. What breaks on one side is cut on the other. */
   protected forward(
     incoming: IncomingMessage,
@@ -75,7 +80,13 @@ export abstract class EngineProxy implements AsyncDisposable {
     onAnswer: (answer: IncomingMessage) => void = (answer) => passAnswer(answer, outgoing),
   ): void {
     const { method = "GET", url = "/", headers } = incoming;
-    const onward = httpRequest({ socketPath: dockerSocket, method, path: url, headers, agent: false });
+    const onward = httpRequest({
+      socketPath: this.socketFor(incoming),
+      method,
+      path: url,
+      headers,
+      agent: false,
+    });
     onward.on("response", (answer) => {
       answer.on("error", () => outgoing.destroy());
       onAnswer(answer);

@@ -38,6 +38,12 @@ export interface Injection {
   remove(): void;
 }
 
+/** Answers some requests in the place of the engine. */
+export interface StandIn {
+  readonly socket: string;
+  readonly takes: (request: ProxiedRequest) => boolean;
+}
+
 interface ActiveRule {
   readonly rule: FaultRule;
   readonly spring: () => void;
@@ -57,11 +63,22 @@ export class FaultProxy extends EngineProxy {
   readonly #rules = new Set<ActiveRule>();
   readonly #open = new Set<OpenRequest>();
   #requests: ProxiedRequest[] = [];
+  #standIn: StandIn | undefined;
 
   static async listen(socket: string): Promise<FaultProxy> {
     const proxy = new FaultProxy(socket);
     await proxy.accept();
     return proxy;
+  }
+
+  /** Sends what `standIn` takes to its socket, and not to the engine. */
+  use(standIn: StandIn): void {
+    this.#standIn = standIn;
+  }
+
+  protected override socketFor(incoming: IncomingMessage): string {
+    const standIn = this.#standIn;
+    return standIn?.takes(proxiedRequest(incoming)) === true ? standIn.socket : super.socketFor(incoming);
   }
 
   /** Until it is removed, for matching requests that come from now on. The rule that was added first wins. */

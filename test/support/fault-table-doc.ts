@@ -26,6 +26,7 @@ const words: Readonly<Record<Outcome, string>> = {
   DEADLINE_EXCEEDED: "deadline",
   UNAVAILABLE: "UNAVAILABLE",
   UNKNOWN: "UNKNOWN",
+  FAILED: "failed",
 };
 
 /** The document with the present table in it; throws when it has no place for one. */
@@ -47,12 +48,13 @@ function table(): string {
   return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 }
 
-function cellsOf({ rpc, request, strikes, outcomes }: FaultRow): readonly string[] {
+function cellsOf({ rpc, request, api, strikes, outcomes }: FaultRow): readonly string[] {
   const results = faults.map((fault) => {
     const outcome = outcomes[fault];
     return outcome === undefined ? "–" : words[outcome];
   });
-  return [rpc, `\`${request}\`${strikes === "every" ? "" : ", once"}`, ...results];
+  const versions = api === undefined ? "" : ` (API ${api})`;
+  return [rpc, `\`${request}\`${versions}${strikes === "every" ? "" : ", once"}`, ...results];
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

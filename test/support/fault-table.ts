@@ -4,13 +4,19 @@
  */
 import type { Fault } from "./fault-proxy.js";
 
-/** A gRPC code; `NOT_READY`: OK, and the condition RuntimeReady is false. */
-export type Outcome = "OK" | "NOT_READY" | "DEADLINE_EXCEEDED" | "UNAVAILABLE" | "UNKNOWN";
+/**
+ * A gRPC code. `NOT_READY`: OK, and the condition RuntimeReady is false. `FAILED`: a session's stream of errors says that
+ * it failed. DEADLINE_EXCEEDED of a session: it goes on until its client leaves.
+ */
+export type Outcome = "OK" | "NOT_READY" | "DEADLINE_EXCEEDED" | "UNAVAILABLE" | "UNKNOWN" | "FAILED";
 
 export interface FaultRow {
+  /** Its name; of what a client of its URL does: the name and `session`. */
   readonly rpc: string;
   /** `METHOD /path`, as in `describeRequest`, without its query. */
   readonly request: string;
+  /** The versions of the engine's API with which it is made; any, when not given. */
+  readonly api?: "before 1.42" | "1.42 and later";
   /** Which of the matching requests are struck while the call runs. */
   readonly strikes: "every" | "first";
   /** What a fault that is not here would do cannot be told from another one. */
@@ -46,6 +52,22 @@ const once: Pick<FaultRow, "strikes" | "outcomes"> = {
 const create: Pick<FaultRow, "strikes" | "outcomes"> = {
   strikes: "first",
   outcomes: { ...unanswered, close: "OK", lose: "OK", cut: "OK", garble: "OK", error: "UNKNOWN" },
+};
+
+/** What a client of a session hears of. */
+const inSession: FaultRow["outcomes"] = {
+  ...unanswered,
+  ...{ close: "FAILED", lose: "FAILED", cut: "FAILED", garble: "FAILED", error: "FAILED" },
+};
+/** A terminal of another size is no reason to end a session. */
+const resize: Pick<FaultRow, "strikes" | "outcomes"> = {
+  strikes: "every",
+  outcomes: { delay: "OK", stall: "OK", withhold: "OK", close: "OK", lose: "OK", cut: "OK", error: "OK" },
+};
+/** Names of images are left out of answers when they are not known. */
+const imageNames: Pick<FaultRow, "strikes" | "outcomes"> = {
+  strikes: "every",
+  outcomes: { ...unanswered, close: "OK", lose: "OK", cut: "OK", garble: "OK", error: "OK" },
 };
 
 const createContainer = "POST /containers/create";
@@ -99,7 +121,26 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "ExecSync", request: "POST /containers/ID/exec", ...once },
   { rpc: "ExecSync", request: "POST /exec/ID/start", ...once },
   { rpc: "ExecSync", request: "GET /exec/ID/json", ...read },
+  { rpc: "Exec session", request: "POST /containers/ID/exec", strikes: "first", outcomes: inSession },
+  { rpc: "Exec session", request: "POST /exec/ID/start", strikes: "first", outcomes: inSession },
+  { rpc: "Exec session", request: "GET /exec/ID/json", strikes: "every", outcomes: inSession },
+  { rpc: "Exec session with a terminal", request: "POST /exec/ID/resize", ...resize },
+  { rpc: "Attach session", request: "POST /containers/ID/attach", strikes: "first", outcomes: inSession },
+  { rpc: "Attach session with a terminal", request: "POST /containers/ID/resize", ...resize },
+  { rpc: "ContainerStatus", request: inspectImage, ...imageNames },
+  { rpc: "CheckpointContainer", request: inspectImage, ...imageNames },
+  {
+    ...{ rpc: "CheckpointContainer", request: "POST /containers/ID/checkpoints", strikes: "first" },
+    outcomes: {
+      ...unanswered,
+      ...{ close: "UNAVAILABLE", lose: "UNAVAILABLE", cut: "UNAVAILABLE", error: "UNKNOWN" },
+    },
+  },
+  { rpc: "ImageFsInfo", request: "GET /system/df", api: "1.42 and later", ...read },
+  { rpc: "ImageFsInfo", request: "GET /images/json", api: "before 1.42", ...read },
+  { rpc: "ImageFsInfo", request: "GET /images/NAME/history", api: "before 1.42", ...read },
   { rpc: "ListImages", request: "GET /images/json", ...read },
+  { rpc: "StreamImages", request: "GET /images/json", ...read },
   { rpc: "ImageStatus", request: inspectImage, ...read },
   { rpc: "ImageStatus", request: "GET /images/NAME/history", ...read },
   { rpc: "PullImage", request: "POST /images/create", ...once },
@@ -112,12 +153,19 @@ export const faultTable: readonly FaultRow[] = [
   },
 ];
 
+/** Whether a row is about engines with API 1.`minor`. */
+export function concerns({ api }: FaultRow, minor: number): boolean {
+  return api === undefined || (api === "1.42 and later") === minor >= 42;
+}
+
 /** Answered without a request to the engine, as long as it was reached once and its state is known. */
 export const withoutRequests: readonly string[] = [
   ...["Version", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "PodSandboxStatus"],
   ...["ListContainers", "ContainerStatus", "ReopenContainerLog", "UpdatePodSandboxResources"],
   ...["Exec", "Attach", "PortForward", "ContainerStats", "ListContainerStats", "PodSandboxStats"],
   ...["ListPodSandboxStats", "ListMetricDescriptors", "ListPodSandboxMetrics"],
+  ...["StreamPodSandboxes", "StreamContainers", "StreamContainerStats", "StreamPodSandboxStats"],
+  ...["StreamPodSandboxMetrics", "GetContainerEvents", "PortForward session"],
 ];
 
 /** `METHOD /path` of a request without version and query, with `ID` and `NAME` for what differs. */

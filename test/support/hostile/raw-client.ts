@@ -37,10 +37,16 @@ export class RawClient implements Disposable {
     });
   }
 
-  /** Streams may stay open as long as their client likes: one that sends nothing for `patienceMs` was accepted. */
-  stream(path: string, message: Buffer, patienceMs: number): Promise<RawAnswer> {
+  /** Streams may stay open as long as their client likes: one that sends nothing for `patienceMs` was accepted. The call itself has no deadline unless `timeoutMs` is given. */
+  stream(path: string, message: Buffer, patienceMs: number, timeoutMs?: number): Promise<RawAnswer> {
     return new Promise((resolve) => {
-      const stream = this.#client.makeServerStreamRequest(path, asItIs, asItIs, message);
+      const stream = this.#client.makeServerStreamRequest(
+        path,
+        asItIs,
+        asItIs,
+        message,
+        timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs },
+      );
       const finish = (answer: RawAnswer): void => {
         clearTimeout(patience);
         resolve(answer);

@@ -1,8 +1,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { TestShim } from "../../fakes/services.js";
 import { documentWithTable } from "../../support/fault-table-doc.js";
+import { faultTable, withoutRequests } from "../../support/fault-table.js";
 
 test("docs/faults.md has the fault table of the tests (node --import tsx test/support/fault-table-doc.ts)", async () => {
   const { present, wanted } = await documentWithTable();
   assert.equal(present, wanted);
+});
+
+test("every RPC has a row in the fault table, or is said to make no engine request, which a test on the engine proves", async () => {
+  await using shim = await TestShim.start();
+  const rpcs = [...Object.keys(shim.runtime), ...Object.keys(shim.image)];
+  const named = new Set([...faultTable.map(({ rpc }) => rpc), ...withoutRequests]);
+  assert.deepEqual(
+    rpcs.filter((rpc) => !named.has(rpc)),
+    [],
+  );
+  const sessions = ["Exec", "Attach", "PortForward"].map((rpc) => `${rpc} session`);
+  assert.deepEqual(
+    sessions.filter((rpc) => !named.has(rpc)),
+    [],
+  );
+  const known = new Set([...rpcs, ...sessions]);
+  assert.deepEqual(
+    [...named].filter((name) => !known.has(name.replace(/ with a terminal$/, ""))),
+    [],
+  );
 });
