@@ -27,8 +27,8 @@ async function takePart({ url, timeoutMs, tty, take }: Client): Promise<void> {
     client.ws.send(Buffer.concat([Buffer.of(to), Buffer.from(text)]));
   if (tty) send(channel.resize, size);
   const end = Date.now() + timeoutMs;
-  let isClosed = false;
-  void client.closed.then(() => (isClosed = true));
+  const connection = { isClosed: false };
+  void client.closed.then(() => (connection.isClosed = true));
   try {
     while (Date.now() < end) {
       const status = client.channel(channel.error);
@@ -42,7 +42,7 @@ async function takePart({ url, timeoutMs, tty, take }: Client): Promise<void> {
         );
         throw new Error("FAILED");
       }
-      if (isClosed) throw new Error("closed without a status");
+      if (connection.isClosed) throw new Error("closed without a status");
       if (take(client.channel(channel.stdout), client)) return;
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
