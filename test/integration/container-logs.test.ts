@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
-import { lstat, mkdir, readFile, rename } from "node:fs/promises";
+import { lstat, mkdir, readFile, rename, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { ContainerState } from "../../src/shim/domain/cri.js";
-import { docker } from "../support/docker.js";
+import { docker, removeContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -101,6 +101,35 @@ describe("log files", { skip: await reasonToSkip() }, () => {
     await next.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
     await next.stop();
   });
+
+  for (const isDown of [false, true]) {
+    test(`--container-log-format=docker: docker rm takes the link, the shim ${isDown ? "down" : "up"}`, async () => {
+      const options = { directory: await bed.newDirectory(), flags: ["--container-log-format=docker"] };
+      const first = await bed.startShim(options);
+      const pod = await bed.runPod(first.cri);
+      const [gone, kept] = [
+        await pod.start({ metadata: { name: "gone", attempt: 0 }, log_path: "gone/0.log" }),
+        await pod.start({ metadata: { name: "kept", attempt: 0 }, log_path: "kept/0.log" }),
+      ];
+      const [link, other] = [await pathOf(pod, gone), await pathOf(pod, kept)];
+      const foreign = join(dirname(other), "foreign.log");
+      await symlink("/nowhere", foreign);
+      if (isDown) await first.kill();
+      await removeContainer(gone);
+      const shimNow = isDown ? await bed.startShim(options) : first;
+      await until("the link to go", () =>
+        lstat(link).then(
+          () => undefined,
+          () => true,
+        ),
+      );
+      for (const path of [other, foreign]) assert.ok((await lstat(path)).isSymbolicLink(), path);
+      await shimNow.cri.StopPodSandbox({ pod_sandbox_id: pod.id });
+      await shimNow.cri.RemovePodSandbox({ pod_sandbox_id: pod.id });
+      await assert.rejects(lstat(other), { code: "ENOENT" });
+      await shimNow.stop();
+    });
+  }
 
   test("output, rotation every second and kills of the shim: every line, once, in order", async () => {
     const own = await bed.newDirectory();

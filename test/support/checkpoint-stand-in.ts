@@ -15,7 +15,8 @@ export async function startCheckpointStandIn(socket: string): Promise<Checkpoint
   const server = createServer((incoming, outgoing) => {
     answer(incoming).then(
       ([status, body]) => {
-        outgoing.writeHead(status, { "Content-Type": "application/json" }).end(body);
+        const headers = { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) };
+        outgoing.writeHead(status, headers).end(body);
       },
       (error: unknown) => {
         outgoing.writeHead(500).end(JSON.stringify({ message: String(error) }));
