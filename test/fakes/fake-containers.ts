@@ -4,7 +4,7 @@ import { ShimError } from "../../src/shim/base/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { DockerStatus, ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
-import type { Labels } from "../../src/shim/domain/labels.js";
+import { madeLabels, type Labels } from "../../src/shim/domain/labels.js";
 import type { FakeImages } from "./fake-images.js";
 import { createdAt, snapshotOf } from "./snapshots.js";
 
@@ -13,6 +13,7 @@ interface FakeContainer {
   readonly name: string;
   readonly body: CreateBody;
   readonly imageId: string;
+  readonly imageLabels: Labels;
   readonly created: bigint;
   resources: DockerResources;
   state: Snapshot["state"];
@@ -85,7 +86,7 @@ export class FakeContainers {
     const id = createHash("sha256").update(String(this.#count)).digest("hex");
     const created = this.#tick();
     this.#containers.set(id, {
-      ...{ id, name, body, created, imageId: image.id },
+      ...{ id, name, body, created, imageId: image.id, imageLabels: image.changes.labels ?? {} },
       resources: body.HostConfig,
       state: neverStarted,
     });
@@ -190,15 +191,18 @@ export class FakeContainers {
 
   list({ labelKey, labelValue, ancestor }: ContainerFilter): readonly ListedContainer[] {
     return [...this.#containers.values()]
-      .filter(({ body }) => {
-        const value = labelKey === undefined ? "" : body.Labels[labelKey];
+      .filter((container) => {
+        const value = labelKey === undefined ? "" : mergedLabels(container)[labelKey];
         return value !== undefined && (labelValue === undefined || value === labelValue);
       })
       .filter((container) => ancestor === undefined || toSnapshot(container).imageId === ancestor)
-      .map(({ id, name, body, state, imageId, created }) => ({
-        ...{ id, status: state.status, labels: body.Labels, names: [name], imageId, imageName: body.Image },
-        created: created - (created % 1_000_000_000n),
-      }));
+      .map((container) => {
+        const { id, name, body, state, imageId, created } = container;
+        return {
+          ...{ id, status: state.status, labels: madeLabels(mergedLabels(container)), names: [name] },
+          ...{ imageId, imageName: body.Image, created: created - (created % 1_000_000_000n) },
+        };
+      });
   }
 
   inspect(id: string): Snapshot | undefined {
@@ -213,7 +217,7 @@ export class FakeContainers {
   }
 
   #emit(action: string, id: string): void {
-    this.emit({ type: "container", action, id }, this.get(id).body.Labels);
+    this.emit({ type: "container", action, id }, mergedLabels(this.get(id)));
   }
 
   #tick(): bigint {
@@ -222,7 +226,13 @@ export class FakeContainers {
   }
 }
 
-function toSnapshot({ id, name, body, imageId, created, state, resources }: FakeContainer): Snapshot {
+/** As Docker has them: a container gets the labels of its image, too. */
+function mergedLabels({ body, imageLabels }: FakeContainer): Labels {
+  return { ...imageLabels, ...body.Labels };
+}
+
+function toSnapshot(container: FakeContainer): Snapshot {
+  const { id, name, body, imageId, created, state, resources } = container;
   const { HostConfig: host } = body;
   const ownNetwork = host.NetworkMode === undefined || host.NetworkMode === "default";
   return snapshotOf({
@@ -232,7 +242,7 @@ function toSnapshot({ id, name, body, imageId, created, state, resources }: Fake
       imageId,
       created,
       state,
-      labels: body.Labels,
+      labels: madeLabels(mergedLabels(container)),
       imageName: body.Image,
       user: body.User ?? "",
     },

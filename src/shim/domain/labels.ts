@@ -10,11 +10,14 @@ export const sandboxIdLabel = "io.kubernetes.sandbox.id";
 export const logPathLabel = "io.kubernetes.container.logpath";
 /** Which mounts of a container are image volumes: see image-mounts.ts. */
 export const imageMountsLabel = "dockershim.image-mounts";
-/**
- * JSON list of those Docker labels of a sandbox that begin with `annotationPrefix` and are labels of the pod. Containers
- * have none: kubelets give them no labels of pods, and the label could come from the container's image.
- */
+/** JSON list of those Docker labels that begin with `annotationPrefix` and are labels of the request. */
 const prefixedLabelsLabel = "dockershim.prefixed-labels";
+/**
+ * JSON: the keys of all Docker labels that the request or this program gave a sandbox or container, and the sandbox's id.
+ * Docker adds the labels of the image to them, and what an image says is nothing that a request has said. An image can
+ * carry this label, too, but not the id of a sandbox that does not exist yet.
+ */
+const madeKeysLabel = "dockershim.label-keys";
 /** CRI annotations become Docker labels with this prefix: Docker has no annotations that all engines keep. */
 export const annotationPrefix = "annotation.";
 
@@ -38,23 +41,48 @@ export function toDockerLabels(labels: Labels, annotations: Labels, own: Labels)
     (key) =>
       key.startsWith(annotationPrefix) && !Object.hasOwn(annotations, key.slice(annotationPrefix.length)),
   );
-  if (prefixed.length > 0 && own[typeLabel] === sandboxType)
-    merged[prefixedLabelsLabel] = JSON.stringify(prefixed);
-  return { ...merged, ...own };
+  if (prefixed.length > 0) merged[prefixedLabelsLabel] = JSON.stringify(prefixed);
+  const all = { ...merged, ...own };
+  const made: MadeKeys = { sandbox: own[sandboxIdLabel] ?? "", keys: Object.keys(all) };
+  return { ...all, [madeKeysLabel]: JSON.stringify(made) };
 }
 
+interface MadeKeys {
+  /** Empty for a sandbox itself. */
+  readonly sandbox: string;
+  readonly keys: readonly string[];
+}
+
+/** Own labels that dockershim and cri-dockerd do not know: on a container of theirs, they are the image's. */
+const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
+
 /** Labels of containers that no CRI client set or sees. */
-export const ownLabels: readonly string[] = [
-  typeLabel,
-  sandboxIdLabel,
-  logPathLabel,
-  imageMountsLabel,
-  prefixedLabelsLabel,
-];
+export const ownLabels: readonly string[] = [typeLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels];
+
+/**
+ * Of the labels that the engine has for a container, those that its maker gave it, without those of its image. Which they
+ * are can be told for what this program made. Others keep all but what only this program would have written.
+ */
+export function madeLabels(docker: Labels): Labels {
+  const keys = madeKeys(docker);
+  const isMade = (key: string): boolean =>
+    keys === undefined ? !unsharedLabels.includes(key) : keys.has(key);
+  return Object.fromEntries(Object.entries(docker).filter(([key]) => isMade(key)));
+}
+
+function madeKeys(docker: Labels): ReadonlySet<string> | undefined {
+  const sandbox = docker[typeLabel] === sandboxType ? "" : docker[sandboxIdLabel];
+  const parsed = parseJson(docker[madeKeysLabel]);
+  if (typeof parsed !== "object" || parsed === null) return undefined;
+  const fields = new Map<string, unknown>(Object.entries(parsed));
+  const keys = fields.get("keys");
+  const isOurs = fields.get("sandbox") === sandbox && Array.isArray(keys) && keys.includes(typeLabel);
+  return isOurs ? new Set(keys as string[]) : undefined;
+}
 
 /**
  * Docker labels split back into CRI labels and annotations, without the shim's own keys. A label that begins with
- * `annotation.` comes back as an annotation when it is a container's, or when dockershim or cri-dockerd wrote it, as it did there.
+ * `annotation.` comes back as an annotation when dockershim or cri-dockerd wrote it, as it did there.
  */
 export function fromDockerLabels(docker: Labels): { readonly labels: Labels; readonly annotations: Labels } {
   const labels: Record<string, string> = {};
@@ -71,13 +99,17 @@ export function fromDockerLabels(docker: Labels): { readonly labels: Labels; rea
 }
 
 function prefixedLabels(docker: Labels): ReadonlySet<unknown> {
-  const text = docker[prefixedLabelsLabel];
-  if (text === undefined || docker[typeLabel] !== sandboxType) return new Set();
+  const parsed = parseJson(docker[prefixedLabelsLabel]);
+  return new Set(Array.isArray(parsed) ? (parsed as unknown[]) : []);
+}
+
+/** Undefined for what is not of this program's making. */
+function parseJson(text: string | undefined): unknown {
+  if (text === undefined) return undefined;
   try {
-    const parsed: unknown = JSON.parse(text);
-    return new Set(Array.isArray(parsed) ? (parsed as unknown[]) : []);
+    return JSON.parse(text);
   } catch {
-    // Not of this program's making.
-    return new Set();
+    // Somebody else's text.
+    return undefined;
   }
 }

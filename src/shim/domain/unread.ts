@@ -28,6 +28,6 @@ export function unreadContainer(
 }
 
 /** Its own name, not one that a legacy link gave it (`other/alias`). */
-function listedName({ names }: ListedContainer): string {
+export function listedName({ names }: ListedContainer): string {
   return names.find((name) => !name.includes("/")) ?? names[0] ?? "";
 }

@@ -1,6 +1,7 @@
 /** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
 import { ShimError } from "../base/errors.js";
 import { parseTimestamp } from "../base/time.js";
+import { madeLabels } from "../domain/labels.js";
 import type {
   DockerStatus,
   ListedContainer,
@@ -39,7 +40,7 @@ export function toSnapshot(answer: unknown): Snapshot {
   return {
     id: idOf(json),
     name: withoutSlash(textOf(json, "Name")),
-    labels: labelsOf(config, "Labels"),
+    labels: madeLabels(labelsOf(config, "Labels")),
     created: parseTimestamp(textOf(json, "Created")),
     state: toState(objectOf(json, "State")),
     imageId: textOf(json, "Image"),
@@ -77,7 +78,7 @@ export function toListedContainer(answer: unknown): ListedContainer {
   return {
     id: idOf(json),
     status: toStatus(textOf(json, "State"), "exited"),
-    labels: labelsOf(json, "Labels"),
+    labels: madeLabels(labelsOf(json, "Labels")),
     names: textsOf(json, "Names").map(withoutSlash),
     created: BigInt(Math.trunc(numberOf(json, "Created"))) * 1_000_000_000n,
     imageId: textOf(json, "ImageID"),

@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import type { Call } from "../base/call.js";
 import { isKind, messageOf } from "../base/errors.js";
 import type { CreateBody } from "../domain/create-body.js";
-import type { Labels } from "../domain/labels.js";
+import { type Labels, madeLabels } from "../domain/labels.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import { mayHaveHappened } from "./lost-answer.js";
 import type { Services } from "./services.js";
@@ -100,7 +100,6 @@ function removeWhenSeen(
   );
 }
 
-/** An image adds labels of its own, but none of them wins over one that was sent. */
 function hasLabels({ labels }: Snapshot, sent: Labels): boolean {
-  return Object.entries(sent).every(([key, value]) => labels[key] === value);
+  return Object.entries(madeLabels(sent)).every(([key, value]) => labels[key] === value);
 }

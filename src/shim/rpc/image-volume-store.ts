@@ -8,6 +8,7 @@ import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { Rollback } from "../base/rollback.js";
 import type { CreateBody, DockerMount } from "../domain/create-body.js";
+import { typeLabel } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import {
@@ -25,6 +26,7 @@ import type { ScratchContainers } from "./scratch-containers.js";
 export const imageVolumeLabel = "dockershim.image-volume";
 /** Label of pins: the id of the image. */
 const imageLabel = "dockershim.image-volume.image";
+const namePrefix = "dockershim-image-";
 /** Where pins have their volume. */
 const pinPath = "/dockershim-image-volume";
 
@@ -117,10 +119,11 @@ export class ImageVolumeStore {
     const { engine, place } = this.deps;
     const filter = { labelKey: imageVolumeLabel, labelValue: place };
     const listed = await engine.listContainers(filter, signal);
-    return listed.map(({ id, names, labels }) => ({
-      name: names[0] ?? id,
-      imageId: labels[imageLabel] ?? "",
-    }));
+    // The label alone could be that of the image of somebody's container.
+    return listed.flatMap(({ names, labels }) => {
+      const name = names.find((one) => one.startsWith(namePrefix));
+      return name === undefined ? [] : [{ name, imageId: labels[imageLabel] ?? "" }];
+    });
   }
 
   async volumes(signal: AbortSignal): Promise<readonly string[]> {
@@ -206,7 +209,7 @@ export class ImageVolumeStore {
 
   #name(...content: readonly string[]): string {
     const hash = createHash("sha256").update(JSON.stringify([this.deps.place, ...content]));
-    return `dockershim-image-${hash.digest("hex").slice(0, 32)}`;
+    return `${namePrefix}${hash.digest("hex").slice(0, 32)}`;
   }
 
   #pinBody(
@@ -222,7 +225,8 @@ export class ImageVolumeStore {
       // Never run, but Docker makes no container without a command.
       Entrypoint: ["none"],
       WorkingDir: "/",
-      Labels: { [imageVolumeLabel]: place, [imageLabel]: image.id },
+      // No type: else the image could name one, and make this a part of a pod.
+      Labels: { [imageVolumeLabel]: place, [imageLabel]: image.id, [typeLabel]: "" },
       HostConfig: {
         NetworkMode: "none",
         LogConfig: { Type: "none", Config: {} },

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { orAbort, withDeadline } from "../base/abort.js";
 import type { Logger } from "../base/log.js";
 import { messageOf, ShimError } from "../base/errors.js";
+import { typeLabel } from "../domain/labels.js";
 import type { ImageSnapshot, Snapshot } from "../domain/snapshot.js";
 import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
 import type { Engine } from "../ports/engine.js";
@@ -9,6 +10,8 @@ import { mayHaveHappened, removeLostCreate } from "./lost-answer.js";
 
 /** Label of containers that exist only to read files of their image. */
 export const scratchLabel = "dockershim.scratch";
+
+const namePrefix = "dockershim-scratch-";
 
 export interface ScratchContainersDeps {
   readonly engine: Pick<
@@ -72,6 +75,8 @@ export class ScratchContainers {
     const { engine, log, place } = this.deps;
     for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
       const [owner] = (labels[scratchLabel] ?? "").split("/");
+      // The label alone could be that of the image of somebody's container.
+      if (!names.some((name) => name.startsWith(namePrefix))) continue;
       if (owner !== place || names.some((name) => this.#names.has(name))) continue;
       log.info({ containerId: id }, "removing a leftover scratch container");
       await engine.removeContainer(id, { force: true }, signal);
@@ -83,7 +88,7 @@ export class ScratchContainers {
     signal: AbortSignal,
     work: (containerId: string, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const name = `dockershim-scratch-${randomBytes(8).toString("hex")}`;
+    const name = `${namePrefix}${randomBytes(8).toString("hex")}`;
     this.#names.add(name);
     try {
       return await this.#useNamed(name, image, signal, work);
@@ -103,7 +108,8 @@ export class ScratchContainers {
       Image: image.id,
       // Never run, but Docker makes no container without a command.
       Entrypoint: ["none"],
-      Labels: { [scratchLabel]: `${place}/${this.#run}` },
+      // No type: else the image could name one, and make this a part of a pod.
+      Labels: { [scratchLabel]: `${place}/${this.#run}`, [typeLabel]: "" },
       HostConfig: { NetworkMode: "none", Mounts: withoutDeclaredVolumes(image) },
     };
     const isOurs = (found: Snapshot): boolean => found.labels[scratchLabel] === body.Labels[scratchLabel];

@@ -1,12 +1,14 @@
 import { orAbort, sleep, withDeadline } from "../base/abort.js";
 import { isKind } from "../base/errors.js";
-import { sandboxType, typeLabel } from "../domain/labels.js";
+import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
+import { containerType, sandboxType, typeLabel } from "../domain/labels.js";
 import type { ListedContainer } from "../domain/snapshot.js";
+import { listedName } from "../domain/unread.js";
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "./read-model.js";
 
 export interface ResyncDeps {
-  readonly engine: Pick<Engine, "listContainers">;
+  readonly engine: Pick<Engine, "listContainers" | "inspectImage">;
   readonly model: ReadModel;
   /** Has limits of its own. */
   readonly refresh: (id: string) => Promise<void>;
@@ -56,7 +58,7 @@ export class Resync {
       idsOf(due, (type) => type === sandboxType),
       signal,
     );
-    await this.#refreshAll([...idsOf(due, (type) => type !== sandboxType), ...extra], signal);
+    await this.#refreshAll([...idsOf(due, (type) => type === containerType), ...extra], signal);
     this.#comparedAtMs = startMs;
   }
 
@@ -67,7 +69,24 @@ export class Resync {
     const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited) =>
       engine.listContainers({ labelKey: typeLabel }, limited),
     );
-    return listed.filter(({ id }) => !gone.has(id));
+    const claims = await this.#imageClaims(listed, signal);
+    return listed.filter(({ id }) => !gone.has(id) && !claims.has(id));
+  }
+
+  /** Those that are no parts of pods. One whose image cannot be asked is none: it must not seem to be gone. */
+  async #imageClaims(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { engine, patienceMs } = this.deps;
+    const claims = new Set<string>();
+    const named = listed.map((one) => ({ ...one, name: listedName(one) })).filter(mayBeImageClaim);
+    const ask = async (one: (typeof named)[number]): Promise<void> => {
+      const image = await withDeadline(signal, patienceMs, `inspect image ${one.imageId}`, (limited) =>
+        engine.inspectImage(one.imageId, limited),
+      ).catch(() => undefined);
+      if (isImageClaim(one, image)) claims.add(one.id);
+    };
+    await Promise.all(named.map(ask));
+    signal.throwIfAborted();
+    return claims;
   }
 
   /** Neither a failing nor a slow refresh holds back the rest; an engine that is gone ends everything. */

@@ -2,6 +2,7 @@ import { orAbort, sleep, withDeadline } from "../base/abort.js";
 import { runInCall } from "../base/call.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
+import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
 import { typeLabel } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
@@ -131,7 +132,7 @@ export class StateSync {
   }
 
   async #inspect(id: string, deserted: AbortSignal): Promise<void> {
-    const { engine, model } = this.deps;
+    const { model } = this.deps;
     this.#stop.signal.throwIfAborted();
     let snapshot: Snapshot | undefined;
     try {
@@ -139,7 +140,7 @@ export class StateSync {
         deserted,
         this.options.inspectTimeoutMs,
         `inspect container ${id}`,
-        (signal) => engine.inspectContainer(id, signal),
+        (signal) => this.#describe(id, signal),
       );
     } catch (error) {
       model.failed(id);
@@ -153,6 +154,15 @@ export class StateSync {
       this.#resync.noteGone(id);
     } else model.put(snapshot);
     this.deps.onChange?.(id, snapshot);
+  }
+
+  /** Without its labels when they make it a part of a pod only because its image has them. */
+  async #describe(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
+    const { engine } = this.deps;
+    const snapshot = await engine.inspectContainer(id, signal);
+    if (snapshot === undefined || !mayBeImageClaim(snapshot)) return snapshot;
+    const image = await engine.inspectImage(snapshot.imageId, signal);
+    return isImageClaim(snapshot, image) ? { ...snapshot, labels: {} } : snapshot;
   }
 
   async #follow(signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { fromDockerLabels, toDockerLabels } from "../../../src/shim/domain/labels.js";
+import { fromDockerLabels, madeLabels, toDockerLabels } from "../../../src/shim/domain/labels.js";
 
 test("toDockerLabels() prefixes annotations and lets the shim's own labels win", () => {
   assert.deepEqual(
@@ -10,8 +10,37 @@ test("toDockerLabels() prefixes annotations and lets the shim's own labels win",
       { a: "annotation" },
       { "io.kubernetes.docker.type": "podsandbox" },
     ),
-    { a: "label", "annotation.a": "annotation", "io.kubernetes.docker.type": "podsandbox" },
+    {
+      ...{ a: "label", "annotation.a": "annotation", "io.kubernetes.docker.type": "podsandbox" },
+      "dockershim.label-keys": '{"sandbox":"","keys":["a","io.kubernetes.docker.type","annotation.a"]}',
+    },
   );
+});
+
+describe("madeLabels()", () => {
+  const container = { "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "s" };
+  const image = { a: "image", b: "image", "annotation.c": "image", "dockershim.image-mounts": "image" };
+
+  test("leaves out what the image has added", () => {
+    const made = { a: "1", "annotation.d": "2", ...container };
+    const docker = { ...image, ...toDockerLabels({ a: "1" }, { d: "2" }, container) };
+    assert.deepEqual(madeLabels(docker), made);
+  });
+
+  test("believes no list that came with the image", () => {
+    for (const sandbox of ["", "t"]) {
+      const keys = JSON.stringify({ sandbox, keys: ["a", "io.kubernetes.docker.type"] });
+      const docker = { ...image, ...container, "dockershim.label-keys": keys };
+      assert.deepEqual(madeLabels(docker), { a: "image", b: "image", "annotation.c": "image", ...container });
+    }
+  });
+
+  test("keeps all labels of what is no part of a pod", () => {
+    assert.deepEqual(madeLabels({ a: "1", "dockershim.scratch": "2" }), {
+      a: "1",
+      "dockershim.scratch": "2",
+    });
+  });
 });
 
 describe("fromDockerLabels()", () => {
@@ -40,9 +69,11 @@ describe("fromDockerLabels()", () => {
   test("gives labels back that begin as annotations do", () => {
     const labels = { "annotation.a": "1", "annotation.annotation.b": "2" };
     const annotations = { b: "3", "annotation.c": "4" };
-    const docker = toDockerLabels(labels, annotations, own);
-    assert.equal(docker["annotation.a"], "1", "where dockershim has it");
-    assert.deepEqual(fromDockerLabels(docker), { labels, annotations });
+    for (const type of ["podsandbox", "container"]) {
+      const docker = toDockerLabels(labels, annotations, { "io.kubernetes.docker.type": type });
+      assert.equal(docker["annotation.a"], "1", "where dockershim has it");
+      assert.deepEqual(fromDockerLabels(docker), { labels, annotations });
+    }
   });
 
   test("does not let the image of a container turn annotations into labels", () => {
@@ -51,7 +82,7 @@ describe("fromDockerLabels()", () => {
       "annotation.hash": "1",
       "dockershim.prefixed-labels": '["annotation.hash"]',
     };
-    assert.deepEqual(fromDockerLabels(docker), { labels: {}, annotations: { hash: "1" } });
+    assert.deepEqual(fromDockerLabels(madeLabels(docker)), { labels: {}, annotations: { hash: "1" } });
   });
 
   test("lets an annotation win over a label of its Docker name", () => {

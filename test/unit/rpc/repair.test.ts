@@ -84,8 +84,8 @@ describe("repairAfterStart()", () => {
     const place = shim.world.directory.replaceAll("/", "-");
     const make = (name: string, Labels: Record<string, string>): string =>
       containers.create(name, { Image: "busybox", Labels, HostConfig: {} });
-    make("scratch", { [scratchLabel]: `${place}/an-earlier-run` });
-    const others = make("scratch-of-another-shim", { [scratchLabel]: "elsewhere/its-run" });
+    make("dockershim-scratch-1", { [scratchLabel]: `${place}/an-earlier-run` });
+    const others = make("dockershim-scratch-2", { [scratchLabel]: "elsewhere/its-run" });
     const stranger = make("stranger", {});
     await repairAfterStart(shim.services);
     assert.deepEqual(containers.ids, [others, stranger]);

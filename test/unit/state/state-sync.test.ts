@@ -57,6 +57,18 @@ describe("StateSync start", () => {
     assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
   });
 
+  test("containers that have the type of a sandbox from their image alone are not even expected", async () => {
+    await using harness = new Harness({ inspectPatienceMs: 300 });
+    const { engine } = harness;
+    const labels = { [typeLabel]: sandboxType, "io.kubernetes.pod.name": "a" };
+    engine.images.add({ tags: ["posing:1"], snapshot: { labels } });
+    engine.containers.create("quirky_bohr", { ...body({}), Image: "posing:1" });
+    const id = harness.sandbox("a");
+    engine.hangs = (verb) => verb === "inspectContainer";
+    await harness.start();
+    assert.deepEqual(harness.model.ids(), [id]);
+  });
+
   test("reads sandboxes before containers, however slow they are", async () => {
     await using harness = new Harness();
     const { engine, model } = harness;
