@@ -34,7 +34,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
     try {
       for (const path of open) await play("--down", path);
       // Containers of play's pods carry no label of the run, but its name.
-      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken"]) {
+      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken", "model"]) {
         const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
         for (const id of left) await removeContainer(id);
       }
@@ -154,6 +154,46 @@ spec:
     for (const name of [`order-${bed.run}`, `job-${bed.run}`]) {
       assert.deepEqual(await containersWithLabel(`io.kubernetes.pod.name=${name}`), []);
     }
+  });
+
+  test("an image volume: read-only, whole and by a sub path", async () => {
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: model-RUN}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: IMAGE
+    command: [sh, -c, 'test -x /model/bin/sh && test -x /tools/sh && ! touch /model/x && exec sleep 1000']
+    volumeMounts: [{name: model, mountPath: /model}, {name: model, mountPath: /tools, subPath: bin}]
+  volumes: [{name: model, image: {reference: IMAGE, pullPolicy: Never}}]
+`);
+    const up = await play(path);
+    assert.equal(up.code, 0, up.stderr);
+    const { containers } = await shim.cri.ListContainers({
+      filter: { label_selector: { "io.kubernetes.pod.name": `model-${bed.run}` } },
+    });
+    const id = containers[0]?.id ?? "";
+    const { status } = await shim.cri.ContainerStatus({ container_id: id });
+    const mounts = status?.mounts.filter(({ image }) => image !== null && image.image !== "");
+    assert.deepEqual(
+      mounts?.map((mount) => [mount.container_path, mount.image_sub_path, mount.readonly]),
+      [
+        ["/model", "", true],
+        ["/tools", "bin", true],
+      ],
+    );
+    await until("its checks to have passed", async () => {
+      const ran = await shim.cri.ExecSync({
+        container_id: id,
+        cmd: ["sh", "-c", "grep -q ^sleep /proc/1/cmdline"],
+      });
+      return ran.exit_code === 0;
+    });
+    const down = await play("--down", path);
+    assert.equal(down.code, 0, down.stderr);
   });
 
   test("fields that are not honoured are all listed, and nothing is started", async () => {

@@ -17,9 +17,8 @@ export function checkPod(pod: Pod): readonly Problem[] {
   }
   checkUnique(spec.volumes ?? [], "volumes", report);
   (spec.volumes ?? []).forEach((volume, index) => {
-    if (volume.emptyDir !== undefined && volume.hostPath !== undefined) {
-      report(`volumes[${String(index)}]`, "must not be both emptyDir and hostPath");
-    }
+    const sources = (["emptyDir", "hostPath", "image"] as const).filter((one) => volume[one] !== undefined);
+    if (sources.length > 1) report(`volumes[${String(index)}]`, `must not be both ${sources.join(" and ")}`);
   });
   const all = [...(spec.initContainers ?? []), ...spec.containers];
   const names = new Set<string>();
@@ -78,8 +77,12 @@ function checkMounts(container: Container, path: string, volumes: readonly Volum
   const used = new Set<string>();
   (container.volumeMounts ?? []).forEach((mount, index) => {
     const at = `${path}.volumeMounts[${String(index)}]`;
-    if (!volumes.some(({ name }) => name === mount.name)) {
+    const volume = volumes.find(({ name }) => name === mount.name);
+    if (volume === undefined) {
       report(`${at}.name`, `${JSON.stringify(mount.name)} is none of spec.volumes`);
+    }
+    if (volume?.image !== undefined && (mount.mountPropagation ?? "None") !== "None") {
+      report(`${at}.mountPropagation`, "an image volume has no mounts to propagate");
     }
     if (used.has(mount.mountPath))
       report(`${at}.mountPath`, `${JSON.stringify(mount.mountPath)} is used twice`);

@@ -9,6 +9,7 @@ import { containerConfig, messagePath, podHostname, sandboxConfig } from "./cri-
 import type { PlayFiles } from "./files.js";
 import type { Container } from "./honoured-fields.js";
 import { hostsFile } from "./hosts-file.js";
+import type { VolumeImages } from "./image-volumes.js";
 import type { Manifest } from "./manifest.js";
 import type { ObservedSandbox } from "./next-step.js";
 import type { Directories } from "./pod-files.js";
@@ -21,6 +22,7 @@ interface CreateContainerInput {
   readonly container: Container;
   readonly sandbox: ObservedSandbox;
   readonly image: Image;
+  readonly volumeImages: VolumeImages;
   readonly deps: {
     readonly client: CriClient;
     readonly files: PlayFiles;
@@ -58,8 +60,9 @@ export async function createContainer(input: CreateContainerInput): Promise<void
 }
 
 async function resolvedVolumeMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, deps } = input;
-  const planned = volumeMounts(container, manifest.pod.spec, manifest.key, deps.directories, deps.node);
+  const { manifest, container, volumeImages, deps } = input;
+  const { key, pod } = manifest;
+  const planned = volumeMounts(container, pod.spec, key, deps.directories, deps.node, volumeImages);
   const mounts: Answer<Mount>[] = [];
   for (const { volumePath, subPath, mount } of planned) {
     if (subPath === "") mounts.push(mount);

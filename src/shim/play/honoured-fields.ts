@@ -115,10 +115,12 @@ const containerSecurityContext = object({
 
 const amounts = object({ cpu: quantity(1000), memory: quantity(1) });
 
+const pullPolicy = oneOf(["Always", "IfNotPresent", "Never"]);
+
 const container = object({
   name: mandatory(string(dnsLabel)),
   image: mandatory(string(notEmpty)),
-  imagePullPolicy: oneOf(["Always", "IfNotPresent", "Never"]),
+  imagePullPolicy: pullPolicy,
   command: list(string()),
   args: list(string()),
   workingDir: string(),
@@ -166,6 +168,7 @@ const volume = object({
   name: mandatory(string(dnsLabel)),
   emptyDir: object({ medium: oneOf([""], { Memory: notHonouredYet, HugePages: notHonouredYet }) }),
   hostPath: object({ path: mandatory(string(nodePath)), type: hostPathType }),
+  image: object({ reference: mandatory(string(notEmpty)), pullPolicy }),
 });
 
 const notRestarted =

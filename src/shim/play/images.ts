@@ -18,32 +18,38 @@ export function pullPolicy({
   return reference?.tag === undefined || reference.tag === "latest" ? "Always" : "IfNotPresent";
 }
 
+/** Of a container or of a volume. */
+export type WantedImage = Pick<Container, "image" | "imagePullPolicy"> & {
+  /** The name of the policy's field in the manifest, for errors. */
+  readonly policyField?: "imagePullPolicy" | "pullPolicy";
+};
+
 export interface EnsureImageDeps {
   readonly client: Pick<CriClient, "imageStatus" | "pullImage">;
   readonly onPull: (image: string) => void;
 }
 
-/** The image of a container, pulled if its policy says so. */
+/** The image, pulled if its policy says so. */
 export async function ensureImage(
-  container: Container,
+  wanted: WantedImage,
   sandbox: Answer<PodSandboxConfig>,
   deps: EnsureImageDeps,
   signal: AbortSignal,
 ): Promise<Image> {
-  const { image } = container;
-  const policy = pullPolicy(container);
+  const { image, policyField = "imagePullPolicy" } = wanted;
+  const policy = pullPolicy(wanted);
   const present = await deps.client.imageStatus(image, signal);
   if (policy === "IfNotPresent" && present !== undefined) return present;
   if (policy === "Never") {
     if (present !== undefined) return present;
-    throw new ShimError("notFound", `find image "${image}": not on this node, and imagePullPolicy is Never`);
+    throw new ShimError("notFound", `find image "${image}": not on this node, and ${policyField} is Never`);
   }
   deps.onPull(image);
   let pulled: string;
   try {
     pulled = await deps.client.pullImage(image, sandbox, signal);
   } catch (error) {
-    const hint = present === undefined ? "" : `; ${presentHint(container)}`;
+    const hint = present === undefined ? "" : `; ${presentHint(wanted)}`;
     const { kind, fields } = ShimError.from(error, "unknown");
     throw new ShimError(kind, `pull image "${image}": ${messageOf(error)}${hint}`, fields, { cause: error });
   }
@@ -54,7 +60,7 @@ export async function ensureImage(
 }
 
 /** For an image that is there but whose policy wants it pulled again. */
-function presentHint({ imagePullPolicy }: Container): string {
-  const why = imagePullPolicy === undefined ? 'its tag is "latest" or missing' : "imagePullPolicy is Always";
-  return `the image is on this node, but ${why}: write "imagePullPolicy: IfNotPresent" to run it without a pull`;
+function presentHint({ imagePullPolicy, policyField = "imagePullPolicy" }: WantedImage): string {
+  const why = imagePullPolicy === undefined ? 'its tag is "latest" or missing' : `${policyField} is Always`;
+  return `the image is on this node, but ${why}: write "${policyField}: IfNotPresent" to run it without a pull`;
 }

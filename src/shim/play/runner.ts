@@ -9,7 +9,8 @@ import type { CriClient } from "./cri-client.js";
 import type { NodeFacts } from "./cri-config.js";
 import { sandboxConfig } from "./cri-config.js";
 import type { PlayFiles } from "./files.js";
-import { ensureImage } from "./images.js";
+import { ensureVolumeImages, type VolumeImages } from "./image-volumes.js";
+import { ensureImage, type WantedImage } from "./images.js";
 import { outputOf } from "./log-lines.js";
 import type { Manifest } from "./manifest.js";
 import type { ObservedContainer, ObservedPod, Step } from "./next-step.js";
@@ -48,7 +49,15 @@ export async function playPod(
   rollback: Rollback,
   signal: AbortSignal,
 ): Promise<PlayedPod> {
-  const run: Run = { manifest, deps, rollback, signal, images: new Map(), madeSandbox: false };
+  const run: Run = {
+    manifest,
+    deps,
+    rollback,
+    signal,
+    images: new Map(),
+    volumeImages: new Map(),
+    madeSandbox: false,
+  };
   let previous = "";
   for (let count = 0; ; count += 1) {
     let step: Step | undefined;
@@ -76,6 +85,7 @@ interface Run {
   readonly signal: AbortSignal;
   /** By container. */
   readonly images: Map<string, Image>;
+  volumeImages: VolumeImages;
   /** The undo of the sandbox is then that of its containers as well. */
   madeSandbox: boolean;
 }
@@ -90,10 +100,16 @@ async function take(step: Exclude<Step, { do: "nothing" }>, observed: ObservedPo
         report(run, `pulling image ${image}`);
       };
       const sandbox = sandboxConfig(manifest, 0, deps.node, deps.directories);
-      images.set(
-        step.container.name,
-        await ensureImage(step.container, sandbox, { ...deps, onPull }, signal),
+      const ensure = (wanted: WantedImage): Promise<Image> =>
+        ensureImage(wanted, sandbox, { ...deps, onPull }, signal);
+      const image = await ensure(step.container);
+      run.volumeImages = await ensureVolumeImages(
+        step.container,
+        manifest.pod.spec,
+        run.volumeImages,
+        ensure,
       );
+      images.set(step.container.name, image);
       return;
     }
     case "removeSandbox":
@@ -110,8 +126,8 @@ async function take(step: Exclude<Step, { do: "nothing" }>, observed: ObservedPo
       if (sandbox === undefined || image === undefined)
         throw new ShimError("internal", "no sandbox or image yet");
       report(run, `creating ${step.isInit ? "init container" : "container"} ${step.container.name}`);
-      const { rollback, madeSandbox } = run;
-      const input = { manifest, container: step.container, sandbox, image, deps, signal };
+      const { rollback, madeSandbox, volumeImages } = run;
+      const input = { manifest, container: step.container, sandbox, image, volumeImages, deps, signal };
       await createContainer(madeSandbox ? input : { ...input, rollback });
       return;
     }

@@ -4,6 +4,7 @@ import { ShimError } from "../base/errors.js";
 import type { Answer, Mount } from "../domain/cri.js";
 import { MountPropagation } from "../domain/cri.js";
 import type { Container, PodSpec } from "./honoured-fields.js";
+import type { VolumeImages } from "./image-volumes.js";
 import type { PodKey } from "./manifest.js";
 import type { Directories } from "./pod-files.js";
 import { emptyDirPath } from "./pod-files.js";
@@ -16,13 +17,15 @@ export type VolumePreparation =
   | { readonly kind: "emptyDir"; readonly path: string; readonly group: number | undefined }
   | { readonly kind: "hostPath"; readonly path: string; readonly type: HostPathType };
 
+/** One that has a path on the node: all but image volumes. */
 interface PlannedVolume {
   readonly name: string;
   readonly preparation: VolumePreparation;
 }
 
 function plannedVolumes(spec: PodSpec, key: PodKey, directories: Directories): readonly PlannedVolume[] {
-  return (spec.volumes ?? []).map(({ name, hostPath }) => {
+  const ofNode = (spec.volumes ?? []).filter(({ image }) => image === undefined);
+  return ofNode.map(({ name, hostPath }) => {
     if (hostPath !== undefined) {
       const preparation = {
         kind: "hostPath",
@@ -45,8 +48,9 @@ export function volumePreparations(
   return plannedVolumes(spec, key, directories).map(({ preparation }) => preparation);
 }
 
-/** A mount of a volume. `subPath` is empty when the volume's root is mounted. */
+/** A mount of a volume. `subPath` is empty when the volume's root is mounted, and for image volumes, whose paths the CRI resolves. */
 export interface PlannedMount {
+  /** Empty for an image volume. */
   readonly volumePath: string;
   readonly subPath: string;
   readonly mount: Answer<Mount>;
@@ -68,18 +72,26 @@ export function volumeMounts(
   key: PodKey,
   directories: Directories,
   node: { readonly seLinux: boolean },
+  images: VolumeImages,
 ): readonly PlannedMount[] {
   const volumes = new Map(
     plannedVolumes(spec, key, directories).map((volume) => [volume.name, volume.preparation]),
   );
   return (container.volumeMounts ?? []).map((mount) => {
+    const container_path = posix.resolve("/", mount.mountPath);
+    const image = images.get(mount.name);
+    if (image !== undefined) {
+      // Whatever readOnly says, as in Kubernetes.
+      const imageMount = { container_path, image, image_sub_path: mount.subPath ?? "", readonly: true };
+      return { volumePath: "", subPath: "", mount: imageMount };
+    }
     const volume = volumes.get(mount.name);
     if (volume === undefined) throw new ShimError("internal", `volume "${mount.name}" was not checked`);
     return {
       volumePath: volume.path,
       subPath: mount.subPath ?? "",
       mount: {
-        container_path: posix.resolve("/", mount.mountPath),
+        container_path,
         host_path: volume.path,
         readonly: mount.readOnly ?? false,
         recursive_read_only: mount.recursiveReadOnly === "Enabled",

@@ -22,6 +22,16 @@ const refused: readonly (readonly [string, string, RegExp])[] = [
     /must not be both/,
   ],
   [
+    "a volume that is an image and a directory",
+    `${container}\n  volumes: [{name: v, image: {reference: a}, emptyDir: {}}]`,
+    /must not be both emptyDir and image/,
+  ],
+  [
+    "propagation of an image volume",
+    "  containers: [{name: c, image: x, volumeMounts: [{name: v, mountPath: /v, mountPropagation: HostToContainer}]}]\n  volumes: [{name: v, image: {reference: a}}]",
+    /volumeMounts\[0\]\.mountPropagation: an image volume has no mounts to propagate/,
+  ],
+  [
     "a mount of no volume",
     "  containers: [{name: c, image: x, volumeMounts: [{name: v, mountPath: /v}]}]",
     /"v" is none of spec\.volumes/,

@@ -74,3 +74,11 @@ for (const [what, imagePullPolicy, isPresent, expected] of hints) {
     });
   });
 }
+
+test("ensureImage() names the policy of a volume as the manifest does", async () => {
+  const wanted = { image: "x:1", imagePullPolicy: "Never", policyField: "pullPolicy" } as const;
+  const deps = { client: new FakeCri(), onPull: () => undefined };
+  await assert.rejects(ensureImage(wanted, {}, deps, new AbortController().signal), {
+    message: /not on this node, and pullPolicy is Never/,
+  });
+});

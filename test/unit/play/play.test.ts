@@ -68,6 +68,42 @@ describe("playUp()", () => {
     );
   });
 
+  test("pulls the images of volumes before the sandbox, once each, and mounts what was pulled", async () => {
+    const fixture = makeFixture();
+    const mounts = "volumeMounts: [{name: m, mountPath: /m, subPath: a}, {name: n, mountPath: /n}]";
+    await up(
+      fixture,
+      { keep: false },
+      `
+  containers: [{name: a, ${image}, ${mounts}}, {name: b, ${image}, ${mounts}}]
+  volumes:
+  - {name: m, image: {reference: "model:1"}}
+  - {name: n, image: {reference: busybox:1, pullPolicy: Never}}
+  - {name: unused, image: {reference: "unused:1"}}`,
+    );
+    assert.deepEqual(fixture.cri.calls.slice(0, 2), ["pullImage model:1", "runPodSandbox web"]);
+    assert.equal(fixture.cri.calls.filter((call) => call.startsWith("pullImage")).length, 1);
+    for (const { config } of fixture.cri.containers) {
+      const images = config.mounts?.flatMap(({ image: mounted, image_sub_path }) =>
+        mounted
+          ? [`${String(mounted.image)} ${String(mounted.user_specified_image)} ${String(image_sub_path)}`]
+          : [],
+      );
+      assert.deepEqual(images, ["id of id of model:1 model:1 a", "id of busybox:1 busybox:1 "]);
+    }
+  });
+
+  test("starts nothing when the image of a volume cannot be had", async () => {
+    const fixture = makeFixture();
+    const volumes = "volumes: [{name: m, image: {reference: model:1, pullPolicy: Never}}]";
+    const container = `{name: a, ${image}, volumeMounts: [{name: m, mountPath: /m}]}`;
+    await assert.rejects(
+      up(fixture, { keep: false }, `  containers: [${container}]\n  ${volumes}`),
+      /ensure the image of container "a": find image "model:1": not on this node/,
+    );
+    assert.deepEqual(fixture.cri.calls, []);
+  });
+
   test("leaves /etc/hosts alone where a volume is mounted", async () => {
     const fixture = makeFixture();
     const mounts = "volumeMounts: [{name: v, mountPath: /etc/hosts}]";

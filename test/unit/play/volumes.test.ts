@@ -28,7 +28,7 @@ test("volumeMounts() makes container paths absolute and relabels only what play 
   const { pod, key } = await podWith(spec);
   const [container] = pod.spec.containers;
   assert.ok(container);
-  const mounts = volumeMounts(container, pod.spec, key, directories, { seLinux: true });
+  const mounts = volumeMounts(container, pod.spec, key, directories, { seLinux: true }, new Map());
   assert.deepEqual(mounts, [
     {
       volumePath: "/state/uid-1/volumes/empty-dir/e",
@@ -55,4 +55,30 @@ test("volumeMounts() makes container paths absolute and relabels only what play 
       },
     },
   ]);
+});
+
+const modelSpec = `
+  volumes: [{name: m, image: {reference: "model:1"}}]
+  containers:
+    - name: c
+      image: x
+      volumeMounts: [{name: m, mountPath: /m/}, {name: m, mountPath: n, subPath: a/b, readOnly: false}]
+`;
+
+test("volumePreparations() has nothing to make of an image volume", async () => {
+  const { pod, key } = await podWith(modelSpec);
+  assert.deepEqual(volumePreparations(pod.spec, key, directories), []);
+});
+
+test("volumeMounts() mounts an image read-only, and leaves its sub path to the CRI", async () => {
+  const { pod, key } = await podWith(modelSpec);
+  const [container] = pod.spec.containers;
+  assert.ok(container);
+  const image = { image: "sha256:1", user_specified_image: "model:1" };
+  const images = new Map([["m", image]]);
+  const mounts = volumeMounts(container, pod.spec, key, directories, { seLinux: true }, images);
+  const mount = (container_path: string, image_sub_path: string) => ({
+    ...{ volumePath: "", subPath: "", mount: { container_path, image, image_sub_path, readonly: true } },
+  });
+  assert.deepEqual(mounts, [mount("/m", ""), mount("/n", "a/b")]);
 });
