@@ -118,7 +118,8 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
   });
 
   test("a name that is none is INVALID_ARGUMENT", async () => {
-    for (const image of ["", "UPPER/case:1", "a b", "x@sha256:short"]) {
+    // Not UPPER/case: newer engines take it for the image "case" of a registry "UPPER".
+    for (const image of ["", "registry.example/UPPER:1", "a b", "x@sha256:short"]) {
       await rejectsWith(shim.cri.PullImage({ image: { image } }), "INVALID_ARGUMENT");
     }
   });
