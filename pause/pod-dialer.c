@@ -1,6 +1,7 @@
 /*
  * Connects to ports of pods for the program that started it, and hands the connections over, so that no byte of them
- * comes by here. It enters the network namespace of each pod, which a program with many threads cannot do.
+ * comes by here. It enters the network namespace of each pod, which a program with many threads cannot do, and leaves it
+ * at once: a namespace lives as long as a process is in it, with the pod's interfaces and address.
  *
  * Standard input: requests of 16 bytes, in the order of this machine:
  *     u32 id, u32 namespace, u32 port, u32 milliseconds
@@ -129,6 +130,22 @@ static void conclude(struct slot *slot, int error)
 	give_up(&slot->attempt);
 }
 
+/* A descriptor of the namespace that this process was started in, or why it could not come back there. */
+static long open_home(void)
+{
+	long file, result;
+
+	file = system_call(SYS_openat, AT_FDCWD, (long)"/proc/self/ns/net", O_RDONLY | O_CLOEXEC, 0, 0);
+	if (file < 0)
+		return file;
+	/* To enter a pod's and to enter this one are different permissions. */
+	result = system_call(SYS_setns, file, CLONE_NEWNET, 0, 0, 0);
+	if (result == 0)
+		return file;
+	close_descriptor((int)file);
+	return result;
+}
+
 /* 0, or why this process is not in the namespace of the parent's descriptor. */
 static long enter(u32 descriptor)
 {
@@ -157,7 +174,7 @@ static void withdraw(struct slot *slots, u32 id)
 	}
 }
 
-static void take(struct slot *slots, const struct request *request)
+static void take(struct slot *slots, const struct request *request, long home)
 {
 	struct slot *slot = slots;
 	long error;
@@ -172,8 +189,8 @@ static void take(struct slot *slots, const struct request *request)
 		answer_failure(request->id, "accept", EAGAIN);
 		return;
 	}
-	/* One that failed leaves this process in the namespace of the request before: nothing may be made there. */
-	error = enter(request->namespace);
+	/* One that failed leaves this process at home: nothing may be made there. */
+	error = home < 0 ? -home : enter(request->namespace);
 	if (error != 0) {
 		answer_failure(request->id, "enter", error);
 		return;
@@ -181,7 +198,11 @@ static void take(struct slot *slots, const struct request *request)
 	slot->taken = 1;
 	slot->id = request->id;
 	slot->deadline = now() + request->milliseconds;
-	conclude(slot, begin(&slot->attempt, (u16)request->port));
+	/* The sockets belong to the pod's namespace wherever this process is: it need not stay for the answers. */
+	error = begin(&slot->attempt, (u16)request->port);
+	if (system_call(SYS_setns, home, CLONE_NEWNET, 0, 0, 0) != 0)
+		end(1);
+	conclude(slot, (int)error);
 }
 
 /* Until the next deadline, in milliseconds; -1: there is none. */
@@ -243,11 +264,13 @@ _Noreturn void run(const long *arguments)
 	} received;
 	u8 dropped[4096];
 	unsigned long size = 0;
+	long home;
 
 	(void)arguments;
 	block_signals();
 	if (system_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
 		end(1);
+	home = open_home();
 	memset(slots, 0, sizeof slots);
 	for (;;) {
 		polled[slot_count] = (struct pollfd){input, POLLIN, 0};
@@ -266,7 +289,7 @@ _Noreturn void run(const long *arguments)
 			continue;
 		size += read_some(input, received.bytes + size, sizeof received.bytes - size);
 		for (unsigned long index = 0; index < size / request_size; index++)
-			take(slots, received.requests + index);
+			take(slots, received.requests + index, home);
 		/* The begin of a request whose rest is to come. */
 		for (unsigned long index = size - size % request_size, to = 0; index < size; index++, to++)
 			received.bytes[to] = received.bytes[index];

@@ -1,0 +1,58 @@
+/** The real dialer with namespaces that are not its own: where it stays, and what it enters. */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync, readlinkSync } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
+import { describe, test, type TestContext } from "node:test";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { rejectsWith } from "../../fakes/pods.js";
+import { until } from "../../support/wait.js";
+import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
+import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
+
+const never = new AbortController().signal;
+const unfit =
+  imageArchitecture(process.arch) === undefined
+    ? `no dialer for ${process.arch}`
+    : spawnSync("unshare", ["-n", "true"]).status !== 0 && "no new network namespace to be had";
+
+const namespaceOf = (pid: number | "self" | undefined): string => readlinkSync(`/proc/${String(pid)}/ns/net`);
+
+function realDialer(t: TestContext): DialerProcess {
+  const program = (): Promise<string> => programPath("pod-dialer", process.arch);
+  const dialer = new DialerProcess({ program, connectTimeoutMs: 10_000, log: recordingLog() });
+  t.after(() => dialer.close());
+  return dialer;
+}
+
+/** A process in a network namespace of its own, where even the loopback is down. */
+async function startPod(t: TestContext): Promise<number> {
+  const pod = spawn("unshare", ["-n", "sleep", "infinity"], { stdio: "ignore" });
+  t.after(() => pod.kill("SIGKILL"));
+  const { pid } = pod;
+  assert.ok(pid !== undefined);
+  await until("it has its namespace", () => namespaceOf(pid) !== namespaceOf("self"));
+  return pid;
+}
+
+describe("the pod dialer and pods' network namespaces", { skip: unfit, timeout: 60_000 }, () => {
+  test("it stays in none, so that none outlives its pod", async (t) => {
+    const dialer = realDialer(t);
+    const pod = openSync(`/proc/${String(await startPod(t))}/ns/net`, "r");
+    const own = openSync("/proc/self/ns/net", "r");
+    const server = createServer().listen(0, "127.0.0.1");
+    t.after(() => {
+      server.close();
+      closeSync(own);
+    });
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    // Nothing can be reached there, and it is listened here: the connect was made over there.
+    await rejectsWith(dialer.connect(pod, port, never), "unavailable", /ENETUNREACH|EADDRNOTAVAIL/);
+    closeSync(pod);
+    assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
+    (await dialer.connect(own, port, never)).destroy();
+    assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
+  });
+});
