@@ -1,5 +1,5 @@
 /** One connection of a port-forward: the client's streams on one side, a connection to the pod on the other. */
-import type { Duplex } from "node:stream";
+import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
@@ -12,21 +12,22 @@ const connectTimeoutMs = 30_000;
 export interface PortStreams {
   readonly port: number;
   readonly data: Duplex;
-  /** Tells the client why there is no connection. */
-  readonly fail: (message: string) => void;
+  /** Tells the client why there is no connection. Clients wait for its end before they close their own connection. */
+  readonly error: Writable;
 }
 
 /**
  * Connects and copies until both directions have ended, each at its own time. A refused port is a message; whoever
  * breaks an established connection breaks the other side's, without a message, because clients end the whole
- * port-forward at one. Never rejects. `signal` ends everything at once.
+ * port-forward at one. The error stream ends with the direction from the pod: nothing can be on it any more, and kubectl
+ * before 1.32 shows the end of the pod's data only then. Never rejects. `signal` ends everything at once.
  */
 export async function forwardConnection(
   session: PortForwardSession,
   streams: PortStreams,
   signal: AbortSignal,
 ): Promise<void> {
-  const { port, data } = streams;
+  const { port, data, error } = streams;
   const gone = new AbortController();
   const abort = (): void => gone.abort(clientGone());
   signal.addEventListener("abort", abort, { once: true });
@@ -41,12 +42,12 @@ export async function forwardConnection(
     );
     // From here on the copy notices; a stream that has closed in order may have left bytes that are still on their way.
     data.off("close", abort);
-    await copyBothWays(data, pod, gone.signal);
-  } catch (error) {
+    await copyBothWays(data, pod, gone.signal, () => void error.end());
+  } catch (reason) {
     if (gone.signal.aborted) {
       data.destroy();
     } else {
-      streams.fail(refusalOf(session, port, error));
+      error.end(refusalOf(session, port, reason));
       data.end();
       data.resume();
     }
@@ -61,8 +62,13 @@ export function refusalOf({ sandboxId }: PortForwardSession, port: number, error
   return `error forwarding port ${String(port)} to pod ${sandboxId}, uid : ${messageOf(error)}`;
 }
 
-/** Never rejects. Both streams are destroyed when either of them breaks. */
-async function copyBothWays(data: Duplex, pod: Duplex, signal: AbortSignal): Promise<void> {
+/** Never rejects. Both streams are destroyed when either of them breaks. `onPodEnd`: `data` has been given its end. */
+async function copyBothWays(
+  data: Duplex,
+  pod: Duplex,
+  signal: AbortSignal,
+  onPodEnd: () => void,
+): Promise<void> {
   const end = (): void => {
     data.destroy();
     pod.destroy();
@@ -71,7 +77,7 @@ async function copyBothWays(data: Duplex, pod: Duplex, signal: AbortSignal): Pro
   if (signal.aborted) end();
   signal.addEventListener("abort", end, { once: true });
   // Each passes its own end on and leaves the other direction alone; a failure ends both.
-  await Promise.allSettled([pipeline(data, pod), pipeline(pod, data)]);
+  await Promise.allSettled([pipeline(data, pod), pipeline(pod, data).then(onPodEnd)]);
   signal.removeEventListener("abort", end);
   pod.destroy();
 }

@@ -90,15 +90,13 @@ export class SpdyPortForward {
   #start(pair: Pair, data: SpdyStream, error: SpdyStream): void {
     error.resume(); // Nobody sends on it; its half-close has to be read all the same.
     const port = portOf(data) ?? 0;
-    const running = forwardConnection(
-      this.#options.session,
-      { port, data, fail: (message) => void error.end(message) },
-      this.#gone.signal,
-    ).then(async () => {
-      await endOf(error);
-      this.#pairs.delete(pair.id);
-      this.#running.delete(running);
-    });
+    const running = forwardConnection(this.#options.session, { port, data, error }, this.#gone.signal).then(
+      async () => {
+        await endOf(error);
+        this.#pairs.delete(pair.id);
+        this.#running.delete(running);
+      },
+    );
     this.#running.add(running);
   }
 

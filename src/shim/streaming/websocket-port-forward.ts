@@ -56,11 +56,8 @@ export class WebSocketPortForward {
 
   /** Until the connections of all ports have ended, or `signal` aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all(
-      this.#pairs.map(({ port, data, error }) =>
-        forwardConnection(this.#session, { port, data, fail: (message) => void error.end(message) }, signal),
-      ),
-    );
+    // The end of an error channel is told to nobody: the end of its pair's data ends both directions anyway.
+    await Promise.all(this.#pairs.map((pair) => forwardConnection(this.#session, pair, signal)));
     if (!signal.aborted) await this.connection.close(signal);
   }
 }
