@@ -1,17 +1,23 @@
 /*
  * Connects to ports of pods for the program that started it, and hands the connections over, so that no byte of them
- * comes by here. It enters the network namespace of each pod, which a program with many threads cannot do, and leaves it
- * at once: a namespace lives as long as a process is in it, with the pod's interfaces and address.
+ * comes by here. It enters the network namespace of each pod, which a program with many threads cannot do, and leaves
+ * it at once: a namespace lives as long as a process is in it, with the pod's interfaces and address.
  *
  * Standard input: requests of 16 bytes, in the order of this machine:
  *     u32 id, u32 namespace, u32 port, u32 milliseconds
- * `namespace` is a file descriptor of the parent process; 0xffffffff withdraws the request of that id.
+ * `namespace` is a file descriptor of the parent process, which keeps it open until the answer; 0xffffffff withdraws
+ * the request of that id.
  *
  * Descriptor 3 is the channel of Node.js between a parent and a child: lines of JSON. A line of a connection carries it
- * as SCM_RIGHTS, in the form in which Node.js sends sockets; a failed request is a line without:
+ * as SCM_RIGHTS, in the form in which Node.js sends sockets. The line after it says that it was sent: a parent without
+ * room for another file gets no connection, and Node.js makes nothing of the first line then. A request without a
+ * connection is one line:
  *     {"cmd":"NODE_HANDLE","type":"net.Socket","msg":{"id":7}}
+ *     {"id":7,"sent":true}
  *     {"id":7,"step":"connect","errno":111}
- * Each request that was not withdrawn gets one line. What Node.js writes into the channel is read and dropped.
+ *     {"id":7,"step":"withdraw","errno":125}
+ * Each request is answered once, be it withdrawn or not; a withdrawal that comes after the answer is not answered. What
+ * Node.js writes into the channel is read and dropped.
  *
  * Ends with its input, with the channel, and with the parent.
  */
@@ -66,12 +72,12 @@ static void add_number(struct text *text, u32 number)
 	add(text, digits + position);
 }
 
-/* A whole line at once: the channel blocks, and a line is far shorter than what it takes in one piece. */
-static void answer(const struct text *line, int descriptor)
+/* Whole lines at once: the channel blocks, and they are far shorter than what it takes in one piece. */
+static void answer(const struct text *lines, int descriptor)
 {
 	struct descriptor_control control = {
 		.size = 20, .level = SOL_SOCKET, .type = SCM_RIGHTS, .descriptor = descriptor, .padding = 0};
-	struct buffer buffer = {.data = line->bytes, .size = line->size};
+	struct buffer buffer = {.data = lines->bytes, .size = lines->size};
 	struct message message = {
 		.name = 0,
 		.name_size = 0,
@@ -86,7 +92,7 @@ static void answer(const struct text *line, int descriptor)
 	do
 		sent = system_call(SYS_sendmsg, channel, (long)&message, MSG_NOSIGNAL, 0, 0);
 	while (sent == -EINTR);
-	if (sent != (long)line->size)
+	if (sent != (long)lines->size)
 		end(1);
 }
 
@@ -114,16 +120,18 @@ static void give_up(struct attempt *attempt)
 /* Answers unless the attempt goes on. */
 static void conclude(struct slot *slot, int error)
 {
-	struct text line = {.size = 0};
+	struct text lines = {.size = 0};
 
 	if (error == EINPROGRESS)
 		return;
 	slot->taken = 0;
 	if (error == 0) {
-		add(&line, "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Socket\",\"msg\":{\"id\":");
-		add_number(&line, slot->id);
-		add(&line, "}}\n");
-		answer(&line, slot->attempt.socket);
+		add(&lines, "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Socket\",\"msg\":{\"id\":");
+		add_number(&lines, slot->id);
+		add(&lines, "}}\n{\"id\":");
+		add_number(&lines, slot->id);
+		add(&lines, ",\"sent\":true}\n");
+		answer(&lines, slot->attempt.socket);
 	} else {
 		answer_failure(slot->id, "connect", error);
 	}
@@ -170,6 +178,7 @@ static void withdraw(struct slot *slots, u32 id)
 		if (slots[index].taken && slots[index].id == id) {
 			slots[index].taken = 0;
 			give_up(&slots[index].attempt);
+			answer_failure(id, "withdraw", ECANCELED);
 		}
 	}
 }

@@ -14,6 +14,7 @@ enum {
 	EINVAL = 22,
 	ETIMEDOUT = 110,
 	EINPROGRESS = 115,
+	ECANCELED = 125,
 };
 
 enum {

@@ -43,8 +43,10 @@ export class DialerProcess {
 
   /**
    * A connection to `port` on the loopback of the network namespace that file descriptor `namespace` of this process
-   * refers to; the descriptor stays open until this settles. `unavailable` with field `dialerEnded` when the process
-   * ended meanwhile: another try starts a new one.
+   * refers to; the descriptor stays open until this settles, which after an abort is when the process has answered the
+   * withdrawal: a number that it has yet to read could mean another pod's namespace by then. `unavailable` with field
+   * `dialerEnded` when the process ended meanwhile: another try starts a new one. `exhausted` when this process has no
+   * room for another file.
    */
   async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
     const child = await this.#running();
@@ -55,8 +57,15 @@ export class DialerProcess {
     try {
       return await new Promise<Socket>((resolve, reject) => {
         const onAbort = (): void => {
-          if (this.#child === child) child.stdin?.write(encodeWithdrawal(id));
-          reject(ShimError.from(signal.reason));
+          const leave = (): void => {
+            reject(ShimError.from(signal.reason));
+          };
+          const drop = (socket: Socket): void => {
+            socket.destroy();
+            leave();
+          };
+          this.#pending.set(id, { resolve: drop, reject: leave });
+          child.stdin?.write(encodeWithdrawal(id));
         };
         const timer = setTimeout(
           () => {
@@ -142,24 +151,23 @@ export class DialerProcess {
     const socket = handle instanceof Socket ? handle : undefined;
     // For the time until somebody listens, and for whoever only writes.
     socket?.on("error", () => undefined);
-    const answer = parseAnswer(message);
-    const pending = answer === undefined ? undefined : this.#pending.get(answer.id);
+    const answer = parseAnswer(message, socket !== undefined);
     if (answer === undefined) this.#options.log.warn({}, "the pod dialer sent something that is no answer");
+    const pending = answer === undefined ? undefined : this.#pending.get(answer.id);
     if (pending === undefined || answer === undefined) {
-      // Of a request that was given up.
       socket?.destroy();
-      return;
-    }
-    if (answer.failure !== undefined) {
-      socket?.destroy();
-      pending.reject(dialFailure(answer.failure, this.#options.connectTimeoutMs));
-    } else if (socket === undefined) {
-      // The kernel drops what does not fit: this process has no room for another file.
-      pending.reject(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
-    } else {
+    } else if (socket !== undefined) {
       socket.allowHalfOpen = true;
       socket.setNoDelay(true);
       pending.resolve(socket);
+    } else if (typeof answer.outcome === "object") {
+      pending.reject(dialFailure(answer.outcome, this.#options.connectTimeoutMs));
+    } else {
+      // Node.js emits a connection one tick later than what else came with it.
+      setImmediate(() => {
+        const lost = this.#pending.get(answer.id);
+        lost?.reject(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
+      });
     }
   }
 

@@ -8,7 +8,7 @@ const withdrawal = 0xffff_ffff;
 
 export interface DialRequest {
   readonly id: number;
-  /** A file descriptor of this process, of a network namespace. */
+  /** A file descriptor of this process, of a network namespace; open until the request is answered. */
   readonly namespace: number;
   readonly port: number;
   readonly timeoutMs: number;
@@ -18,6 +18,7 @@ export function encodeRequest({ id, namespace, port, timeoutMs }: DialRequest): 
   return fields(id, namespace, port, timeoutMs);
 }
 
+/** Answered as a failure of step `withdraw`, unless the request is answered already. */
 export function encodeWithdrawal(id: number): Buffer {
   return fields(id, withdrawal, 0, 0);
 }
@@ -29,20 +30,27 @@ function fields(...values: readonly number[]): Buffer {
   return bytes;
 }
 
-/** One line of the dialer; a line that comes with a socket has only the id. */
-export interface DialAnswer {
-  readonly id: number;
-  readonly failure: { readonly step: string; readonly errno: number } | undefined;
+export interface DialFailure {
+  readonly step: string;
+  readonly errno: number;
 }
 
-/** Undefined for what the dialer does not say. */
-export function parseAnswer(message: unknown): DialAnswer | undefined {
+/** One line of the dialer. */
+export interface DialAnswer {
+  readonly id: number;
+  /** `connection`: it comes with this line. `sent`: it came before, or the kernel has dropped it. */
+  readonly outcome: "connection" | "sent" | DialFailure;
+}
+
+/** Undefined for what the dialer does not say. `withSocket`: whether the line came with one. */
+export function parseAnswer(message: unknown, withSocket: boolean): DialAnswer | undefined {
   if (typeof message !== "object" || message === null) return undefined;
-  const { id, step, errno } = message as Readonly<Record<string, unknown>>;
+  const { id, sent, step, errno } = message as Readonly<Record<string, unknown>>;
   if (!isCount(id)) return undefined;
-  if (step === undefined && errno === undefined) return { id, failure: undefined };
+  if (withSocket) return { id, outcome: "connection" };
+  if (sent === true) return { id, outcome: "sent" };
   if (typeof step !== "string" || !isCount(errno)) return undefined;
-  return { id, failure: { step, errno } };
+  return { id, outcome: { step, errno } };
 }
 
 function isCount(value: unknown): value is number {
@@ -53,10 +61,7 @@ function isCount(value: unknown): value is number {
 const noWayIn = ["EPERM", "EACCES", "ENOENT", "ENOSYS"];
 
 /** The error for an answer without a connection. `timeoutMs` is that of the request. */
-export function dialFailure(
-  { step, errno }: { readonly step: string; readonly errno: number },
-  timeoutMs: number,
-): ShimError {
+export function dialFailure({ step, errno }: DialFailure, timeoutMs: number): ShimError {
   const name = errno === 0 ? "no reason" : systemErrorName(errno);
   if (step === "accept") return new ShimError("exhausted", "too many connections are being made at once");
   if (step === "enter") {

@@ -1,14 +1,16 @@
 /** The dialer's process, played by scripts, and the real one in the namespace of this process. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { chmod, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { after, before, describe, test, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { rejectsWith } from "../../fakes/pods.js";
 import { textOf } from "../../fakes/fake-streaming.js";
+import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";
 import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
@@ -52,8 +54,8 @@ describe("DialerProcess with a process that misbehaves", () => {
       message: /^connection refused$/,
     },
     {
-      what: "a success without a connection",
-      script: `onRequest((id) => answer(JSON.stringify({ id })))`,
+      what: "a connection that was sent and did not come",
+      script: `onRequest((id) => answer(JSON.stringify({ id, sent: true })))`,
       kind: "exhausted",
       message: /got lost/,
     },
@@ -80,7 +82,7 @@ describe("DialerProcess with a process that misbehaves", () => {
     const { dialer, log } = await scripted(
       t,
       `onRequest((id) => {
-  for (const line of ["[]", "7", '{"id":"x"}', '{"id":4000000000}']) answer(line);
+  for (const line of ["[]", "7", '{"id":"x"}', '{"id":4000000000,"sent":true}']) answer(line);
   answer(JSON.stringify({ id, step: "connect", errno: 111 }));
 })`,
     );
@@ -100,25 +102,29 @@ describe("DialerProcess with a process that misbehaves", () => {
     assert.equal(log.lines.filter(({ message }) => message === "the pod dialer was lost").length, 2);
   });
 
-  test("a request whose caller leaves is withdrawn, and fails with the caller's reason", async (t) => {
+  test("a request whose caller leaves fails with the caller's reason when its withdrawal is answered", async (t) => {
     const { dialer } = await scripted(
       t,
-      `let waiting;
+      `let withdrawn;
 onRequest((id, namespace) => {
-  if (namespace === 0xffffffff) answer(JSON.stringify({ id: waiting, step: "accept", errno: 11 }));
-  else if (namespace === 5) answer(JSON.stringify({ id, step: "enter", errno: 1 }));
-  else waiting = id + 1;
+  if (namespace === 0xffffffff) withdrawn = id;
+  if (namespace !== 2) return;
+  if (withdrawn !== undefined) answer(JSON.stringify({ id: withdrawn, step: "withdraw", errno: 125 }));
+  answer(JSON.stringify({ id, step: "connect", errno: 111 }));
 })`,
     );
+    await rejectsWith(dialer.connect(2, 80, never), "unavailable", /connection refused/);
     const caller = new AbortController();
-    const gone = dialer.connect(1, 80, caller.signal);
-    await until("the process runs", async () => dialer.pid);
-    // Answered only when the withdrawal has come.
-    const other = dialer.connect(2, 80, never);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    let isSettled = false;
+    const gone = dialer.connect(1, 80, caller.signal).finally(() => (isSettled = true));
+    gone.catch(() => undefined);
+    await turns(2);
     caller.abort(new Error("the caller left"));
+    await turns(5);
+    assert.equal(isSettled, false);
+    const other = dialer.connect(2, 80, never);
     await assert.rejects(gone, /the caller left/);
-    await rejectsWith(other, "exhausted").catch(() => rejectsWith(other, "unavailable"));
+    await rejectsWith(other, "unavailable", /connection refused/);
   });
 
   test("a program that is not there or not for this machine is unsupported", async () => {
@@ -247,6 +253,17 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
       const target = await readlink(`/proc/${String(pid)}/fd/${name}`);
       if (target !== home) assert.match(target, /^(socket:|pipe:|\/dev\/null)/, `${name} is ${target}`);
     }
+  });
+
+  test("a connection for which this process has no room is exhausted, and the dialer stays", () => {
+    const program = fileURLToPath(new URL("../../support/dial-without-room.ts", import.meta.url));
+    const command = `ulimit -n 300 && exec "$0" --import tsx "$1"`;
+    const { stdout, stderr } = spawnSync("sh", ["-c", command, process.execPath, program], {
+      encoding: "utf8",
+    });
+    assert.match(stdout, /"full":"[^"]*too many open files"/, stderr);
+    const { first, again, isSame, warnings } = JSON.parse(stdout) as Record<string, unknown>;
+    assert.deepEqual([first, again, isSame, warnings], ["connected", "connected", true, 0]);
   });
 
   test("ends with its input, although it ignores SIGTERM and SIGINT", async () => {

@@ -15,11 +15,13 @@ describe("dialer protocol", () => {
   });
 
   for (const { message, answer } of [
-    { message: { id: 7 }, answer: { id: 7, failure: undefined } },
+    { message: { id: 7, sent: true }, answer: { id: 7, outcome: "sent" } },
     {
       message: { id: 7, step: "connect", errno: 111 },
-      answer: { id: 7, failure: { step: "connect", errno: 111 } },
+      answer: { id: 7, outcome: { step: "connect", errno: 111 } },
     },
+    { message: { id: 7 }, answer: undefined },
+    { message: { id: 7, sent: 1 }, answer: undefined },
     ...[null, undefined, 7, "7", [], {}, { id: "7" }, { id: -1 }, { id: 1.5 }, { id: 2 ** 33 }].map(
       (message) => ({
         message,
@@ -32,9 +34,14 @@ describe("dialer protocol", () => {
     { message: { id: 7, step: "connect", errno: "111" }, answer: undefined },
   ]) {
     test(`parseAnswer(${JSON.stringify(message)})`, () => {
-      assert.deepEqual(parseAnswer(message), answer);
+      assert.deepEqual(parseAnswer(message, false), answer);
     });
   }
+
+  test("a line that comes with a socket is a connection, when it has an id", () => {
+    assert.deepEqual(parseAnswer({ id: 7 }, true), { id: 7, outcome: "connection" });
+    assert.equal(parseAnswer({}, true), undefined);
+  });
 
   for (const { step, errno, kind, message } of [
     { step: "connect", errno: 111, kind: "unavailable", message: "connection refused" },

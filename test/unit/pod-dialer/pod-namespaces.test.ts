@@ -2,14 +2,17 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync, readlinkSync } from "node:fs";
+import { closeSync, fstatSync, openSync, readlinkSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { describe, test, type TestContext } from "node:test";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { rejectsWith } from "../../fakes/pods.js";
+import { sandboxSnapshot } from "../../fakes/snapshots.js";
+import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";
 import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
+import { NamespaceDialer } from "../../../src/shim/pod-dialer/namespace-dialer.js";
 
 const never = new AbortController().signal;
 const unfit =
@@ -54,5 +57,31 @@ describe("the pod dialer and pods' network namespaces", { skip: unfit, timeout: 
     assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
     (await dialer.connect(own, port, never)).destroy();
     assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
+  });
+
+  test("a descriptor of a caller that left is closed only when it is out of use", async (t) => {
+    const program = realDialer(t);
+    const pod = await startPod(t);
+    const sandbox = sandboxSnapshot("s1");
+    let namespace = -1;
+    const openNetworkNamespace = (): number => (namespace = openSync(`/proc/${String(pod)}/ns/net`, "r"));
+    const dialer = new NamespaceDialer(program, () => ({ openNetworkNamespace }));
+    await rejectsWith(dialer.connect(sandbox, 80, never), "unavailable");
+    assert.ok(program.pid !== undefined);
+    process.kill(program.pid, "SIGSTOP"); // As on a busy host, where it does not get its turn at once.
+    const caller = new AbortController();
+    const gone = dialer.connect(sandbox, 80, caller.signal);
+    gone.catch(() => undefined);
+    await turns(2);
+    caller.abort(new Error("the caller left"));
+    await turns(5);
+    const next = openSync("/proc/self/ns/net", "r"); // Another pod's.
+    t.after(() => {
+      closeSync(next);
+    });
+    assert.notEqual(next, namespace);
+    process.kill(program.pid, "SIGCONT");
+    await assert.rejects(gone, /the caller left/);
+    assert.throws(() => fstatSync(namespace), /EBADF/);
   });
 });
