@@ -282,19 +282,28 @@ _Noreturn void run(const long *arguments)
 	home = open_home();
 	memset(slots, 0, sizeof slots);
 	for (;;) {
-		polled[slot_count] = (struct pollfd){input, POLLIN, 0};
-		polled[slot_count + 1] = (struct pollfd){channel, POLLIN, 0};
+		int count = 2;
+		long ready;
+
+		polled[0] = (struct pollfd){input, POLLIN, 0};
+		polled[1] = (struct pollfd){channel, POLLIN, 0};
+		/* As far as the last that is taken: the kernel refuses more entries than a process may have files. */
 		for (int index = 0; index < slot_count; index++) {
 			int waited_for = slots[index].taken ? slots[index].attempt.socket : -1;
 
-			polled[index] = (struct pollfd){waited_for, POLLOUT, 0};
+			polled[2 + index] = (struct pollfd){waited_for, POLLOUT, 0};
+			if (slots[index].taken)
+				count = 2 + index + 1;
 		}
-		if (await(polled, slot_count + 2, until_deadline(slots)) < 0)
+		ready = await(polled, count, until_deadline(slots));
+		if (ready == -EINTR)
 			continue;
-		look_after(slots, polled);
-		if (polled[slot_count + 1].revents != 0)
+		if (ready < 0)
+			end(1);
+		look_after(slots, polled + 2);
+		if (polled[1].revents != 0)
 			read_some(channel, dropped, sizeof dropped);
-		if (polled[slot_count].revents == 0)
+		if (polled[0].revents == 0)
 			continue;
 		size += read_some(input, received.bytes + size, sizeof received.bytes - size);
 		for (unsigned long index = 0; index < size / request_size; index++)

@@ -257,7 +257,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
 
   test("a connection for which this process has no room is exhausted, and the dialer stays", () => {
     const program = fileURLToPath(new URL("../../support/dial-without-room.ts", import.meta.url));
-    const command = `ulimit -n 300 && exec "$0" --import tsx "$1"`;
+    const command = `ulimit -n 200 && exec "$0" --import tsx "$1"`;
     const { stdout, stderr } = spawnSync("sh", ["-c", command, process.execPath, program], {
       encoding: "utf8",
     });
