@@ -4,6 +4,9 @@
  */
 import type { Logger } from "../../shim/base/log.js";
 import { messageOf } from "../../shim/base/errors.js";
+import { KeyedLock } from "../../shim/base/keyed-lock.js";
+import { SingleFlight } from "../../shim/base/single-flight.js";
+import { systemClock, type Clock } from "../cni/clock.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./kubenet-list.js";
 import { readLinks } from "./mtu.js";
@@ -11,12 +14,13 @@ import type { PodSubnet } from "./pod-subnets.js";
 
 const chain = "KUBE-DEDUP";
 const table = ["-t", "filter"] as const;
+/** How long rules that were written, or seen, count for further pods: firewalld and `ebtables -F` wipe rules out. */
+const appliedCountsMs = 10_000;
+
+type DedupRuleWords = readonly (readonly string[])[];
 
 /** Rules of the chain in their order: the gateways first, then what is dropped. */
-export function dedupRules(
-  macAddress: string,
-  subnets: readonly PodSubnet[],
-): readonly (readonly string[])[] {
+export function dedupRules(macAddress: string, subnets: readonly PodSubnet[]): DedupRuleWords {
   const rule = ({ family }: PodSubnet, source: string, target: string): readonly string[] => {
     const [protocol, flag] = family === "ipv4" ? ["IPv4", "--ip-src"] : ["IPv6", "--ip6-src"];
     return ["-p", protocol, "-s", macAddress, "-o", "veth+", flag, source, "-j", target];
@@ -27,17 +31,30 @@ export function dedupRules(
   ];
 }
 
+interface AppliedRules {
+  /** The rules as text. */
+  readonly wanted: string;
+  /** How this version of ebtables lists them. */
+  readonly listing: string | undefined;
+  readonly at: number;
+}
+
 export class DedupRules {
-  #applied: string | undefined;
+  /** Pods that come at once share one look, */
+  readonly #flights = new SingleFlight<void>();
+  /** and those that want other rules, as for a new address of the bridge, come after it. */
+  readonly #lane = new KeyedLock();
+  #applied: AppliedRules | undefined;
 
   constructor(
     private readonly log: Pick<Logger, "info" | "warn">,
     private readonly run: RunCommand = runCommand,
+    private readonly clock: Clock = systemClock,
   ) {}
 
   /**
    * To be called after each set-up, for the bridge gets its address with its first port. Writes only when something has
-   * changed, and then the whole chain, so nothing depends on how a version of ebtables prints rules. Best effort.
+   * changed, and then the whole chain. Best effort.
    */
   async ensure(subnets: readonly PodSubnet[], signal: AbortSignal): Promise<void> {
     try {
@@ -45,28 +62,51 @@ export class DedupRules {
       if (bridge === undefined) return;
       const rules = dedupRules(bridge.macAddress, subnets);
       const wanted = JSON.stringify(rules);
-      if (wanted === this.#applied) return;
-      await this.#write(rules, signal);
-      this.#applied = wanted;
+      await this.#flights.run(wanted, signal, (shared) =>
+        this.#lane.run(chain, shared, () => this.#ensure(rules, wanted, shared)),
+      );
     } catch (error) {
       signal.throwIfAborted();
       this.log.warn({ err: messageOf(error) }, "cannot keep the promiscuous bridge from doubling packets");
     }
   }
 
-  async #write(rules: readonly (readonly string[])[], signal: AbortSignal): Promise<void> {
-    const ebtables = (...words: readonly string[]): Promise<string> =>
-      outputOf(this.run, "ebtables", [...table, ...words], { signal });
-    const made = await ebtables("-L", chain).then(
-      () => true,
-      () => false,
-    );
-    await ebtables(...(made ? ["-F", chain] : ["-N", chain]));
-    for (const rule of rules) await ebtables("-A", chain, ...rule);
-    const output = await ebtables("-L", "OUTPUT");
-    if (!output.split("\n").some((line) => line.trim() === `-j ${chain}`)) {
-      await ebtables("-A", "OUTPUT", "-j", chain);
+  /** Compares listings with each other only, so nothing depends on how a version of ebtables prints rules. */
+  async #ensure(rules: DedupRuleWords, wanted: string, signal: AbortSignal): Promise<void> {
+    const at = this.clock.now();
+    const last = this.#applied?.wanted === wanted ? this.#applied : undefined;
+    if (last !== undefined && at - last.at < appliedCountsMs) return;
+    // Until the end nothing is known to be there: a failure or an abort may leave half of it.
+    this.#applied = undefined;
+    let listing = await this.#listing(signal);
+    if (listing === undefined || listing !== last?.listing) {
+      await this.#write(rules, listing !== undefined, signal);
+      listing = await this.#listing(signal);
     }
+    await this.#ensureOneJump(signal);
+    this.#applied = { wanted, listing, at };
+  }
+
+  async #write(rules: DedupRuleWords, isMade: boolean, signal: AbortSignal): Promise<void> {
+    await this.#ebtables(signal, ...(isMade ? ["-F", chain] : ["-N", chain]));
+    for (const rule of rules) await this.#ebtables(signal, "-A", chain, ...rule);
     this.log.info({ chain, rules: rules.length }, "wrote the rules against doubled packets");
+  }
+
+  async #ensureOneJump(signal: AbortSignal): Promise<void> {
+    const output = await this.#ebtables(signal, "-L", "OUTPUT");
+    const jumps = output.split("\n").filter((line) => line.trim() === `-j ${chain}`).length;
+    if (jumps === 0) await this.#ebtables(signal, "-A", "OUTPUT", "-j", chain);
+    for (let more = jumps; more > 1; more -= 1) await this.#ebtables(signal, "-D", "OUTPUT", "-j", chain);
+  }
+
+  /** The chain as ebtables prints it, undefined when there is none. */
+  async #listing(signal: AbortSignal): Promise<string | undefined> {
+    const { exitCode, stdout } = await this.run("ebtables", [...table, "-L", chain], { signal });
+    return exitCode === 0 ? stdout : undefined;
+  }
+
+  #ebtables(signal: AbortSignal, ...words: readonly string[]): Promise<string> {
+    return outputOf(this.run, "ebtables", [...table, ...words], { signal });
   }
 }
