@@ -7,7 +7,7 @@ import { requireNamespace, type PodNamespace } from "./network-namespace.js";
 import { failureOf } from "./plugin-error.js";
 import { findPlugin, type FoundPlugin } from "./plugin-lookup.js";
 import { runProcess, type ProcessExit, type ProcessLimits } from "./plugin-process.js";
-import type { RunningPlugins } from "./running-plugins.js";
+import type { ForgetPlugin, PluginEnd, RunningPlugins } from "./running-plugins.js";
 
 export type PluginCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
@@ -104,7 +104,8 @@ export class PluginInvoker {
   async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProcessExit> {
     const start = performance.now();
     let failed = true;
-    let forget: (() => Promise<void>) | undefined;
+    let noted: Promise<ForgetPlugin> | undefined;
+    let end: PluginEnd = "killed";
     const { running } = this.options;
     try {
       const exit = await runProcess(path, {
@@ -116,13 +117,20 @@ export class PluginInvoker {
         },
         ...(running === undefined || !changing.has(call.command)
           ? {}
-          : { onStart: async (pid: number) => void (forget = await running.note(call, pid)) }),
+          : {
+              onStart: async (pid: number) => {
+                await (noted = running.note(call, pid));
+              },
+            }),
         ...(this.options.limits === undefined ? {} : { limits: this.options.limits }),
       });
       failed = exit.exitCode !== 0;
+      if (exit.signalName === undefined) end = "byItself";
       return exit;
     } finally {
-      await forget?.();
+      // An abort may end the plugin while it is being noted.
+      const forget = await noted;
+      await forget?.(end);
       const { type, command } = call;
       this.options.observe?.({ type, command, durationMs: performance.now() - start, failed });
     }

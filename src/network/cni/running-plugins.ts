@@ -1,6 +1,7 @@
 /**
  * Plugins that change something, as files, so that none outlives this program unseen: a killed program's plugin goes
- * on, and could finish an ADD after the DEL that was to undo it.
+ * on, and could finish an ADD after the DEL that was to undo it. Helpers that a plugin left when it had done its work
+ * are none of them.
  */
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,6 +20,12 @@ export interface RunningPlugin {
   readonly type: string;
   readonly command: string;
 }
+
+/** `killed` also by others: nobody meant what such a plugin left behind. */
+export type PluginEnd = "byItself" | "killed";
+
+/** To be called when the plugin has ended, or was given up. */
+export type ForgetPlugin = (end: PluginEnd) => Promise<void>;
 
 /** A process, and not another one with its number. */
 interface ProcessMark {
@@ -56,9 +63,9 @@ export class RunningPlugins {
 
   /**
    * Notes the process, which must not have been told yet what to do. Returns what forgets it again. A disk that cannot
-   * remember it is logged: pods must be removable all the same.
+   * remember it is logged: pods must be removable all the same. Never rejects.
    */
-  async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<() => Promise<void>> {
+  async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
     const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${String(pid)}`);
     try {
       const [plugin, owner] = await Promise.all([markOf(pid), markOf(process.pid)]);
@@ -69,10 +76,11 @@ export class RunningPlugins {
     } catch (error) {
       this.log.warn({ path, err: messageOf(error) }, "cannot note a CNI plugin that runs");
     }
-    return async () => {
+    return async (end) => {
       this.#active.delete(path);
-      // A group that was killed and does not die stays noted, for the next DEL to wait for.
-      if (!groupLives(pid)) await rm(path, { force: true }).catch(() => undefined);
+      // A group that was killed and does not die stays noted, for the next DEL to wait for. What lives on of a plugin
+      // that ended by itself is meant to, as the DHCP client of a pod.
+      if (end === "byItself" || !groupLives(pid)) await rm(path, { force: true }).catch(() => undefined);
     };
   }
 

@@ -10,11 +10,12 @@ import { Attachments } from "../../../../src/network/cni/attachments.js";
 import { ResultCache } from "../../../../src/network/cni/cache.js";
 import { parseNetworkList } from "../../../../src/network/cni/configuration.js";
 import { NetworkEngine } from "../../../../src/network/cni/network-engine.js";
-import { RunningPlugins } from "../../../../src/network/cni/running-plugins.js";
+import { RunningPlugins, type PluginEnd } from "../../../../src/network/cni/running-plugins.js";
 import { ShimError } from "../../../../src/shim/base/errors.js";
-import { parseStat } from "../../../../src/shim/base/process-stat.js";
+import { hasEnded, parseStat } from "../../../../src/shim/base/process-stat.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { FakeNatTable, FakePlugins, livingNetns, sandboxId } from "./fake-plugins.js";
+import { turns, until } from "../../../fakes/turns.js";
+import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
 const id = sandboxId("a");
@@ -155,6 +156,82 @@ describe("a plugin of a killed predecessor", () => {
   });
 });
 
+describe("what a plugin leaves in its process group", () => {
+  let helper: number;
+  /** Starts it as a plugin does that wants it to live on: none of its pipes is held open. */
+  const startHelper = (): string =>
+    `sleep 1000 < /dev/null > /dev/null 2>&1 & echo $! > '${directory}/helper'`;
+  const helperLives = (): boolean => startTime(helper) !== "";
+  const noteHelper = async (): Promise<void> => {
+    helper = Number(await readFile(join(directory, "helper"), "utf8"));
+  };
+  afterEach(() => {
+    if (helperLives()) process.kill(helper, "SIGKILL");
+  });
+
+  test("lives on when it ended by itself, over the next ADD, DEL and start", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; echo '${JSON.stringify(oneAddress)}'`);
+    await attachments.add(list, attachment, never);
+    await noteHelper();
+    assert.deepEqual(await readdir(join(directory, "running")), []);
+    openAgain();
+    await running.endFormer(never);
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), true);
+  });
+
+  test("lives on when it failed by itself", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; exit 1`);
+    await assert.rejects(attachments.add(list, attachment, never));
+    await noteHelper();
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), true);
+  });
+
+  test("is ended before the next DEL when something killed it: its work goes on", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; kill -KILL $$`);
+    await assert.rejects(attachments.add(list, attachment, never), /SIGKILL/);
+    await noteHelper();
+    assert.equal(helperLives(), true);
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), false);
+    assert.deepEqual(await readdir(join(directory, "running")), []);
+  });
+});
+
+test("a plugin that is killed while it is being noted is forgotten", async () => {
+  const caller = new AbortController();
+  let endNote!: () => void;
+  const written = new Promise<void>((resolve) => (endNote = resolve));
+  let pid: number | undefined;
+  const ends: PluginEnd[] = [];
+  const invoker = fake.invoker({
+    running: {
+      note: async (_plugin, started) => {
+        pid = started;
+        await written;
+        return async (end) => void ends.push(end);
+      },
+    },
+  });
+  const call = { ...attachment, type: "one", command: "ADD", input: {} } as const;
+  const run = invoker.run(call, caller.signal);
+  run.catch(() => undefined);
+  await until("it is being noted", () => pid !== undefined);
+  caller.abort(new ShimError("timeout", "too slow"));
+  await until("it is gone", () => startTime(pid ?? 0) === "");
+  await turns(20);
+  endNote();
+  await assert.rejects(run, /too slow/);
+  assert.deepEqual(ends, ["killed"]);
+});
+
+/** Empty when there is no such process. */
 function startTime(pid: number): string {
-  return parseStat(readFileSync(`/proc/${String(pid)}/stat`, "utf8"))?.startTime ?? "";
+  try {
+    const stat = parseStat(readFileSync(`/proc/${String(pid)}/stat`, "utf8"));
+    return stat === undefined || hasEnded(stat) ? "" : stat.startTime;
+  } catch {
+    return "";
+  }
 }
