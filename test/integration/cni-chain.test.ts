@@ -2,8 +2,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { cleanLeftovers } from "../../src/network/cni/clean-leftovers.js";
-import { podArguments, podCapabilities } from "../../src/network/cni/capability-arguments.js";
-import { declaredCapabilities } from "../../src/network/cni/configuration.js";
 import { readHoldings } from "../../src/network/cni/holdings.js";
 import { findLeftovers } from "../../src/network/cni/reconcile.js";
 import { isKind } from "../../src/shim/base/errors.js";
@@ -223,12 +221,13 @@ await isolated(import.meta.url, [], () => {
       after(stop);
 
       for (const trouble of ["fail", "garbage"] satisfies Trouble[]) {
-        test(`undoes everything when that one's ADD ends with ${trouble}`, async () => {
+        test(`is undone by the tear-down when that one's ADD ends with ${trouble}`, async () => {
           await node.makeTrouble("ADD", trouble);
           await assert.rejects(
             node.plugin.setUpPod(requestFor(pod), never),
             /^ShimError: CNI plugin "troublemaker" ADD for pod "default\/web": /,
           );
+          await node.plugin.tearDownPod({ ...requestFor(pod), unfinished: true }, never);
           await assertClean();
           await node.makePeace();
         });
@@ -236,21 +235,8 @@ await isolated(import.meta.url, [], () => {
 
       test("undoes everything at a later tear-down when the shim is killed in the middle", async () => {
         await node.makeTrouble("ADD", "fail");
-        const network = node.plugin.network();
-        assert.ok(network !== undefined);
-        const request = requestFor(pod);
-        const { sandboxId: containerId, netns } = pod;
-        const capabilityArgs = podCapabilities(request, [], declaredCapabilities(network));
-        const attachment = {
-          containerId,
-          netns,
-          ifName: "eth0",
-          args: podArguments(request),
-          capabilityArgs,
-          subject: "x",
-        };
-        // Without the clean-up that follows in a shim that lives.
-        await assert.rejects(node.parts.attachments.add(network, attachment, never));
+        await assert.rejects(node.plugin.setUpPod(requestFor(pod), never));
+        // Without the tear-down that follows in a shim that lives.
         await node.restart();
         assert.equal(await node.plugin.podAddresses(pod), undefined);
         await node.plugin.tearDownPod(requestFor(pod), never);
@@ -277,9 +263,10 @@ await isolated(import.meta.url, [], () => {
     before(() => start(3, { setUpMs: 3000, tearDownMs: 2000 }));
     after(stop);
 
-    test("at ADD ends by the deadline and leaves nothing", async () => {
+    test("at ADD ends by the deadline, and leaves nothing after the tear-down", async () => {
       await node.makeTrouble("ADD", "hang");
       await assert.rejects(node.plugin.setUpPod(requestFor(pod), never), (error) => isKind(error, "timeout"));
+      await node.plugin.tearDownPod({ ...requestFor(pod), unfinished: true }, never);
       await assertClean();
       await node.makePeace();
     });

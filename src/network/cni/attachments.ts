@@ -36,6 +36,8 @@ export interface Removal extends Partial<PodNamespace> {
   readonly capabilityArgs: JsonObject;
   /** The network of today, when there is one. */
   readonly network?: NetworkList;
+  /** The container was never attached by anybody else, so a cache that knows nothing of it is right. */
+  readonly rememberedOnly?: boolean;
   readonly subject: string;
 }
 
@@ -88,12 +90,12 @@ export class Attachments {
 
   /**
    * DEL of everything that the cache knows of the container, each with the configuration, arguments and result of its
-   * ADD; of the present network when the cache knows nothing. With neither there is nothing that could be done: a
-   * warning. Idempotent. After a failure everything is still known, for the next try.
+   * ADD; of the present network when the cache knows nothing, unless that is to be believed. With neither there is
+   * nothing that could be done: a warning. Idempotent. After a failure everything is still known, for the next try.
    */
   async remove(removal: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
-    const { containerId, network, subject } = removal;
+    const { containerId, network, rememberedOnly = false, subject } = removal;
     await this.#lock.shared(signal, async () => {
       await this.options.running.endFormer(signal, containerId);
       const { entries, corrupt } = await cache.find(containerId);
@@ -103,7 +105,8 @@ export class Attachments {
       }
       const failure = aggregate(failures);
       if (failure !== undefined) throw failure;
-      if (entries.every(isLoopback)) {
+      const believed = rememberedOnly && corrupt.length === 0;
+      if (entries.every(isLoopback) && !believed) {
         if (network !== undefined) await this.#delete(network, undefined, removal, signal);
         else log.warn({ subject, sandboxId: containerId }, "no network configuration to tear down with");
       }

@@ -34,10 +34,9 @@ export const podInterface = "eth0";
 export interface CniTimeouts {
   readonly setUpMs: number;
   readonly tearDownMs: number;
-  readonly cleanUpMs: number;
 }
 
-const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000, cleanUpMs: 60_000 };
+const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000 };
 const defaultParallelism = 10;
 /** Plugins mostly answer within milliseconds; the program does not wait longer for one that hangs. */
 const firstLookMs = 500;
@@ -107,6 +106,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     await this.parts.source.stop();
   }
 
+  /** After a failure everything that was begun is in the cache, for the tear-down; so it is after a crash. */
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[]> {
     // Right after the start there may be a network that just is not known yet.
     await orAbort(this.#firstLook, signal);
@@ -210,37 +210,16 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (network !== undefined) await status.ask(network);
   }
 
-  /** The deadlines count from the slot; who waits for one ends with the caller. The undo keeps the slot. */
+  /** The deadline counts from the slot; who waits for one ends with the caller. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
-    return this.#setUps.run(signal, () => this.#attachNow(list, attachment, signal));
-  }
-
-  async #attachNow(
-    list: NetworkList,
-    attachment: Attachment,
-    signal: AbortSignal,
-  ): Promise<readonly string[]> {
-    const { engine, attachments, log } = this.parts;
-    const { setUpMs, cleanUpMs } = this.#timeouts;
-    const { subject, containerId } = attachment;
-    try {
-      return await withDeadline(signal, setUpMs, `set up the network of ${subject}`, async (own) => {
+    const { engine, attachments } = this.parts;
+    const action = `set up the network of ${attachment.subject}`;
+    return this.#setUps.run(signal, () =>
+      withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
         await bringUpLoopback(engine, attachment, own);
         return podAddresses(await attachments.add(list, attachment, own), podInterface);
-      });
-    } catch (error) {
-      // The deadline of the ADD is often the very thing that ended it.
-      await withDeadline(undefined, cleanUpMs, `clean up the network of ${subject}`, (own) =>
-        attachments.remove({ ...attachment, network: list }, own),
-      ).catch((failure: unknown) => {
-        // Everything is still in the cache for the tear-down, which is retried.
-        log.warn(
-          { subject, sandboxId: containerId, err: messageOf(failure) },
-          "clean-up after a failed ADD failed",
-        );
-      });
-      throw error;
-    }
+      }),
+    );
   }
 
   #removalOf(request: PodNetworkTearDown): Removal {
@@ -259,6 +238,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
         ...(cidrs.length === 0 ? {} : { [ipRangesCapability]: cidrs }),
       },
       ...(network === undefined ? {} : { network }),
+      rememberedOnly: request.unfinished === true,
       subject: subjectOf(request),
     };
   }

@@ -29,6 +29,11 @@ export interface PodNetworkTearDown extends PodNetworkReference {
   readonly netns?: string;
   readonly netnsIdentity?: string | undefined;
   readonly portMappings: readonly PortMapping[];
+  /**
+   * The sandbox is this program's and never got ready: a set-up that failed, or was not even begun. What it began is
+   * remembered, and nothing else is undone. Otherwise what is not known may be there all the same.
+   */
+  readonly unfinished?: boolean;
 }
 
 export interface EngineWhereabouts {
@@ -60,7 +65,10 @@ export interface NetworkPlugin {
   engineFound(engine: EngineWhereabouts): Promise<void>;
   /** Ends watching and timers; pods keep their networks. */
   stop(): Promise<void>;
-  /** All pod IPs, first one first; undefined when Docker's own addresses are the pod's. */
+  /**
+   * All pod IPs, first one first; undefined when Docker's own addresses are the pod's. Undoes nothing of its own: after a
+   * failure the caller tears down.
+   */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Idempotent; works with the namespace or the configuration gone. */
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;

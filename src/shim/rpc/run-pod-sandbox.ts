@@ -294,7 +294,7 @@ async function setUpNetwork(
   }
   attempt.holdsNetwork = true;
   attempt.rollback.defer("tear down pod network", async (signal) => {
-    await network.tearDownPod({ ...reference, ...namespace }, signal);
+    await network.tearDownPod({ ...reference, ...namespace, unfinished: true }, signal);
     attempt.holdsNetwork = false;
   });
   return network.setUpPod({ ...reference, netns: "", ...namespace }, call.signal);

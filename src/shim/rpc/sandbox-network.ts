@@ -36,10 +36,10 @@ export async function tearDownNetwork(
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
   const reference = referenceOf(id, sandbox, record, checkpoint);
   const namespace = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);
-  await network.tearDownPod(
-    { ...reference, portMappings: await portMappingsOf(id, deps), ...namespace },
-    call.signal,
-  );
+  const portMappings = await portMappingsOf(id, deps);
+  // Its run ended before it was ready, in a failure whose undo failed or with the program.
+  const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
+  await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
   await remember(id, record, deps, call);
 }
 

@@ -4,18 +4,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
-import { parseNetworkList } from "../../../../src/network/cni/configuration.js";
 import {
   createCniParts,
   createPluginOn,
   type CniPluginOptions,
 } from "../../../../src/network/cni/create-cni-plugin.js";
-import type { NetworkSource, NetworkState } from "../../../../src/network/cni/network-source.js";
 import { isKind, ShimError } from "../../../../src/shim/base/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
-import { FakeNatTable, FakePlugins, livingNetns, sandboxId } from "./fake-plugins.js";
+import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
+import { FixedSource } from "./fixed-source.js";
 
 const never = new AbortController().signal;
 const request: PodNetworkRequest = {
@@ -27,33 +26,6 @@ const request: PodNetworkRequest = {
   annotations: {},
   portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
 };
-
-/** A source that says what the test wants. */
-class FixedSource implements NetworkSource {
-  now: NetworkState = { problem: "no networks found in /conf" };
-  last: ReturnType<NetworkSource["lastGood"]>;
-  stopped = false;
-
-  use(members: object, ...plugins: readonly object[]): void {
-    const text = JSON.stringify({ name: "net", cniVersion: "0.4.0", plugins, ...members });
-    const network = parseNetworkList(text, "test");
-    this.now = { network };
-    this.last = network;
-  }
-  async start(): Promise<void> {}
-  async stop(): Promise<void> {
-    this.stopped = true;
-  }
-  state(): NetworkState {
-    return this.now;
-  }
-  lastGood(): ReturnType<NetworkSource["lastGood"]> {
-    return this.last;
-  }
-  describe(): Readonly<Record<string, unknown>> {
-    return { file: "test" };
-  }
-}
 
 let fake: FakePlugins;
 let directory: string;
@@ -122,16 +94,23 @@ test("podAddresses() answers from what is stored, also after a restart, without 
 });
 
 describe("a failed ADD", () => {
-  test("is followed by a DEL of the whole chain, and its own error is reported", async () => {
+  const unfinished = { ...request, unfinished: true };
+
+  test("is reported with its own error, and undone by the tear-down of its caller alone", async () => {
     await fake.behave("two", "ADD", `echo '{"code":7,"msg":"bad"}'; exit 1`);
     await assert.rejects(plugin.setUpPod(request, never), {
       message: 'CNI plugin "two" ADD for pod "default/web": bad (code 7)',
     });
-    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
+    assert.deepEqual(await chain(), ["ADD one", "ADD two"]);
+    assert.equal(await plugin.podAddresses(request), undefined);
+    await plugin.tearDownPod(unfinished, never);
+    assert.deepEqual((await chain()).slice(2), ["DEL two", "DEL one"]);
     assert.deepEqual(await files(), []);
+    await plugin.tearDownPod(unfinished, never);
+    assert.equal((await chain()).length, 4, "what was undone is not undone again");
   });
 
-  test("by a deadline is cleaned up under a deadline of its own", async () => {
+  test("by a deadline is an error that says so", async () => {
     plugin = await made({ timeouts: { setUpMs: 1500 } });
     await fake.behave("two", "ADD", "sleep 1000");
     await assert.rejects(plugin.setUpPod(request, never), (error) => {
@@ -142,10 +121,11 @@ describe("a failed ADD", () => {
       );
       return true;
     });
+    await plugin.tearDownPod(unfinished, never);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
   });
 
-  test("by a caller that leaves is cleaned up all the same", async () => {
+  test("by a caller that leaves can be undone all the same", async () => {
     const caller = new AbortController();
     await fake.behave("one", "ADD", `touch '${directory}/running'; sleep 1000`);
     const setUp = plugin.setUpPod(request, caller.signal);
@@ -157,20 +137,55 @@ describe("a failed ADD", () => {
     });
     caller.abort();
     await assert.rejects(setUp, (error) => isKind(error, "cancelled"));
+    await plugin.tearDownPod(unfinished, never);
     assert.deepEqual(await chain(), ["ADD one", "DEL two", "DEL one"]);
     assert.deepEqual(await files(), []);
   });
 
-  test("whose clean-up fails too is still known for the tear-down, which is done by the next run", async () => {
+  test("is undone with its own list, arguments and result, also when others are in use by then", async () => {
+    const own = source.now;
+    await fake.behave("two", "ADD", "exit 1");
+    await assert.rejects(plugin.setUpPod(request, never));
+    source.use({ name: "other" }, { type: "two" });
+    await (await made()).tearDownPod({ ...unfinished, portMappings: [] }, never);
+    const [add] = await fake.calls("ADD").then((calls) => calls.filter((call) => call.plugin === "one"));
+    const deletions = await fake.calls("DEL");
+    assert.deepEqual(
+      deletions.map(({ plugin: type, stdin, args, netns }) => [
+        ...[type, stdin["name"], stdin["prevResult"], args, netns],
+      ]),
+      ["two", "one"].map((type) => [type, own.network?.name, oneAddress, add?.args, add?.netns]),
+    );
+    assert.deepEqual(deletions.at(-1)?.stdin["runtimeConfig"], add?.stdin["runtimeConfig"]);
+  });
+
+  test("is undone once before the same sandbox is set up again", async () => {
+    await fake.behave("two", "ADD", "exit 1");
+    await assert.rejects(plugin.setUpPod(request, never));
+    await fake.behaveAgain("two", "ADD");
+    await plugin.setUpPod(request, never);
+    assert.deepEqual((await chain()).slice(2), ["DEL two", "DEL one", "ADD one", "ADD two"]);
+  });
+
+  test("whose undo fails is still known, and undone by the next run", async () => {
     await fake.behave("two", "ADD", "exit 1");
     await fake.behave("one", "DEL", "exit 1");
     await assert.rejects(plugin.setUpPod(request, never), /"two" ADD/);
-    assert.ok(log.lines.some(({ message }) => message === "clean-up after a failed ADD failed"));
+    await assert.rejects(plugin.tearDownPod(unfinished, never), /"one" DEL/);
     assert.equal((await files()).length, 1);
     const restarted = await made();
     assert.equal(await restarted.podAddresses(request), undefined);
     await fake.behaveAgain("one", "DEL");
-    await restarted.tearDownPod(request, never);
+    await restarted.tearDownPod(unfinished, never);
+    assert.deepEqual(await files(), []);
+  });
+
+  test("that was never begun is not undone, unless what is remembered cannot be read", async () => {
+    await plugin.tearDownPod(unfinished, never);
+    assert.deepEqual(await chain(), []);
+    await writeFile(join(directory, "results", `net-${request.sandboxId}-eth0`), "{");
+    await plugin.tearDownPod(unfinished, never);
+    assert.deepEqual(await chain(), ["DEL two", "DEL one"]);
     assert.deepEqual(await files(), []);
   });
 });
