@@ -89,7 +89,7 @@ export async function missingAmong(names) {
 export async function installPackages({ packages, logDirectory, log }) {
   const env = { ...process.env, PATH: systemPath, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C.UTF-8" };
   const logFile = join(logDirectory, "setup-packages.log");
-  mkdirSync(logDirectory, { recursive: true, mode: 0o755 });
+  mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const install = ["install", "-y", "--no-install-recommends", "--no-remove", ...LOCK_WAIT, ...packages];
   log(
     `running apt-get update and apt-get ${["install", "-y", "--no-install-recommends", ...packages].join(" ")}`,

@@ -38,7 +38,7 @@ export function readRecord(directory) {
  * @param {SetupRecord} record
  */
 export function writeRecord(directory, record) {
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
   const temporary = join(directory, `.${FILE}.${String(process.pid)}`);
   writeFileSync(temporary, `${JSON.stringify(record, undefined, 2)}\n`);
   renameSync(temporary, join(directory, FILE));

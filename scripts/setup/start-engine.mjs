@@ -67,7 +67,7 @@ export async function startDetached({ logDirectory }) {
   if (program === undefined) throw new Error("dockerd is not installed");
   // A file left from before a reboot may carry the number of some other process, which stops dockerd from starting.
   if (runningEnginePid() === undefined) rmSync(PID_FILE, { force: true });
-  mkdirSync(logDirectory, { recursive: true, mode: 0o755 });
+  mkdirSync(logDirectory, { recursive: true, mode: 0o700 });
   const logFile = join(logDirectory, "dockerd.log");
   const output = openSync(logFile, "a", 0o640);
   const child = spawn(program, [], {

@@ -1,4 +1,5 @@
 /** The state directory: its layout, and that only one shim uses it. */
+import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { createDirectory } from "../base/directories.js";
@@ -15,9 +16,15 @@ export interface StateDirectory {
   readonly quarantine: string;
 }
 
-/** `root` is private: the names of pods and their addresses are nobody's business. */
+/**
+ * `root` is private: the names of pods and their addresses are nobody's business. One that others have made readable, as
+ * dockershim did, is closed to them.
+ */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
   await createDirectory(root, 0o700);
+  const { mode } = await stat(root);
+  // On a read-only file system it stays as it is: what is in it has modes of its own.
+  if ((mode & 0o077) !== 0) await chmod(root, 0o700).catch(() => undefined);
   return {
     checkpoints: join(root, "sandbox"),
     pods: join(root, "pods"),
