@@ -47,6 +47,8 @@ export interface Shim {
   readonly pauseImageReference: string;
   /** How the URLs of exec, attach and port-forward begin: `http://127.0.0.1:41234`. */
   readonly streamingAddress: string;
+  /** Where metrics are served, as an URL or path; empty for nowhere. */
+  readonly metricsAddress: string;
   /** Resolves at the first time that the engine is live. */
   readonly firstLive: Promise<NodeFacts>;
   /** Resolves when the network plugin has done its work on the node, or has failed for the first time. */
@@ -203,7 +205,7 @@ async function open(
     return tidying;
   };
 
-  await metrics?.serve(
+  const metricsServer = await metrics?.serve(
     {
       ...{ link, model, sync, network, logs, streaming, statsCounts: counts },
       corruptCheckpoints: stores.corruptCheckpoints,
@@ -219,7 +221,7 @@ async function open(
   });
   return {
     ...{ endpoint: server.endpoint, network, link, pauseImageReference: config.pauseImage },
-    streamingAddress: streaming.urlBase,
+    ...{ streamingAddress: streaming.urlBase, metricsAddress: metricsServer?.endpoint ?? "" },
     ...{ firstLive: outcome.live, failed: outcome.failed, nodePrepared: () => nodePrepared },
     stop: async (timeoutMs) => {
       await Promise.all([server.drain(timeoutMs), streaming.stop(timeoutMs)]);

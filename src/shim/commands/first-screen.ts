@@ -39,6 +39,8 @@ export interface FirstScreen {
   readonly socket: string;
   /** Where exec, attach and port-forward are served. */
   readonly streaming: string;
+  /** Where metrics are served, empty for nowhere. */
+  readonly metrics: string;
   readonly setup: SetupReport | undefined;
 }
 
@@ -64,6 +66,7 @@ export function renderFirstScreen(screen: FirstScreen): string {
     ["state directory", screen.stateDirectory],
     ["socket", screen.socket],
     ["streaming", screen.streaming],
+    ...(screen.metrics === "" ? [] : [["metrics", screen.metrics] as const]),
     ...(setup === undefined ? [] : setupRows(setup)),
   ];
   const width = Math.max(...rows.map(([name]) => name.length));

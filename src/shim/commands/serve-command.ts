@@ -54,6 +54,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
         stateDirectory: config.stateDir,
         socket: shim.endpoint,
         streaming: shim.streamingAddress,
+        metrics: shim.metricsAddress,
         setup: parseSetupReport(environment["DOCKERSHIM_SETUP_REPORT"]),
       }),
     );

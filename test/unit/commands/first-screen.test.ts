@@ -25,6 +25,7 @@ const screen: FirstScreen = {
   stateDirectory: "/var/lib/dockershim",
   socket: "unix:///var/run/dockershim.sock",
   streaming: "http://127.0.0.1:41234",
+  metrics: "",
   setup: undefined,
 };
 
@@ -43,6 +44,12 @@ describe("renderFirstScreen()", () => {
   test("says below the plugin why pods would get no network", () => {
     const text = renderFirstScreen({ ...screen, network: { ...screen.network, problem: "no networks" } });
     assert.match(text, /--network-plugin=cni\)\n +not ready: no networks\n/);
+  });
+
+  test("says where metrics are, when they are anywhere", () => {
+    assert.doesNotMatch(renderFirstScreen(screen), /metrics/);
+    const text = renderFirstScreen({ ...screen, metrics: "http://127.0.0.1:9090" });
+    assert.match(text, /^ {2}metrics +http:\/\/127\.0\.0\.1:9090$/m);
   });
 
   test("says what became of the example", () => {
