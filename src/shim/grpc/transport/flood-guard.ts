@@ -6,10 +6,15 @@ import { frameFlag, frameHeaderBytes, frameType, preface, ProtocolError } from "
  * 20.20). No client of gRPC has more than one PING and one SETTINGS on its way.
  */
 const unansweredLimit = 250;
-/** Streams that are reset, and DATA frames without data, that a client may have sent at once. */
-const wasteBurst = 1_000;
-/** And per second from then on. */
-const wastePerSecond = 200;
+/**
+ * Streams that are reset, and DATA frames without data, that a client may have sent at once, and per second from then on.
+ * Both are less than the library's own limit of resets (1000, 33 per second): it would say GOAWAY and leave the connection
+ * open, its calls running, until nobody answers a PING. A kubelet that stops or times out cancels some hundred calls at most.
+ */
+const wasteBurst = 500;
+const wastePerSecond = 30;
+/** Requests that reach the library together. It tells of them only afterwards, when it is too late to hold the others back. */
+const requestsAtOnce = 32;
 
 /** Counts, and copies nothing: the frames of a connection are looked at where they are. */
 export class FloodGuard {
@@ -27,8 +32,12 @@ export class FloodGuard {
     this.#skip = preface.length;
   }
 
-  /** Looks at what a client has sent, preface included. Throws a ProtocolError when it is too much. */
-  check(chunk: Buffer): void {
+  /**
+   * Looks at what a client has sent, preface included. Throws a ProtocolError when it is too much. Answers how many bytes
+   * may be passed on together; the rest is to be shown again, once the library has told of the requests in them.
+   */
+  check(chunk: Buffer): number {
+    let requests = 0;
     for (let offset = 0; offset < chunk.length;) {
       if (this.#skip > 0) {
         const skipped = Math.min(this.#skip, chunk.length - offset);
@@ -38,17 +47,19 @@ export class FloodGuard {
       }
       const isWhole = this.#headerBytes === 0 && chunk.length - offset >= frameHeaderBytes;
       if (isWhole) {
-        this.#count(chunk, offset);
+        if (this.#count(chunk, offset)) requests += 1;
         offset += frameHeaderBytes;
+        if (requests === requestsAtOnce) return offset;
         continue;
       }
       const copied = chunk.copy(this.#header, this.#headerBytes, offset);
       this.#headerBytes += copied;
       offset += copied;
-      if (this.#headerBytes < frameHeaderBytes) return;
+      if (this.#headerBytes < frameHeaderBytes) break;
       this.#headerBytes = 0;
-      this.#count(this.#header, 0);
+      if (this.#count(this.#header, 0)) requests += 1;
     }
+    return chunk.length;
   }
 
   /** What the library wrote has left: its answers to all that was looked at before are among it. */
@@ -56,20 +67,22 @@ export class FloodGuard {
     this.#unanswered = 0;
   }
 
-  #count(bytes: Buffer, offset: number): void {
+  /** Whether a request begins, or the trailers of one. */
+  #count(bytes: Buffer, offset: number): boolean {
     const length = bytes.readUIntBE(offset, 3);
     const type = bytes.readUInt8(offset + 3);
     const flags = bytes.readUInt8(offset + 4);
     this.#skip = length;
     if (type === frameType.settings || type === frameType.ping) {
       // An acknowledgement is not answered.
-      if ((flags & frameFlag.ack) !== 0) return;
+      if ((flags & frameFlag.ack) !== 0) return false;
       this.#unanswered += 1;
       if (this.#unanswered > unansweredLimit) throw new ProtocolError("a flood of SETTINGS or PINGs");
-      return;
+      return false;
     }
     const isEmptyData = type === frameType.data && length === 0 && (flags & frameFlag.endStream) === 0;
     if (type === frameType.reset || isEmptyData) this.#countWaste();
+    return type === frameType.headers;
   }
 
   #countWaste(): void {

@@ -3,67 +3,55 @@
  * amount of memory for a bounded time, and headers that the library takes wrongly are put right or refused.
  */
 import { status } from "@grpc/grpc-js";
-import { constants, type IncomingHttpHeaders, type Http2Server, type ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type Http2Server,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import { GuardedConnection } from "./guarded-connection.js";
+import { Sender, UnfinishedRequests, type IncomingLimits } from "./unfinished-requests.js";
 
-export interface IncomingLimits {
-  /** How long a client may take to send its message. */
-  readonly patienceMs: number;
-  /** Requests of all connections whose message is not complete: with more, the oldest is refused. */
-  readonly unfinished: number;
-  /** Bytes of all these messages together: with more, the oldest is refused. */
-  readonly unfinishedBytes: number;
-}
+export type { IncomingLimits } from "./unfinished-requests.js";
 
-/** Four messages of the largest size, at a time. Kubelets send theirs at once, with the headers. */
+/** Kubelets send their messages at once, with the headers. */
 export const defaultLimits: IncomingLimits = {
   patienceMs: 20_000,
-  unfinished: 1000,
-  unfinishedBytes: 64 * 1024 * 1024,
+  quietMs: 1_000,
+  totalBytes: 64 * 1024 * 1024,
+  freeBytes: 128 * 1024,
+  // Four messages of the largest size, and what they cost besides.
+  connectionBytes: 65 * 1024 * 1024,
 };
-
-interface Unfinished {
-  bytes: number;
-  readonly finish: () => void;
-}
 
 const turnAwayMs = 1_000;
 
 /** Looks at every request of `server` before the listeners that it has; what is turned away here never reaches them. */
 export function guardRequests(server: Http2Server, limits: IncomingLimits = defaultLimits): void {
-  const unfinished = new Map<ServerHttp2Stream, Unfinished>();
-  let totalBytes = 0;
-
-  function refuseOldest(): void {
-    const [oldest] = unfinished.keys();
-    if (oldest !== undefined) refuse(oldest, status.RESOURCE_EXHAUSTED, "too many requests are not complete");
-    // Whether or not the stream can be closed, it is not counted twice.
-    if (oldest !== undefined) unfinished.get(oldest)?.finish();
-  }
+  const unfinished = new UnfinishedRequests(limits);
+  const senders = sendersOf(server);
 
   function watch(stream: ServerHttp2Stream): void {
-    const timer = setTimeout(() => {
-      const seconds = String(Math.round(limits.patienceMs / 1000));
-      refuse(stream, status.DEADLINE_EXCEEDED, `the request was not complete after ${seconds} s`);
-    }, limits.patienceMs);
-    const entry: Unfinished = {
-      bytes: 0,
-      finish: () => {
-        if (!unfinished.delete(stream)) return;
-        clearTimeout(timer);
-        totalBytes -= entry.bytes;
-        stream.removeListener("data", onData);
-      },
+    const sender = stream.session === undefined ? undefined : senders.get(stream.session);
+    if (sender === undefined) return;
+    const request = unfinished.add(sender, (reason) => {
+      stream.removeListener("data", onData);
+      if (reason === "exhausted") {
+        refuse(stream, status.RESOURCE_EXHAUSTED, "too many requests are not complete");
+      } else {
+        const seconds = String(Math.round(limits.patienceMs / 1000));
+        refuse(stream, status.DEADLINE_EXCEEDED, `the request was not complete after ${seconds} s`);
+      }
+    });
+    const onData = (chunk: Buffer): void => request.grow(chunk.length);
+    const finish = (): void => {
+      stream.removeListener("data", onData);
+      request.finish();
     };
-    const onData = (chunk: Buffer): void => {
-      entry.bytes += chunk.length;
-      totalBytes += chunk.length;
-      while (totalBytes > limits.unfinishedBytes && unfinished.size > 0) refuseOldest();
-    };
-    unfinished.set(stream, entry);
     stream.on("data", onData);
-    stream.once("end", entry.finish);
-    stream.once("close", entry.finish);
-    if (unfinished.size > limits.unfinished) refuseOldest();
+    stream.once("end", finish);
+    stream.once("close", finish);
   }
 
   const handlers = server.listeners("stream");
@@ -82,6 +70,20 @@ export function guardRequests(server: Http2Server, limits: IncomingLimits = defa
     if (!stream.readableEnded) watch(stream);
     for (const handle of handlers) Reflect.apply(handle, server, [stream, headers, ...rest]);
   });
+}
+
+/** The connection behind each session: the library makes its session while it is given the connection. */
+function sendersOf(server: Http2Server): WeakMap<Http2Session, Sender> {
+  const senders = new WeakMap<Http2Session, Sender>();
+  let arriving: GuardedConnection | undefined;
+  server.prependListener("connection", (connection: unknown) => {
+    arriving = connection instanceof GuardedConnection ? connection : undefined;
+  });
+  server.on("session", (session) => {
+    if (arriving !== undefined) senders.set(session, new Sender(arriving));
+    arriving = undefined;
+  });
+  return senders;
 }
 
 /**

@@ -9,6 +9,7 @@ const pingAck = frame(types.ping, 1, 0, Buffer.alloc(8));
 const reset = frame(types.reset, 0, 1, Buffer.from([0, 0, 0, 8]));
 const emptyData = frame(types.data, 0, 1, Buffer.alloc(0));
 const lastEmptyData = frame(types.data, 1, 1, Buffer.alloc(0));
+const request = frame(types.headers, 4, 1, Buffer.alloc(20));
 const data = frame(types.data, 0, 1, Buffer.alloc(100, 4));
 
 const many = (bytes: Buffer, count: number): Buffer =>
@@ -47,18 +48,40 @@ describe("FloodGuard", () => {
   }
 
   for (const [name, bytes] of Object.entries({ resets: reset, "empty DATA": emptyData })) {
-    test(`ends a connection with more than 1000 ${name} at once, and 200 a second from then on`, () => {
+    test(`ends a connection with more than 500 ${name} at once, and 30 a second from then on`, () => {
       const { guard, advance } = opened();
-      guard.check(many(bytes, 1_000));
+      guard.check(many(bytes, 500));
       assert.throws(() => guard.check(bytes), /a flood of resets or of empty DATA/);
       const patient = opened();
-      patient.guard.check(many(bytes, 1_000));
+      patient.guard.check(many(bytes, 500));
       patient.advance(1_000);
-      patient.guard.check(many(bytes, 200));
+      patient.guard.check(many(bytes, 30));
       advance(0);
       assert.throws(() => patient.guard.check(bytes), /a flood/);
     });
   }
+
+  test("passes the requests on a few at a time, however they are cut", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 700 }), (size) => {
+        const { guard } = opened();
+        const sent = many(request, 100);
+        let passed = 0;
+        for (let at = 0; at < sent.length; at += size) {
+          for (let rest = sent.subarray(at, at + size); rest.length > 0;) {
+            const length = guard.check(rest);
+            assert.ok(length > 0 && length < 33 * request.length);
+            passed += length;
+            rest = rest.subarray(length);
+          }
+        }
+        assert.equal(passed, sent.length);
+      }),
+      { numRuns: 20 },
+    );
+    const { guard } = opened();
+    assert.equal(guard.check(many(data, 5_000)), 5_000 * data.length);
+  });
 
   test("does not count acknowledgements, data and ends of messages, nor what is inside of a frame", () => {
     const { guard } = opened();

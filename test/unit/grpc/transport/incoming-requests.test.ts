@@ -3,6 +3,7 @@ import { readdirSync } from "node:fs";
 import { connect } from "node:net";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
+import { defaultLimits } from "../../../../src/shim/grpc/transport/incoming-requests.js";
 import { until } from "../../../support/wait.js";
 import { Http2Client } from "../http2-client.js";
 import {
@@ -17,7 +18,7 @@ import {
   settingsAck,
   types,
 } from "../http2-writer.js";
-import { startTestServer, type TestServer } from "../test-server.js";
+import { connectClient, startTestServer, type TestServer } from "../test-server.js";
 
 const authority = literal(1, "localhost");
 const request = (streamId: number, ...more: readonly Buffer[]): Buffer =>
@@ -26,7 +27,7 @@ const request = (streamId: number, ...more: readonly Buffer[]): Buffer =>
 const part = (streamId: number, bytes: number): Buffer =>
   frame(types.data, 0, streamId, Buffer.concat([Buffer.from([0, 0, 0, 3, 232]), Buffer.alloc(bytes)]));
 
-const patient = { patienceMs: 60_000, unfinished: 1000, unfinishedBytes: 1 << 20 };
+const patient = { ...defaultLimits, patienceMs: 60_000 };
 
 async function serve(limits: Partial<typeof patient>): Promise<TestServer> {
   return startTestServer(
@@ -42,7 +43,7 @@ async function statusOf(client: Http2Client, streamId: number): Promise<readonly
 
 describe("guardRequests()", () => {
   test("refuses a request that is not complete in time with DEADLINE_EXCEEDED", async () => {
-    await using server = await serve({ patienceMs: 50 });
+    await using server = await serve({ patienceMs: 50, quietMs: 50 });
     using client = await Http2Client.connect(server.path);
     await client.open();
     client.write(request(1), request(3), part(3, 10));
@@ -51,26 +52,50 @@ describe("guardRequests()", () => {
     assert.equal((await statusOf(client, 5))[0], "0");
   });
 
-  test("refuses the oldest one with RESOURCE_EXHAUSTED when there are too many, over all connections", async () => {
-    await using server = await serve({ unfinished: 3 });
-    using one = await Http2Client.connect(server.path);
-    await one.open();
-    one.write(request(1), message(1));
-    assert.equal((await statusOf(one, 1))[0], "0");
-    one.write(request(3), request(5));
-    // Those that were complete do not count.
-    one.write(request(7), message(7));
-    assert.equal((await statusOf(one, 7))[0], "0");
-    using other = await Http2Client.connect(server.path);
-    await other.open();
-    other.write(request(1), request(3));
-    assert.equal((await statusOf(one, 3))[0], "8");
-    one.write(message(5));
-    assert.equal((await statusOf(one, 5))[0], "0");
+  test("answers all calls of clients that make many at once", async () => {
+    await using server = await startTestServer({ Version: () => Promise.resolve({ version: "x" }) });
+    using one = connectClient(server.path);
+    using other = connectClient(server.path);
+    const version = "a".repeat(2000);
+    const calls = [one, other].flatMap((client) =>
+      Array.from({ length: 600 }, () => client.call("Version", { version })),
+    );
+    assert.equal((await Promise.all(calls)).length, 1200);
   });
 
-  test("refuses the oldest one with RESOURCE_EXHAUSTED when they have too many bytes", async () => {
-    await using server = await serve({ unfinishedBytes: 1500 });
+  test("answers all calls of clients whose messages together are more than there is memory for", async () => {
+    await using server = await serve({ totalBytes: 100_000, freeBytes: 20_000, connectionBytes: 1_500_000 });
+    const clients = Array.from({ length: 4 }, () => connectClient(server.path));
+    try {
+      const version = "a".repeat(100_000);
+      const calls = clients.flatMap((client) =>
+        Array.from({ length: 10 }, () => client.call("Version", { version })),
+      );
+      assert.equal((await Promise.all(calls)).length, 40);
+    } finally {
+      for (const client of clients) client[Symbol.dispose]();
+    }
+  });
+
+  test("refuses with RESOURCE_EXHAUSTED what makes others wait and does not go on", async () => {
+    const limits = { totalBytes: 50_000, freeBytes: 20_000, quietMs: 50 };
+    await using server = await serve(limits);
+    using silent = await Http2Client.connect(server.path);
+    await silent.open();
+    silent.write(request(1), request(3), part(3, 100));
+    using other = await Http2Client.connect(server.path);
+    await other.open();
+    // Small ones do not wait.
+    other.write(request(1), message(1));
+    assert.equal((await statusOf(other, 1))[0], "0");
+    other.write(request(3), request(5));
+    for (const id of [1, 3]) assert.equal((await statusOf(silent, id))[0], "8");
+    other.write(message(3), message(5));
+    for (const id of [3, 5]) assert.equal((await statusOf(other, id))[0], "0");
+  });
+
+  test("refuses the oldest one with RESOURCE_EXHAUSTED when one connection has too many bytes", async () => {
+    await using server = await serve({ connectionBytes: 2 * 16 * 1024 + 1500 });
     using client = await Http2Client.connect(server.path);
     await client.open();
     client.write(request(1), part(1, 900), request(3), part(3, 900));

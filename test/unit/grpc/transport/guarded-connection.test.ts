@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { connect, createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { GuardedConnection } from "../../../../src/shim/grpc/transport/guarded-connection.js";
+import { until } from "../../../support/wait.js";
+import { Http2Client } from "../http2-client.js";
+import {
+  clientPreface,
+  frame,
+  headers,
+  literal,
+  message,
+  requestFields,
+  settings,
+  settingsAck,
+  types,
+} from "../http2-writer.js";
+import { startTestServer } from "../test-server.js";
+
+const authority = literal(1, "localhost");
+const request = (streamId: number): Buffer =>
+  Buffer.concat([headers(streamId, requestFields("Version", authority)), message(streamId)]);
+const reset = (streamId: number): Buffer => frame(types.reset, 0, streamId, Buffer.from([0, 0, 0, 8]));
+/** Calls that are cancelled at once. */
+const cancelled = (first: number, count: number): Buffer =>
+  Buffer.concat(
+    Array.from({ length: count }, (_, index) => first + 2 * index).flatMap((id) => [request(id), reset(id)]),
+  );
+
+interface Pair extends AsyncDisposable {
+  readonly client: Socket;
+  readonly accepted: Socket;
+}
+
+async function socketPair(): Promise<Pair> {
+  const directory = await mkdtemp(join(tmpdir(), "guarded-test-"));
+  const path = join(directory, "x.sock");
+  const server = createServer();
+  server.listen(path);
+  await once(server, "listening");
+  const client = connect(path);
+  const [accepted] = (await once(server, "connection")) as [Socket];
+  for (const socket of [client, accepted]) socket.on("error", () => undefined);
+  return {
+    client,
+    accepted,
+    async [Symbol.asyncDispose]() {
+      for (const socket of [client, accepted]) socket.destroy();
+      server.close();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+describe("GuardedConnection", () => {
+  test("is closed soon although its client does not read what was written before", async () => {
+    await using pair = await socketPair();
+    const { client, accepted } = pair;
+    client.pause();
+    const connection = new GuardedConnection(accepted, Buffer.alloc(0));
+    connection.write(Buffer.alloc(8 * 1024 * 1024));
+    connection.destroy();
+    await until("the socket to be closed", () => accepted.closed);
+  });
+
+  test("sends what was written before it is destroyed", async () => {
+    await using pair = await socketPair();
+    const { client, accepted } = pair;
+    let received = 0;
+    client.on("data", (chunk) => (received += chunk.length));
+    const connection = new GuardedConnection(accepted, Buffer.alloc(0));
+    connection.write(Buffer.alloc(100_000));
+    connection.destroy();
+    await once(client, "close");
+    assert.equal(received, 100_000);
+  });
+
+  test("passes nothing on while it is held, and all of it afterwards", async () => {
+    await using pair = await socketPair();
+    const { client, accepted } = pair;
+    const sent = Buffer.concat([clientPreface, ...Array.from({ length: 200 }, (_, i) => request(2 * i + 1))]);
+    const connection = new GuardedConnection(accepted, sent.subarray(0, 6000));
+    connection.hold();
+    const received: Buffer[] = [];
+    connection.on("data", (chunk: Buffer) => received.push(chunk));
+    client.write(sent.subarray(6000));
+    for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+    assert.ok(Buffer.concat(received).length < 6000);
+    connection.release();
+    await until("all of it", () => Buffer.concat(received).length >= sent.length);
+    assert.deepEqual(Buffer.concat(received), sent);
+  });
+
+  test("a flood in the opening is no uncaught error, also when the server stops", async () => {
+    await using pair = await socketPair();
+    const flood = Buffer.concat([clientPreface, ...Array<Buffer>(300).fill(settings)]);
+    const connection = new GuardedConnection(pair.accepted, flood);
+    // As the server does.
+    connection.destroy();
+    await until("the connection to be closed", () => pair.accepted.closed);
+    assert.ok(connection.destroyed);
+  });
+});
+
+describe("a client that cancels its calls", () => {
+  const serve = () => startTestServer({ Version: () => Promise.resolve({ version: "x" }) });
+
+  test("may cancel some hundred at once", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    client.write(cancelled(1, 400));
+    client.write(request(1001));
+    assert.equal((await client.answer(1001)).fields["grpc-status"], "0");
+  });
+
+  test("is disconnected at once when it cancels without end", async () => {
+    await using server = await serve();
+    const socket = connect(server.path);
+    socket.on("error", () => undefined).resume();
+    const closed = once(socket, "close");
+    socket.write(Buffer.concat([clientPreface, settings, settingsAck, cancelled(1, 600)]));
+    await closed;
+  });
+});
