@@ -97,6 +97,8 @@ class RunningServer implements GrpcServer {
       socket.once("close", () => this.#sockets.delete(socket));
       acceptConnection(socket, {
         log,
+        // As long as a client that is asked whether it is there.
+        unreadMs: 2 * keepaliveMs,
         inject: (connection) => {
           // It was being opened when the server began to stop.
           if (this.#drained !== undefined) connection.destroy();

@@ -20,6 +20,8 @@ export interface AcceptOptions {
   readonly openingTimeoutMs?: number;
   /** How long to wait for the acknowledgement of our SETTINGS, when the first request came before it. */
   readonly acknowledgementTimeoutMs?: number;
+  /** How long it may leave unread what the HTTP/2 library has written. */
+  readonly unreadMs?: number | undefined;
 }
 
 /** Answers to PINGs that a client does not read are no reason to use memory without limit. */
@@ -28,7 +30,7 @@ const unreadAnswersBytes = 16 * 1024;
 /** Takes over a connection that has just been accepted, until the HTTP/2 library has it or it is closed. */
 export function acceptConnection(
   socket: Socket,
-  { inject, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100 }: AcceptOptions,
+  { inject, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100, unreadMs }: AcceptOptions,
 ): void {
   const opening = new ConnectionOpening();
   let patience: NodeJS.Timeout | undefined = setTimeout(onImpatience, openingTimeoutMs);
@@ -96,14 +98,16 @@ export function acceptConnection(
 
   function handOver(): void {
     letGo();
-    inject(new GuardedConnection(socket, opening.bytes));
+    inject(new GuardedConnection(socket, opening.bytes, { unreadMs }));
   }
 
   function handOverRepaired(): void {
     log.debug("requests of a client are repaired");
     letGo();
     const rewriter = new RequestRewriter({ acknowledged: opening.acknowledged });
-    inject(new GuardedConnection(socket, opening.bytes, (chunk) => rewriter.rewrite(chunk)));
+    inject(
+      new GuardedConnection(socket, opening.bytes, { unreadMs, rewrite: (chunk) => rewriter.rewrite(chunk) }),
+    );
   }
 
   // An 'error' is always followed by 'close'; without a listener it would end the process.

@@ -8,6 +8,12 @@ import { ProtocolError } from "./frames.js";
 /** What the library is given for `chunk`. A ProtocolError ends the connection. */
 export type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
+export interface GuardedConnectionOptions {
+  readonly rewrite?: Rewrite | undefined;
+  /** How long a client may leave unread what was written. */
+  readonly unreadMs?: number | undefined;
+}
+
 interface Written {
   readonly chunk: Buffer;
 }
@@ -19,6 +25,7 @@ const farewellMs = 1_000;
 export class GuardedConnection extends Duplex {
   readonly #socket: Socket;
   readonly #rewrite: Rewrite | undefined;
+  readonly #unreadMs: number;
   readonly #guard = new FloodGuard();
   /** What was read, and is passed on in the next turn of the event loop or when the connection is released. */
   #rest: Buffer | undefined;
@@ -27,10 +34,15 @@ export class GuardedConnection extends Duplex {
   #full = false;
 
   /** `opening`: what has been read of the socket before. */
-  constructor(socket: Socket, opening: Buffer, rewrite?: Rewrite) {
+  constructor(
+    socket: Socket,
+    opening: Buffer,
+    { rewrite, unreadMs = 120_000 }: GuardedConnectionOptions = {},
+  ) {
     super({ allowHalfOpen: false });
     this.#socket = socket;
     this.#rewrite = rewrite;
+    this.#unreadMs = unreadMs;
     socket.on("data", (chunk: Buffer) => {
       this.#forward(chunk);
     });
@@ -113,7 +125,12 @@ export class GuardedConnection extends Duplex {
   }
 
   #afterwards(done: (error?: Error | null) => void): (error?: Error | null) => void {
+    // The library waits for the streams of a client that answers no PING; they wait for the client.
+    const timer = setTimeout(() => {
+      this.destroy(new Error("the client does not read"));
+    }, this.#unreadMs).unref();
     return (error) => {
+      clearTimeout(timer);
       if (error === undefined || error === null) this.#guard.answered();
       done(error);
     };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -104,6 +105,26 @@ describe("GuardedConnection", () => {
     await until("the connection to be closed", () => pair.accepted.closed);
     assert.ok(connection.destroyed);
   });
+});
+
+test("a client that lives and does not read its answer is disconnected", async () => {
+  await using server = await startTestServer(
+    { Version: () => Promise.resolve({ version: "a".repeat(12 * 1024 * 1024) }) },
+    { keepaliveMs: 100 },
+  );
+  const files = (): number => readdirSync("/proc/self/fd").length;
+  const before = files();
+  const socket = connect(server.path);
+  socket.on("error", () => undefined).pause();
+  const increment = Buffer.from([0x7f, 0, 0, 0]);
+  const hugeWindows = frame(types.settings, 0, 0, Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]));
+  socket.write(Buffer.concat([clientPreface, hugeWindows, settingsAck]));
+  socket.write(Buffer.concat([frame(types.windowUpdate, 0, 0, increment), request(1)]));
+  await once(socket, "connect");
+  await until("its end of the connection", () => files() > before + 1);
+  // The client's own end stays open: it does not notice.
+  await until("the server's end to be closed", () => files() <= before + 1);
+  socket.destroy();
 });
 
 describe("a client that cancels its calls", () => {
