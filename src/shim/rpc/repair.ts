@@ -38,16 +38,27 @@ const repairTimeoutMs = 60_000;
  */
 export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Promise<void> {
   await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
+    // Each step fails alone: the others do not need what it would have done.
+    const step = async (action: string, work: () => Promise<void>): Promise<void> => {
+      try {
+        await work();
+      } catch (error) {
+        signal.throwIfAborted();
+        deps.log.warn({ err: messageOf(error) }, `cannot ${action}`);
+      }
+    };
     const known = [...deps.model.containers()];
-    await linkLogs(known, deps, signal);
-    await deps.scratch.removeLeftovers(signal);
-    await unlinkDeadLogs(deps, signal);
-    await forgetGone(deps, signal);
+    await step("link logs", () => linkLogs(known, deps, signal));
+    await step("remove leftover scratch containers", () => deps.scratch.removeLeftovers(signal));
+    await step("remove the log links of gone containers", () => unlinkDeadLogs(deps, signal));
+    await step("forget the records of what is gone", () => forgetGone(deps, signal));
     prepareUsers(known, deps);
-    const late = await readLate(deps, signal);
-    await linkLogs(late, deps, signal);
-    prepareUsers(late, deps);
-    await deps.imageVolumes.tidyUp(signal);
+    await step("link logs of containers that were read late", async () => {
+      const late = await readLate(deps, signal);
+      await linkLogs(late, deps, signal);
+      prepareUsers(late, deps);
+    });
+    await step("tidy up image volumes", () => deps.imageVolumes.tidyUp(signal));
   });
 }
 

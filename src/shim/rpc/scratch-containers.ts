@@ -70,7 +70,7 @@ export class ScratchContainers {
     await Promise.allSettled([...this.#inUse.values()].flatMap((known) => [...known]));
   }
 
-  /** Removes those that an earlier run on the same state directory left behind, or that came too late for this one. */
+  /** Removes those that an earlier run on the same state directory left behind, or that came too late for this one. One that cannot be removed is logged and left. */
   async removeLeftovers(signal: AbortSignal): Promise<void> {
     const { engine, log, place } = this.deps;
     for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
@@ -79,7 +79,12 @@ export class ScratchContainers {
       if (!names.some((name) => name.startsWith(namePrefix))) continue;
       if (owner !== place || names.some((name) => this.#names.has(name))) continue;
       log.info({ containerId: id }, "removing a leftover scratch container");
-      await engine.removeContainer(id, { force: true }, signal);
+      try {
+        await engine.removeContainer(id, { force: true }, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        log.warn({ containerId: id, err: messageOf(error) }, "cannot remove a leftover scratch container");
+      }
     }
   }
 

@@ -91,6 +91,33 @@ describe("repairAfterStart()", () => {
     assert.deepEqual(containers.ids, [others, stranger]);
   });
 
+  test("goes on when one scratch container cannot be removed", async () => {
+    await using shim = await TestShim.start();
+    const { containers } = shim.engine;
+    const place = shim.world.directory.replaceAll("/", "-");
+    const make = (name: string): string =>
+      containers.create(name, {
+        Image: "busybox",
+        Labels: { [scratchLabel]: `${place}/an-earlier-run` },
+        HostConfig: {},
+      });
+    const stuck = make("dockershim-scratch-1");
+    make("dockershim-scratch-2");
+    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    shim.world.journal.failNext("engine.removeContainer", new ShimError("unavailable", "resource busy"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual(containers.ids, [stuck]);
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
+  test("goes on when a step fails as a whole", async () => {
+    await using shim = await TestShim.start();
+    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    shim.world.journal.failNext("engine.listContainers", new ShimError("unavailable", "too busy"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
   test("forgets records of what is gone, but none that still has something to release", async () => {
     await using shim = await TestShim.start();
     const { podRecords, containerRecords } = shim.services;
