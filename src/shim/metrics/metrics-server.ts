@@ -68,8 +68,7 @@ export class MetricsServer {
     this.#http.on("request", (request, response) => {
       void this.#answer(request, response);
     });
-    // Nothing is served on such connections.
-    this.#http.on("upgrade", (_request, socket) => socket.destroy());
+    // No listener of 'upgrade': without one, the offer of HTTP/2 (`curl --http2`) is ignored and the request answered.
   }
 
   /** `http://127.0.0.1:9090` or `unix:///run/dockershim-metrics.sock`. */

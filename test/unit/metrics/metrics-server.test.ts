@@ -166,11 +166,22 @@ describe("MetricsServer", () => {
     client.destroy();
   });
 
-  test("does not upgrade", async () => {
+  for (const protocol of ["h2c", "websocket"]) {
+    test(`answers as if the client had not offered ${protocol}`, async () => {
+      await using bed = await start();
+      const client = connect(bed.where);
+      client.write(`GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: ${protocol}\r\n\r\n`);
+      const [answer] = (await once(client, "data")) as [Buffer];
+      client.destroy();
+      assert.match(answer.toString(), /^HTTP\/1\.1 200 /);
+    });
+  }
+
+  test("ends a connection that wants to be a tunnel", async () => {
     await using bed = await start();
     const client = connect(bed.where);
     client.resume();
-    client.write("GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    client.write("CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n");
     await once(client, "close");
   });
 
