@@ -61,7 +61,7 @@ export class ImageVolumes {
   readonly #flights = new Map<string, { readonly imageId: string; readonly provided: Promise<Provided> }>();
   readonly #paths = new LruMap<string, string>(knownPaths);
   readonly #keepers = new Map<string, NodeJS.Timeout>();
-  /** What is done for containers that are gone. */
+  /** What is done in the background, for containers that are gone and for what nobody came back for. */
   readonly #releasing = new Set<Promise<void>>();
   readonly #stopped = new AbortController();
 
@@ -119,10 +119,7 @@ export class ImageVolumes {
     const left = imageMountsOf(labels).filter(({ volume }) => volume !== "" && !used.has(volume));
     for (const imageId of new Set(left.map((mount) => mount.imageId))) {
       const volumes = left.filter((mount) => mount.imageId === imageId).map(({ volume }) => volume);
-      const releasing = this.#releaseQuietly(imageId, volumes).finally(() => {
-        this.#releasing.delete(releasing);
-      });
-      this.#releasing.add(releasing);
+      this.#releaseInBackground(imageId, volumes);
     }
   }
 
@@ -257,10 +254,18 @@ export class ImageVolumes {
     clearTimeout(this.#keepers.get(imageId));
     const timer = setTimeout(() => {
       this.#keepers.delete(imageId);
-      void this.#releaseQuietly(imageId);
+      this.#releaseInBackground(imageId);
     }, this.deps.limits.keepMs);
     timer.unref();
     this.#keepers.set(imageId, timer);
+  }
+
+  /** `stop` waits for it. */
+  #releaseInBackground(imageId: string, volumes: readonly string[] = []): void {
+    const releasing = this.#releaseQuietly(imageId, volumes).finally(() => {
+      this.#releasing.delete(releasing);
+    });
+    this.#releasing.add(releasing);
   }
 
   /** `volumes`: names of which some may have lost their pin. */
@@ -276,7 +281,7 @@ export class ImageVolumes {
     const { imageLanes, limits } = this.deps;
     const action = "remove unused image volumes";
     await this.#attempt(action, { image: imageId }, () =>
-      withDeadline(undefined, limits.cleanUpMs, action, (signal) =>
+      withDeadline(this.#stopped.signal, limits.cleanUpMs, action, (signal) =>
         imageLanes.run(imageId, signal, () => this.#release(imageId, signal, volumes)),
       ),
     );

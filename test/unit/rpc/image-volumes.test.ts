@@ -287,6 +287,28 @@ describe("a copied image volume", () => {
     await until("it is gone", () => made(shim).volumes.length === 0);
   });
 
+  test("is not being removed any more once stop() has returned", async () => {
+    await using shim = await start(otherDriver, { keepMs: 1 });
+    const sandbox = await runSandbox(shim);
+    shim.engine.hangs = (verb) => verb === "copyDirectory";
+    const call = shim.call();
+    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
+    creating.catch(() => undefined);
+    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    call.abort(new ShimError("timeout", "too late"));
+    await creating.catch(() => undefined);
+    const earlier = shim.engine.calls.length;
+    shim.engine.hangs = (verb) => verb === "listContainers";
+    shim.engine.up();
+    await until("its removal", () =>
+      shim.engine.calls.slice(earlier).some(({ verb }) => verb === "listContainers"),
+    );
+    const before = shim.log.lines.length;
+    await shim.services.imageVolumes.stop();
+    const said = shim.log.lines.slice(before).map(({ message }) => message);
+    assert.deepEqual(said, ["cannot remove unused image volumes"], "stop() ended it and waited for its end");
+  });
+
   test("that failed leaves nothing", async () => {
     await using shim = await start(otherDriver);
     const sandbox = await runSandbox(shim);
