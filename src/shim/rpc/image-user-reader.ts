@@ -14,7 +14,7 @@ const userFileLimitBytes = 256 * 1024;
 const statusPatienceMs = 1_000;
 
 export interface ImageUserReaderDeps {
-  readonly engine: Pick<Engine, "readContainerFile">;
+  readonly engine: Pick<Engine, "inspectImage" | "readContainerFile">;
   readonly scratch: Pick<ScratchContainers, "use">;
   readonly cache: ImageUsersCache;
   readonly log: Logger;
@@ -69,7 +69,9 @@ export class ImageUserReader {
 
   async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
     const { engine, cache, scratch } = this.deps;
-    return scratch.use({ id: imageId, volumes: [] }, signal, async (containerId, linked) => {
+    // An image that is gone is the create's error.
+    const image = (await engine.inspectImage(imageId, signal)) ?? { id: imageId, volumes: [] };
+    return scratch.use(image, signal, async (containerId, linked) => {
       const [passwd, group] = await Promise.all(
         ["/etc/passwd", "/etc/group"].map(async (path) => {
           const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, linked);

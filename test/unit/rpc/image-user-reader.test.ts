@@ -25,6 +25,22 @@ async function setUp() {
 }
 
 describe("ImageUserReader, while it reads for a call", () => {
+  test("has no volumes made for what the image declares as such", async () => {
+    const { engine, containers, reader } = await setUp();
+    const imageId = engine.images.add({ tags: ["db:1"] });
+    const inspect = engine.inspectImage.bind(engine);
+    engine.inspectImage = async (...args) => {
+      const image = await inspect(...args);
+      return image === undefined ? undefined : { ...image, volumes: ["/etc"] };
+    };
+    const reading = reader.read(imageId, never);
+    reading.catch(() => undefined);
+    await turns(50);
+    const bodies = engine.calls.filter(({ verb }) => verb === "createContainer");
+    await containers.stop();
+    assert.match(JSON.stringify(bodies), /"Type":"tmpfs","Source":"","Target":"\/etc"/);
+  });
+
   test("settled() waits until the scratch container is gone, also after the caller has left", async () => {
     const { containers, reader, imageId, scratch } = await setUp();
     const caller = new AbortController();
