@@ -1,6 +1,6 @@
 /**
- * What holds for every field of every request, so that a field that is new in the protocol is covered by itself: no
- * NUL byte, and sizes that the engine, the kernel and the list answers can bear.
+ * What holds for every field of every request, so that a field that is new in the protocol is covered by itself, except for maps, whose names are
+ * kept here: no NUL byte, and sizes that the engine, the kernel and the list answers can bear.
  */
 import { invalidField } from "../../plan/field-errors.js";
 import { at, maxArgumentBytes } from "./fields.js";
@@ -21,8 +21,13 @@ const longerLists: Readonly<Record<string, number>> = {
   port_mappings: 65_536,
 };
 
-/** Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded. */
-const maps = new Set(["labels", "annotations", "label_selector", "sysctls", "unified"]);
+/**
+ * Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded; a test compares the
+ * names with those in the protocol.
+ */
+export const maps: ReadonlySet<string> = new Set([
+  ...["labels", "annotations", "label_selector", "sysctls", "unified", "options"],
+]);
 
 /** Throws `invalid`, naming the first field that breaks a bound. Values are not shown: they may be secrets. */
 export function checkBounds(request: object): void {

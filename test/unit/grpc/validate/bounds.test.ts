@@ -1,12 +1,25 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { checkBounds } from "../../../../src/shim/grpc/validate/bounds.js";
+import { checkBounds, maps } from "../../../../src/shim/grpc/validate/bounds.js";
 import { refusal } from "../../plan/errors.js";
 
 const many = (count: number): Readonly<Record<string, string>> =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${String(index)}`, "v"]));
 
 describe("checkBounds()", () => {
+  for (const version of ["v1", "v1alpha2"]) {
+    test(`knows the maps of ${version}, and no other field has the name of one`, () => {
+      const file = new URL(`../../../../proto/runtime/${version}/api.proto`, import.meta.url);
+      const fields = readFileSync(file, "utf8").matchAll(/^ {2}(\w[^;=/]*) (\w+) = \d+;/gm);
+      for (const [, type = "", name = ""] of fields) {
+        // Only answers have the first two; a list cannot be taken for a map.
+        if (name === "info" || type === "NamespaceOption" || type.startsWith("repeated ")) continue;
+        assert.equal(maps.has(name), type.startsWith("map<"), `${type} ${name}`);
+      }
+    });
+  }
+
   const refused: Readonly<Record<string, readonly [request: object, field: string]>> = {
     "a NUL byte": [{ container_id: "a\0b" }, "container_id"],
     "a NUL byte in a list of messages": [
@@ -20,6 +33,7 @@ describe("checkBounds()", () => {
     ],
     "a string of 1 MiB": [{ image: { image: "x".repeat(1 << 20) } }, "image.image"],
     "10,000 labels": [{ config: { labels: many(10_000) } }, "config.labels"],
+    "10,000 options": [{ options: many(10_000) }, "options"],
     "a label of 1 MiB": [{ config: { labels: { a: "x".repeat(1 << 20) } } }, "config.labels"],
     "10,000 mounts": [{ config: { mounts: Array(10_000).fill({}) } }, "config.mounts"],
   };
