@@ -249,6 +249,8 @@ describe("createContainer() with a taken name", () => {
     const sandbox = await runSandbox(shim);
     const dead = await runContainer(shim, sandbox);
     shim.engine.containers.exit(dead, 1);
+    // The failure is for the dead container, not for the one through which the image's users were read.
+    await until("only the pod is left", () => shim.engine.containers.ids.length === 2);
     shim.engine.failNext("removeContainer", new ShimError("precondition", "removal in progress"));
     const id = await createContainer(shim, sandbox);
     assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);

@@ -114,9 +114,9 @@ test("every call sees its own writes when it returns, and a resync heals the res
           if (!isKind(error, "precondition", "notFound")) throw error;
         }
       }
-      // Without the scratch containers that come and go in the background.
+      // Without the scratch containers that come and go in the background: they have no type.
       const { containers } = shim.engine;
-      const ids = containers.ids.filter((id) => containers.get(id).body.Labels[typeLabel] !== undefined);
+      const ids = containers.ids.filter((id) => (containers.get(id).body.Labels[typeLabel] ?? "") !== "");
       // After a reconnect the model is the engine's, to the last entry.
       shim.engine.events$.policy = () => [0];
       await turns(12);
