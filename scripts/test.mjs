@@ -24,7 +24,7 @@ import { flagValue, setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
 import { findRegistry } from "./setup/registry.mjs";
-import { StoppedError, addCounts, runTests } from "./setup/test-runner.mjs";
+import { StoppedError, addCounts, runTests, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
 
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
@@ -115,7 +115,14 @@ async function main(argv) {
       DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
     };
     // One file at a time: they share the engine, and some of them stop it.
-    counts = addCounts(counts, await runTests({ ...options, files, env: integrationEnv, concurrency: 1 }));
+    const run = await runTestsAgainWhereFailed({ ...options, files, env: integrationEnv, concurrency: 1 });
+    counts = addCounts(counts, run.counts);
+    if (run.unstable.length > 0)
+      lines.push(
+        "",
+        "UNSTABLE, failed once and passed when run again:",
+        ...run.unstable.map((file) => `  - ${file}`),
+      );
   } else if (engine !== undefined) {
     lines.push("", `LEFT OUT: ${String(files.length)} files of integration tests did not run:`);
     lines.push(...engine.reasons.map((reason) => `  ${reason}`), ...files.map((file) => `  - ${file}`));

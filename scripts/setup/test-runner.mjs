@@ -6,13 +6,15 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-/** @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number }} Counts */
+/**
+ * @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number, failedFiles: readonly string[] }} Counts
+ */
 
 /** How long tests may clean up after the first signal. */
 const CLEAN_UP_MS = 20_000;
 
 /** @type {Readonly<Counts>} */
-export const noCounts = { passed: 0, failed: 0, skipped: 0, runnerFailures: 0 };
+export const noCounts = { passed: 0, failed: 0, skipped: 0, runnerFailures: 0, failedFiles: [] };
 
 /**
  * @param {Counts} a
@@ -25,6 +27,7 @@ export function addCounts(a, b) {
     failed: a.failed + b.failed,
     skipped: a.skipped + b.skipped,
     runnerFailures: a.runnerFailures + b.runnerFailures,
+    failedFiles: [...a.failedFiles, ...b.failedFiles],
   };
 }
 
@@ -52,7 +55,28 @@ export function parseCounts(text) {
     failed: value("fail") + value("cancelled"),
     skipped: value("skipped") + value("todo"),
     runnerFailures: 0,
+    failedFiles: [...new Set([...text.matchAll(/^failedFile (.+)$/gm)].map(([, file = ""]) => file))],
   };
+}
+
+/**
+ * Runs the files, and those in which something failed once more: they work with real engines, kernels and clocks, and a
+ * machine that is busy with something else must not fail them. What fails twice has failed; what fails once is named.
+ * More than three such files are no accident and are not run again.
+ * @param {Parameters<typeof runTests>[0]} options
+ * @param {typeof runTests} run
+ * @returns {Promise<{ counts: Counts, unstable: readonly string[] }>}
+ */
+export async function runTestsAgainWhereFailed(options, run = runTests) {
+  const first = await run(options);
+  const { failedFiles } = first;
+  if (failedFiles.length === 0 || failedFiles.length > 3) return { counts: first, unstable: [] };
+  process.stdout.write(`\nsetup: once more, because something failed there: ${failedFiles.join(" ")}\n`);
+  const second = await run({ ...options, files: failedFiles });
+  if (second.failed > 0 || second.runnerFailures > 0 || second.passed === 0)
+    return { counts: first, unstable: [] };
+  const passed = first.passed + first.failed;
+  return { counts: { ...noCounts, passed, skipped: first.skipped }, unstable: failedFiles };
 }
 
 /**

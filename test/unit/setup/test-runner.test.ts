@@ -1,13 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import countReporter from "../../../scripts/setup/count-reporter.mjs";
-import { addCounts, limitFlags, noCounts, parseCounts } from "../../../scripts/setup/test-runner.mjs";
+import {
+  addCounts,
+  limitFlags,
+  noCounts,
+  parseCounts,
+  runTestsAgainWhereFailed,
+} from "../../../scripts/setup/test-runner.mjs";
 
-test("countReporter() passes on the totals of the run only", async () => {
+test("countReporter() passes on the totals of the run and the files of what failed, only", async () => {
   const events = [
     { type: "test:diagnostic", data: { nesting: 0, message: "tests 7" } },
     { type: "test:diagnostic", data: { nesting: 1, message: "pass 99" } },
-    { type: "test:pass", data: { nesting: 0 } },
+    { type: "test:pass", data: { nesting: 0, file: "/a/passed.test.ts" } },
+    { type: "test:fail", data: { nesting: 1, name: "a test", file: "/a/failed.test.ts" } },
+    { type: "test:fail", data: { nesting: 0, name: "/a/crashed.test.ts" } },
     { type: "test:diagnostic", data: { nesting: 0, message: "pass 4" } },
     { type: "test:diagnostic", data: { nesting: 0, message: "skipped 2" } },
   ];
@@ -16,13 +24,25 @@ test("countReporter() passes on the totals of the run only", async () => {
   }
   const lines: string[] = [];
   for await (const line of countReporter(source())) lines.push(line);
-  assert.deepEqual(lines, ["pass 4\n", "skipped 2\n"]);
+  assert.deepEqual(lines, [
+    "failedFile /a/failed.test.ts\n",
+    "failedFile /a/crashed.test.ts\n",
+    "pass 4\n",
+    "skipped 2\n",
+  ]);
 });
 
 describe("parseCounts()", () => {
   test("counts cancelled tests as failed and open ones as skipped", () => {
     const counts = parseCounts("pass 4\nfail 1\ncancelled 2\nskipped 3\ntodo 1\n");
-    assert.deepEqual(counts, { passed: 4, failed: 3, skipped: 4, runnerFailures: 0 });
+    assert.deepEqual(counts, { passed: 4, failed: 3, skipped: 4, runnerFailures: 0, failedFiles: [] });
+  });
+
+  test("names each file of failed tests once", () => {
+    const { failedFiles } = parseCounts(
+      "failedFile /a b.test.ts\nfailedFile /c.test.ts\nfailedFile /a b.test.ts\n",
+    );
+    assert.deepEqual(failedFiles, ["/a b.test.ts", "/c.test.ts"]);
   });
 
   test("is all zero for a runner that wrote nothing", () => {
@@ -31,12 +51,55 @@ describe("parseCounts()", () => {
 });
 
 test("addCounts() adds up runs", () => {
-  const one = { passed: 1, failed: 2, skipped: 3, runnerFailures: 1 };
+  const one = { passed: 1, failed: 2, skipped: 3, runnerFailures: 1, failedFiles: ["/a.test.ts"] };
   assert.deepEqual(addCounts(one, { ...one, runnerFailures: 0 }), {
     passed: 2,
     failed: 4,
     skipped: 6,
     runnerFailures: 1,
+    failedFiles: ["/a.test.ts", "/a.test.ts"],
+  });
+});
+
+describe("runTestsAgainWhereFailed()", () => {
+  const options = {
+    ...{ root: "/", files: ["/a.test.ts", "/b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
+    timeoutMs: 1,
+  };
+  const failed = { passed: 5, failed: 2, skipped: 1, runnerFailures: 1, failedFiles: ["/b.test.ts"] };
+  const passed = { ...noCounts, passed: 3 };
+
+  async function outcome(...results: readonly (typeof failed | typeof noCounts)[]) {
+    const ran: (readonly string[])[] = [];
+    const { counts, unstable } = await runTestsAgainWhereFailed(options, ({ files }) => {
+      ran.push(files);
+      return Promise.resolve(results[ran.length - 1] ?? noCounts);
+    });
+    return { ran, counts, unstable };
+  }
+
+  test("runs nothing again when all has passed", async () => {
+    assert.deepEqual(await outcome(passed), { ran: [options.files], counts: passed, unstable: [] });
+  });
+
+  test("names a file that fails once, and counts it as passed", async () => {
+    assert.deepEqual(await outcome(failed, passed), {
+      ran: [options.files, ["/b.test.ts"]],
+      counts: { ...noCounts, passed: 7, skipped: 1 },
+      unstable: ["/b.test.ts"],
+    });
+  });
+
+  test("fails what fails twice, or does not run the second time", async () => {
+    for (const second of [failed, noCounts, { ...passed, runnerFailures: 1 }]) {
+      const { counts, unstable } = await outcome(failed, second);
+      assert.deepEqual([counts, unstable], [failed, []]);
+    }
+  });
+
+  test("does not run more than three files again", async () => {
+    const many = { ...failed, failedFiles: ["/1.test.ts", "/2.test.ts", "/3.test.ts", "/4.test.ts"] };
+    assert.deepEqual((await outcome(many)).ran, [options.files]);
   });
 });
 
