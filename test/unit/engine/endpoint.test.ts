@@ -99,6 +99,7 @@ describe("EngineClient over TCP", () => {
       try {
         port = await listen(server, host);
       } catch (error) {
+        // Kernels without IPv6: the other address family is tested in any case.
         context.skip(`no ${host} on this machine: ${String(error)}`);
         return;
       }
@@ -123,6 +124,7 @@ describe("EngineClient over TCP", () => {
           ...subject,
         ]);
       } catch (error) {
+        // The certificates are made by the test, so that none expires in the repository.
         context.skip(`no openssl on this machine: ${String(error)}`);
         return;
       }

@@ -105,6 +105,7 @@ for (const architecture of ["amd64", "arm64"] as const) {
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       test(`ends with 0 on ${signal}`, async (t) => {
         if (typeof command === "string") {
+          // Says which emulator is missing: a binary of another architecture runs nowhere else.
           t.skip(command);
           return;
         }
@@ -116,6 +117,7 @@ for (const architecture of ["amd64", "arm64"] as const) {
 
       test(`ends with 0 on ${signal} as PID 1`, async (t) => {
         if (typeof command === "string") {
+          // Says which emulator is missing: a binary of another architecture runs nowhere else.
           t.skip(command);
           return;
         }
