@@ -4,7 +4,7 @@ import { after, afterEach, before, describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
-import { chain, kubenetChain, NetworkNode, type ChainPlugin } from "./pod-network-support.js";
+import { chain, type ChainPlugin, groupLives, kubenetChain, NetworkNode } from "./pod-network-support.js";
 
 const plugins = [
   ["cni", chain],
@@ -77,12 +77,3 @@ await withOwnEngine(import.meta.url, [], () => {
     });
   }
 });
-
-function groupLives(group: number): boolean {
-  try {
-    process.kill(-group, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, describe, test } from "node:test";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
-import { NetworkNode, type PluginName } from "./pod-network-support.js";
+import { groupLives, NetworkNode, type PluginName } from "./pod-network-support.js";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
 
@@ -39,12 +39,3 @@ await withOwnEngine(import.meta.url, [], () => {
     });
   }
 });
-
-function groupLives(group: number): boolean {
-  try {
-    process.kill(-group, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

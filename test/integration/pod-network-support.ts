@@ -254,6 +254,16 @@ export async function removePause(sandboxId: string): Promise<void> {
   await until("the kernel to take the link of the pod away", async () => (await veths()) < before);
 }
 
+/** Whether any process of the group is left. */
+export function groupLives(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 async function linkNames(): Promise<readonly string[]> {
   const links = JSON.parse(await command("ip", "-json", "link", "show")) as { ifname: string }[];
   return links.map(({ ifname }) => ifname);

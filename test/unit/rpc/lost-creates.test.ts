@@ -45,18 +45,8 @@ describe("createContainer() whose answer from the engine is lost", () => {
   test("removes what the engine made after the caller had left", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    const call = shim.call();
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
-    const creating = createContainer(shim, sandbox, {}, call);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 1,
-    );
-    call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
-    await rejectsWith(creating, "timeout");
-    slow = false;
-    shim.engine.up();
+    const goOn = await leaveDuringCreate(shim, sandbox);
+    goOn();
     await until("it is made", () => shim.engine.containers.find(name) !== undefined);
     await until("it is removed", () => shim.engine.containers.find(name) === undefined);
     await until("it is not listed", () => [...shim.services.model.containers()].length === 0);
@@ -65,19 +55,9 @@ describe("createContainer() whose answer from the engine is lost", () => {
   test("a repeated call takes over what the engine makes late", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    const call = shim.call();
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
-    const creating = createContainer(shim, sandbox, {}, call);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 1,
-    );
-    call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
-    await rejectsWith(creating, "timeout");
+    const goOn = await leaveDuringCreate(shim, sandbox);
     const again = createContainer(shim, sandbox);
-    slow = false;
-    shim.engine.up();
+    goOn();
     const id = await again;
     await turns(20);
     assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
@@ -100,16 +80,25 @@ describe("createContainer() whose answer from the engine is lost", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
-    const call = shim.call();
-    shim.engine.hangs = (verb) => verb === "createContainer";
-    const creating = createContainer(shim, sandbox, {}, call);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 2,
-    );
-    call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
-    await rejectsWith(creating, "timeout");
+    await leaveDuringCreate(shim, sandbox);
     await turns(20);
     assert.equal(shim.engine.containers.get(running).state.running, true);
   });
 });
+
+/** The engine hangs at the create, and the caller leaves; the engine goes on when the result is called. */
+async function leaveDuringCreate(shim: TestShim, sandbox: string): Promise<() => void> {
+  const creates = (): number => shim.world.journal.names("engine.createContainer").length;
+  const before = creates();
+  const call = shim.call();
+  let slow = true;
+  shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+  const creating = createContainer(shim, sandbox, {}, call);
+  await until("the create is under way", () => creates() > before);
+  call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
+  await rejectsWith(creating, "timeout");
+  return () => {
+    slow = false;
+    shim.engine.up();
+  };
+}
