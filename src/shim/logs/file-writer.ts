@@ -35,6 +35,8 @@ export class FileWriter implements LogWriter {
   #isDirty = false;
   #mayHaveRotated = true;
   #isPolling = false;
+  /** The last turn came to the end of what the engine had written. */
+  #isCaughtUp = false;
   #events = 0;
   #timer: NodeJS.Timeout | undefined;
   #unrecordedBytes = 0;
@@ -146,6 +148,7 @@ export class FileWriter implements LogWriter {
       );
       outcome = "blocked";
     }
+    this.#isCaughtUp = outcome === "caughtUp" || outcome === "end";
     if (outcome === "more" || (outcome === "caughtUp" && this.#phase !== "following")) return true;
     this.#isScheduled = false;
     if (outcome === "blocked") {
@@ -180,7 +183,7 @@ export class FileWriter implements LogWriter {
 
   async #copyChunk(buffers: TurnBuffers): Promise<Outcome> {
     if (!this.#reader.isOpen && !(await this.#open())) return "end";
-    const bytes = await this.#reader.read(buffers.input);
+    const bytes = await this.#reader.read(buffers.input, { isFresh: this.#isCaughtUp });
     if (bytes === 0) return this.#atEnd();
     const formatted = this.#formatted;
     const toSkip = this.#written.remaining;

@@ -1,4 +1,5 @@
 /** Docker's json-file log of one container, read from a position onwards, across rotations. */
+import { readSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { identityOf, type Found, type OpenLog, RotatedFiles } from "./rotated-files.js";
 
@@ -63,10 +64,15 @@ export class JsonFileReader {
     return "next";
   }
 
-  /** Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file. */
-  async read(buffer: Buffer): Promise<number> {
+  /**
+   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file. `isFresh`: what is
+   * to be read was written a moment ago, so it is in memory, and a read is over sooner than a thread is woken for it.
+   */
+  async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
     if (this.#handle === undefined) return 0;
-    const { bytesRead } = await this.#handle.read(buffer, 0, buffer.length, this.#offset);
+    const bytesRead = isFresh
+      ? readSync(this.#handle.fd, buffer, 0, buffer.length, this.#offset)
+      : (await this.#handle.read(buffer, 0, buffer.length, this.#offset)).bytesRead;
     if (this.options.emptiedAtBytes !== undefined && bytesRead > 0 && !(await this.#hasSameHead())) return 0;
     if (this.#offset === 0 && bytesRead > 0) {
       this.#identity = identityOf(buffer.subarray(0, bytesRead));

@@ -4,7 +4,7 @@
  * its first line (which has a time of nanoseconds) for ever.
  */
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
+import { constants, createReadStream } from "node:fs";
 import { open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Readable } from "node:stream";
@@ -140,7 +140,7 @@ export class RotatedFiles {
   /** Undefined when its name stands for another file by now: look again. */
   async #opened<Kind extends "next" | "gone">(kind: Kind, entry: Entry): Promise<Opened<Kind> | undefined> {
     try {
-      const handle = entry.isCompressed ? await this.#unpack(entry.path) : await open(entry.path, "r");
+      const handle = entry.isCompressed ? await this.#unpack(entry.path) : await openUntouched(entry.path);
       const looked = entry.isCompressed
         ? await stat(entry.path, { bigint: true })
         : await handle.stat({ bigint: true });
@@ -183,6 +183,16 @@ interface Entry {
 interface Opened<Kind extends "next" | "gone"> {
   readonly kind: Kind;
   readonly log: OpenLog;
+}
+
+/** The access is not noted: that would be a change on the disk for each new entry. Only the owner or root may ask for it. */
+async function openUntouched(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NOATIME);
+  } catch (error) {
+    if (!hasCode(error, "EPERM")) throw error;
+    return open(path, "r");
+  }
 }
 
 async function isKnown(entry: Entry, { inode, identity }: KnownFile): Promise<boolean> {

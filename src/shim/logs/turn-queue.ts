@@ -10,12 +10,15 @@ export interface TurnBuffers {
 export type Turn = (buffers: TurnBuffers) => Promise<boolean>;
 
 const chunkBytes = 256 * 1024;
+/** Buffers outlive the pause between two lines: else each would be allocated, cleared up after, and allocated again. */
+const keptMs = 10_000;
 /** One wake-up of the process for all logs that something was written to meanwhile. */
 const soonMs = 100;
 
 export class TurnQueue {
   readonly #waiting: Turn[] = [];
   #free: TurnBuffers[] = [];
+  #letGo: NodeJS.Timeout | undefined;
   #running = 0;
   #soon: Turn[] = [];
 
@@ -57,8 +60,12 @@ export class TurnQueue {
       }
     } finally {
       this.#running -= 1;
-      // Nothing to do for anybody: half a megabyte a place is not kept for that.
-      this.#free = this.#running === 0 ? [buffers] : [...this.#free, buffers];
+      this.#free.push(buffers);
+      this.#letGo ??= setTimeout(() => {
+        this.#free = [];
+        this.#letGo = undefined;
+      }, keptMs).unref();
+      this.#letGo.refresh();
     }
   }
 }
