@@ -88,7 +88,7 @@ const packages = [
  * @returns {string | undefined}
  */
 export function layerOf(path) {
-  if (path === "src/shim/main.ts") return "main";
+  if (path === "src/shim/main.ts" || path === "src/shim/run.ts") return "main";
   // The files beside shim.ts are its parts.
   if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "shim";
   const match = /^(?:src\/shim\/([\w-]+)\/|src\/(network)\/|(checkpoints)\/)/.exec(path);

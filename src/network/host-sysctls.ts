@@ -1,7 +1,8 @@
 /** Kernel settings of the node that plugins with a bridge need, whoever makes the bridge. */
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { messageOf } from "../shim/base/errors.js";
 import { hasCode } from "../shim/base/file-errors.js";
+import { readKernelFile } from "../shim/base/kernel-file.js";
 import type { Logger } from "../shim/base/log.js";
 import { outputOf, runCommand, type RunCommand } from "./iptables/run-command.js";
 
@@ -32,7 +33,7 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
   for (const setting of ["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"]) {
     const path = `${sysctlRoot}/${setting}`;
     try {
-      if ((await readFile(path, "utf8")).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
+      if ((await readKernelFile(path)).trim() !== "1") await writeFile(path, "1", { flag: "r+" });
     } catch (error) {
       if (setting.endsWith("ip6tables") && hasCode(error, "ENOENT")) continue;
       log.warn({ setting, err: messageOf(error) }, "cannot let iptables see bridged traffic");
@@ -46,7 +47,7 @@ export async function warnOfStrictFiltering({
   sysctlRoot = defaultRoot,
 }: HostSysctlOptions): Promise<void> {
   const setting = "net/ipv4/conf/all/rp_filter";
-  const value = await readFile(`${sysctlRoot}/${setting}`, "utf8").catch(() => "");
+  const value = await readKernelFile(`${sysctlRoot}/${setting}`).catch(() => "");
   if (value.trim() !== "1") return;
   log.warn(
     { setting },

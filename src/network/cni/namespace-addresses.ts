@@ -1,7 +1,7 @@
 /** Addresses of a pod by a look into its network namespace, for pods of which no result is kept. Runs nothing. */
-import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { requireNamespace, type PodNamespace } from "./network-namespace.js";
+import { readKernelFile } from "../../shim/base/kernel-file.js";
 import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
@@ -20,7 +20,7 @@ export async function namespaceAddresses(
   if (directory === undefined) return undefined;
   // These show the namespace of that process. A kernel without one of the families has no such file.
   const read = (name: string): Promise<string> =>
-    readFile(`${directory}/net/${name}`, "utf8").catch(() => "");
+    readKernelFile(`${directory}/net/${name}`).catch(() => "");
   const [tries, routes, ipv6] = await Promise.all(["fib_trie", "route", "if_inet6"].map(read));
   // Only now it is certain whose files these were.
   requireNamespace(namespaces, namespace);

@@ -3,12 +3,13 @@
  * on, and could finish an ADD after the DEL that was to undo it. Helpers that a plugin left when it had done its work
  * are none of them.
  */
-import { readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../../shim/base/abort.js";
 import { createDirectory, namesIn } from "../../shim/base/directories.js";
 import { messageOf, ShimError } from "../../shim/base/errors.js";
 import { hasCode } from "../../shim/base/file-errors.js";
+import { readKernelFile } from "../../shim/base/kernel-file.js";
 import type { Logger } from "../../shim/base/log.js";
 import { bootId } from "../../shim/base/network-namespaces.js";
 import { hasEnded, parseStat, type ProcessStat } from "../../shim/base/process-stat.js";
@@ -174,7 +175,7 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
 }
 
 async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
-  const stat = parseStat(await readFile(`/proc/${String(pid)}/stat`, "utf8").catch(() => ""));
+  const stat = parseStat(await readKernelFile(`/proc/${String(pid)}/stat`).catch(() => ""));
   return hasEnded(stat) ? undefined : stat;
 }
 
@@ -204,7 +205,7 @@ async function provenMembers({ plugin, containerId, command }: RunRecord): Promi
       if (startTime === plugin.startTime) return members;
       continue;
     }
-    const environment = await readFile(`/proc/${String(pid)}/environ`, "utf8").catch(() => "");
+    const environment = await readKernelFile(`/proc/${String(pid)}/environ`).catch(() => "");
     const variables = environment.split("\0");
     const wanted = [`CNI_CONTAINERID=${containerId}`, `CNI_COMMAND=${command}`];
     if (wanted.every((variable) => variables.includes(variable))) return members;

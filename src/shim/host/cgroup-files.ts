@@ -1,8 +1,9 @@
 /** Limits that Docker's API has no field for, written to the cgroup files of a running container. */
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
+import { readKernelFile } from "../base/kernel-file.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { readCgroupMounts, unified } from "./cgroup-mounts.js";
 import { ContainerCgroup } from "./container-cgroup.js";
@@ -124,7 +125,7 @@ function noController(what: string): ShimError {
 
 /** Empty when it cannot be read: some files are only written. */
 async function read(path: string): Promise<string> {
-  return readFile(path, "utf8").then(
+  return readKernelFile(path).then(
     (text) => text.trim(),
     () => "",
   );

@@ -1,6 +1,7 @@
 /** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
-import { readdir, readFile, readlink } from "node:fs/promises";
+import { readdir, readlink } from "node:fs/promises";
 import { hasCode } from "../base/file-errors.js";
+import { readKernelFile } from "../base/kernel-file.js";
 import { parseStat, type ProcessStat } from "../base/process-stat.js";
 
 /** So many files are open at once: a host may have more processes than this program may have files. */
@@ -21,7 +22,7 @@ export class ProcFiles {
 
   /** Also undefined when this program may not look. */
   text(pid: number | "self", name: string): Promise<string | undefined> {
-    return unlessGone(readFile(this.path(pid, name), "utf8"));
+    return unlessGone(readKernelFile(this.path(pid, name)));
   }
 
   link(pid: number | "self", name: string): Promise<string | undefined> {

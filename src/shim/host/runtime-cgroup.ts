@@ -1,8 +1,9 @@
 /** The cgroup of `--runtime-cgroups`: made, limited, and joined by processes of the engine. */
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { aggregate, messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
+import { readKernelFile } from "../base/kernel-file.js";
 import {
   directoryOf,
   parseProcCgroup,
@@ -90,8 +91,8 @@ async function makeCgroup(mountPoint: string, directory: string, controller: str
 /** A new v1 cpuset is empty and takes no process. */
 async function inheritCpuset(parent: string, child: string): Promise<void> {
   for (const file of ["cpuset.cpus", "cpuset.mems"]) {
-    if ((await readFile(join(child, file), "utf8")).trim() !== "") continue;
-    await write(join(child, file), (await readFile(join(parent, file), "utf8")).trim());
+    if ((await readKernelFile(join(child, file))).trim() !== "") continue;
+    await write(join(child, file), (await readKernelFile(join(parent, file))).trim());
   }
 }
 
@@ -107,7 +108,7 @@ async function limitMemoryV2(directory: string, bytes: number): Promise<void> {
 }
 
 async function memoryLimit(proc: ProcFiles): Promise<number> {
-  const text = await readFile(`${proc.root}/meminfo`, "utf8").catch(() => "");
+  const text = await readKernelFile(`${proc.root}/meminfo`).catch(() => "");
   const kibibytes = Number(/^MemTotal:\s+(\d+) kB$/m.exec(text)?.[1] ?? 0);
   return Math.max(leastMemoryBytes, Math.floor(kibibytes * 1024 * memoryShare));
 }
