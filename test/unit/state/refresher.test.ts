@@ -153,7 +153,13 @@ describe("Refresher", () => {
     assert.equal(aborted(), 1);
   });
 
-  test("a queued refresh whose callers have left never begins, and the next trigger begins one", async () => {
+  /** The first refresh runs until it is released, and the one caller of the queued one behind it has left. */
+  async function leftQueue(): Promise<{
+    readonly refresher: Refresher;
+    readonly first: Promise<void>;
+    readonly release: () => void;
+    readonly begun: () => number;
+  }> {
     let release!: () => void;
     let begun = 0;
     const refresher = new Refresher(() => {
@@ -165,29 +171,24 @@ describe("Refresher", () => {
     const queued = refresher.refresh("a", caller.signal);
     caller.abort();
     await assert.rejects(queued);
+    return { refresher, first, release, begun: () => begun };
+  }
+
+  test("a queued refresh whose callers have left never begins, and the next trigger begins one", async () => {
+    const { refresher, first, release, begun } = await leftQueue();
     release();
     await first;
     await turns(2);
-    assert.equal(begun, 1);
+    assert.equal(begun(), 1);
     await refresher.refresh("a");
-    assert.equal(begun, 2);
+    assert.equal(begun(), 2);
   });
 
   test("a caller that comes to a queued refresh which others left gets it all the same", async () => {
-    let release!: () => void;
-    let begun = 0;
-    const refresher = new Refresher(() => {
-      begun += 1;
-      return begun === 1 ? new Promise((resolve) => (release = resolve)) : Promise.resolve();
-    });
-    const first = refresher.refresh("a");
-    const leaver = new AbortController();
-    const left = refresher.refresh("a", leaver.signal);
-    leaver.abort();
-    await assert.rejects(left);
+    const { refresher, first, release, begun } = await leftQueue();
     const stays = refresher.refresh("a", new AbortController().signal);
     release();
     await Promise.all([first, stays]);
-    assert.equal(begun, 2);
+    assert.equal(begun(), 2);
   });
 });
