@@ -8,22 +8,21 @@ import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 import {
+  cancel,
   clientPreface,
   frame,
-  headers,
   literal,
   message,
-  requestFields,
   settings,
   settingsAck,
   types,
+  versionFields,
+  versionRequest,
 } from "../unit/grpc/http2-writer.js";
 
 /** What an attack may cost at its peak; a multiple of that is what each sends or asks for. */
 const bearableBytes = 256 * 1024 * 1024;
 
-const authority = literal(1, "localhost");
-const request = (streamId: number): Buffer => headers(streamId, requestFields("Version", authority));
 /** Odd numbers, as clients have them; the first request is number 1. */
 const streamIds = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => 3 + 2 * index);
@@ -69,7 +68,7 @@ const attacks: readonly Attack[] = [
     ...{ connections: 10, opened: true, reads: true },
     chunks: function* () {
       for (const id of streamIds(20_000)) {
-        yield Buffer.concat([request(id), message(id), frame(types.reset, 0, id, Buffer.from([0, 0, 0, 8]))]);
+        yield Buffer.concat([versionRequest(id), message(id), cancel(id)]);
       }
     },
   },
@@ -77,11 +76,7 @@ const attacks: readonly Attack[] = [
     name: "a header list without end, in the first request",
     ...{ connections: 10, opened: false },
     chunks: function* () {
-      yield Buffer.concat([
-        clientPreface,
-        settings,
-        frame(types.headers, 0, 1, requestFields("Version", authority)),
-      ]);
+      yield Buffer.concat([clientPreface, settings, frame(types.headers, 0, 1, versionFields())]);
       yield* repeat(4000, (index) =>
         frame(types.continuation, 0, 1, literal(`x-${String(index)}`, "v".repeat(1000))),
       );
@@ -91,7 +86,7 @@ const attacks: readonly Attack[] = [
     name: "a header list without end",
     ...{ connections: 10, opened: true },
     chunks: function* () {
-      yield frame(types.headers, 0, 3, requestFields("Version", authority));
+      yield frame(types.headers, 0, 3, versionFields());
       yield* repeat(4000, (index) =>
         frame(types.continuation, 0, 3, literal(`x-${String(index)}`, "v".repeat(1000))),
       );
@@ -101,7 +96,7 @@ const attacks: readonly Attack[] = [
     name: "headers without a message",
     ...{ connections: 40, opened: true },
     chunks: function* () {
-      for (const id of streamIds(5000)) yield request(id);
+      for (const id of streamIds(5000)) yield versionRequest(id);
     },
   },
   {
@@ -109,7 +104,7 @@ const attacks: readonly Attack[] = [
     ...{ connections: 20, opened: true },
     chunks: function* () {
       for (const id of streamIds(500)) {
-        yield Buffer.concat([request(id), frame(types.data, 0, id, claimed)]);
+        yield Buffer.concat([versionRequest(id), frame(types.data, 0, id, claimed)]);
         yield* repeat(8, () => frame(types.data, 0, id, Buffer.alloc(8000)));
       }
     },
@@ -162,7 +157,7 @@ describe("hostile HTTP/2", { skip: await reasonToSkip() }, () => {
     await Promise.race([once(socket, "connect"), once(socket, "close")]);
     if (opened) {
       const answered = once(socket, "data");
-      socket.write(Buffer.concat([clientPreface, settings, settingsAck, request(1), message(1)]));
+      socket.write(Buffer.concat([clientPreface, settings, settingsAck, versionRequest(1), message(1)]));
       await Promise.race([answered, once(socket, "close")]);
       if (reads) socket.resume();
       else socket.pause();

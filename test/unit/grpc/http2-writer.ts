@@ -112,3 +112,18 @@ export function message(streamId: number, bytes: Buffer = Buffer.alloc(0)): Buff
 export function headers(streamId: number, fields: Buffer): Buffer {
   return frame(types.headers, flags.endHeaders, streamId, fields);
 }
+
+/** The fields of a request as current clients send it. */
+export function versionFields(...more: readonly Buffer[]): Buffer {
+  return requestFields("Version", literal(1, "localhost"), more);
+}
+
+/** The head of a request as current clients send it; its message is to follow. */
+export function versionRequest(streamId: number, ...more: readonly Buffer[]): Buffer {
+  return headers(streamId, versionFields(...more));
+}
+
+/** A RST_STREAM frame that cancels a request. */
+export function cancel(streamId: number): Buffer {
+  return frame(types.reset, 0, streamId, Buffer.of(0, 0, 0, 8));
+}

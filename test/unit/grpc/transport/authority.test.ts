@@ -23,6 +23,7 @@ import {
   settings,
   settingsAck,
   types,
+  versionRequest,
   type Coding,
   type Indexing,
 } from "../http2-writer.js";
@@ -328,7 +329,7 @@ async function startAccepting(
   } satisfies Accepting;
 }
 
-const modernRequest = headers(1, requestFields("Version", literal(1, "localhost")));
+const modernRequest = versionRequest(1);
 
 describe("acceptConnection()", () => {
   test("gives one connection to the HTTP/2 library when the authority is acceptable", async () => {

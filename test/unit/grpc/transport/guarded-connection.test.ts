@@ -10,26 +10,22 @@ import { GuardedConnection } from "../../../../src/shim/grpc/transport/guarded-c
 import { until } from "../../../support/wait.js";
 import { Http2Client } from "../http2-client.js";
 import {
+  cancel,
   clientPreface,
   frame,
-  headers,
-  literal,
   message,
-  requestFields,
   settings,
   settingsAck,
   types,
+  versionRequest,
 } from "../http2-writer.js";
 import { startTestServer } from "../test-server.js";
 
-const authority = literal(1, "localhost");
-const request = (streamId: number): Buffer =>
-  Buffer.concat([headers(streamId, requestFields("Version", authority)), message(streamId)]);
-const reset = (streamId: number): Buffer => frame(types.reset, 0, streamId, Buffer.from([0, 0, 0, 8]));
+const call = (streamId: number): Buffer => Buffer.concat([versionRequest(streamId), message(streamId)]);
 /** Calls that are cancelled at once. */
 const cancelled = (first: number, count: number): Buffer =>
   Buffer.concat(
-    Array.from({ length: count }, (_, index) => first + 2 * index).flatMap((id) => [request(id), reset(id)]),
+    Array.from({ length: count }, (_, index) => first + 2 * index).flatMap((id) => [call(id), cancel(id)]),
   );
 
 interface Pair extends AsyncDisposable {
@@ -83,7 +79,7 @@ describe("GuardedConnection", () => {
   test("passes nothing on while it is held, and all of it afterwards", async () => {
     await using pair = await socketPair();
     const { client, accepted } = pair;
-    const sent = Buffer.concat([clientPreface, ...Array.from({ length: 200 }, (_, i) => request(2 * i + 1))]);
+    const sent = Buffer.concat([clientPreface, ...Array.from({ length: 200 }, (_, i) => call(2 * i + 1))]);
     const connection = new GuardedConnection(accepted, sent.subarray(0, 6000));
     connection.hold();
     const received: Buffer[] = [];
@@ -119,7 +115,7 @@ test("a client that lives and does not read its answer is disconnected", async (
   const increment = Buffer.from([0x7f, 0, 0, 0]);
   const hugeWindows = frame(types.settings, 0, 0, Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]));
   socket.write(Buffer.concat([clientPreface, hugeWindows, settingsAck]));
-  socket.write(Buffer.concat([frame(types.windowUpdate, 0, 0, increment), request(1)]));
+  socket.write(Buffer.concat([frame(types.windowUpdate, 0, 0, increment), call(1)]));
   await once(socket, "connect");
   await until("its end of the connection", () => files() > before + 1);
   // The client's own end stays open: it does not notice.
@@ -135,7 +131,7 @@ describe("a client that cancels its calls", () => {
     using client = await Http2Client.connect(server.path);
     await client.open();
     client.write(cancelled(1, 400));
-    client.write(request(1001));
+    client.write(call(1001));
     assert.equal((await client.answer(1001)).fields["grpc-status"], "0");
   });
 

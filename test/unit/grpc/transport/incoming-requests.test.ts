@@ -10,19 +10,15 @@ import {
   clientPreface,
   flags,
   frame,
-  headers,
   literal,
   message,
-  requestFields,
   settings,
   settingsAck,
   types,
+  versionRequest,
 } from "../http2-writer.js";
 import { connectClient, startTestServer, type TestServer } from "../test-server.js";
 
-const authority = literal(1, "localhost");
-const request = (streamId: number, ...more: readonly Buffer[]): Buffer =>
-  headers(streamId, requestFields("Version", authority, more));
 /** The beginning of a message of 1000 bytes. */
 const part = (streamId: number, bytes: number): Buffer =>
   frame(types.data, 0, streamId, Buffer.concat([Buffer.from([0, 0, 0, 3, 232]), Buffer.alloc(bytes)]));
@@ -46,9 +42,9 @@ describe("guardRequests()", () => {
     await using server = await serve({ patienceMs: 50, quietMs: 50 });
     using client = await Http2Client.connect(server.path);
     await client.open();
-    client.write(request(1), request(3), part(3, 10));
+    client.write(versionRequest(1), versionRequest(3), part(3, 10));
     for (const id of [1, 3]) assert.equal((await statusOf(client, id))[0], "4");
-    client.write(request(5), message(5));
+    client.write(versionRequest(5), message(5));
     assert.equal((await statusOf(client, 5))[0], "0");
   });
 
@@ -82,13 +78,13 @@ describe("guardRequests()", () => {
     await using server = await serve(limits);
     using silent = await Http2Client.connect(server.path);
     await silent.open();
-    silent.write(request(1), request(3), part(3, 100));
+    silent.write(versionRequest(1), versionRequest(3), part(3, 100));
     using other = await Http2Client.connect(server.path);
     await other.open();
     // Small ones do not wait.
-    other.write(request(1), message(1));
+    other.write(versionRequest(1), message(1));
     assert.equal((await statusOf(other, 1))[0], "0");
-    other.write(request(3), request(5));
+    other.write(versionRequest(3), versionRequest(5));
     for (const id of [1, 3]) assert.equal((await statusOf(silent, id))[0], "8");
     other.write(message(3), message(5));
     for (const id of [3, 5]) assert.equal((await statusOf(other, id))[0], "0");
@@ -98,7 +94,7 @@ describe("guardRequests()", () => {
     await using server = await serve({ connectionBytes: 2 * 16 * 1024 + 1500 });
     using client = await Http2Client.connect(server.path);
     await client.open();
-    client.write(request(1), part(1, 900), request(3), part(3, 900));
+    client.write(versionRequest(1), part(1, 900), versionRequest(3), part(3, 900));
     assert.equal((await statusOf(client, 1))[0], "8");
     client.write(frame(types.data, flags.endStream, 3, Buffer.alloc(100)));
     assert.deepEqual(await statusOf(client, 3), [
@@ -117,10 +113,10 @@ describe("guardRequests()", () => {
       await using server = await serve({});
       using client = await Http2Client.connect(server.path);
       await client.open();
-      client.write(request(1, field), message(1));
+      client.write(versionRequest(1, field), message(1));
       assert.equal((await statusOf(client, 1))[0], code);
       client.write(
-        request(3, literal("grpc-timeout", "10S"), literal("grpc-encoding", "identity")),
+        versionRequest(3, literal("grpc-timeout", "10S"), literal("grpc-encoding", "identity")),
         message(3),
       );
       assert.equal((await statusOf(client, 3))[0], "0");
@@ -132,7 +128,7 @@ describe("guardRequests()", () => {
     using client = await Http2Client.connect(server.path);
     await client.open();
     const empty = Buffer.alloc(5);
-    client.write(request(1), frame(types.data, flags.endStream, 1, Buffer.concat([empty, empty])));
+    client.write(versionRequest(1), frame(types.data, flags.endStream, 1, Buffer.concat([empty, empty])));
     assert.deepEqual(await statusOf(client, 1), ["3", "the call contains more than one request message"]);
   });
 });
@@ -148,7 +144,7 @@ test("a client that does not read, sends on and leaves, leaves no file open", as
   // The server may have had enough of it first.
   socket.on("error", () => undefined);
   const answered = once(socket, "data");
-  socket.write(Buffer.concat([clientPreface, settings, settingsAck, request(1), message(1)]));
+  socket.write(Buffer.concat([clientPreface, settings, settingsAck, versionRequest(1), message(1)]));
   await answered;
   socket.pause();
   const empty = Buffer.concat(Array<Buffer>(500).fill(frame(types.data, 0, 1)));
