@@ -1,17 +1,12 @@
 #!/usr/bin/env node
 /**
  * `npm test`: the same set-up as `npm start`, then all tests with node's runner.
- *
- *   --unit            only the tests that need no engine, and no set-up of one
- *   --long            counts that take longer run in full (DOCKERSHIM_TEST_LONG=1 for the tests)
- *   --no-setup        nothing is installed and no engine is started; so does DOCKERSHIM_NO_SETUP=1
- *   --docker-endpoint the engine for the tests
- *   --test-...        passed on to node's runner
- *   WORD              only the test files whose path contains one of the words
+ * Its flags and words are in setup/test-options.mjs; `npm test -- --help` prints them.
  *
  * Where no engine can be had, the tests without one run, and the last lines say what was left out; that is no failure.
  * An engine that had to be set up keeps running, as it does after `npm start`; the last lines say how to undo that.
- * The last line of all is "N passed, N failed, N skipped". Exit code 0 only if something ran and nothing failed.
+ * The last line of all is "N passed, N failed, N skipped". Exit code 0 only if something ran and nothing failed, 2 when
+ * the command line is not understood; that comes before all else.
  *
  * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
  * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set).
@@ -20,11 +15,12 @@ import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { ensureNetworkTools } from "./setup/network-tools.mjs";
-import { flagValue, setupAllowed } from "./setup/options.mjs";
+import { setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
 import { findRegistry } from "./setup/registry.mjs";
 import { StoppedError, addCounts, runTests, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
+import { UsageError, testOptions, usage } from "./setup/test-options.mjs";
 
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
@@ -40,19 +36,14 @@ function testFiles(folder, words) {
 
 /**
  * The engine for the integration tests, or why there is none.
- * @param {readonly string[]} argv
+ * @param {{ endpoint: string | undefined, allowSetup: boolean }} options `endpoint` that the user named
  * @returns {Promise<{ endpoint: string } | { endpoint: undefined, reasons: string[] }>}
  */
-async function testEngine(argv) {
+async function testEngine(options) {
   if (process.platform !== "linux") return { endpoint: undefined, reasons: ["they run on Linux only"] };
   if (process.getuid?.() !== 0)
     return { endpoint: undefined, reasons: ["they run as root only: sudo npm test"] };
-  const result = await ensureEngine({
-    endpoint: flagValue(argv, "--docker-endpoint"),
-    allowSetup: setupAllowed(argv, process.env),
-    stateDirectory: hostStateDirectory,
-    log,
-  });
+  const result = await ensureEngine({ ...options, stateDirectory: hostStateDirectory, log });
   if (result.engine === undefined) return { endpoint: undefined, reasons: [result.reason, ...result.advice] };
   const { endpoint, detail } = result.engine;
   if (!endpoint.startsWith("unix://")) {
@@ -67,12 +58,15 @@ async function testEngine(argv) {
 
 /** @param {readonly string[]} argv */
 async function main(argv) {
+  const asked = testOptions(argv);
+  if (asked === "help") {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const { unit, long, endpoint, runnerFlags, words } = asked;
   const problem = nodeVersionProblem(process.versions.node);
   if (problem !== undefined) throw new Error(problem);
-  const long = argv.includes("--long");
-  const endpointValue = flagValue(argv, "--docker-endpoint");
-  const words = argv.filter((argument) => !argument.startsWith("-") && argument !== endpointValue);
-  const runnerFlags = argv.filter((argument) => argument.startsWith("--test-"));
+  const allowSetup = setupAllowed(argv, process.env);
   const lines = [];
   await ensureDependencies({ root: repositoryRoot, log });
   await ensureBuilt({ root: repositoryRoot, log });
@@ -81,8 +75,8 @@ async function main(argv) {
   const timeoutMs = (long ? 120 : 15) * MINUTE_MS;
   const options = { root: repositoryRoot, runnerFlags, timeoutMs };
   // The engine is set up first: what it prints is not to be lost between the tests' lines.
-  const files = argv.includes("--unit") ? [] : testFiles("test/integration", words);
-  const engine = files.length === 0 ? undefined : await testEngine(argv);
+  const files = unit ? [] : testFiles("test/integration", words);
+  const engine = files.length === 0 ? undefined : await testEngine({ endpoint, allowSetup });
   let counts = await runTests({
     ...options,
     files: testFiles("test/unit", words),
@@ -90,18 +84,10 @@ async function main(argv) {
     concurrency: undefined,
   });
   if (engine?.endpoint !== undefined) {
-    const registry = await findRegistry({
-      cacheDirectory,
-      allowDownload: setupAllowed(argv, process.env),
-      log,
-    });
-    const noTools = await ensureNetworkTools({
-      allowSetup: setupAllowed(argv, process.env),
-      stateDirectory: hostStateDirectory,
-      log,
-    });
+    const registry = await findRegistry({ cacheDirectory, allowDownload: allowSetup, log });
+    const noTools = await ensureNetworkTools({ allowSetup, stateDirectory: hostStateDirectory, log });
     if (noTools !== undefined) lines.push("", `Tests of pod networks are LEFT OUT, ${noTools}`);
-    await findBusybox({ cacheDirectory, allowDownload: setupAllowed(argv, process.env), log }).catch(
+    await findBusybox({ cacheDirectory, allowDownload: allowSetup, log }).catch(
       (/** @type {unknown} */ error) => {
         const reason = error instanceof Error ? error.message : String(error);
         lines.push("", `NO static busybox, tests that run containers fail: ${reason}`);
@@ -148,7 +134,12 @@ async function main(argv) {
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  log(error instanceof Error ? error.message : String(error));
-  process.stdout.write("\n0 passed, 1 failed, 0 skipped\n");
-  process.exitCode = error instanceof StoppedError ? error.exitCode : 1;
+  if (error instanceof UsageError) {
+    process.stderr.write(`npm test: ${error.message}\n\n${usage}`);
+    process.exitCode = 2;
+  } else {
+    log(error instanceof Error ? error.message : String(error));
+    process.stdout.write("\n0 passed, 1 failed, 0 skipped\n");
+    process.exitCode = error instanceof StoppedError ? error.exitCode : 1;
+  }
 }

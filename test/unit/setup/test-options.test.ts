@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { run } from "../../../scripts/setup/run.mjs";
+import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { testOptions, usage, UsageError } from "../../../scripts/setup/test-options.mjs";
+
+const nothing = { unit: false, long: false, endpoint: undefined, runnerFlags: [], words: [] };
+
+describe("testOptions()", () => {
+  const understood: [string[], ReturnType<typeof testOptions>][] = [
+    [[], nothing],
+    [["--unit", "mounts", "--no-setup", "plan"], { ...nothing, unit: true, words: ["mounts", "plan"] }],
+    [
+      ["--long", "--test-name-pattern=a b"],
+      { ...nothing, long: true, runnerFlags: ["--test-name-pattern=a b"] },
+    ],
+    [
+      ["--docker-endpoint", "unix:///a", "unix:///a"],
+      { ...nothing, endpoint: "unix:///a", words: ["unix:///a"] },
+    ],
+    [
+      ["--docker-endpoint", "unix:///a", "--docker-endpoint=unix:///b=c"],
+      { ...nothing, endpoint: "unix:///b=c" },
+    ],
+    [["pull", "-h"], "help"],
+    [["--frobnicate", "--help"], "help"],
+  ];
+  for (const [argv, expected] of understood) {
+    test(`understands "${argv.join(" ")}"`, () => {
+      assert.deepEqual(testOptions(argv), expected);
+    });
+  }
+
+  const refused: [string[], string][] = [
+    [["--frobnicate"], 'unknown flag "--frobnicate"'],
+    [["--unit=1"], 'unknown flag "--unit=1"'],
+    [["pull", "-u"], 'unknown flag "-u"'],
+    [["--docker-endpoint"], "--docker-endpoint needs a value"],
+    [["--docker-endpoint="], "--docker-endpoint needs a value"],
+    [["--docker-endpoint", "--unit"], "--docker-endpoint needs a value"],
+  ];
+  for (const [argv, message] of refused) {
+    test(`refuses "${argv.join(" ")}"`, () => {
+      assert.throws(() => testOptions(argv), new UsageError(message));
+    });
+  }
+});
+
+describe("scripts/test.mjs", () => {
+  /** Were it to run tests nevertheless, it would find none. */
+  const runScript = (flag: string) =>
+    run(process.execPath, ["scripts/test.mjs", flag, "--unit", "--no-setup", "no file of this name"], {
+      cwd: repositoryRoot,
+      timeoutMs: 60_000,
+    });
+
+  for (const flag of ["--help", "-h"]) {
+    test(`prints its usage, and nothing else, with ${flag}`, async () => {
+      const { code, output } = await runScript(flag);
+      assert.deepEqual({ code, output }, { code: 0, output: usage });
+    });
+  }
+
+  test("refuses an unknown flag with code 2 and its usage before it sets anything up", async () => {
+    const { code, output } = await runScript("--frobnicate");
+    assert.deepEqual(
+      { code, output },
+      { code: 2, output: `npm test: unknown flag "--frobnicate"\n\n${usage}` },
+    );
+  });
+});
