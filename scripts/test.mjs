@@ -16,6 +16,7 @@ import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { ensureNetworkTools } from "./setup/network-tools.mjs";
 import { setupAllowed } from "./setup/options.mjs";
+import { endWithoutReader } from "./setup/lost-output.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
 import { findRegistry } from "./setup/registry.mjs";
@@ -131,6 +132,7 @@ async function main(argv) {
   return counts.failed === 0 && counts.runnerFailures === 0 && ran > 0 ? 0 : 1;
 }
 
+endWithoutReader(process.stdout);
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

@@ -94,7 +94,8 @@ export function limitFlags(version, { concurrency, timeoutMs }) {
 }
 
 /**
- * Runs the files and prints what node's runner says. SIGINT and SIGTERM end the whole group.
+ * Runs the files and prints what node's runner says. SIGINT and SIGTERM end the whole group, and so does an output that
+ * nobody reads any longer, as SIGPIPE would; see lost-output.mjs.
  * @param {{ root: string, files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number | undefined,
  *   runnerFlags: readonly string[], timeoutMs: number }} options `timeoutMs` for one file
  * @returns {Promise<Counts>}
@@ -132,8 +133,12 @@ function runGroup(args, { root, env }) {
       cwd: root,
       env,
       detached: true,
-      stdio: ["ignore", "inherit", "inherit"],
+      // Printed from here, so that the runner, which would leave its tests to themselves, never meets a lost reader. It
+      // keeps a terminal, for its colours; one that is lost sends a signal.
+      stdio: ["ignore", process.stdout.isTTY ? "inherit" : "pipe", "inherit"],
     });
+    child.stdout?.on("data", (chunk) => process.stdout.write(chunk));
+    const printed = child.stdout && new Promise((end) => child.stdout?.once("close", end));
     const signalGroup = (/** @type {NodeJS.Signals} */ signal) => {
       try {
         if (child.pid !== undefined) process.kill(-child.pid, signal);
@@ -150,22 +155,27 @@ function runGroup(args, { root, env }) {
       // A terminal's Ctrl-C comes twice, the second time through npm.
       if (stopped !== undefined) return;
       stopped = signal;
-      signalGroup(signal);
+      // Node.js ignores SIGPIPE, here and there.
+      signalGroup(signal === "SIGPIPE" ? "SIGTERM" : signal);
       kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
     };
+    const stopUnread = () => stop("SIGPIPE");
     process.on("SIGINT", stop).on("SIGTERM", stop);
+    process.stdout.on("error", stopUnread);
     child.once("error", reject);
     child.once("exit", (code) => {
       clearTimeout(kill);
-      const finish = () => {
-        process.off("SIGINT", stop).off("SIGTERM", stop);
+      const finish = async () => {
         signalGroup("SIGKILL");
+        await printed;
+        process.off("SIGINT", stop).off("SIGTERM", stop);
+        process.stdout.off("error", stopUnread);
         if (stopped === undefined) resolve(code ?? 1);
         else reject(new StoppedError(stopped));
       };
       // On a signal node's runner ends before the test files, some of which clean up first.
-      if (stopped === undefined || child.pid === undefined) finish();
-      else void groupEnd(child.pid, CLEAN_UP_MS).then(finish);
+      if (stopped === undefined || child.pid === undefined) finish().catch(reject);
+      else groupEnd(child.pid, CLEAN_UP_MS).then(finish).catch(reject);
     });
   });
 }
