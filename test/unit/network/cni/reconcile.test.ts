@@ -35,6 +35,19 @@ const known = (
   ownIds: new Set(own),
 });
 
+/** The parts of the network of plugins, with their files in the directory and a recorded table in memory. */
+function partsIn(directory: string, fake: FakePlugins) {
+  const log = recordingLog();
+  const natTable = new FakeNatTable(fullTable);
+  const natTables = async () => [natTable];
+  const cache = new ResultCache(directory, log, []);
+  const invoker = fake.invoker();
+  const running = new RunningPlugins(join(directory, "running"), log);
+  const engine = new NetworkEngine(invoker, log);
+  const attachments = new Attachments({ engine, cache, natTables, running, log });
+  return { natTable, natTables, cache, invoker, attachments };
+}
+
 describe("readNatRules()", () => {
   test("finds the masquerade and port chains of a recorded container with the rules that lead there", () => {
     const { containers, orphanChains } = readNatRules(fullTable);
@@ -143,14 +156,7 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
   await using fake = await FakePlugins.create("one", "host-local");
   try {
     const [dead, living] = [sandboxId("a"), sandboxId("b")];
-    const log = recordingLog();
-    const natTable = new FakeNatTable(fullTable);
-    const natTables = async () => [natTable];
-    const cache = new ResultCache(directory, log, []);
-    const invoker = fake.invoker();
-    const running = new RunningPlugins(join(directory, "running"), log);
-    const engine = new NetworkEngine(invoker, log);
-    const attachments = new Attachments({ engine, cache, natTables, running, log });
+    const { natTable, natTables, cache, invoker, attachments } = partsIn(directory, fake);
     const dataDir = join(directory, "ipam");
     const config = JSON.stringify({
       name: "demo",
@@ -205,14 +211,7 @@ test("cleanLeftovers() goes on after a failure and says what failed", async () =
   const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
   await using fake = await FakePlugins.create("one");
   try {
-    const log = recordingLog();
-    const natTable = new FakeNatTable(fullTable);
-    const natTables = async () => [natTable];
-    const cache = new ResultCache(directory, log, []);
-    const invoker = fake.invoker();
-    const running = new RunningPlugins(join(directory, "running"), log);
-    const engine = new NetworkEngine(invoker, log);
-    const attachments = new Attachments({ engine, cache, natTables, running, log });
+    const { natTables, cache, invoker, attachments } = partsIn(directory, fake);
     await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
     await fake.behave("one", "DEL", "exit 1");
     const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
