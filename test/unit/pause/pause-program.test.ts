@@ -35,6 +35,28 @@ function namespaceFlags(): string[] | string {
   return works ?? "no new PID namespace to be had (no root, or no unshare)";
 }
 
+/** The command in a PID namespace of its own, in which the words `before` start it; or why there is none. */
+function asFirstProcess(
+  command: readonly string[] | string,
+  ...before: string[]
+): readonly string[] | string {
+  if (typeof command === "string") return command;
+  const flags = namespaceFlags();
+  return typeof flags === "string" ? flags : ["unshare", ...flags, ...before, ...command];
+}
+
+/** A test of a command; skipped for the reason that stands in its place: which emulator is missing, for one. */
+function testOf(
+  name: string,
+  command: readonly string[] | string,
+  body: (t: TestContext, command: readonly string[]) => Promise<void>,
+): void {
+  test(name, async (t) => {
+    if (typeof command === "string") t.skip(command);
+    else await body(t, command);
+  });
+}
+
 /** Fields of /proc/PID/stat after the command name: state, parent, … Undefined: no such process. */
 function readStat(pid: number): string[] | undefined {
   try {
@@ -103,30 +125,15 @@ for (const architecture of ["amd64", "arm64"] as const) {
     const command = commandFor(architecture);
 
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      test(`ends with 0 on ${signal}`, async (t) => {
-        if (typeof command === "string") {
-          // Says which emulator is missing: a binary of another architecture runs nowhere else.
-          t.skip(command);
-          return;
-        }
+      testOf(`ends with 0 on ${signal}`, command, async (t, command) => {
         const pause = start(t, command);
         await until("it waits for signals", () => isWaiting(pidOf(pause)));
         process.kill(pidOf(pause), signal);
         assert.deepEqual(await exitOf(pause), [0, null]);
       });
 
-      test(`ends with 0 on ${signal} as PID 1`, async (t) => {
-        if (typeof command === "string") {
-          // Says which emulator is missing: a binary of another architecture runs nowhere else.
-          t.skip(command);
-          return;
-        }
-        const flags = namespaceFlags();
-        if (typeof flags === "string") {
-          t.skip(flags);
-          return;
-        }
-        const unshare = start(t, ["unshare", ...flags, ...command]);
+      testOf(`ends with 0 on ${signal} as PID 1`, asFirstProcess(command), async (t, command) => {
+        const unshare = start(t, command);
         const isReady = (): boolean => childrenOf(pidOf(unshare)).some(isWaiting);
         await until("it waits for signals", isReady);
         const [pause = 0] = childrenOf(pidOf(unshare));
@@ -135,32 +142,28 @@ for (const architecture of ["amd64", "arm64"] as const) {
       });
     }
 
-    test("reaps orphans as PID 1, those of before its start as well, and goes on", async (t) => {
-      if (typeof command === "string") {
-        t.skip(command);
-        return;
-      }
-      const flags = namespaceFlags();
-      if (typeof flags === "string") {
-        t.skip(flags);
-        return;
-      }
-      // Descriptor 4 holds a child that dies before the program starts, 5 the start, 3 a child and two orphans.
-      const script = 'cat <&4 & cat <&3 & (cat <&3 & cat <&3 &); read _ <&5; exec "$@"';
-      const unshare = start(t, ["unshare", ...flags, "sh", "-c", script, "sh", ...command]);
-      const children = (): number[] => childrenOf(childrenOf(pidOf(unshare))[0] ?? 0);
-      await until("four children run", () => children().length === 4);
-      endPipe(unshare, 4);
-      // Some shells reap in the background.
-      const hasOneLess = (): boolean => children().filter((pid) => readStat(pid)?.[0] !== "Z").length === 3;
-      await until("one child is dead", hasOneLess);
-      endPipe(unshare, 5);
-      const [pause = 0] = childrenOf(pidOf(unshare));
-      await until("it waits for signals", () => isWaiting(pause));
-      await until("three children are left", () => children().length === 3);
-      endPipe(unshare, 3);
-      await until("no child is left, dead or alive", () => children().length === 0);
-      await until("it waits for signals again", () => isWaiting(pause));
-    });
+    // Descriptor 4 holds a child that dies before the program starts, 5 the start, 3 a child and two orphans.
+    const script = 'cat <&4 & cat <&3 & (cat <&3 & cat <&3 &); read _ <&5; exec "$@"';
+    const behindParent = asFirstProcess(command, "sh", "-c", script, "sh");
+    testOf(
+      "reaps orphans as PID 1, those of before its start as well, and goes on",
+      behindParent,
+      async (t, command) => {
+        const unshare = start(t, command);
+        const children = (): number[] => childrenOf(childrenOf(pidOf(unshare))[0] ?? 0);
+        await until("four children run", () => children().length === 4);
+        endPipe(unshare, 4);
+        // Some shells reap in the background.
+        const hasOneLess = (): boolean => children().filter((pid) => readStat(pid)?.[0] !== "Z").length === 3;
+        await until("one child is dead", hasOneLess);
+        endPipe(unshare, 5);
+        const [pause = 0] = childrenOf(pidOf(unshare));
+        await until("it waits for signals", () => isWaiting(pause));
+        await until("three children are left", () => children().length === 3);
+        endPipe(unshare, 3);
+        await until("no child is left, dead or alive", () => children().length === 0);
+        await until("it waits for signals again", () => isWaiting(pause));
+      },
+    );
   });
 }
