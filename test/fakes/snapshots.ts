@@ -1,5 +1,5 @@
 /** Snapshots of containers, complete, with what a test cares about on top. */
-import type { ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
+import type { ListedContainer, ResourceSnapshot, Snapshot } from "../../src/shim/domain/snapshot.js";
 import {
   containerNameLabel,
   containerType,
@@ -20,6 +20,17 @@ export const createdAt = 1_700_000_000_000_000_000n;
 export function idOf(start: string): string {
   return start.padEnd(64, "0");
 }
+
+export const noResources: ResourceSnapshot = {
+  cpuPeriod: 0,
+  cpuQuota: 0,
+  cpuShares: 0,
+  memory: 0,
+  memorySwap: 0,
+  cpusetCpus: "",
+  cpusetMems: "",
+  oomScoreAdj: 0,
+};
 
 export function snapshotOf({ state, resources, ...changes }: SnapshotChanges): Snapshot {
   return {
@@ -61,17 +72,7 @@ export function snapshotOf({ state, resources, ...changes }: SnapshotChanges): S
       finished: 0n,
       ...state,
     },
-    resources: {
-      cpuPeriod: 0,
-      cpuQuota: 0,
-      cpuShares: 0,
-      memory: 0,
-      memorySwap: 0,
-      cpusetCpus: "",
-      cpusetMems: "",
-      oomScoreAdj: 0,
-      ...resources,
-    },
+    resources: { ...noResources, ...resources },
   };
 }
 

@@ -6,6 +6,7 @@ import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox, type SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
 import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { noResources } from "../../fakes/snapshots.js";
 import {
   containerContext,
   containerLinux,
@@ -306,16 +307,7 @@ const cases: readonly Case[] = [
           cpuset_cpus: "0",
           cpuset_mems: "0",
         }),
-        {
-          cpuPeriod: 0,
-          cpuQuota: 0,
-          cpuShares: 0,
-          memory: 0,
-          memorySwap: 0,
-          cpusetCpus: "",
-          cpusetMems: "",
-          oomScoreAdj: 0,
-        },
+        noResources,
         nodeFacts(),
       ),
     differences: [

@@ -2,20 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ResourceSnapshot } from "../../../src/shim/domain/snapshot.js";
 import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { noResources } from "../../fakes/snapshots.js";
 import { nodeFacts, resources } from "./builders.js";
 import { refusal } from "./errors.js";
 
 function current(memory: number, memorySwap: number): ResourceSnapshot {
-  return {
-    cpuPeriod: 0,
-    cpuQuota: 0,
-    cpuShares: 0,
-    memory,
-    memorySwap,
-    cpusetCpus: "",
-    cpusetMems: "",
-    oomScoreAdj: 0,
-  };
+  return { ...noResources, memory, memorySwap };
 }
 
 /** As the engine takes "no limit": so large that it limits nothing, and the kernel's own number. */
