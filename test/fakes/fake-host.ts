@@ -176,17 +176,12 @@ export class FakeHost implements HostAccess {
     }));
   }
 
-  async #do<T>(
+  #do<T>(
     verb: keyof HostAccess,
     args: readonly unknown[],
     signal: AbortSignal | undefined,
     work: () => T,
   ): Promise<T> {
-    await Promise.resolve();
-    if (signal?.aborted === true) throw ShimError.from(signal.reason);
-    const step = this.journal.enter("host", verb, args);
-    const result = work();
-    this.journal.leave(step);
-    return result;
+    return this.journal.do("host", verb, args, work, signal);
   }
 }

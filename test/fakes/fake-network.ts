@@ -1,4 +1,3 @@
-import { ShimError } from "../../src/shim/base/errors.js";
 import type {
   NetworkPlugin,
   PodNetworkReference,
@@ -67,17 +66,12 @@ export class FakeNetwork implements NetworkPlugin {
     return { fake: true };
   }
 
-  async #do<T>(
+  #do<T>(
     verb: keyof NetworkPlugin,
     args: readonly unknown[],
     signal: AbortSignal | undefined,
     work: () => T,
   ): Promise<T> {
-    await Promise.resolve();
-    if (signal?.aborted === true) throw ShimError.from(signal.reason);
-    const step = this.journal.enter("network", verb, args);
-    const result = work();
-    this.journal.leave(step);
-    return result;
+    return this.journal.do("network", verb, args, work, signal);
   }
 }

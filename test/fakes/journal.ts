@@ -1,3 +1,5 @@
+import { ShimError } from "../../src/shim/base/errors.js";
+
 /** One record of what all fakes of a test were asked for, in order, and the place where their faults are planned. */
 
 export interface Step {
@@ -31,6 +33,22 @@ export class Journal {
 
   leave(step: Step): void {
     this.afterStep?.(step);
+  }
+
+  /** A call that is noted and done one turn later; throws what its signal was aborted with, and the planned fault. */
+  async do<T>(
+    port: string,
+    verb: string,
+    args: readonly unknown[],
+    work: () => T,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    await Promise.resolve();
+    if (signal?.aborted === true) throw ShimError.from(signal.reason);
+    const step = this.enter(port, verb, args);
+    const result = work();
+    this.leave(step);
+    return result;
   }
 
   /** `port.verb` of all steps, of one port or verb when `only` names some. */

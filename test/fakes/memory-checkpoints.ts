@@ -23,11 +23,7 @@ export class MemoryCheckpoints implements CheckpointStore {
     return this.#do("list", [], () => [...this.stored.keys()]);
   }
 
-  async #do<T>(verb: keyof CheckpointStore, args: readonly unknown[], work: () => T): Promise<T> {
-    await Promise.resolve();
-    const step = this.journal.enter("checkpoints", verb, args);
-    const result = work();
-    this.journal.leave(step);
-    return result;
+  #do<T>(verb: keyof CheckpointStore, args: readonly unknown[], work: () => T): Promise<T> {
+    return this.journal.do("checkpoints", verb, args, work);
   }
 }

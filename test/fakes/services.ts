@@ -56,13 +56,12 @@ export class FakePauseImages implements PauseImageSource {
 
   constructor(private readonly world: Pick<World, "journal" | "engine">) {}
 
-  async ensure(): Promise<string> {
-    await Promise.resolve();
+  ensure(): Promise<string> {
     const { journal, engine } = this.world;
-    const step = journal.enter("pauseImages", "ensure", []);
-    if (engine.images.find(pauseImage) === undefined) engine.images.add({ tags: [pauseImage] });
-    journal.leave(step);
-    return pauseImage;
+    return journal.do("pauseImages", "ensure", [], () => {
+      if (engine.images.find(pauseImage) === undefined) engine.images.add({ tags: [pauseImage] });
+      return pauseImage;
+    });
   }
 
   invalidate(): void {
