@@ -3,7 +3,6 @@ import type {
   ContainerConfig,
   Device,
   LinuxContainerConfig,
-  LinuxContainerResources,
   LinuxContainerSecurityContext,
   LinuxPodSandboxConfig,
   LinuxSandboxSecurityContext,
@@ -20,53 +19,29 @@ import type {
 } from "../../../src/shim/domain/requests.js";
 import type { ContainerContext } from "../../../src/shim/plan/container-plan.js";
 import type { SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
+import { nodeFacts as fakeNodeFacts } from "../../fakes/node-facts.js";
+import {
+  containerConfig as usualContainerConfig,
+  containerSecurity as usualContainerSecurity,
+  sandboxSecurity as usualSandboxSecurity,
+} from "../../fakes/requests.js";
 
+/** With a runtime whose mounts can be read-only throughout, and one whose cannot. */
 export function nodeFacts(overrides: Partial<NodeFacts> = {}): NodeFacts {
-  return {
-    engineVersion: "20.10.24",
-    apiMinor: 41,
-    engineApiVersion: "1.41",
-    operatingSystem: "Debian GNU/Linux 12",
-    kernelVersion: "6.1.0-18-amd64",
-    architecture: "amd64",
-    cgroupDriver: "cgroupfs",
-    cgroupVersion: 1,
-    dockerRootDir: "/var/lib/docker",
-    imageStore: "graph",
-    storageDriver: "overlay2",
-    loggingDriver: "json-file",
+  return fakeNodeFacts({
     runtimes: [
       { name: "runc", recursiveReadOnly: true },
       { name: "runsc", recursiveReadOnly: false },
     ],
-    defaultRuntime: "runc",
     security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
-    experimental: false,
-    cdi: false,
-    cdiSpecDirs: [],
-    totalMemory: 8 * 2 ** 30,
-    engineId: "engine",
     ...overrides,
-  };
+  });
 }
 
 export function sandboxSecurity(
   overrides: Partial<LinuxSandboxSecurityContext> = {},
 ): LinuxSandboxSecurityContext {
-  return {
-    namespace_options: null,
-    selinux_options: null,
-    run_as_user: null,
-    run_as_group: null,
-    readonly_rootfs: false,
-    supplemental_groups: [],
-    supplemental_groups_policy: 0,
-    privileged: false,
-    seccomp: null,
-    apparmor: null,
-    seccomp_profile_path: "",
-    ...overrides,
-  };
+  return usualSandboxSecurity({ namespace_options: null, ...overrides });
 }
 
 export function sandboxLinux(overrides: Partial<LinuxPodSandboxConfig> = {}): LinuxPodSandboxConfig {
@@ -137,45 +112,10 @@ export function device(overrides: Partial<Device> = {}): Device {
   return { container_path: "/dev/fuse", host_path: "/dev/fuse", permissions: "rwm", ...overrides };
 }
 
-export function resources(overrides: Partial<LinuxContainerResources> = {}): LinuxContainerResources {
-  return {
-    cpu_period: "0",
-    cpu_quota: "0",
-    cpu_shares: "0",
-    memory_limit_in_bytes: "0",
-    oom_score_adj: "0",
-    cpuset_cpus: "",
-    cpuset_mems: "",
-    hugepage_limits: [],
-    unified: {},
-    memory_swap_limit_in_bytes: "0",
-    ...overrides,
-  };
-}
-
 export function containerSecurity(
   overrides: Partial<LinuxContainerSecurityContext> = {},
 ): LinuxContainerSecurityContext {
-  return {
-    capabilities: null,
-    privileged: false,
-    namespace_options: null,
-    selinux_options: null,
-    run_as_user: null,
-    run_as_group: null,
-    run_as_username: "",
-    readonly_rootfs: false,
-    supplemental_groups: [],
-    supplemental_groups_policy: 0,
-    no_new_privs: false,
-    masked_paths: [],
-    readonly_paths: [],
-    seccomp: null,
-    apparmor: null,
-    apparmor_profile: "",
-    seccomp_profile_path: "",
-    ...overrides,
-  };
+  return usualContainerSecurity({ namespace_options: null, ...overrides });
 }
 
 export function containerLinux(overrides: Partial<LinuxContainerConfig> = {}): LinuxContainerConfig {
@@ -185,33 +125,9 @@ export function containerLinux(overrides: Partial<LinuxContainerConfig> = {}): L
 export function containerConfig<Overrides extends Partial<ContainerConfig>>(
   overrides: Overrides,
 ): ValidContainerConfig & Overrides {
-  return {
-    metadata: { name: "c1", attempt: 1 },
-    image: {
-      image: "busybox",
-      annotations: {},
-      user_specified_image: "",
-      runtime_handler: "",
-      image_ref: "",
-    },
-    command: [],
-    args: [],
-    working_dir: "",
-    envs: [],
-    mounts: [],
-    devices: [],
-    labels: {},
-    annotations: {},
-    log_path: "",
-    stdin: false,
-    stdin_once: false,
-    tty: false,
-    linux: null,
-    windows: null,
-    CDI_devices: [],
-    stop_signal: 0,
-    ...overrides,
-  };
+  const metadata = { name: "c1", attempt: 1 };
+  const empty = { command: [], labels: {}, annotations: {}, log_path: "" };
+  return { ...usualContainerConfig({ metadata, ...empty }), ...overrides };
 }
 
 export const sandboxId = "0".repeat(63) + "1";

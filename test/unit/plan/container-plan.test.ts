@@ -8,6 +8,7 @@ import {
   planContainer,
   type ContainerContext,
 } from "../../../src/shim/plan/container-plan.js";
+import { containerResources as resources } from "../../fakes/requests.js";
 import {
   containerContext,
   containerLinux,
@@ -17,7 +18,6 @@ import {
   mount,
   namespaces,
   nodeFacts,
-  resources,
   sandboxId,
 } from "./builders.js";
 import { imageSpec } from "../../fakes/requests.js";

@@ -6,6 +6,7 @@ import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox, type SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
 import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { containerResources as resources } from "../../fakes/requests.js";
 import { noResources } from "../../fakes/snapshots.js";
 import {
   containerContext,
@@ -16,7 +17,6 @@ import {
   mount,
   namespaces,
   nodeFacts,
-  resources,
   runRequest,
   sandboxContext,
   sandboxId,

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cgroupSettings, needsCgroup } from "../../../src/shim/plan/cgroup-settings.js";
 import { createResources } from "../../../src/shim/plan/resources.js";
-import { nodeFacts, resources } from "./builders.js";
+import { containerResources as resources } from "../../fakes/requests.js";
+import { nodeFacts } from "./builders.js";
 import { refusal } from "./errors.js";
 
 describe("createResources()", () => {

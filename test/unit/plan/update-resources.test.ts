@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ResourceSnapshot } from "../../../src/shim/domain/snapshot.js";
 import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { containerResources as resources } from "../../fakes/requests.js";
 import { noResources } from "../../fakes/snapshots.js";
-import { nodeFacts, resources } from "./builders.js";
+import { nodeFacts } from "./builders.js";
 import { refusal } from "./errors.js";
 
 function current(memory: number, memorySwap: number): ResourceSnapshot {

@@ -12,6 +12,7 @@ import type {
 } from "../../../../src/shim/domain/cri.js";
 import { containerNeeds, planContainer } from "../../../../src/shim/plan/container-plan.js";
 import { isValidatedRpc, validateRequest } from "../../../../src/shim/grpc/validate/validate-request.js";
+import { containerResources as resources } from "../../../fakes/requests.js";
 import {
   containerConfig,
   containerContext,
@@ -22,7 +23,6 @@ import {
   namespaces,
   nodeFacts,
   podConfig,
-  resources,
   sandboxLinux,
   sandboxSecurity,
 } from "../../plan/builders.js";
