@@ -127,11 +127,9 @@ export class UnfinishedRequests {
     }
     // Whoever came first has its turn: else nobody could go on, and no memory would become free.
     this.#release(turn);
-    if (sender !== turn && sender.bytes > this.limits.freeBytes && !sender.held) {
-      sender.held = true;
-      this.#held.add(sender);
-      sender.connection.hold();
-    }
+    // What was on its way when it was held may have completed its requests.
+    if (sender.bytes <= this.limits.freeBytes) this.#release(sender);
+    else if (sender !== turn) this.#hold(sender);
   }
 
   /** Who is read while the others wait; undefined while nobody has to. */
@@ -139,6 +137,13 @@ export class UnfinishedRequests {
     if (this.#bytes <= this.limits.totalBytes) return undefined;
     const [oldest] = this.#requests;
     return oldest?.sender;
+  }
+
+  #hold(sender: Sender): void {
+    if (sender.held) return;
+    sender.held = true;
+    this.#held.add(sender);
+    sender.connection.hold();
   }
 
   #release(sender: Sender): void {
