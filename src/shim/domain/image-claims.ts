@@ -3,7 +3,7 @@
  * such an image. Containers of pods have the names that dockershim gave them, until somebody renames one: so only those
  * with other names are worth a look at their image.
  */
-import { type Labels, typeLabel } from "./labels.js";
+import { hasPodType, type Labels, typeLabel } from "./labels.js";
 
 interface Named {
   /** Docker's, without the leading slash. */
@@ -13,7 +13,7 @@ interface Named {
 
 /** Whether its image has to be asked. */
 export function mayBeImageClaim({ name, labels }: Named): boolean {
-  return labels[typeLabel] !== undefined && !name.startsWith("k8s_");
+  return hasPodType(labels) && !name.startsWith("k8s_");
 }
 
 /**

@@ -53,6 +53,12 @@ interface MadeKeys {
   readonly keys: readonly string[];
 }
 
+/** Whether it says that it is a sandbox or container of a pod. The helper containers of this program have an empty type. */
+export function hasPodType(docker: Labels): boolean {
+  const type = docker[typeLabel];
+  return type === sandboxType || type === containerType;
+}
+
 /** Own labels that dockershim and cri-dockerd do not know: on a container of theirs, they are the image's. */
 const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
 
@@ -71,6 +77,8 @@ export function madeLabels(docker: Labels): Labels {
 }
 
 function madeKeys(docker: Labels): ReadonlySet<string> | undefined {
+  // Only these are made with a list: that of a helper container is the image's.
+  if (!hasPodType(docker)) return undefined;
   const sandbox = docker[typeLabel] === sandboxType ? "" : docker[sandboxIdLabel];
   const parsed = parseJson(docker[madeKeysLabel]);
   if (typeof parsed !== "object" || parsed === null) return undefined;

@@ -41,6 +41,16 @@ describe("madeLabels()", () => {
       "dockershim.scratch": "2",
     });
   });
+
+  test("lets no image take the labels of helpers away", () => {
+    const keys = ["io.kubernetes.docker.type"];
+    const image = { "dockershim.label-keys": JSON.stringify({ keys }) };
+    const others = { "io.kubernetes.sandbox.id": "s" };
+    const withId = { ...others, "dockershim.label-keys": JSON.stringify({ sandbox: "s", keys }) };
+    const helper = { "dockershim.scratch": "2", "io.kubernetes.docker.type": "" };
+    assert.deepEqual(madeLabels({ ...image, ...helper }), helper);
+    assert.deepEqual(madeLabels({ ...withId, ...helper }), { ...others, ...helper });
+  });
 });
 
 describe("fromDockerLabels()", () => {

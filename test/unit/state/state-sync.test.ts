@@ -57,6 +57,16 @@ describe("StateSync start", () => {
     assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
   });
 
+  test("helpers of this program are not taken for what an image has made a sandbox, and no image is asked", async () => {
+    await using harness = new Harness();
+    const { engine } = harness;
+    const id = engine.containers.create("dockershim-image-0", body({ [typeLabel]: "" }));
+    await harness.start();
+    await harness.sync.refresh(id);
+    assert.deepEqual(engine.journal.names("engine.inspectImage"), []);
+    assert.deepEqual(harness.model.ids(), []);
+  });
+
   test("containers that have the type of a sandbox from their image alone are not even expected", async () => {
     await using harness = new Harness({ inspectPatienceMs: 300 });
     const { engine } = harness;
