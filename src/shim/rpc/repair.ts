@@ -64,7 +64,7 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
 
 async function linkLogs(
   containers: readonly Container[],
-  { host, logs, podRecords, log }: Deps,
+  { sync, host, logs, podRecords, log }: Deps,
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, sandboxId, logPath, snapshot } of containers) {
@@ -79,6 +79,8 @@ async function linkLogs(
           { containerId: id, path: logPath },
           "the record of the log of a running container was lost: the log goes on behind the last line of its file",
         );
+        // It may have ended before there was a record, and nobody would look again. A failed look is repeated anyway.
+        await sync.refresh(id, signal).catch(() => undefined);
         continue;
       }
       log.warn(

@@ -1,10 +1,23 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import { parseRecord } from "../../../src/shim/logs/log-record.js";
 import { scratchLabel } from "../../../src/shim/rpc/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/rpc/repair.js";
-import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
+import { createContainer, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
+import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
+
+/** A container whose log this program writes, to a directory of the test. */
+async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string; readonly id: string }> {
+  const directory = { log_directory: `${shim.world.directory}/pod-logs` };
+  const sandbox = await runSandbox(shim, runRequest(directory));
+  const request = { ...createRequest(sandbox), sandbox_config: sandboxConfig(directory) };
+  const { container_id: id = "" } = await shim.runtime.CreateContainer(request, shim.call("CreateContainer"));
+  await startContainer(shim, id);
+  return { sandbox, id };
+}
 
 describe("repairAfterStart()", () => {
   test("links the logs of running containers that have no link", async () => {
@@ -36,8 +49,7 @@ describe("repairAfterStart()", () => {
     await using shim = await TestShim.start({ logFormat: "cri" });
     const { host } = shim.world;
     const { logs, podRecords } = shim.services;
-    const sandbox = await runSandbox(shim);
-    const own = await runContainer(shim, sandbox);
+    const { sandbox, id: own } = await runWithOwnLog(shim);
     for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
     await logs.remove(own);
     const adopted: string[] = [];
@@ -49,6 +61,24 @@ describe("repairAfterStart()", () => {
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
     assert.match(warnings[0]?.message ?? "", /was lost/);
     assert.match(warnings[1]?.message ?? "", /knows nothing/);
+  });
+
+  test("ends the log of a container that ended while its record was made anew", async () => {
+    await using shim = await TestShim.start({ logFormat: "cri" });
+    const { host } = shim.world;
+    const { logs, sync } = shim.services;
+    const { id } = await runWithOwnLog(shim);
+    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    await logs.remove(id);
+    const adopt = logs.adopt.bind(logs);
+    logs.adopt = async (container, target) => {
+      shim.engine.containers.exit(container.id, 0);
+      await sync.refresh(container.id);
+      return adopt(container, target);
+    };
+    await repairAfterStart(shim.services);
+    const record = parseRecord(await readFile(`${shim.world.directory}/logs/${id}.json`, "utf8"));
+    assert.equal(record?.finished, true);
   });
 
   test("goes on when a log cannot be linked", async () => {
