@@ -2,7 +2,7 @@
 import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { createDirectory } from "../base/directories.js";
+import { createDirectory, namesIn } from "../base/directories.js";
 import { ShimError } from "../base/errors.js";
 import { bindUnixSocket } from "../base/unix-socket.js";
 
@@ -16,15 +16,21 @@ export interface StateDirectory {
   readonly quarantine: string;
 }
 
+/** What this program, its set-up and its ancestors have in it: docs/files-on-disk.md. */
+const contents = new Set([
+  ...["sandbox", "pods", "containers", "logs", "quarantine", "play", "engine-id", "pod-cidrs.json"],
+  ...["instance.sock", "setup.json", "setup-packages.log", "dockerd.log"],
+]);
+
 /**
  * `root` is private: the names of pods and their addresses are nobody's business. One that others have made readable, as
- * dockershim did, is closed to them.
+ * dockershim did, is closed to them, unless somebody else has files in it, as in /tmp.
  */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
   await createDirectory(root, 0o700);
   const { mode } = await stat(root);
-  // On a read-only file system it stays as it is: what is in it has modes of its own.
-  if ((mode & 0o077) !== 0) await chmod(root, 0o700).catch(() => undefined);
+  // Where it stays as it is, also on a read-only file system, what is in it has modes of its own.
+  if ((mode & 0o077) !== 0 && (await isOursAlone(root))) await chmod(root, 0o700).catch(() => undefined);
   return {
     checkpoints: join(root, "sandbox"),
     pods: join(root, "pods"),
@@ -32,6 +38,10 @@ export async function openStateDirectory(root: string): Promise<StateDirectory> 
     logs: join(root, "logs"),
     quarantine: join(root, "quarantine"),
   };
+}
+
+async function isOursAlone(root: string): Promise<boolean> {
+  return (await namesIn(root)).every((name) => contents.has(name) || name.startsWith(".dockershim-"));
 }
 
 /**

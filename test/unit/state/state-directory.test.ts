@@ -11,8 +11,18 @@ test("openStateDirectory() closes the directory to others, also one that it did 
   const found = join(at.path, "found");
   await mkdir(found);
   await chmod(found, 0o755);
+  await mkdir(join(found, "sandbox"));
   for (const root of [made, found]) {
     await openStateDirectory(root);
     assert.equal((await stat(root)).mode & 0o777, 0o700, root);
   }
+});
+
+test("openStateDirectory() leaves a directory alone in which others have files, too", async () => {
+  await using at = await temporaryDirectory();
+  await mkdir(join(at.path, "sandbox"));
+  await mkdir(join(at.path, "somebody-elses"));
+  await chmod(at.path, 0o1777);
+  await openStateDirectory(at.path);
+  assert.equal((await stat(at.path)).mode & 0o7777, 0o1777);
 });
