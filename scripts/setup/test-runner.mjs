@@ -70,7 +70,9 @@ export function parseCounts(text) {
 export async function runTestsAgainWhereFailed(options, run = runTests) {
   const first = await run(options);
   const { failedFiles } = first;
-  if (failedFiles.length === 0 || failedFiles.length > 3) return { counts: first, unstable: [] };
+  // A runner that was killed names files, but has no totals: nobody knows what did not run.
+  const isWhole = first.failed > 0;
+  if (!isWhole || failedFiles.length === 0 || failedFiles.length > 3) return { counts: first, unstable: [] };
   process.stdout.write(`\nsetup: once more, because something failed there: ${failedFiles.join(" ")}\n`);
   const second = await run({ ...options, files: failedFiles });
   if (second.failed > 0 || second.runnerFailures > 0 || second.passed === 0)

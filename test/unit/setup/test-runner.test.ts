@@ -97,6 +97,12 @@ describe("runTestsAgainWhereFailed()", () => {
     }
   });
 
+  test("takes no second run for the rest of a first one that was killed before it had all results", async () => {
+    const killed = { ...failed, passed: 0, failed: 0, skipped: 0 };
+    const { counts, unstable } = await outcome(killed, passed);
+    assert.deepEqual([counts, unstable], [killed, []]);
+  });
+
   test("does not run more than three files again", async () => {
     const many = { ...failed, failedFiles: ["/1.test.ts", "/2.test.ts", "/3.test.ts", "/4.test.ts"] };
     assert.deepEqual((await outcome(many)).ran, [options.files]);
