@@ -59,7 +59,9 @@ export class ApiWriter implements LogWriter {
     const pending = startsWithNotice ? "" : position.notice;
     const fresh = startsWithNotice ? lines - 1 : lines;
     const time = noticeTime(pending === "" ? last : Buffer.from(pending), gaps);
-    if (time !== undefined) this.#gap = { kind: "announced", time };
+    // It may be of Docker's file.
+    if (time !== undefined)
+      this.#gap = { kind: "announced", time: timeIn(withWholeTime(Buffer.from(`${time} `))) };
     this.#written = {
       position: { ...position, lines: position.lines + fresh },
       last: time === undefined && last !== undefined ? withWholeTime(last) : undefined,

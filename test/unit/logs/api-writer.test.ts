@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { orAbort } from "../../../src/shim/base/abort.js";
 import { ApiWriter } from "../../../src/shim/logs/api-writer.js";
+import { gapNotice } from "../../../src/shim/logs/gap-notice.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { recordFromFile } from "../../../src/shim/logs/lost-record.js";
@@ -211,6 +212,28 @@ describe("ApiWriter", () => {
       });
     });
   }
+
+  test("loses no line behind a gap notice with a time of Docker's file when the record was lost", async () => {
+    await withBench(async (bench) => {
+      await bench.start();
+      await bench.writer.finish();
+      // Docker's file has times without trailing zeros.
+      const notice = gapNotice("2026-02-02T02:40:00.00001Z", 1);
+      writeFileSync(bench.path, notice);
+      bench.source.writeAt("2026-02-02T02:40:00.000009000Z", "dropped before");
+      bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "first");
+      bench.source.writeAt("2026-02-02T02:40:00.000010001Z", "second");
+      rmSync(bench.recordPath);
+      await bench.recover();
+      await bench.start();
+      await bench.writer.finish();
+      assert.deepEqual(linesOf(readFileSync(bench.path)), [
+        notice,
+        "2026-02-02T02:40:00.000010000Z stdout F first\n",
+        "2026-02-02T02:40:00.000010001Z stdout F second\n",
+      ]);
+    });
+  });
 
   test("has no record for a file that is no log", async () => {
     await withBench(async (bench) => {
