@@ -7,7 +7,7 @@ import { Lane, LogOutput } from "./log-output.js";
 import { newRecord, type LogFormat, type LogRecord, type LogRecords } from "./log-record.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
-import { recordFromFile } from "./lost-record.js";
+import { positionInApi, recordFromFile } from "./lost-record.js";
 import { SourceWriters, type SourceWritersDeps } from "./source-writers.js";
 import { TurnQueue } from "./turn-queue.js";
 import { within } from "./within.js";
@@ -286,10 +286,13 @@ export class ContainerLogWriters implements ContainerLogs {
       await output.close();
       throw error;
     });
-    // What position means depends on the source: the engine may have been local before, and is not any more.
-    if (output.record.source !== source || output.record.finished) {
-      await output.save(output.record.position, { source, finished: false });
+    const { source: former, position, finished } = output.record;
+    if (former === "file" && source === "api") {
+      // The engine may have been local before, and is not any more.
+      await output.save(positionInApi(position, written), { source, finished: false });
+      return this.#sources.open(container, source, output, { ...written, lines: 0 });
     }
+    if (former !== source || finished) await output.save(position, { source, finished: false });
     return this.#sources.open(container, source, output, written);
   }
 

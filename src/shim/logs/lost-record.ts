@@ -1,8 +1,8 @@
-/** A new record for a log whose own was lost, made from the log file. */
+/** Where a log goes on of which nothing but its last line is known: its record was lost, or is that of another source. */
 import type { LogTarget } from "../ports/container-logs.js";
 import { noticeCount } from "./gap-notice.js";
-import { newRecord, type LogRecord } from "./log-record.js";
-import { LogSink } from "./log-sink.js";
+import { beginning, newRecord, type LogRecord, type SourcePosition } from "./log-record.js";
+import { LogSink, type Written } from "./log-sink.js";
 import { secondOf } from "./replay.js";
 
 const line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* (?:stdout|stderr) [FP] /;
@@ -26,10 +26,23 @@ export async function recordFromFile(containerId: string, target: LogTarget): Pr
     if (last === undefined) return record;
     const text = last.toString("latin1");
     if (!line.test(text)) return undefined;
-    // How many lines the engine has of that second is not known. The writer compares the last one, and looks for it.
-    const position = { ...record.position, since: secondOf(text.slice(0, 19)), lines: 1 };
-    return { ...record, position, gaps: noticeCount(text) };
+    return { ...record, position: positionBehind(last), gaps: noticeCount(text) };
   } finally {
     await sink.close();
   }
+}
+
+/**
+ * Where the logs API goes on with a log that was written from Docker's file so far, which is out of reach now: its
+ * position means nothing there, and `written` is as the opening of the log file has answered.
+ */
+export function positionInApi(former: SourcePosition, { lines, last }: Written): SourcePosition {
+  // A notice that is recorded is the first line after the position.
+  const notice = lines > 0 ? "" : former.notice;
+  return { ...(last === undefined ? beginning : positionBehind(last)), notice };
+}
+
+/** How many lines the engine has of that second is not known. The writer compares the last one, and looks for it. */
+function positionBehind(last: Buffer): SourcePosition {
+  return { ...beginning, since: secondOf(last.toString("latin1", 0, 19)), lines: 1 };
 }

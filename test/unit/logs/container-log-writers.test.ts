@@ -95,3 +95,53 @@ describe("ContainerLogWriters", () => {
     });
   });
 });
+
+/** The engine's logs API for a file of Docker's. */
+function engineOf(
+  docker: FakeDockerLog,
+): Pick<FakeEngine, "containerLogs" | "attachContainer" | "inspectContainer"> {
+  const engine = new FakeEngine();
+  engine.containerLogs = (_id, { sinceSeconds }) =>
+    Promise.resolve({
+      readOutput: async (take) => {
+        for (const line of docker.expected) {
+          if (Date.parse(line.slice(0, 19) + "Z") / 1000 < sinceSeconds) continue;
+          const [time = "", stream = "", , ...words] = line.split(" ");
+          await take(stream as "stdout", Buffer.from(`${time} ${words.join(" ")}`), true);
+        }
+      },
+      close: () => undefined,
+    });
+  return engine;
+}
+
+test("a log goes on behind its last line when Docker's file is out of reach since the last start", async () => {
+  await using directory = await temporaryDirectory();
+  const root = directory.path;
+  mkdirSync(join(root, "docker"));
+  const docker = new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
+  const log = recordingLog();
+  const target = { directory: join(root, "pod"), path: join(root, "pod", "0.log") };
+  const state = { status: "exited", running: false, finished: 1n } as const;
+  const ended = { state, logDriver: "json-file", logPath: docker.path };
+  const container = containerSnapshot(containerId, idOf("cd"), ended);
+  const running = { ...container, state: { ...container.state, status: "running", running: true } } as const;
+  const open = async (local: boolean): Promise<ContainerLogWriters> =>
+    new ContainerLogWriters({
+      ...{ engine: engineOf(docker), host: () => ({ local }), log, format: "cri" },
+      records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
+      scratchDirectory: join(root, "logs"),
+    });
+  const first = await open(true);
+  await first.created(container, target);
+  docker.write([{ stream: "stdout", text: "one\n" }]);
+  docker.write([{ stream: "stdout", text: "two\n" }]);
+  await first.observe(running);
+  await untilWritten(target.path);
+  await first.stop();
+  docker.write([{ stream: "stdout", text: "three\n" }]);
+  const second = await open(false);
+  await second.observe(container);
+  await second.stop();
+  assert.equal(readFileSync(target.path, "utf8"), docker.expected.join(""));
+});
