@@ -91,6 +91,14 @@ export class LogSink {
    * the file has become shorter than that, because somebody has emptied it.
    */
   async settle(from: number): Promise<Written> {
+    const { lines, last, end, size } = await this.look(from);
+    if (end < size) await this.file.truncate(end);
+    this.sizeBytes = end;
+    return { lines, last };
+  }
+
+  /** As `settle`, and changes nothing. `end` is that of the last whole line, `size` that of the file. */
+  async look(from: number): Promise<Written & { readonly end: number; readonly size: number }> {
     const { size } = await this.file.stat();
     const buffer = Buffer.allocUnsafe(tailBytes);
     let lines = 0;
@@ -105,14 +113,19 @@ export class LogSink {
       }
       at += bytesRead;
     }
-    if (end < size) await this.file.truncate(end);
-    this.sizeBytes = end;
-    return { lines, last: await this.#lastLine(buffer) };
+    return { lines, last: await this.#lineBefore(end, buffer), end, size };
   }
 
-  async #lastLine(buffer: Buffer): Promise<Buffer | undefined> {
-    const start = Math.max(0, this.sizeBytes - buffer.length);
-    const { bytesRead } = await this.file.read(buffer, 0, this.sizeBytes - start, start);
+  /** The first bytes, as many as there are. */
+  async head(bytes: number): Promise<Buffer> {
+    const buffer = Buffer.alloc(bytes);
+    const { bytesRead } = await this.file.read(buffer, 0, bytes, 0);
+    return buffer.subarray(0, bytesRead);
+  }
+
+  async #lineBefore(end: number, buffer: Buffer): Promise<Buffer | undefined> {
+    const start = Math.max(0, end - buffer.length);
+    const { bytesRead } = await this.file.read(buffer, 0, end - start, start);
     if (bytesRead < 2) return undefined;
     const before = buffer.lastIndexOf(newline, bytesRead - 2);
     return before < 0 && start > 0 ? undefined : Buffer.from(buffer.subarray(before + 1, bytesRead));

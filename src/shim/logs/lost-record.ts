@@ -16,20 +16,27 @@ export async function recordFromFile(containerId: string, target: LogTarget): Pr
   const sink = await LogSink.open(target, { create: false });
   if (sink === undefined) return undefined;
   try {
-    const { inode } = sink;
-    const { last } = await sink.settle(0);
+    const { last, end } = await sink.look(0);
     const record: LogRecord = {
       ...newRecord(containerId, target),
       source: "api",
-      sink: { inode, size: sink.size },
+      // What is behind it is half of a line, and is taken back when the log is opened.
+      sink: { inode: sink.inode, size: end },
     };
-    if (last === undefined) return record;
+    if (last === undefined) return (await beginsAsLog(sink)) ? record : undefined;
     const text = last.toString("latin1");
     if (!line.test(text)) return undefined;
     return { ...record, position: positionBehind(last), gaps: noticeCount(text) };
   } finally {
     await sink.close();
   }
+}
+
+/** Whether a file without a whole line can be what a killed writer left of the first one, or empty. */
+async function beginsAsLog(sink: LogSink): Promise<boolean> {
+  const begin = "0000-00-00T";
+  const head = await sink.head(begin.length);
+  return begin.startsWith(head.toString("latin1").replaceAll(/\d/g, "0"));
 }
 
 /**
