@@ -20,6 +20,7 @@ import type {
   PodSandboxMetrics,
   PodSandboxStats,
 } from "../domain/cri.js";
+import { metricsEncoder } from "./metrics-bytes.js";
 import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
 
 /**
@@ -92,7 +93,7 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
       sandbox: item<PodSandbox>("PodSandbox"),
       containerStats: item<ContainerStats>("ContainerStats"),
       sandboxStats: item<PodSandboxStats>("PodSandboxStats"),
-      sandboxMetrics: item<PodSandboxMetrics>("PodSandboxMetrics"),
+      sandboxMetrics: metricsEncoder(),
       image: item<Image>("Image"),
       event: item<ContainerEventResponse>("ContainerEventResponse"),
     },
