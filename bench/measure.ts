@@ -13,6 +13,8 @@ export interface Timing {
   readonly samples: number;
   readonly medianMs: number;
   readonly p95Ms: number;
+  /** Median of calls one after the other, as a client makes them, while no other contender leaves work behind. */
+  readonly aloneMs?: number;
 }
 
 /**
@@ -37,6 +39,21 @@ export async function race(
     }
   }
   return contenders.map(({ name }) => summarize(name, times.get(name) ?? []));
+}
+
+/** `timings` with the time that each contender takes by itself: its own calls, with nobody's in between. */
+export async function withTimesAlone(
+  contenders: readonly Contender[],
+  timings: readonly Timing[],
+  rounds: number,
+): Promise<readonly Timing[]> {
+  const complete: Timing[] = [];
+  for (const timing of timings) {
+    const own = contenders.filter(({ name }) => name === timing.name);
+    const [alone] = await race(own, rounds, Math.ceil(rounds / 10));
+    complete.push({ ...timing, ...(alone === undefined ? {} : { aloneMs: alone.medianMs }) });
+  }
+  return complete;
 }
 
 function summarize(name: string, times: readonly number[]): Timing {

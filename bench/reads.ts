@@ -2,7 +2,7 @@
 import { docker } from "../test/support/docker.js";
 import type { RecordingProxy } from "../test/support/recording-proxy.js";
 import { connectBytes, nestedMessage, stringMessage, type BytesClient } from "./cri-bytes.js";
-import { race, type Contender } from "./measure.js";
+import { race, withTimesAlone, type Contender } from "./measure.js";
 import type { Comparison } from "./report.js";
 
 /** A pod that runs, and what it consists of. */
@@ -81,14 +81,12 @@ export async function compareReads(
   try {
     const comparisons: Comparison[] = [];
     for (const { title, rawCalls, call, raw } of reads) {
-      const timings = await race(
-        [
-          ...clients.map(({ name, client }): Contender => ({ name, run: () => call(client) })),
-          { name: "raw", run: raw },
-        ],
-        rounds,
-        warmUpRounds,
-      );
+      const racing = [
+        ...clients.map(({ name, client }): Contender => ({ name, run: () => call(client) })),
+        { name: "raw", run: raw },
+      ];
+      const raced = await race(racing, rounds, warmUpRounds);
+      const timings = await withTimesAlone(racing, raced, rounds);
       counted.proxy.forget();
       for (let index = 0; index < countedCalls; index += 1) await call(counter);
       const engineRequests = counted.proxy.requests.length / countedCalls;

@@ -36,16 +36,20 @@ export function ratioOf({ timings }: Comparison, name: string): number | undefin
   return own === undefined || raw === undefined ? undefined : own / raw;
 }
 
-const header = ["what", "contender", "median ms", "p95 ms", "of raw", "engine requests per call"];
+const header = [
+  ...["what", "contender", "median ms", "p95 ms", "of raw"],
+  ...["median alone ms", "engine requests per call"],
+];
 
 export function formatReport({ machine, load, pods, comparisons }: Report): string {
   const rows = comparisons.flatMap((comparison) =>
-    comparison.timings.map(({ name, medianMs, p95Ms }, index) => [
+    comparison.timings.map(({ name, medianMs, p95Ms, aloneMs }, index) => [
       index === 0 ? comparison.title : "",
       name === "raw" ? `raw: ${comparison.rawCalls}` : name,
       medianMs.toFixed(2),
       p95Ms.toFixed(2),
       name === "raw" ? "" : formatRatio(ratioOf(comparison, name)),
+      aloneMs?.toFixed(2) ?? "",
       index === 0 && comparison.engineRequests !== undefined ? comparison.engineRequests.toFixed(1) : "",
     ]),
   );
