@@ -1,7 +1,15 @@
-/** A reporter for node's test runner: the totals of its own summary and the files of failed tests, one `name value` per line. */
+/**
+ * A reporter for node's test runner: the totals of its own summary, the files of failed tests, and as JSON which tests
+ * and suites were skipped (the totals leave out skipped suites); one `name value` per line.
+ */
 
 /**
- * @param {AsyncIterable<{ type: string, data: { nesting?: number, message?: string, name?: string, file?: string } }>} source
+ * @typedef {{ nesting?: number, message?: string, name?: string, file?: string, line?: number, column?: number,
+ *   skip?: string | boolean, todo?: string | boolean }} EventData
+ */
+
+/**
+ * @param {AsyncIterable<{ type: string, data: EventData }>} source
  * @returns {AsyncGenerator<string>}
  */
 export default async function* countReporter(source) {
@@ -12,5 +20,9 @@ export default async function* countReporter(source) {
     // A file that ends before its tests do is a failed test of that name.
     const file = data.file ?? data.name ?? "";
     if (type === "test:fail" && file.endsWith(".test.ts")) yield `failedFile ${file}\n`;
+    if (type === "test:pass" && [data.skip, data.todo].some((reason) => (reason ?? false) !== false)) {
+      const place = [file, data.line, data.column].join(":");
+      yield `skippedTest ${JSON.stringify(`${place}: ${data.name ?? ""}`)}\n`;
+    }
   }
 }

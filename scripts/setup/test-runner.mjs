@@ -7,14 +7,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 /**
- * @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number, failedFiles: readonly string[] }} Counts
+ * @typedef {{ passed: number, failed: number, skipped: number, runnerFailures: number,
+ *   failedFiles: readonly string[], skippedTests: readonly string[] }} Counts `skippedTests`: also suites
  */
 
 /** How long tests may clean up after the first signal. */
 const CLEAN_UP_MS = 20_000;
 
 /** @type {Readonly<Counts>} */
-export const noCounts = { passed: 0, failed: 0, skipped: 0, runnerFailures: 0, failedFiles: [] };
+export const noCounts = {
+  ...{ passed: 0, failed: 0, skipped: 0, runnerFailures: 0 },
+  ...{ failedFiles: [], skippedTests: [] },
+};
 
 /**
  * @param {Counts} a
@@ -28,6 +32,7 @@ export function addCounts(a, b) {
     skipped: a.skipped + b.skipped,
     runnerFailures: a.runnerFailures + b.runnerFailures,
     failedFiles: [...a.failedFiles, ...b.failedFiles],
+    skippedTests: [...a.skippedTests, ...b.skippedTests],
   };
 }
 
@@ -50,19 +55,24 @@ export function parseCounts(text) {
     const matches = [...text.matchAll(new RegExp(`^${name} (\\d+)$`, "gm"))];
     return matches.reduce((sum, match) => sum + Number(match[1]), 0);
   };
+  // A runner that was killed may have left half a line.
+  const texts = (/** @type {string} */ name) =>
+    [...text.matchAll(new RegExp(`^${name} (.+)\n`, "gm"))].map(([, found = ""]) => found);
   return {
     passed: value("pass"),
     failed: value("fail") + value("cancelled"),
     skipped: value("skipped") + value("todo"),
     runnerFailures: 0,
-    failedFiles: [...new Set([...text.matchAll(/^failedFile (.+)$/gm)].map(([, file = ""]) => file))],
+    failedFiles: [...new Set(texts("failedFile"))],
+    skippedTests: texts("skippedTest").map((json) => String(JSON.parse(json))),
   };
 }
 
 /**
  * Runs the files, and those in which something failed once more: they work with real engines, kernels and clocks, and a
- * machine that is busy with something else must not fail them. What fails twice has failed; what fails once is named.
- * More than three such files are no accident and are not run again.
+ * machine that is busy with something else must not fail them. What fails twice has failed, and so has all when something
+ * is skipped the second time only, which may be what failed. What fails once is named. More than three such files are no
+ * accident and are not run again.
  * @param {Parameters<typeof runTests>[0]} options
  * @param {typeof runTests} run
  * @returns {Promise<{ counts: Counts, unstable: readonly string[] }>}
@@ -75,10 +85,12 @@ export async function runTestsAgainWhereFailed(options, run = runTests) {
   if (!isWhole || failedFiles.length === 0 || failedFiles.length > 3) return { counts: first, unstable: [] };
   process.stdout.write(`\nsetup: once more, because something failed there: ${failedFiles.join(" ")}\n`);
   const second = await run({ ...options, files: failedFiles });
-  if (second.failed > 0 || second.runnerFailures > 0 || second.passed === 0)
+  const isUnproven = second.skippedTests.some((test) => !first.skippedTests.includes(test));
+  if (second.failed > 0 || second.runnerFailures > 0 || second.passed === 0 || isUnproven)
     return { counts: first, unstable: [] };
+  const { skipped, skippedTests } = first;
   const passed = first.passed + first.failed;
-  return { counts: { ...noCounts, passed, skipped: first.skipped }, unstable: failedFiles };
+  return { counts: { ...noCounts, passed, skipped, skippedTests }, unstable: failedFiles };
 }
 
 /**

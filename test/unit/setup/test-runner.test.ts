@@ -9,13 +9,25 @@ import {
   runTestsAgainWhereFailed,
 } from "../../../scripts/setup/test-runner.mjs";
 
-test("countReporter() passes on the totals of the run and the files of what failed, only", async () => {
+test("countReporter() passes on the totals of the run, the files of what failed and what was skipped, only", async () => {
   const events = [
     { type: "test:diagnostic", data: { nesting: 0, message: "tests 7" } },
     { type: "test:diagnostic", data: { nesting: 1, message: "pass 99" } },
     { type: "test:pass", data: { nesting: 0, file: "/a/passed.test.ts" } },
     { type: "test:fail", data: { nesting: 1, name: "a test", file: "/a/failed.test.ts" } },
     { type: "test:fail", data: { nesting: 0, name: "/a/crashed.test.ts" } },
+    {
+      type: "test:pass",
+      data: { ...{ nesting: 1, name: "a\nb", file: "/a.test.ts", line: 3, column: 5 }, skip: true },
+    },
+    {
+      type: "test:pass",
+      data: { ...{ nesting: 1, name: "c", file: "/a.test.ts", line: 4, column: 5 }, todo: "soon" },
+    },
+    {
+      type: "test:pass",
+      data: { ...{ nesting: 1, name: "d", file: "/a.test.ts", line: 5, column: 5 }, skip: false },
+    },
     { type: "test:diagnostic", data: { nesting: 0, message: "pass 4" } },
     { type: "test:diagnostic", data: { nesting: 0, message: "skipped 2" } },
   ];
@@ -27,6 +39,8 @@ test("countReporter() passes on the totals of the run and the files of what fail
   assert.deepEqual(lines, [
     "failedFile /a/failed.test.ts\n",
     "failedFile /a/crashed.test.ts\n",
+    'skippedTest "/a.test.ts:3:5: a\\nb"\n',
+    'skippedTest "/a.test.ts:4:5: c"\n',
     "pass 4\n",
     "skipped 2\n",
   ]);
@@ -35,7 +49,7 @@ test("countReporter() passes on the totals of the run and the files of what fail
 describe("parseCounts()", () => {
   test("counts cancelled tests as failed and open ones as skipped", () => {
     const counts = parseCounts("pass 4\nfail 1\ncancelled 2\nskipped 3\ntodo 1\n");
-    assert.deepEqual(counts, { passed: 4, failed: 3, skipped: 4, runnerFailures: 0, failedFiles: [] });
+    assert.deepEqual(counts, { ...noCounts, passed: 4, failed: 3, skipped: 4 });
   });
 
   test("names each file of failed tests once", () => {
@@ -45,19 +59,28 @@ describe("parseCounts()", () => {
     assert.deepEqual(failedFiles, ["/a b.test.ts", "/c.test.ts"]);
   });
 
+  test("names what was skipped", () => {
+    const { skippedTests } = parseCounts('skippedTest "/a.test.ts:3:5: a\\nb"\nskipped 1\nskippedTest "/a');
+    assert.deepEqual(skippedTests, ["/a.test.ts:3:5: a\nb"]);
+  });
+
   test("is all zero for a runner that wrote nothing", () => {
     assert.deepEqual(parseCounts(""), noCounts);
   });
 });
 
 test("addCounts() adds up runs", () => {
-  const one = { passed: 1, failed: 2, skipped: 3, runnerFailures: 1, failedFiles: ["/a.test.ts"] };
+  const one = {
+    ...{ passed: 1, failed: 2, skipped: 3, runnerFailures: 1 },
+    ...{ failedFiles: ["/a.test.ts"], skippedTests: ["/a.test.ts:1:1: a"] },
+  };
   assert.deepEqual(addCounts(one, { ...one, runnerFailures: 0 }), {
     passed: 2,
     failed: 4,
     skipped: 6,
     runnerFailures: 1,
     failedFiles: ["/a.test.ts", "/a.test.ts"],
+    skippedTests: ["/a.test.ts:1:1: a", "/a.test.ts:1:1: a"],
   });
 });
 
@@ -66,7 +89,11 @@ describe("runTestsAgainWhereFailed()", () => {
     ...{ root: "/", files: ["/a.test.ts", "/b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
     timeoutMs: 1,
   };
-  const failed = { passed: 5, failed: 2, skipped: 1, runnerFailures: 1, failedFiles: ["/b.test.ts"] };
+  const leftOut = "/b.test.ts:1:1: needs another engine";
+  const failed = {
+    ...{ passed: 5, failed: 2, skipped: 1, runnerFailures: 1 },
+    ...{ failedFiles: ["/b.test.ts"], skippedTests: [leftOut] },
+  };
   const passed = { ...noCounts, passed: 3 };
 
   async function outcome(...results: readonly (typeof failed | typeof noCounts)[]) {
@@ -85,7 +112,7 @@ describe("runTestsAgainWhereFailed()", () => {
   test("names a file that fails once, and counts it as passed", async () => {
     assert.deepEqual(await outcome(failed, passed), {
       ran: [options.files, ["/b.test.ts"]],
-      counts: { ...noCounts, passed: 7, skipped: 1 },
+      counts: { ...noCounts, passed: 7, skipped: 1, skippedTests: [leftOut] },
       unstable: ["/b.test.ts"],
     });
   });
@@ -95,6 +122,13 @@ describe("runTestsAgainWhereFailed()", () => {
       const { counts, unstable } = await outcome(failed, second);
       assert.deepEqual([counts, unstable], [failed, []]);
     }
+  });
+
+  test("fails what is skipped the second time, unless it was so the first time", async () => {
+    const other = { ...passed, skipped: 1, skippedTests: ["/b.test.ts:9:1: failed before"] };
+    assert.deepEqual((await outcome(failed, other)).counts, failed);
+    const same = { ...passed, skipped: 1, skippedTests: [leftOut] };
+    assert.deepEqual((await outcome(failed, same)).unstable, ["/b.test.ts"]);
   });
 
   test("takes no second run for the rest of a first one that was killed before it had all results", async () => {
