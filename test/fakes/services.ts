@@ -150,9 +150,14 @@ export class TestShim implements AsyncDisposable {
       },
       { ...defaultStateSyncOptions, reconnectMs: { first: 1, last: 5 } },
     );
+    const settings: Services["settings"] = {
+      ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
+      ...options.settings,
+    };
     const containerLanes = new KeyedLock();
     const limits = new LimitKeeper({
-      ...{ host: () => world.host, model, sync, containerRecords, containerLanes, log, timeoutMs: 5_000 },
+      ...{ host: () => world.host, model, sync, containerRecords, containerLanes, log },
+      timeoutMs: settings.cleanUpTimeoutMs,
     });
     podRecords.onChange((id) => {
       model.recordChanged(id);
@@ -174,10 +179,6 @@ export class TestShim implements AsyncDisposable {
     model.onChange(({ before, after }) => {
       if (before !== undefined && after === undefined) imageVolumes.containerGone(before.labels);
     });
-    const settings: Services["settings"] = {
-      ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
-      ...options.settings,
-    };
     const stats = new EngineStats({ engine: world.engine, log });
     const services: Services = {
       ...{ engine: world.engine, link, model, sync, podRecords, containerRecords, images, imageUsers },

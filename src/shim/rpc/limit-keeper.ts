@@ -6,7 +6,7 @@ import { applyCgroupLimits } from "./cgroup-limits.js";
 import type { ContainerLimits, Services } from "./services.js";
 
 type Deps = Pick<Services, "host" | "model" | "sync" | "containerRecords" | "containerLanes" | "log"> & {
-  /** Milliseconds for the limits of one container, with the wait for its lane. */
+  /** Milliseconds for the limits of one container, from when its lane is free. */
   readonly timeoutMs: number;
 };
 
@@ -18,6 +18,8 @@ type Deps = Pick<Services, "host" | "model" | "sync" | "containerRecords" | "con
 export class LimitKeeper implements ContainerLimits {
   /** Container id → the start that has its limits, or for which they failed. */
   readonly #done = new Map<string, Nanoseconds>();
+  /** Containers whose lane is waited for. */
+  readonly #waiting = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
 
@@ -35,7 +37,8 @@ export class LimitKeeper implements ContainerLimits {
   /** Told of every container that was inspected or is gone. */
   observe(id: string, container: Snapshot | undefined): void {
     if (container === undefined) this.#done.delete(id);
-    else if (!this.#stop.signal.aborted && this.#lacks(container)) this.#inBackground(id);
+    else if (!this.#stop.signal.aborted && !this.#waiting.has(id) && this.#lacks(container))
+      this.#inBackground(id);
   }
 
   async stop(): Promise<void> {
@@ -51,15 +54,23 @@ export class LimitKeeper implements ContainerLimits {
     );
   }
 
-  /** Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. */
+  /**
+   * Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. The lane may be
+   * held for as long as a checkpoint takes, and nobody may inspect the container after that: it is waited for until it is
+   * free. A container that has ended or is gone by then gets nothing.
+   */
   #inBackground(id: string): void {
     const { model, containerLanes, log, timeoutMs } = this.deps;
-    const work = withDeadline(this.#stop.signal, timeoutMs, "apply its cgroup limits", (signal) =>
-      containerLanes.run(id, signal, async () => {
+    this.#waiting.add(id);
+    const work = containerLanes
+      .run(id, this.#stop.signal, async () => {
+        this.#waiting.delete(id);
         const container = model.snapshot(id);
-        if (container !== undefined && this.#lacks(container)) await this.apply(container, signal);
-      }),
-    )
+        if (container === undefined || !this.#lacks(container)) return;
+        await withDeadline(this.#stop.signal, timeoutMs, "apply its cgroup limits", (signal) =>
+          this.apply(container, signal),
+        );
+      })
       .catch((error: unknown) => {
         if (this.#stop.signal.aborted) return;
         log.error(

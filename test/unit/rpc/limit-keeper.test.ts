@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { containerResources } from "../../fakes/requests.js";
@@ -22,6 +23,14 @@ function written(shim: TestShim): number {
   return shim.world.journal.names("host.applyCgroup").length;
 }
 
+function withEnd(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve!: () => void;
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
+
 describe("limits that Docker cannot set", () => {
   test("are given to a container that was started by a shim that did not live to set them", async () => {
     await using first = await TestShim.start();
@@ -42,6 +51,39 @@ describe("limits that Docker cannot set", () => {
     shim.world.host.cgroups.clear(); // A cgroup lives as long as its container runs.
     shim.engine.containers.restart(id);
     await until("it has them again", () => hasLimits(shim, id));
+  });
+
+  test("wait for whoever holds the container's lane, longer than they may take themselves", async () => {
+    const cleanUpTimeoutMs = 20;
+    await using shim = await TestShim.start({ settings: { cleanUpTimeoutMs } });
+    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    const { promise: checkpoint, resolve: end } = withEnd();
+    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    shim.engine.containers.start(id);
+    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
+    await pause(2 * cleanUpTimeoutMs);
+    end();
+    await held;
+    await until("it has them", () => hasLimits(shim, id));
+    assert.equal(written(shim), 1);
+    assert.deepEqual(
+      shim.log.lines.filter(({ level }) => level === "error"),
+      [],
+    );
+  });
+
+  test("are waited with for as long as the shim runs, and not longer", async () => {
+    const shim = await TestShim.start();
+    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    const { promise: checkpoint, resolve: end } = withEnd();
+    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    shim.engine.containers.start(id);
+    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    await shim[Symbol.asyncDispose]();
+    end();
+    await held;
+    assert.equal(written(shim), 0);
   });
 
   test("are written once by StartContainer, and not again however often the container is inspected", async () => {
