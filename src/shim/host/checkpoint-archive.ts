@@ -93,7 +93,10 @@ async function writeArchive(path: string, archive: Archive, signal: AbortSignal)
 }
 
 async function write(tar: Pack, file: FileHandle): Promise<void> {
-  for await (const chunk of tar) await file.write(chunk as Buffer);
+  for await (const chunk of tar as AsyncIterable<Buffer>) {
+    // The system may take less than it is given.
+    for (let start = 0; start < chunk.length;) start += (await file.write(chunk, start)).bytesWritten;
+  }
 }
 
 async function fill(tar: Pack, { images, config, spec }: Archive, signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { describe, mock, test } from "node:test";
 import { extract } from "tar-stream";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
@@ -58,6 +58,30 @@ async function entriesOf(path: string): Promise<ReadonlyMap<string, string>> {
   return entries;
 }
 
+/** From now on each write() to a file takes half of what it is given, as a signal or a file system may have it. */
+async function shortWrites(path: string) {
+  const file = await open(path, "w");
+  const handles = Object.getPrototypeOf(file) as FileHandle;
+  await file.close();
+  const original = Reflect.get(handles, "write") as (
+    this: FileHandle,
+    ...args: [data: Buffer, start: number, length: number]
+  ) => Promise<unknown>;
+  const { mock: write } = mock.method(
+    handles,
+    "write",
+    function (this: FileHandle, data: Buffer, start = 0, length = data.length - start) {
+      return original.call(this, data, start, Math.ceil(length / 2));
+    },
+  );
+  return {
+    write,
+    restore: () => {
+      write.restore();
+    },
+  };
+}
+
 describe("archiveCheckpoint()", () => {
   test("holds config, specification and CRIU's files, for root alone, and leaves nothing else", async () => {
     await using files = await fixture();
@@ -80,6 +104,20 @@ describe("archiveCheckpoint()", () => {
     assert.equal(entries.get("checkpoint/pages-1.img")?.length, 300_000);
     assert.equal((await stat(files.location)).mode & 0o777, 0o600);
     assert.deepEqual(await files.left(), ["web.tar"]);
+  });
+
+  test("is whole when the system takes only part of what is written at a time", async () => {
+    await using files = await fixture();
+    const { write, restore } = await shortWrites(files.location);
+    try {
+      await files.archive(dumpInto);
+    } finally {
+      restore();
+    }
+    assert.ok(write.callCount() > 0);
+    const entries = await entriesOf(files.location);
+    assert.equal(entries.get("checkpoint/pages-1.img")?.length, 300_000);
+    assert.equal((await stat(files.location)).size % 512, 0);
   });
 
   for (const [what, dump, kind, message] of [
