@@ -12,7 +12,8 @@ const describesNext = new Set(["x", "L", "K"]);
 
 /**
  * The tar `source` without the entries whose path is in `leaveOut` (without leading `./` or `/`, and without trailing
- * slash). Paths beyond the 100 and 155 characters of the header itself always pass.
+ * slash). Paths beyond the 100 and 155 characters of the header itself always pass. Who begins to read it and
+ * stops early, or at an error, ends the source, too.
  */
 export async function* withoutEntries(
   source: AsyncIterable<Buffer>,
@@ -20,21 +21,25 @@ export async function* withoutEntries(
   action: string,
 ): AsyncGenerator<Buffer, void, undefined> {
   const reader = new BlockReader(source, action);
-  let described: Buffer[] = [];
-  for (;;) {
-    const header = await reader.take(blockBytes);
-    if (header === undefined) return;
-    const { type, size, path } = parseHeader(header, action);
-    const padded = Math.ceil(size / blockBytes) * blockBytes;
-    if (describesNext.has(type)) {
-      if (padded > extendedLimitBytes) throw broken(action, "an extended header is too large");
-      described.push(header, await reader.require(padded));
-      continue;
+  try {
+    let described: Buffer[] = [];
+    for (;;) {
+      const header = await reader.take(blockBytes);
+      if (header === undefined) return;
+      const { type, size, path } = parseHeader(header, action);
+      const padded = Math.ceil(size / blockBytes) * blockBytes;
+      if (describesNext.has(type)) {
+        if (padded > extendedLimitBytes) throw broken(action, "an extended header is too large");
+        described.push(header, await reader.require(padded));
+        continue;
+      }
+      const passes = !leaveOut.has(path) || path === "";
+      if (passes) yield Buffer.concat([...described, header]);
+      described = [];
+      for await (const chunk of reader.upTo(padded)) if (passes) yield chunk;
     }
-    const passes = !leaveOut.has(path) || path === "";
-    if (passes) yield Buffer.concat([...described, header]);
-    described = [];
-    for await (const chunk of reader.upTo(padded)) if (passes) yield chunk;
+  } finally {
+    await reader.close();
   }
 }
 
@@ -108,6 +113,11 @@ class BlockReader {
       left -= piece.length;
       yield piece;
     }
+  }
+
+  /** Ends the source, wherever it is. */
+  async close(): Promise<void> {
+    await this.#source.return?.();
   }
 
   /** False at the end of the source. */

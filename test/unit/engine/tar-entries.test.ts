@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { extract, pack, type Header } from "tar-stream";
@@ -9,6 +10,12 @@ async function collect(chunks: AsyncIterable<Buffer>): Promise<Buffer> {
   const all: Buffer[] = [];
   for await (const chunk of chunks) all.push(chunk);
   return Buffer.concat(all);
+}
+
+/** Reads so many chunks, and leaves the rest. */
+async function take(chunks: AsyncIterable<Buffer>, count: number): Promise<void> {
+  let taken = 0;
+  for await (const _ of chunks) if (++taken === count) return;
 }
 
 async function tarOf(
@@ -103,6 +110,18 @@ describe("withoutEntries()", () => {
       refusal("unknown", /^copy: .*ends within an entry/),
     );
   });
+
+  for (const [what, tar, taken] of [
+    ["its reader stops within an entry", sample, 2],
+    ["the tar is broken", Buffer.concat([sample.subarray(0, 512), Buffer.alloc(1024, "x")]), Infinity],
+  ] as const) {
+    test(`ends the source when ${what}`, async () => {
+      const source = Readable.from(inPieces(tar, [300]), { objectMode: false });
+      const entries = withoutEntries(source as AsyncIterable<Buffer>, new Set(), "copy");
+      await take(entries, taken).catch(() => undefined);
+      assert.equal(source.destroyed, true);
+    });
+  }
 
   for (const [what, tar] of [
     ["no tar", Buffer.from("<html>".repeat(200))],
