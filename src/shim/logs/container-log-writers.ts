@@ -5,6 +5,7 @@ import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-log
 import { LaterTry, type LaterTimes } from "./later-try.js";
 import { Lane, LogOutput } from "./log-output.js";
 import { newRecord, type LogFormat, type LogRecord, type LogRecords } from "./log-record.js";
+import type { Written } from "./log-sink.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
 import { positionInApi, recordFromFile } from "./lost-record.js";
@@ -282,15 +283,23 @@ export class ContainerLogWriters implements ContainerLogs {
       await output.save(output.record.position, { finished: true });
       return undefined;
     }
-    const source = await this.#sourceOf(container).catch(async (error: unknown) => {
+    try {
+      return await this.#goOn(container, output, written);
+    } catch (error) {
       await output.close();
       throw error;
-    });
+    }
+  }
+
+  /** `written`: as the opening of `output` has answered. */
+  async #goOn(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
+    const source = await this.#sourceOf(container);
     const { source: former, position, finished } = output.record;
     if (former === "file" && source === "api") {
-      // The engine may have been local before, and is not any more.
-      await output.save(positionInApi(position, written), { source, finished: false });
-      return this.#sources.open(container, source, output, { ...written, lines: 0 });
+      // The engine may have been local before, and is not any more. A file without lines was rotated just before.
+      const last = written.last ?? (await output.lastBeforeReopening());
+      await output.save(positionInApi(position, { ...written, last }), { source, finished: false });
+      return this.#sources.open(container, source, output, { lines: 0, last });
     }
     if (former !== source || finished) await output.save(position, { source, finished: false });
     return this.#sources.open(container, source, output, written);

@@ -68,6 +68,19 @@ export class LogOutput {
     return { lines: 0, last: undefined };
   }
 
+  /** The last line of the file before the last reopening, whatever its name is now; undefined when that file is gone. */
+  async lastBeforeReopening(): Promise<Buffer | undefined> {
+    const { former } = this.#record;
+    if (former === null) return undefined;
+    const sink = await LogSink.find(this.target, former.inode);
+    if (sink === undefined) return undefined;
+    try {
+      return (await sink.look(former.size)).last;
+    } finally {
+      await sink.close();
+    }
+  }
+
   /** Appends whole lines; a full disk is reported once, until something could be written again. */
   async append(data: Buffer): Promise<Appended> {
     if (this.#sink === undefined) throw new ShimError("internal", "the log file is not open");

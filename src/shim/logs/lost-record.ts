@@ -41,7 +41,8 @@ async function beginsAsLog(sink: LogSink): Promise<boolean> {
 
 /**
  * Where the logs API goes on with a log that was written from Docker's file so far, which is out of reach now: its
- * position means nothing there, and `written` is as the opening of the log file has answered.
+ * position means nothing there. `written` is as the opening of the log file has answered, with the last line of the file
+ * before that when it is empty.
  */
 export function positionInApi(former: SourcePosition, { lines, last }: Written): SourcePosition {
   // A notice that is recorded is the first line after the position.

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { LogRecords } from "../../../src/shim/logs/log-record.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
+import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 import { FakeDockerLog } from "./fake-docker-log.js";
 
@@ -115,7 +116,13 @@ function engineOf(
   return engine;
 }
 
-test("a log goes on behind its last line when Docker's file is out of reach since the last start", async () => {
+/**
+ * The log files when two lines are written from Docker's file, then `meanwhile` happens, and a third line comes when that
+ * file is out of reach. `lines`: what the container has written.
+ */
+async function logsAcrossSources(
+  meanwhile: (writers: ContainerLogWriters, path: string) => Promise<void> = () => Promise.resolve(),
+): Promise<{ readonly files: Readonly<Record<string, string>>; readonly lines: readonly string[] }> {
   await using directory = await temporaryDirectory();
   const root = directory.path;
   mkdirSync(join(root, "docker"));
@@ -137,11 +144,41 @@ test("a log goes on behind its last line when Docker's file is out of reach sinc
   docker.write([{ stream: "stdout", text: "one\n" }]);
   docker.write([{ stream: "stdout", text: "two\n" }]);
   await first.observe(running);
-  await untilWritten(target.path);
+  const isWritten = () => readFileSync(target.path, "utf8") === docker.expected.join("");
+  await until("both are written", () => existsSync(target.path) && isWritten());
+  await meanwhile(first, target.path);
   await first.stop();
   docker.write([{ stream: "stdout", text: "three\n" }]);
   const second = await open(false);
   await second.observe(container);
   await second.stop();
-  assert.equal(readFileSync(target.path, "utf8"), docker.expected.join(""));
+  const names = readdirSync(target.directory);
+  const files = names.map((name) => [name, readFileSync(join(target.directory, name), "utf8")] as const);
+  return { files: Object.fromEntries(files), lines: docker.expected };
+}
+
+describe("a log goes on behind its last line when Docker's file is out of reach since the last start", () => {
+  const rotated = "0.log.20260102-150405";
+  const rotate = async (writers: ContainerLogWriters, path: string): Promise<void> => {
+    renameSync(path, join(dirname(path), rotated));
+    await writers.reopen(containerId);
+  };
+
+  test("in the same file", async () => {
+    const { files, lines } = await logsAcrossSources();
+    assert.deepEqual(files, { "0.log": lines.join("") });
+  });
+
+  test("in a new file that was empty, by the last line of the rotated one", async () => {
+    const { files, lines } = await logsAcrossSources(rotate);
+    assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
+  });
+
+  test("but has all lines that the engine has when the rotated file is gone, too", async () => {
+    const { files, lines } = await logsAcrossSources(async (writers, path) => {
+      await rotate(writers, path);
+      rmSync(join(dirname(path), rotated));
+    });
+    assert.deepEqual(files, { "0.log": lines.join("") });
+  });
 });
