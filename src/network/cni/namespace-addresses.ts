@@ -19,8 +19,7 @@ export async function namespaceAddresses(
   const [, directory] = processPath.exec(namespace.netns) ?? [];
   if (directory === undefined) return undefined;
   // These show the namespace of that process. A kernel without one of the families has no such file.
-  const read = (name: string): Promise<string> =>
-    readKernelFile(`${directory}/net/${name}`).catch(() => "");
+  const read = (name: string): Promise<string> => readKernelFile(`${directory}/net/${name}`).catch(() => "");
   const [tries, routes, ipv6] = await Promise.all(["fib_trie", "route", "if_inet6"].map(read));
   // Only now it is certain whose files these were.
   requireNamespace(namespaces, namespace);
