@@ -86,6 +86,14 @@ export function toContainerEntry(
   };
 }
 
+/**
+ * The order in which kubelets with EventedPLEG need the statuses of a pod: of several containers of one name they take the
+ * first one for the present one.
+ */
+export function newestFirst(containers: readonly Container[]): readonly Container[] {
+  return [...containers].sort((a, b) => Number(b.snapshot.created - a.snapshot.created));
+}
+
 /** The image part of lists and statuses. */
 export function imageSpec(name: string): NonNullable<ContainerItem["image"]> {
   return { image: name, annotations: {}, user_specified_image: "", runtime_handler: "", image_ref: "" };

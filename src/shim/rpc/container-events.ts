@@ -4,6 +4,7 @@ import { LruMap } from "../base/lru-map.js";
 import type { Nanoseconds } from "../base/time.js";
 import { nowNanoseconds } from "../base/time.js";
 import type { Container } from "../domain/container.js";
+import { newestFirst } from "../domain/container.js";
 import type { Answer, ContainerEventResponse, ContainerEventType } from "../domain/cri.js";
 import { PodSandboxState } from "../domain/cri.js";
 import type { Sandbox } from "../domain/sandbox.js";
@@ -104,7 +105,7 @@ export class ContainerEvents implements ContainerEventSource {
       return;
     }
     const present = sandbox === undefined || isSandboxGone ? withoutContainer(last) : sandbox;
-    this.#emit(present, model.containersOf(sandboxId), happenings);
+    this.#emit(present, newestFirst(model.containersOf(sandboxId)), happenings);
   }
 
   #wait(sandboxId: string, happenings: Happening[]): void {

@@ -1,4 +1,5 @@
 import type { Call } from "../base/call.js";
+import { newestFirst } from "../domain/container.js";
 import type {
   Answer,
   PodSandboxStatus,
@@ -57,7 +58,7 @@ async function describeContainers(
   const { model, events } = services;
   if (!model.isWhollyRead(id)) return {};
   const timestamp = String(events.timestamp());
-  const containers = model.containersOf(id);
+  const containers = newestFirst(model.containersOf(id));
   return {
     containers_statuses: await Promise.all(
       containers.map((container) => describeContainer(container, services, signal)),

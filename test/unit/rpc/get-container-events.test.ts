@@ -311,4 +311,28 @@ describe("podSandboxStatus() for EventedPLEG", () => {
     assert.equal(after.containers_statuses?.length, 2);
     assert.ok(BigInt(after.timestamp ?? 0) > 0n);
   });
+
+  test("shows the newest container first, as kubelets take the first one of a name", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await using client = await Client.open(shim);
+    const first = await runContainer(shim, sandbox, "main");
+    const other = await runContainer(shim, sandbox, "other");
+    shim.engine.containers.exit(first, 1);
+    const second = await createContainer(shim, sandbox, { metadata: { name: "main", attempt: 1 } });
+    await startContainer(shim, second);
+    const status = await shim.runtime.PodSandboxStatus(
+      { pod_sandbox_id: sandbox, verbose: false },
+      shim.call(),
+    );
+    assert.deepEqual(
+      status.containers_statuses?.map(({ id }) => id),
+      [second, other, first],
+    );
+    await client.received(7);
+    assert.deepEqual(
+      client.events.at(-1)?.containers_statuses?.map(({ id }) => id),
+      [second, other, first],
+    );
+  });
 });
