@@ -275,7 +275,6 @@ const refused: Readonly<Record<string, readonly Refused[]>> = {
       call: () => createMount({ gidMappings: [{ host_id: 1, container_id: 0, length: 1 }] }),
       kind: "unsupported",
     },
-    { field: "config.mounts[1].image_sub_path", call: () => createMount({ image_sub_path: "a" }) },
     { field: "config.mounts[1].host_path", call: () => createImageMount({ host_path: "/srv" }) },
     { field: "config.mounts[1].readonly", call: () => createImageMount({ readonly: false }) },
     { field: "config.mounts[1].propagation", call: () => createImageMount({ propagation: 2 }) },
@@ -513,6 +512,8 @@ describe("validateRequest() lets pass", () => {
       }),
     "a directory of an image as a volume": () => createImageMount({ image_sub_path: "a/..b/./c" }),
     "an empty image message of a mount of the node": () => createMount({ image: image("") }),
+    "the subPath of a mount of the node, which kubelets name here, too": () =>
+      createMount({ host_path: "/srv/data/a", image_sub_path: "a" }),
     "an unknown image's status": () =>
       validateRequest("ImageStatus", { image: image("No/Such:IMAGE"), verbose: false }),
     "both families of pod CIDRs": () =>
