@@ -134,7 +134,8 @@ function logFailure(call: Call, error: ShimError, fields: Record<string, unknown
       break;
     case "unsupported":
     case "unavailable":
-      // Kubelets probe for features and repeat their lists while the engine is away: no news after the first time.
+    case "notFound":
+      // Kubelets probe for features, repeat their lists while the engine is away, and ask for what they had removed.
       call.log[reading ? "debug" : "warn"](fields, "failed");
       break;
     default:

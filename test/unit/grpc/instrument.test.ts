@@ -87,7 +87,8 @@ describe("the log of a call", () => {
 
   const failures: readonly (readonly [rpc: string, error: Error, level: string, code: string])[] = [
     ["RunPodSandbox", new ShimError("conflict", "taken", { sandboxId: "s2" }), "warn", "ALREADY_EXISTS"],
-    ["ContainerStatus", new ShimError("notFound", "none"), "warn", "NOT_FOUND"],
+    ["ContainerStatus", new ShimError("notFound", "none"), "debug", "NOT_FOUND"],
+    ["StartContainer", new ShimError("notFound", "none"), "warn", "NOT_FOUND"],
     ["StartContainer", new TypeError("x is not a function"), "error", "INTERNAL"],
     ["StartContainer", new ShimError("unavailable", "engine is away"), "warn", "UNAVAILABLE"],
     ["ListContainers", new ShimError("unavailable", "engine is away"), "debug", "UNAVAILABLE"],
