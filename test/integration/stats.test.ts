@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import type { Answer, ContainerStats, PodSandboxStats } from "../../src/shim/domain/cri.js";
-import { dockerJson, inspectContainer } from "../support/docker.js";
+import { dockerJson, inspectContainer, podCgroup } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
 import type { RecordingProxy } from "../support/recording-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -41,7 +41,8 @@ describe("statistics", { skip: await reasonToSkip() }, () => {
     bed = await TestBed.open();
     proxy = await bed.startProxy();
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
-    pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: "/kubepods-dockershim-test/pod-stats" } });
+    const { parent } = await podCgroup(`stats-${bed.run}`);
+    pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: parent } });
     container = await pod.start({
       command: ["sh", "-c", "dd if=/dev/zero of=/written bs=1024 count=3000; while :; do :; done"],
       linux: {

@@ -161,3 +161,18 @@ export async function removeImage(reference: string): Promise<boolean> {
 export async function tagImage(reference: string, repository: string, tag: string): Promise<void> {
   await dockerJson("POST", `/images/${encodeURI(reference)}/tag?repo=${repository}&tag=${tag}`);
 }
+
+/** A cgroup for a pod, as kubelets with the engine's driver name it, and where in it the cgroup of a container is. */
+export async function podCgroup(
+  name: string,
+): Promise<{ readonly parent: string; readonly pathOf: (containerId: string) => string }> {
+  const { CgroupDriver } = (await dockerJson("GET", "/info")) as { CgroupDriver: string };
+  if (CgroupDriver !== "systemd") {
+    const parent = `/dockershim-test/${name}`;
+    return { parent, pathOf: (id) => `${parent}/${id}` };
+  }
+  // systemd finds a slice by its name alone: a dash in it is a step down, so there may be no other.
+  const plain = name.replaceAll("-", "_");
+  const parent = `/dockershimtest.slice/dockershimtest-${plain}.slice`;
+  return { parent, pathOf: (id) => `${parent}/docker-${id}.scope` };
+}
