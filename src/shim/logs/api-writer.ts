@@ -181,6 +181,7 @@ export class ApiWriter implements LogWriter {
     let fresh = lines;
     if (this.#skip > 0) fresh = this.#skipIn(fresh);
     if (this.#gap !== undefined) fresh = await this.#dropOld(fresh, this.#gap, signal);
+    if (this.#recordedMs === 0) await this.#recordCount();
     if (fresh.length === 0) return;
     await appendPatiently(
       fresh,
@@ -265,6 +266,14 @@ export class ApiWriter implements LogWriter {
   /** Recorded before it is written: a kill in between does not make two of it. */
   async #writeNotice(signal: AbortSignal): Promise<void> {
     await retryUntilTaken(() => this.#lane.run(() => this.#marker.write()), signal);
+  }
+
+  /** What is recorded at first may be no more than the second of the last line, which is in the file of before, perhaps. */
+  async #recordCount(): Promise<void> {
+    const { since, lines } = this.output.record.position;
+    const { position } = this.#counter;
+    if (!this.#isWhereItWas || (position.since === since && position.lines === lines)) return;
+    await this.#lane.run(() => this.#record());
   }
 
   async #record(): Promise<void> {

@@ -100,6 +100,7 @@ describe("ContainerLogWriters", () => {
 /** The engine's logs API for a file of Docker's. */
 function engineOf(
   docker: FakeDockerLog,
+  onRead: () => void = () => undefined,
 ): Pick<FakeEngine, "containerLogs" | "attachContainer" | "inspectContainer"> {
   const engine = new FakeEngine();
   engine.containerLogs = (_id, { sinceSeconds }) =>
@@ -111,17 +112,19 @@ function engineOf(
           await take(stream as "stdout", Buffer.from(`${time} ${words.join(" ")}`), true);
         }
       },
-      close: () => undefined,
+      close: onRead,
     });
   return engine;
 }
 
 /**
  * The log files when two lines are written from Docker's file, then `meanwhile` happens, and a third line comes when that
- * file is out of reach. `lines`: what the container has written.
+ * file is out of reach; with `isSilentFirst` that is so only at the second of two starts. `lines`: what the container has
+ * written.
  */
 async function logsAcrossSources(
   meanwhile: (writers: ContainerLogWriters, path: string) => Promise<void> = () => Promise.resolve(),
+  { isSilentFirst = false } = {},
 ): Promise<{ readonly files: Readonly<Record<string, string>>; readonly lines: readonly string[] }> {
   await using directory = await temporaryDirectory();
   const root = directory.path;
@@ -133,9 +136,10 @@ async function logsAcrossSources(
   const ended = { state, logDriver: "json-file", logPath: docker.path };
   const container = containerSnapshot(containerId, idOf("cd"), ended);
   const running = { ...container, state: { ...container.state, status: "running", running: true } } as const;
+  let reads = 0;
   const open = async (local: boolean): Promise<ContainerLogWriters> =>
     new ContainerLogWriters({
-      ...{ engine: engineOf(docker), host: () => ({ local }), log, format: "cri" },
+      ...{ engine: engineOf(docker, () => (reads += 1)), host: () => ({ local }), log, format: "cri" },
       records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
       scratchDirectory: join(root, "logs"),
     });
@@ -148,6 +152,13 @@ async function logsAcrossSources(
   await until("both are written", () => existsSync(target.path) && isWritten());
   await meanwhile(first, target.path);
   await first.stop();
+  if (isSilentFirst) {
+    const silent = await open(false);
+    await silent.observe(running);
+    // The first one shows that the last line is not the first of its second.
+    await until("the last line was found", () => reads >= 2);
+    await silent.stop();
+  }
   docker.write([{ stream: "stdout", text: "three\n" }]);
   const second = await open(false);
   await second.observe(container);
@@ -171,6 +182,11 @@ describe("a log goes on behind its last line when Docker's file is out of reach 
 
   test("in a new file that was empty, by the last line of the rotated one", async () => {
     const { files, lines } = await logsAcrossSources(rotate);
+    assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
+  });
+
+  test("in a new file that was still empty at the start after that", async () => {
+    const { files, lines } = await logsAcrossSources(rotate, { isSilentFirst: true });
     assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
   });
 
