@@ -20,7 +20,11 @@ export interface StateDirectory {
 const contents = new Set([
   ...["sandbox", "pods", "containers", "logs", "quarantine", "play", "engine-id", "pod-cidrs.json"],
   ...["instance.sock", "setup.json", "setup-packages.log", "dockerd.log"],
+  // The root of a file system of its own.
+  "lost+found",
 ]);
+/** Of files that were being written when their writer was killed. */
+const temporary = /^\.(dockershim-|setup\.json\.)/;
 
 /**
  * `root` is private: the names of pods and their addresses are nobody's business. One that others have made readable, as
@@ -41,7 +45,7 @@ export async function openStateDirectory(root: string): Promise<StateDirectory> 
 }
 
 async function isOursAlone(root: string): Promise<boolean> {
-  return (await namesIn(root)).every((name) => contents.has(name) || name.startsWith(".dockershim-"));
+  return (await namesIn(root)).every((name) => contents.has(name) || temporary.test(name));
 }
 
 /**

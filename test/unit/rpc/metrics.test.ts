@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Answer, Metric } from "../../../src/shim/domain/cri.js";
+import { MetricType, type Answer, type Metric } from "../../../src/shim/domain/cri.js";
 import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
 import { listMetricDescriptors } from "../../../src/shim/rpc/list-metric-descriptors.js";
 import { listPodSandboxMetrics } from "../../../src/shim/rpc/list-pod-sandbox-metrics.js";
+import { takeSamples, type Sample } from "../../../src/shim/rpc/metrics/metric.js";
 import type { StatsSource } from "../../../src/shim/ports/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
 import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
@@ -138,4 +139,15 @@ describe("metrics", () => {
     ]);
     assert.deepEqual(labels(pod, "container_memory_rss"), ["/kubepods/pod1", "", "", "", "web", "default"]);
   });
+});
+
+test("takeSamples() gives the CRI whole numbers, whatever was read", () => {
+  const labels = { id: "/a", name: "", image: "", container: "", pod: "", namespace: "" };
+  const samples = (): readonly Sample[] => [1.9, -1, NaN, Infinity, 1e21].map((value) => ({ value }));
+  const definition = { name: "odd", help: "", type: MetricType.GAUGE, samples };
+  const metrics = takeSamples([definition], undefined, labels, 1n);
+  assert.deepEqual(
+    metrics.map(({ value }) => value?.value),
+    ["1", "0", "0", "9007199254740991", "9007199254740991"],
+  );
 });

@@ -11,7 +11,7 @@ test("openStateDirectory() closes the directory to others, also one that it did 
   const found = join(at.path, "found");
   await mkdir(found);
   await chmod(found, 0o755);
-  await mkdir(join(found, "sandbox"));
+  for (const name of ["sandbox", "lost+found", ".setup.json.123"]) await mkdir(join(found, name));
   for (const root of [made, found]) {
     await openStateDirectory(root);
     assert.equal((await stat(root)).mode & 0o777, 0o700, root);

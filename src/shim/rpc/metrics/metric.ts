@@ -53,9 +53,14 @@ export function takeSamples<Subject>(
       timestamp: time,
       metric_type: type,
       label_values: sample.labels === undefined ? common : [...common, ...sample.labels],
-      value: { value: String(Math.max(Math.trunc(sample.value), 0)) },
+      value: { value: String(wholeNumber(sample.value)) },
     })),
   );
+}
+
+/** What the CRI can carry: one odd value must not fail all the others. */
+function wholeNumber(value: number): number {
+  return Number.isNaN(value) ? 0 : Math.min(Math.max(Math.trunc(value), 0), Number.MAX_SAFE_INTEGER);
 }
 
 /** For tables: a counter with one sample, and none where the value is not known. */
