@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { filesBelow } from "./setup/build.mjs";
 import { repositoryRoot } from "./setup/paths.mjs";
 
-/** @typedef {{ specifier: string, line: number, lazy: boolean }} Import */
+/** @typedef {{ specifier: string, line: number, when: "start" | "late" | "never" }} Import `never`: a type, which costs nothing at run time */
 /** @typedef {{ path: string, imports: Import[] }} Module `path` relative to the repository, with slashes */
 
 const adapter = ["base", "domain", "ports"];
@@ -69,8 +69,11 @@ export const layers = {
 /** Layers that are functions of their input alone. */
 const pureLayers = ["domain", "plan"];
 
-/** Which paths may import a package at all; `lazily` only by `await import()`. */
-/** @type {readonly { match: RegExp, where: RegExp, lazily?: boolean }[]} */
+/**
+ * Which paths may import a package at all. At the top: the bundle cannot tell the names that a package in CommonJS exports when it
+ * is imported by `await import()`.
+ * @type {readonly { match: RegExp, where: RegExp }[]}
+ */
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
   { match: /^tar-stream$/, where: /^src\/shim\/(engine|host|pause)\// },
@@ -78,9 +81,12 @@ const packages = [
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
   { match: /^pino$/, where: /^src\/shim\/base\/log\.ts$/ },
-  { match: /^prom-client$/, where: /^src\/shim\/metrics\//, lazily: true },
-  { match: /^yaml$/, where: /^(src|checkpoints)\//, lazily: true },
+  { match: /^prom-client$/, where: /^src\/shim\/metrics\/prom-client\.ts$/ },
+  { match: /^yaml$/, where: /^src\/shim\/base\/yaml\.ts$/ },
 ];
+
+/** Modules around a large package that few runs need: whoever uses them imports them by `await import()`. */
+const lateModules = ["src/shim/base/yaml.ts", "src/shim/metrics/prom-client.ts"];
 
 /**
  * The layer of a source file, undefined when its folder is none.
@@ -122,13 +128,16 @@ export function violations(modules) {
  * @param {Import} entry
  * @returns {string[]}
  */
-function check(path, { specifier, line, lazy }) {
+function check(path, { specifier, line, when }) {
   const place = `${path}:${String(line)}`;
   const layer = layerOf(path);
   if (layer === undefined) return [`${place}: the folder is no layer that scripts/check-layers.mjs knows`];
   if (!specifier.startsWith("."))
-    return checkPackage(path, layer, specifier, lazy).map((text) => `${place}: ${text}`);
+    return checkPackage(path, layer, specifier, when).map((text) => `${place}: ${text}`);
   const target = resolve(path, specifier);
+  if (lateModules.includes(target) && when === "start") {
+    return [`${place}: imports ${target} at the top, it must be await import()`];
+  }
   const targetLayer = layerOf(target);
   if (targetLayer === layer || (targetLayer !== undefined && layers[layer]?.includes(targetLayer) === true))
     return [];
@@ -141,10 +150,10 @@ function check(path, { specifier, line, lazy }) {
  * @param {string} path
  * @param {string} layer
  * @param {string} specifier
- * @param {boolean} lazy
+ * @param {Import["when"]} when
  * @returns {string[]}
  */
-function checkPackage(path, layer, specifier, lazy) {
+function checkPackage(path, layer, specifier, when) {
   if (specifier.startsWith("node:")) {
     return pureLayers.includes(layer) ? [`imports ${specifier}, but ${layer} uses no module of Node.js`] : [];
   }
@@ -153,9 +162,7 @@ function checkPackage(path, layer, specifier, lazy) {
     return [`imports the package ${specifier}, which scripts/check-layers.mjs does not know`];
   if (!rule.where.test(path))
     return [`imports the package ${specifier}, which belongs elsewhere (${rule.where.source})`];
-  return rule.lazily === true && !lazy
-    ? [`imports the package ${specifier} at the top, it must be await import()`]
-    : [];
+  return when === "late" ? [`imports the package ${specifier} late, it must be at the top of a module`] : [];
 }
 
 /**
@@ -202,19 +209,22 @@ export function importsOf(ts, path, text) {
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest);
   /** @type {Import[]} */
   const imports = [];
-  const add = (/** @type {import("typescript").Node | undefined} */ node, /** @type {boolean} */ lazy) => {
+  const add = (
+    /** @type {import("typescript").Node | undefined} */ node,
+    /** @type {Import["when"]} */ when,
+  ) => {
     if (node === undefined || !ts.isStringLiteralLike(node)) return;
     const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
-    imports.push({ specifier: node.text, line, lazy });
+    imports.push({ specifier: node.text, line, when });
   };
   const visit = (/** @type {import("typescript").Node} */ node) => {
-    // A type costs nothing at run time, so it may name a module that is loaded lazily.
-    if (ts.isImportDeclaration(node)) add(node.moduleSpecifier, node.importClause?.isTypeOnly === true);
-    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly);
+    if (ts.isImportDeclaration(node))
+      add(node.moduleSpecifier, node.importClause?.isTypeOnly === true ? "never" : "start");
+    else if (ts.isExportDeclaration(node)) add(node.moduleSpecifier, node.isTypeOnly ? "never" : "start");
     else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument))
-      add(node.argument.literal, true);
+      add(node.argument.literal, "never");
     else if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword)
-      add(node.arguments[0], true);
+      add(node.arguments[0], "late");
     ts.forEachChild(node, visit);
   };
   visit(source);

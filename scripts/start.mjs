@@ -15,7 +15,14 @@
  *   playCommand      string[]  words of the command that runs the pods of a file
  *   playManifest     string    file of a first pod; empty when the demo's image could not be made
  */
-import { builtMain, demoImage, demoManifest, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
+import {
+  builtMain,
+  demoImage,
+  demoManifest,
+  hostStateDirectory,
+  launcher,
+  repositoryRoot,
+} from "./setup/paths.mjs";
 import { ensureBuilt } from "./setup/build.mjs";
 import { ensureBusyboxImage } from "./setup/demo-image.mjs";
 import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
@@ -76,7 +83,7 @@ async function setUp(argv) {
   }
   const hasImage = await makeDemoImage(result.engine.endpoint, allowSetup);
   const footprint = setupFootprint(hostStateDirectory);
-  const play = { playCommand: ["node", builtMain, "play"], playManifest: hasImage ? demoManifest : "" };
+  const play = { playCommand: [launcher, "play"], playManifest: hasImage ? demoManifest : "" };
   const report = { ...footprint, keepsRunning: true, ...play };
   process.env["DOCKERSHIM_SETUP_REPORT"] = JSON.stringify(report);
   return [...flags, ...endpointFlag(flags, result.engine.endpoint)];

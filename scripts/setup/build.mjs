@@ -1,21 +1,18 @@
-/** Compiles src and checkpoints into dist, when a source differs from what dist was made of. */
+/** Makes dist from src and checkpoints, when a source differs from what dist was made of. */
 import { createHash } from "node:crypto";
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { run, tail } from "./run.mjs";
 
 const TSC_TIMEOUT_MS = 5 * 60_000;
 const SOURCE_FOLDERS = ["src", "checkpoints"];
-const CONFIGURATION = ["tsconfig.json", "tsconfig.build.json", "package.json", "package-lock.json"];
+const CONFIGURATION = [
+  "tsconfig.json",
+  "tsconfig.build.json",
+  "package.json",
+  "package-lock.json",
+  join("scripts", "setup", "bundle.mjs"),
+];
 const STAMP = join("dist", ".build-stamp");
 
 /**
@@ -72,27 +69,16 @@ export async function ensureBuilt({ root, log }) {
   rmSync(next, { recursive: true, force: true });
   try {
     const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
-    const args = [compiler, "-p", "tsconfig.build.json", "--outDir", next, "--noEmitOnError"];
+    const args = [compiler, "-p", "tsconfig.build.json", "--noEmit"];
     const result = await run(process.execPath, args, { cwd: root, timeoutMs: TSC_TIMEOUT_MS });
     if (result.code !== 0) throw new Error(`the sources do not compile:\n${tail(result.output)}`);
-    copyAssets(root, next);
+    // esbuild is not there before the npm packages are.
+    const { bundle } = await import("./bundle.mjs");
+    await bundle({ root, target: next });
     writeFileSync(join(next, ".build-stamp"), `${fingerprint}\n`);
     rmSync(join(root, "dist"), { recursive: true, force: true });
     renameSync(next, join(root, "dist"));
   } finally {
     rmSync(next, { recursive: true, force: true });
-  }
-}
-
-/**
- * What is not TypeScript is found beside the compiled modules as it is beside the sources.
- * @param {string} root
- * @param {string} target
- */
-function copyAssets(root, target) {
-  for (const path of SOURCE_FOLDERS.flatMap((folder) => filesBelow(root, folder))) {
-    if (path.endsWith(".ts")) continue;
-    mkdirSync(dirname(join(target, path)), { recursive: true });
-    copyFileSync(join(root, path), join(target, path));
   }
 }

@@ -157,7 +157,7 @@ async function load(address, archive, reference) {
 
 /** @returns {Promise<BuildImageArchive>} */
 async function builtArchiver() {
-  const location = new URL("../../dist/src/shim/pause/image-archive.js", import.meta.url).href;
+  const location = new URL("../../dist/image-archive.js", import.meta.url).href;
   const module = /** @type {{ buildImageArchive: BuildImageArchive }} */ (await import(location));
   return module.buildImageArchive;
 }

@@ -11,8 +11,9 @@ export const cacheDirectory = join(repositoryRoot, ".cache");
 /** The record of what was installed and started on this host, and the logs of that; root's. */
 export const hostStateDirectory = "/var/lib/dockershim";
 
-/** The compiled command line program. */
-export const builtMain = join(repositoryRoot, "dist", "src", "shim", "main.js");
+/** The built program: what Node.js runs, and the script that runs Node.js with it. */
+export const builtMain = join(repositoryRoot, "dist", "dockershim.js");
+export const launcher = join(repositoryRoot, "bin", "dockershim");
 
 /** The pod that the first screen offers to run, and the image that it uses. */
 export const demoManifest = join(repositoryRoot, "examples", "hello.yaml");

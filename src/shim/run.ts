@@ -3,11 +3,8 @@ import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ShimError } from "./base/errors.js";
-import { runDoctorNetwork } from "./commands/doctor-command.js";
 import { readBuildInfo } from "./commands/build-info.js";
-import { runPlay } from "./commands/play-command.js";
 import { runCommandLine } from "./commands/run-command-line.js";
-import { runServe } from "./commands/serve-command.js";
 import { findPackageDirectory } from "./pause/programs.js";
 
 const build = await readBuildInfo(await findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
@@ -27,8 +24,10 @@ process.on("SIGHUP", () => undefined);
 process.exitCode = await runCommandLine(
   process.argv.slice(2),
   {
-    serve: (resolved) =>
-      runServe(resolved, {
+    // Each command is loaded when it is the one: a server never needs the text of play, nor play that of the server.
+    serve: async (resolved) => {
+      const { runServe } = await import("./commands/serve-command.js");
+      return runServe(resolved, {
         environment: process.env,
         version: build.version,
         writeOut,
@@ -36,14 +35,19 @@ process.exitCode = await runCommandLine(
           process.on("SIGTERM", listener);
           process.on("SIGINT", listener);
         },
-      }),
-    doctorNetwork: (resolved, options) => runDoctorNetwork(resolved, options, process.env, writeOut),
-    play: (options) => {
+      });
+    },
+    doctorNetwork: async (resolved, options) => {
+      const { runDoctorNetwork } = await import("./commands/doctor-command.js");
+      return runDoctorNetwork(resolved, options, process.env, writeOut);
+    },
+    play: async (options) => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         process.once(name, () => {
           interrupted.abort(new ShimError("cancelled", "interrupted"));
         });
       }
+      const { runPlay } = await import("./commands/play-command.js");
       return runPlay(
         { ...options, endpoint: options.endpoint.path },
         { stdout: process.stdout, stderr: process.stderr, stdin: process.stdin, signal: interrupted.signal },

@@ -7,11 +7,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
 import { isBuilt } from "../../scripts/setup/build.mjs";
+import { builtMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
 import { dockerEndpoint } from "./docker.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const startTimeoutMs = 60_000;
+/** As bin/dockershim and `npm start` have it. */
+const memoryEnvironment = { MALLOC_ARENA_MAX: "1", MALLOC_TRIM_THRESHOLD_: "131072" };
 
 export interface ShimOptions {
   /** Holds the state directory and the socket. */
@@ -35,7 +38,7 @@ export interface Exit {
 function program(): readonly string[] {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
-  if (isBuilt(root)) return [join(root, "dist", "src", "shim", "main.js")];
+  if (isBuilt(root)) return [builtMain];
   return ["--import", "tsx", join(root, "src", "shim", "main.ts")];
 }
 
@@ -50,7 +53,7 @@ function spawnProgram(
   );
   return spawn(process.execPath, [...nodeFlags, ...program(), ...argv], {
     cwd: root,
-    env: { ...Object.fromEntries(inherited), ...environment },
+    env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...environment },
     stdio: ["ignore", "pipe", "pipe"],
   });
 }

@@ -22,7 +22,7 @@ export async function readConfigFile(
   const text = await readFile(path).catch((error: unknown) => fail(`cannot be read: ${messageOf(error)}`));
   if (text.length > largestFileCharacters) fail("is larger than 1 MiB");
 
-  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("yaml");
+  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("../base/yaml.js");
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   function position(offset: number): string {

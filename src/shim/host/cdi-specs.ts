@@ -43,7 +43,7 @@ async function specFiles(directory: string, log: Pick<Logger, "warn">): Promise<
 }
 
 async function parse(path: string): Promise<unknown> {
-  const { parse: parseYaml } = await import("yaml");
+  const { parse: parseYaml } = await import("../base/yaml.js");
   // JSON is YAML, too.
   return parseYaml(await readNodeFile(path, limitBytes));
 }

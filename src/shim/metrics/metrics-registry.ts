@@ -1,11 +1,11 @@
 /** All metrics of this process, and their text. prom-client is loaded here, and only when the endpoint is on. */
-import type * as prometheusClient from "prom-client";
-import type { Counter, Gauge, Registry } from "prom-client";
 import { messageOf } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import type { Observer } from "../ports/observer.js";
 import type { PresentMetric } from "../ports/present-metrics.js";
 import { createOperationMetrics } from "./operation-metrics.js";
+import type * as prometheusClient from "./prom-client.js";
+import type { Counter, Gauge, Registry } from "./prom-client.js";
 
 type PromClient = typeof prometheusClient;
 
@@ -36,7 +36,7 @@ export class MetricsRegistry {
     log: Pick<Logger, "error">,
     { processMetrics }: { readonly processMetrics: boolean },
   ): Promise<MetricsRegistry> {
-    const prometheus = await import("prom-client");
+    const prometheus = await import("./prom-client.js");
     const registry = new prometheus.Registry();
     if (processMetrics) prometheus.collectDefaultMetrics({ register: registry });
     return new MetricsRegistry(prometheus, registry, createOperationMetrics(prometheus, registry), log);

@@ -1,6 +1,4 @@
 /** Counters and histograms of what was done. */
-import type * as prometheusClient from "prom-client";
-import type { Registry } from "prom-client";
 import type { Engine } from "../ports/engine.js";
 import type {
   EngineCallEnded,
@@ -10,6 +8,8 @@ import type {
   RpcEnded,
 } from "../ports/observer.js";
 import { operationTypes } from "./engine-operations.js";
+import type * as prometheusClient from "./prom-client.js";
+import type { Registry } from "./prom-client.js";
 
 type PromClient = typeof prometheusClient;
 

@@ -56,7 +56,7 @@ export async function portForwardArchive(architecture: string): Promise<Buffer> 
   return buildTar([await portForwardEntry(architecture)]);
 }
 
-/** `start` or the nearest directory above it that has a package.json: the same from src/ and from dist/src/. */
+/** `start` or the nearest directory above it that has a package.json: the same from src/ and from dist/chunks/. */
 export async function findPackageDirectory(start: string): Promise<string> {
   for (let directory = start; ; directory = dirname(directory)) {
     try {

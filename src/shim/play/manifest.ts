@@ -89,7 +89,7 @@ interface Document {
 }
 
 async function documentsOf(file: ManifestFile): Promise<readonly Document[]> {
-  const { parseAllDocuments } = await import("yaml");
+  const { parseAllDocuments } = await import("../base/yaml.js");
   const parsed = parseAllDocuments(file.text, { merge: true, stringKeys: true });
   const documents: Document[] = [];
   // For a text without any document the library answers one empty list.

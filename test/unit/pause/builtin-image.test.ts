@@ -90,7 +90,7 @@ describe("findPackageDirectory()", () => {
     const root = await mkdtemp(join(tmpdir(), "package-directory-"));
     t.after(() => rm(root, { recursive: true }));
     await writeFile(join(root, "package.json"), "{}");
-    for (const path of ["src/shim/pause", "dist/src/shim/pause", "dist"]) {
+    for (const path of ["src/shim/pause", "dist/chunks", "dist"]) {
       await mkdir(join(root, path), { recursive: true });
       assert.equal(await findPackageDirectory(join(root, path)), root);
     }

@@ -1,0 +1,14 @@
+/**
+ * What is used of the package yaml, to be imported when it is needed. The bundle could not tell the names that a package in
+ * CommonJS exports if the package itself were imported so late.
+ */
+export {
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parse,
+  parseAllDocuments,
+  parseDocument,
+  stringify,
+} from "yaml";

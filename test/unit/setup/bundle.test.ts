@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { bundle } from "../../../scripts/setup/bundle.mjs";
+import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+
+const run = promisify(execFile);
+
+describe("bundle()", () => {
+  /** An installation: far from any node_modules. */
+  let root = "";
+  before(async () => {
+    root = await mkdtemp(join(tmpdir(), "dockershim-bundle-"));
+    await bundle({ root: repositoryRoot, target: join(root, "dist") });
+    for (const part of ["bin", "proto", "pause", "package.json"]) {
+      await cp(join(repositoryRoot, part), join(root, part), { recursive: true });
+    }
+  });
+  after(() => rm(root, { recursive: true, force: true }));
+
+  const dockershim = async (...argv: readonly string[]): Promise<string> =>
+    (await run(join(root, "bin", "dockershim"), argv, { cwd: "/" })).stdout;
+
+  test("makes a program that needs no npm package beside it", async () => {
+    assert.match(await dockershim("--version"), /^dockershim \d/);
+  });
+
+  test("finds the names of a CommonJS package that is imported late", async () => {
+    assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
+  });
+
+  test("keeps what a server does not need out of what it loads", async () => {
+    const serve = await textOf(await chunksFrom("serve-command"));
+    assert.ok(!serve.includes("src/shim/play/"), "play");
+    assert.ok(!serve.includes("node_modules/ssh2/"), "ssh2");
+    assert.ok(!serve.includes("node_modules/prom-client/"), "prom-client");
+  });
+
+  test("keeps lines short, because Node.js prints the whole line of an error that nobody caught", async () => {
+    const own = await readFile(await chunk("serve-command"), "utf8");
+    const longest = Math.max(...own.split("\n").map(({ length }) => length));
+    assert.ok(longest < 2_000, `a line has ${String(longest)} characters`);
+  });
+
+  async function chunk(name: string): Promise<string> {
+    const names = await readdir(join(root, "dist", "chunks"));
+    const found = names.find((file) => file.startsWith(`${name}-`) && file.endsWith(".js"));
+    return join(root, "dist", "chunks", found ?? name);
+  }
+
+  /** The chunk, and all that it imports at the top. */
+  async function chunksFrom(name: string): Promise<ReadonlySet<string>> {
+    const seen = new Set<string>();
+    const visit = async (path: string): Promise<void> => {
+      if (seen.has(path)) return;
+      seen.add(path);
+      const imports = (await readFile(path, "utf8")).matchAll(/from\s*"\.\/(chunk-\w+\.js)"/g);
+      for (const [, file = ""] of imports) await visit(join(root, "dist", "chunks", file));
+    };
+    await visit(await chunk(name));
+    assert.ok(seen.size > 1, "the chunk has no imports");
+    return seen;
+  }
+
+  /** Source files of these chunks, as their source maps name them. */
+  async function textOf(chunks: ReadonlySet<string>): Promise<string> {
+    const maps = await Promise.all([...chunks].map((path) => readFile(`${path}.map`, "utf8")));
+    return maps.flatMap((map) => (JSON.parse(map) as { sources: string[] }).sources).join("\n");
+  }
+});
+
+describe("the ways to start the program", () => {
+  test("give glibc the same settings", async () => {
+    const launcher = await readFile(join(repositoryRoot, "bin", "dockershim"), "utf8");
+    const manifest = await readFile(join(repositoryRoot, "package.json"), "utf8");
+    const { scripts } = JSON.parse(manifest) as { scripts: { start: string } };
+    const settings = [...launcher.matchAll(/(MALLOC_\w+)="\$\{\1:-(\d+)\}"/g)];
+    assert.equal(settings.length, 2);
+    for (const [, name = "", value = ""] of settings) {
+      assert.ok(scripts.start.includes(` ${name}=${value} `), `${name} of npm start`);
+    }
+  });
+});
