@@ -34,6 +34,8 @@ export interface ChurnReport {
   readonly idleMebibytes: number;
   readonly withPodsMebibytes: number;
   readonly samples: readonly Sample[];
+  /** As long after the churn as the others are after what was made before them. */
+  readonly settledMebibytes: number;
   /** Least squares over the samples of each half of the churn, for 1,000 pods. */
   readonly slopeMebibytes: readonly [first: number, second: number];
   /** From the start of the process until Status says ready, with the pods there; each start. */
@@ -96,6 +98,8 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
     take(done);
   }
   const cpuSecondsPerPod = (cpuSecondsOf(shim.pid) - cpu) / churn;
+  await Promise.race([sleep(settleMs), calling]);
+  const settledMebibytes = residentMebibytesOf(shim.pid);
   end.abort();
   await calling;
   await shim.stop();
@@ -113,7 +117,7 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
   await last.stop();
   return {
     ...{ cores: coreCount(), load: [before, loadNow()], pods, churn, idleMebibytes, withPodsMebibytes },
-    samples,
+    ...{ samples, settledMebibytes },
     slopeMebibytes: [
       slopeOf(samples.filter(({ churned }) => churned <= churn / 2)),
       slopeOf(samples.filter(({ churned }) => churned >= churn / 2)),
@@ -160,7 +164,8 @@ function slopeOf(samples: readonly Sample[]): number {
 }
 
 export function formatChurn(report: ChurnReport): string {
-  const { cores, load, pods, churn, idleMebibytes, withPodsMebibytes, samples, slopeMebibytes } = report;
+  const { cores, load, pods, churn, idleMebibytes, withPodsMebibytes } = report;
+  const { samples, settledMebibytes, slopeMebibytes } = report;
   const [first, second] = slopeMebibytes;
   const last = samples.at(-1);
   const highest = Math.max(...samples.map(({ residentMebibytes }) => residentMebibytes));
@@ -173,7 +178,8 @@ export function formatChurn(report: ChurnReport): string {
     "| --- | --- |",
     `| resident memory without pods | ${mebibytes(idleMebibytes)} |`,
     `| with ${String(pods)} pods | ${mebibytes(withPodsMebibytes)} |`,
-    `| with ${String(pods)} pods, after ${String(churn)} others | ${mebibytes(last?.residentMebibytes)} |`,
+    `| with ${String(pods)} pods, after ${String(churn)} others | ${mebibytes(settledMebibytes)} |`,
+    `| with ${String(pods)} pods, 2 s after the last of them | ${mebibytes(last?.residentMebibytes)} |`,
     `| highest sample | ${mebibytes(highest)} |`,
     `| slope for 1,000 pods, first half | ${mebibytes(first)} |`,
     `| slope for 1,000 pods, second half | ${mebibytes(second)} |`,

@@ -12,7 +12,7 @@ import { layerMeasurement } from "../stats/measure-layer.js";
 import { WritableLayers } from "../stats/writable-layers.js";
 
 /** How often what is kept of containers that have ended is let go of. */
-const forgetEveryMs = 2_000;
+const forgetEveryMs = 10_000;
 
 export interface OpenStats {
   readonly stats: () => StatsSource;

@@ -56,7 +56,7 @@ export class MetricsServer {
     this.#http = createServer({
       headersTimeout: headMs,
       requestTimeout: headMs,
-      connectionsCheckingInterval: Math.ceil(headMs / 5),
+      connectionsCheckingInterval: Math.ceil(headMs / 2),
       maxHeaderSize: maxHeadBytes,
       keepAliveTimeout: idleMs,
     });

@@ -232,7 +232,8 @@ function createServer({ tls, headTimeoutMs: timeoutMs = headTimeoutMs }: Streami
   const limits = {
     headersTimeout: timeoutMs,
     requestTimeout: timeoutMs,
-    connectionsCheckingInterval: Math.ceil(timeoutMs / 10),
+    // A look at all connections: each wakes the process.
+    connectionsCheckingInterval: Math.ceil(timeoutMs / 2),
     maxHeaderSize: maxHeadBytes,
     keepAliveTimeout: 1,
   };
