@@ -38,10 +38,7 @@ function keepList<Item extends object>(encode: Encode<Item>): (items: readonly I
   };
 }
 
-/**
- * Encodes the answers of a list RPC item by item. The encoder of gRPC makes some objects for each field before it writes the
- * first byte: of a whole list that is ten times its bytes at once.
- */
+/** Encodes the answers of a list RPC item by item, for items that have an encoder of their own. */
 export function withItemBytes<Request, Item extends object, Response>(
   handler: (request: Request, call: Call) => Promise<Response>,
   itemsOf: (response: Response) => Iterable<Item>,

@@ -2,12 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  loadSync,
-  type MessageTypeDefinition,
-  type Options,
-  type ServiceDefinition,
-} from "@grpc/proto-loader";
+import { loadSync, type Options, type ServiceDefinition } from "@grpc/proto-loader";
 import { ShimError } from "../base/errors.js";
 import type {
   Answer,
@@ -21,6 +16,7 @@ import type {
 } from "../domain/cri.js";
 import { metricsEncoder } from "./metrics-bytes.js";
 import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
+import { compileEncoder } from "./message-encoder.js";
 
 /**
  * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as numbers
@@ -79,8 +75,10 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
     return [...own, ...inherited];
   });
   const item = <T>(name: string): ((message: Answer<T>) => Buffer) => {
-    const type = v1[`runtime.v1.${name}`] as MessageTypeDefinition<object, object>;
-    return (message) => type.serialize(message as object);
+    const type = findMessage(name);
+    if (type === undefined) throw new ShimError("internal", `the proto files lack the message ${name}`);
+    const encode = compileEncoder(type, findMessage);
+    return (message) => encode(message as object);
   };
   return {
     methods,
@@ -123,7 +121,8 @@ function varintBytes(value: number): number {
 
 function methodsOf(service: ServiceName, definition: ServiceDefinition, findMessage: FindMessage): Method[] {
   return Object.entries(definition).map(([name, method]) => {
-    const type = (method.requestType as { readonly type: MessageDescriptor }).type;
+    const { type } = method.requestType as { readonly type: MessageDescriptor };
+    const { type: responseType } = method.responseType as { readonly type: MessageDescriptor };
     return {
       service,
       name,
@@ -137,7 +136,7 @@ function methodsOf(service: ServiceName, definition: ServiceDefinition, findMess
           throw ShimError.from(error, "invalid").within("decode request");
         }
       },
-      encodeResponse: method.responseSerialize,
+      encodeResponse: compileEncoder(responseType, findMessage),
     };
   });
 }
