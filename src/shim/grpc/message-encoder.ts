@@ -1,5 +1,5 @@
 /**
- * The bytes of messages, by the descriptors of their types. They are the bytes that gRPC's own encoder makes; but that
+ * The bytes of messages, by the descriptors of their types. They are the bytes that gRPC's own encoder makes of strings that are well formed; but that
  * converts a message to one of its own first and then makes an object for each part of a field.
  */
 import { ShimError } from "../base/errors.js";

@@ -87,7 +87,7 @@ export class WireOutput {
     this.#at += bytes.length;
   }
 
-  /** With its length before it. Half of a surrogate pair is written alone in a short text, and as U+FFFD in a longer one. */
+  /** With its length before it. Half of a surrogate pair becomes U+FFFD: clients refuse a message that is not UTF-8. */
   text(text: string): void {
     if (text.length < shortText) {
       this.#shortText(text);
@@ -114,7 +114,8 @@ export class WireOutput {
         bytes[at++] = 0xc0 | (unit >> 6);
         bytes[at++] = 0x80 | (unit & 0x3f);
       } else {
-        const point = text.codePointAt(index) ?? unit;
+        const whole = text.codePointAt(index) ?? unit;
+        const point = whole >= 0xd800 && whole <= 0xdfff ? 0xfffd : whole;
         if (point > 0xffff) {
           index += 1;
           bytes[at++] = 0xf0 | (point >> 18);
