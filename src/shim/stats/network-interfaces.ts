@@ -1,41 +1,53 @@
 /** The network interfaces of a namespace, from the text of `net/dev` below a process of it. */
-import type { InterfaceReading } from "../domain/resource-reading.js";
+import type { DirectionReading, InterfaceReading } from "../domain/resource-reading.js";
+import { TextScanner } from "./text-scanner.js";
 
 const defaultInterface = "eth0";
+const space = 0x20;
 
 /**
  * Lines `name: bytes packets errs drop fifo frame compressed multicast` and as many for what was sent; without `lo`, and
  * `eth0` first, which is the pod's default interface.
  */
 export function parseInterfaces(text: string): readonly InterfaceReading[] {
-  const interfaces = text.split("\n").flatMap((line): readonly InterfaceReading[] => {
-    const colon = line.lastIndexOf(":");
-    const name = line.slice(0, colon).trim();
-    const numbers = line
-      .slice(colon + 1)
-      .trim()
-      .split(/ +/)
-      .map(Number);
-    if (colon === -1 || name === "lo" || numbers.length < 16) return [];
-    const [receivedBytes = 0, receivedPackets = 0, receivedErrors = 0, receivedDropped = 0] = numbers;
-    const [bytes = 0, packets = 0, errors = 0, dropped = 0] = numbers.slice(8);
-    return [
-      {
-        name,
-        received: {
-          bytes: receivedBytes,
-          packets: receivedPackets,
-          errors: receivedErrors,
-          dropped: receivedDropped,
-        },
-        transmitted: { bytes, packets, errors, dropped },
-      },
-    ];
-  });
+  const interfaces: InterfaceReading[] = [];
+  for (let colon = text.indexOf(":"); colon !== -1; colon = text.indexOf(":", colon + 1)) {
+    // A colon that another one follows without a space is part of the name.
+    const start = nameStart(text, colon);
+    if (text.startsWith("lo:", start)) continue;
+    const scanner = new TextScanner(text, colon + 1);
+    const received = readDirection(scanner);
+    const transmitted = readDirection(scanner);
+    if (received === undefined || transmitted === undefined) continue;
+    interfaces.push({ name: text.slice(start, colon), received, transmitted });
+  }
   return defaultFirst(interfaces);
 }
 
+/** The kernel refuses names with white space. */
+function nameStart(text: string, colon: number): number {
+  let start = colon;
+  while (start > 0 && text.charCodeAt(start - 1) > space) start -= 1;
+  return start;
+}
+
+/** Eight columns; undefined when they are fewer. */
+function readDirection(scanner: TextScanner): DirectionReading | undefined {
+  const bytes = readColumn(scanner);
+  const packets = readColumn(scanner);
+  const errors = readColumn(scanner);
+  const dropped = readColumn(scanner);
+  for (let column = 4; column < 8; column += 1) if (Number.isNaN(readColumn(scanner))) return undefined;
+  return { bytes, packets, errors, dropped };
+}
+
+function readColumn(scanner: TextScanner): number {
+  scanner.skipSpaces();
+  return scanner.integer();
+}
+
 export function defaultFirst(interfaces: readonly InterfaceReading[]): readonly InterfaceReading[] {
+  if (interfaces.length < 2) return interfaces;
   return [
     ...interfaces.filter(({ name }) => name === defaultInterface),
     ...interfaces.filter(({ name }) => name !== defaultInterface),

@@ -36,3 +36,11 @@ test("parseInterfaces() puts eth0 first and keeps names with colons and full col
     transmitted: { bytes: 308, packets: 309, errors: 310, dropped: 311 },
   });
 });
+
+test("parseInterfaces() leaves out lines with too few columns", () => {
+  const text = "  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n  eth1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
+  assert.deepEqual(
+    parseInterfaces(text).map(({ name }) => name),
+    ["eth1"],
+  );
+});

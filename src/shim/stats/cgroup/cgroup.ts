@@ -10,10 +10,17 @@ import { readHugepages } from "./hugepages.js";
 import { readMemory } from "./memory.js";
 import { type CgroupText, numberIn, pressureIn } from "./values.js";
 
+const kept = { keep: true };
+const passing = { keep: false };
+
 export class Cgroup {
   readonly #directories = new Map<string, KeptFiles>();
   readonly #names = new Map<string, readonly string[]>();
   readonly #rate: CpuRate;
+  readonly #keptText: CgroupText = (controller, file) => this.#directories.get(controller)?.text(file, kept);
+  // Metrics are asked for seldom, and have three times as many files: those are not kept open in between.
+  readonly #passingText: CgroupText = (controller, file) =>
+    this.#directories.get(controller)?.text(file, passing);
 
   /**
    * `directories` by controller of version 1, and by the empty string for version 2. `startedAtMs` is when its CPU time
@@ -28,43 +35,39 @@ export class Cgroup {
     this.#rate = new CpuRate(startedAtMs);
     const byPath = new Map<string, KeptFiles>();
     for (const [controller, directory] of directories) {
-      const kept = byPath.get(directory) ?? new KeptFiles(directory, files);
-      byPath.set(directory, kept);
-      this.#directories.set(controller, kept);
+      const own = byPath.get(directory) ?? new KeptFiles(directory, files);
+      byPath.set(directory, own);
+      this.#directories.set(controller, own);
     }
   }
 
   /** Undefined when the cgroup is gone. `details` without processes, which are the caller's to look at. */
   read(options: { readonly details: boolean }, nowMs = performance.now()): ResourceReading | undefined {
-    const text: CgroupText = (controller, file) => this.#textOf(controller, file, { keep: true });
-    // Metrics are asked for seldom, and have three times as many files: those are not kept open in between.
-    const details: CgroupText | undefined = options.details
-      ? (controller, file) => this.#textOf(controller, file, { keep: false })
-      : undefined;
+    const text = this.#keptText;
+    const details = options.details ? this.#passingText : undefined;
     const cpu = readCpu(text, details);
     const memory = readMemory(text, details);
     if (cpu === undefined && memory === undefined) return undefined;
-    return {
+    const reading: ResourceReading = {
       timestamp: nowNanoseconds(),
       cpu,
       nanoCores: cpu === undefined ? undefined : this.#rate.next(cpu.usageNanoseconds, nowMs),
       memory,
       ioPressure: pressureIn(text("", "io.pressure")),
       tasks: numberIn(text("pids", "pids.current") ?? text("", "pids.current")),
-      ...(details === undefined ? {} : { details: this.#details(details) }),
     };
+    return details === undefined ? reading : { ...reading, details: this.#details(details) };
   }
 
   /** Nanoseconds of CPU time since it was made; undefined when the cgroup is gone. */
   cpuTime(): number | undefined {
-    const text: CgroupText = (controller, file) => this.#textOf(controller, file, { keep: true });
-    return readCpu(text, undefined)?.usageNanoseconds;
+    return readCpu(this.#keptText, undefined)?.usageNanoseconds;
   }
 
   /** Process ids in this program's PID namespace; those outside of it are left out. */
   processes(): readonly number[] {
     const controller = this.#directories.has("pids") ? "pids" : "";
-    return (this.#textOf(controller, "cgroup.procs", { keep: false }) ?? "")
+    return (this.#passingText(controller, "cgroup.procs") ?? "")
       .split("\n")
       .map(Number)
       .filter((pid) => pid > 0);
@@ -72,10 +75,6 @@ export class Cgroup {
 
   close(): void {
     for (const files of this.#directories.values()) files.close();
-  }
-
-  #textOf(controller: string, file: string, options: { readonly keep: boolean }): string | undefined {
-    return this.#directories.get(controller)?.text(file, options);
   }
 
   #details(text: CgroupText): ReadingDetails {

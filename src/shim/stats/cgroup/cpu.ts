@@ -1,6 +1,6 @@
 /** CPU time of a cgroup. */
 import type { CpuReading } from "../../domain/resource-reading.js";
-import { type CgroupText, pressureIn, valueOf, numberIn } from "./values.js";
+import { type CgroupText, KeyedText, numberIn, pressureIn } from "./values.js";
 
 /** cpuacct.stat counts in hundredths of a second on every architecture (USER_HZ). */
 const nanosecondsPerTick = 10_000_000;
@@ -12,37 +12,37 @@ const nanosecondsPerTick = 10_000_000;
 export function readCpu(text: CgroupText, details: CgroupText | undefined): CpuReading | undefined {
   const v1 = numberIn(text("cpuacct", "cpuacct.usage"));
   if (v1 !== undefined) {
-    const pressure = pressureIn(text("", "cpu.pressure"));
-    return { usageNanoseconds: v1, pressure, ...(details === undefined ? {} : readDetailsV1(details)) };
+    const reading = { usageNanoseconds: v1, pressure: pressureIn(text("", "cpu.pressure")) };
+    return details === undefined ? reading : { ...reading, ...readDetailsV1(details) };
   }
-  const stat = text("", "cpu.stat");
-  const usage = stat === undefined ? undefined : valueOf(stat, "usage_usec");
-  if (stat === undefined || usage === undefined) return undefined;
-  const pressure = pressureIn(text("", "cpu.pressure"));
-  return { usageNanoseconds: usage * 1000, pressure, ...(details === undefined ? {} : readDetailsV2(stat)) };
+  const stat = new KeyedText(text("", "cpu.stat") ?? "");
+  const usage = stat.value("usage_usec");
+  if (usage === undefined) return undefined;
+  const reading = { usageNanoseconds: usage * 1000, pressure: pressureIn(text("", "cpu.pressure")) };
+  return details === undefined ? reading : { ...reading, ...readDetailsV2(stat) };
 }
 
 type CpuDetails = Omit<CpuReading, "usageNanoseconds" | "pressure">;
 
 function readDetailsV1(text: CgroupText): CpuDetails {
-  const times = text("cpuacct", "cpuacct.stat") ?? "";
-  const quota = text("cpu", "cpu.stat") ?? "";
+  const times = new KeyedText(text("cpuacct", "cpuacct.stat") ?? "");
+  const quota = new KeyedText(text("cpu", "cpu.stat") ?? "");
   return {
-    userNanoseconds: scaled(valueOf(times, "user"), nanosecondsPerTick),
-    systemNanoseconds: scaled(valueOf(times, "system"), nanosecondsPerTick),
-    periods: valueOf(quota, "nr_periods"),
-    throttledPeriods: valueOf(quota, "nr_throttled"),
-    throttledNanoseconds: valueOf(quota, "throttled_time"),
+    userNanoseconds: scaled(times.value("user"), nanosecondsPerTick),
+    systemNanoseconds: scaled(times.value("system"), nanosecondsPerTick),
+    periods: quota.value("nr_periods"),
+    throttledPeriods: quota.value("nr_throttled"),
+    throttledNanoseconds: quota.value("throttled_time"),
   };
 }
 
-function readDetailsV2(stat: string): CpuDetails {
+function readDetailsV2(stat: KeyedText): CpuDetails {
   return {
-    userNanoseconds: scaled(valueOf(stat, "user_usec"), 1000),
-    systemNanoseconds: scaled(valueOf(stat, "system_usec"), 1000),
-    periods: valueOf(stat, "nr_periods"),
-    throttledPeriods: valueOf(stat, "nr_throttled"),
-    throttledNanoseconds: scaled(valueOf(stat, "throttled_usec"), 1000),
+    userNanoseconds: scaled(stat.value("user_usec"), 1000),
+    systemNanoseconds: scaled(stat.value("system_usec"), 1000),
+    periods: stat.value("nr_periods"),
+    throttledPeriods: stat.value("nr_throttled"),
+    throttledNanoseconds: scaled(stat.value("throttled_usec"), 1000),
   };
 }
 

@@ -1,6 +1,6 @@
 /** Memory of a cgroup, and of all cgroups below it. */
 import type { MemoryReading } from "../../domain/resource-reading.js";
-import { type CgroupText, numberIn, pressureIn, valueOf } from "./values.js";
+import { type CgroupText, KeyedText, numberIn, pressureIn } from "./values.js";
 
 /**
  * Undefined when the cgroup is gone or has no accounting. `details` reads what only metrics show, where that is wanted.
@@ -20,78 +20,76 @@ export function workingSetOf(usage: number, inactiveFile: number | undefined): n
 }
 
 function readV1(text: CgroupText, usage: number, details: CgroupText | undefined): MemoryReading {
-  const stat = text("memory", "memory.stat") ?? "";
+  const stat = new KeyedText(text("memory", "memory.stat") ?? "");
   const limit = numberIn(text("memory", "memory.limit_in_bytes"));
   const bothLimit = numberIn(text("memory", "memory.memsw.limit_in_bytes"));
-  return {
+  const reading: MemoryReading = {
     usage,
-    workingSet: workingSetOf(usage, valueOf(stat, "total_inactive_file")),
     limit,
-    rss: valueOf(stat, "total_rss"),
-    pageFaults: valueOf(stat, "total_pgfault"),
-    majorPageFaults: valueOf(stat, "total_pgmajfault"),
-    pressure: pressureIn(text("", "memory.pressure")),
+    rss: stat.value("total_rss"),
     // Without swap accounting there is no such line.
-    swap: valueOf(stat, "total_swap"),
+    swap: stat.value("total_swap"),
+    pageFaults: stat.value("total_pgfault"),
+    majorPageFaults: stat.value("total_pgmajfault"),
+    workingSet: workingSetOf(usage, stat.value("total_inactive_file")),
+    pressure: pressureIn(text("", "memory.pressure")),
     swapLimit: limit === undefined || bothLimit === undefined ? undefined : Math.max(bothLimit - limit, 0),
-    ...(details === undefined ? {} : readDetailsV1(details, stat)),
   };
+  return details === undefined ? reading : { ...reading, ...readDetailsV1(details, stat) };
 }
 
-function readDetailsV1(text: CgroupText, stat: string): Partial<MemoryReading> {
+function readDetailsV1(text: CgroupText, stat: KeyedText): Partial<MemoryReading> {
   return {
-    cache: valueOf(stat, "total_cache"),
+    cache: stat.value("total_cache"),
     kernel: numberIn(text("memory", "memory.kmem.usage_in_bytes")),
-    mappedFiles: valueOf(stat, "total_mapped_file"),
+    mappedFiles: stat.value("total_mapped_file"),
     highestUsage: numberIn(text("memory", "memory.max_usage_in_bytes")),
     limitHits: numberIn(text("memory", "memory.failcnt")),
-    ownPageFaults: valueOf(stat, "pgfault"),
-    ownMajorPageFaults: valueOf(stat, "pgmajfault"),
+    ownPageFaults: stat.value("pgfault"),
+    ownMajorPageFaults: stat.value("pgmajfault"),
     reservation: numberIn(text("memory", "memory.soft_limit_in_bytes")),
-    oomKills: valueOf(text("memory", "memory.oom_control") ?? "", "oom_kill"),
+    oomKills: new KeyedText(text("memory", "memory.oom_control") ?? "").value("oom_kill"),
   };
 }
 
 function readV2(text: CgroupText, usage: number, details: CgroupText | undefined): MemoryReading {
-  const stat = text("", "memory.stat") ?? "";
-  const pageFaults = valueOf(stat, "pgfault");
-  const majorPageFaults = valueOf(stat, "pgmajfault");
-  return {
+  const stat = new KeyedText(text("", "memory.stat") ?? "");
+  const reading: MemoryReading = {
     usage,
-    workingSet: workingSetOf(usage, valueOf(stat, "inactive_file")),
     limit: numberIn(text("", "memory.max")),
-    rss: valueOf(stat, "anon"),
-    pageFaults,
-    majorPageFaults,
+    rss: stat.value("anon"),
+    workingSet: workingSetOf(usage, stat.value("inactive_file")),
+    pageFaults: stat.value("pgfault"),
+    majorPageFaults: stat.value("pgmajfault"),
     pressure: pressureIn(text("", "memory.pressure")),
     swap: numberIn(text("", "memory.swap.current")),
     swapLimit: numberIn(text("", "memory.swap.max")),
-    ...(details === undefined ? {} : readDetailsV2(details, stat)),
   };
+  return details === undefined ? reading : { ...reading, ...readDetailsV2(details, stat) };
 }
 
-function readDetailsV2(text: CgroupText, stat: string): Partial<MemoryReading> {
-  const events = text("", "memory.events") ?? "";
-  const ownEvents = text("", "memory.events.local") ?? events;
+function readDetailsV2(text: CgroupText, stat: KeyedText): Partial<MemoryReading> {
+  const events = new KeyedText(text("", "memory.events") ?? "");
+  const ownEvents = text("", "memory.events.local");
   const low = numberIn(text("", "memory.low"));
   return {
-    cache: valueOf(stat, "file"),
-    kernel: valueOf(stat, "kernel") ?? kernelOf(stat),
-    mappedFiles: valueOf(stat, "file_mapped"),
+    cache: stat.value("file"),
+    kernel: stat.value("kernel") ?? kernelOf(stat),
+    mappedFiles: stat.value("file_mapped"),
     // Since Linux 5.19.
     highestUsage: numberIn(text("", "memory.peak")),
-    limitHits: valueOf(ownEvents, "max"),
+    limitHits: (ownEvents === undefined ? events : new KeyedText(ownEvents)).value("max"),
     // memory.stat of version 2 always counts the cgroups below, too.
-    ownPageFaults: valueOf(stat, "pgfault"),
-    ownMajorPageFaults: valueOf(stat, "pgmajfault"),
+    ownPageFaults: stat.value("pgfault"),
+    ownMajorPageFaults: stat.value("pgmajfault"),
     reservation: low === 0 ? undefined : low,
-    oomKills: valueOf(events, "oom_kill"),
+    oomKills: events.value("oom_kill"),
   };
 }
 
 /** The sum has a line of its own only since Linux 5.18. */
-function kernelOf(stat: string): number | undefined {
-  const parts = ["kernel_stack", "pagetables", "percpu", "sock", "slab"].map((key) => valueOf(stat, key));
+function kernelOf(stat: KeyedText): number | undefined {
+  const parts = ["kernel_stack", "pagetables", "percpu", "sock", "slab"].map((key) => stat.value(key));
   return parts.every((part) => part === undefined)
     ? undefined
     : parts.reduce<number>((sum, part) => sum + (part ?? 0), 0);

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { KeyedText, numberIn, pressureIn } from "../../../src/shim/stats/cgroup/values.js";
+
+describe("numberIn()", () => {
+  const cases: readonly (readonly [string | undefined, number | undefined])[] = [
+    [undefined, undefined],
+    ["", undefined],
+    ["max\n", undefined],
+    ["-1\n", undefined],
+    ["0\n", 0],
+    ["4096", 4096],
+    ["9007199254740993\n", Number("9007199254740993")],
+    ["123456789012345678\n", Number("123456789012345678")],
+    // The highest multiple of a page of 4 KiB, and of 64 KiB.
+    ["9223372036854771712\n", undefined],
+    ["9223372036854710272\n", undefined],
+  ];
+  for (const [text, expected] of cases) {
+    test(`of ${JSON.stringify(text)}`, () => {
+      assert.equal(numberIn(text), expected);
+    });
+  }
+});
+
+describe("KeyedText", () => {
+  const text = new KeyedText("rss_huge 1\ntotal_rss 2\nrss 3\nlimit max\nlast 4");
+
+  test("knows whole keys only, in any order", () => {
+    for (const [key, expected] of [
+      ["last", 4],
+      ["rss", 3],
+      ["rss_huge", 1],
+      ["total_rss", 2],
+      ["rss", 3],
+    ] as const) {
+      assert.equal(text.value(key), expected, key);
+    }
+  });
+
+  test("has no value for keys that are not there, and for those without a number", () => {
+    for (const key of ["huge", "total", "limit", "max", "4", "las"])
+      assert.equal(text.value(key), undefined, key);
+    assert.equal(new KeyedText("").value("rss"), undefined);
+  });
+});
+
+describe("pressureIn()", () => {
+  const none = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
+  const some = "some avg10=0.07 avg60=12.30 avg300=100.00 total=123456789\n";
+  const parsed = { totalMicroseconds: 123_456_789, avg10: 0.07, avg60: 12.3, avg300: 100 };
+
+  test("reads both lines, and that nobody has waited of late", () => {
+    assert.deepEqual(pressureIn(`${some}full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n`), {
+      some: parsed,
+      full: { ...none, totalMicroseconds: 17 },
+    });
+  });
+
+  test("takes a missing second line for nothing, and a missing first one for no statistics", () => {
+    assert.deepEqual(pressureIn(some), { some: parsed, full: none });
+    assert.equal(pressureIn(some.replace("some", "full")), undefined);
+    assert.equal(pressureIn(""), undefined);
+    assert.equal(pressureIn(undefined), undefined);
+  });
+
+  test("passes over lines that are none of those", () => {
+    const others = "other avg10=1.00\nsome avg10=\nsome avg10=0.00 avg60=0.00 avg300=0.00 total=1 more=2\n";
+    assert.deepEqual(pressureIn(`${others}${some}`), { some: parsed, full: none });
+    assert.equal(pressureIn(others), undefined);
+  });
+});
