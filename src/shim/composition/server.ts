@@ -1,7 +1,7 @@
 /** The gRPC server with every RPC that is built. */
 import type { Logger } from "../base/log.js";
 import type { Config } from "../config/resolve.js";
-import type { RuntimeService } from "../domain/cri.js";
+import type { ListContainerStatsRequest, ListPodSandboxStatsRequest, RuntimeService } from "../domain/cri.js";
 import type { ServiceHandlers, StreamHandler } from "../grpc/handlers.js";
 import { keepBytes, withItemBytes, withKeptList, withStreamedItemBytes } from "../grpc/list-bytes.js";
 import { loadCriApi } from "../grpc/proto.js";
@@ -9,7 +9,9 @@ import type { GrpcServer } from "../grpc/server.js";
 import { startGrpcServer } from "../grpc/server.js";
 import { isValidatedRpc, validateRequest } from "../grpc/validate/validate-request.js";
 import type { Observer } from "../ports/observer.js";
+import { readListedContainers } from "../rpc/list-container-stats.js";
 import { readPodMetrics } from "../rpc/list-pod-sandbox-metrics.js";
+import { readListedPods } from "../rpc/list-pod-sandbox-stats.js";
 import type { Services } from "../rpc/services.js";
 import { imageRpcs, runtimeRpcs } from "../rpc/table.js";
 import type { Environment } from "./engine.js";
@@ -59,8 +61,7 @@ export async function serve(
           containerBytes,
         ),
         ListContainerStats: withItemBytes(
-          runtime.ListContainerStats,
-          ({ stats }) => stats ?? [],
+          (request: ListContainerStatsRequest, call) => readListedContainers(request, services, call),
           api.encodeItem.containerStats,
         ),
         StreamContainerStats: withStreamedItemBytes(
@@ -69,8 +70,7 @@ export async function serve(
           api.encodeItem.containerStats,
         ),
         ListPodSandboxStats: withItemBytes(
-          runtime.ListPodSandboxStats,
-          ({ stats }) => stats ?? [],
+          (request: ListPodSandboxStatsRequest, call) => readListedPods(request, services, call),
           api.encodeItem.sandboxStats,
         ),
         StreamPodSandboxStats: withStreamedItemBytes(
@@ -80,7 +80,6 @@ export async function serve(
         ),
         ListPodSandboxMetrics: withItemBytes(
           (_request, call) => readPodMetrics(services, call),
-          (pods) => pods,
           api.encodeItem.sandboxMetrics,
         ),
         StreamPodSandboxMetrics: withStreamedItemBytes(

@@ -38,20 +38,22 @@ function keepList<Item extends object>(encode: Encode<Item>): (items: readonly I
   };
 }
 
-/** Encodes the answers of a list RPC item by item, for items that have an encoder of their own. */
-export function withItemBytes<Request, Item extends object, Response>(
-  handler: (request: Request, call: Call) => Promise<Response>,
-  itemsOf: (response: Response) => Iterable<Item>,
+/**
+ * Encodes the answers of a list RPC item by item, each before the next one is made: what an item was made of is garbage when the
+ * next one comes, and no collector has to keep it over the call.
+ */
+export function withItemBytes<Request, Item extends object>(
+  itemsOf: (request: Request, call: Call) => AsyncIterable<Item>,
   encode: Encode<Item>,
 ): (request: Request, call: Call) => Promise<Buffer> {
   return async (request, call) => {
     const encoded: Buffer[] = [];
-    for (const item of itemsOf(await handler(request, call))) encoded.push(encode(item));
+    for await (const item of itemsOf(request, call)) encoded.push(encode(item));
     return concatenateList(encoded);
   };
 }
 
-/** As `withItemBytes`, for items that live on between calls; the whole of a list without a filter is kept, too. */
+/** The same for items that live on between calls; the whole of a list without a filter is kept, too. */
 export function withKeptList<Request extends { readonly filter: unknown }, Item extends object, Response>(
   handler: (request: Request, call: Call) => Promise<Response>,
   itemsOf: (response: Response) => readonly Item[],

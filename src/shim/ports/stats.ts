@@ -29,20 +29,24 @@ export interface ReadOptions {
   readonly details: boolean;
 }
 
-/** No container that cannot be read fails the others: it is left out. */
+/**
+ * No container that cannot be read fails the others: it is left out. Readings come in any order, and where that is no
+ * detour each is made when it is taken: one that is used up at once costs next to nothing, hundreds that wait for each
+ * other are moved by each garbage collection meanwhile.
+ */
 export interface StatsSource {
-  /** Of running containers, by id. */
+  /** Of running containers, with their ids. */
   readContainers(
     containers: readonly Snapshot[],
     options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, ResourceReading>>;
-  /** Of ready pods, by sandbox id. */
+  ): AsyncIterable<readonly [string, ResourceReading]>;
+  /** Of ready pods, with their sandbox ids. */
   readPods(
     pods: readonly PodParts[],
     options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, PodReading>>;
+  ): AsyncIterable<readonly [string, PodReading]>;
   /** Why the latest reading of a container or sandbox failed, for as long as that is so. */
   failureOf(id: string): string | undefined;
   /** Lets go of what is kept (open files, samples) for everything that does not run any more. */

@@ -1,4 +1,5 @@
 import type { Call } from "../base/call.js";
+import { collect } from "../base/collect.js";
 import type { Answer, ContainerStatsRequest, ContainerStatsResponse } from "../domain/cri.js";
 import { requireReadContainer } from "./find-by-id.js";
 import { isRunning } from "./pod-parts.js";
@@ -14,9 +15,8 @@ export async function containerStats(
   const mountpoint = await services.host().imageDirectory(await services.link.live(call.signal));
   const container = await requireReadContainer(container_id, services, call.signal);
   const { id, snapshot } = container;
-  const readings = await services
-    .stats()
-    .readContainers(isRunning(container) ? [snapshot] : [], { details: false }, call.signal);
+  const running = isRunning(container) ? [snapshot] : [];
+  const [own] = await collect(services.stats().readContainers(running, { details: false }, call.signal));
   const layer = services.layers.usageOf(id);
-  return { stats: containerStatsItem(container, readings.get(id), layer, mountpoint) };
+  return { stats: containerStatsItem(container, own?.[1], layer, mountpoint) };
 }

@@ -1,20 +1,39 @@
 import type { Call } from "../base/call.js";
+import { collect } from "../base/collect.js";
 import type { Container } from "../domain/container.js";
-import type { Answer, ListContainerStatsRequest, ListContainerStatsResponse } from "../domain/cri.js";
+import type {
+  Answer,
+  ContainerStats,
+  ListContainerStatsRequest,
+  ListContainerStatsResponse,
+} from "../domain/cri.js";
 import { matchesId, matchesLabels } from "../domain/filter.js";
+import type { Snapshot } from "../domain/snapshot.js";
 import { wantedBy } from "./list-containers.js";
 import { isRunning } from "./pod-parts.js";
 import type { Services } from "./services.js";
 import { containerStatsItem } from "./stats-items.js";
 
+type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
+
 /** Of running containers. One that ends meanwhile or cannot be read is left out. Filters as in ListContainers. */
 export async function listContainerStats(
-  { filter }: ListContainerStatsRequest,
-  { link, model, stats, layers, host }: Pick<Services, "link" | "model" | "stats" | "layers" | "host">,
+  request: ListContainerStatsRequest,
+  deps: Deps,
   call: Call,
 ): Promise<Answer<ListContainerStatsResponse>> {
+  return { stats: await collect(readListedContainers(request, deps, call)) };
+}
+
+/** The items of `listContainerStats`, each read and made when it is taken. */
+export async function* readListedContainers(
+  { filter }: ListContainerStatsRequest,
+  { link, model, stats, layers, host }: Deps,
+  call: Call,
+): AsyncGenerator<Answer<ContainerStats>> {
   const mountpoint = await host().imageDirectory(await link.live(call.signal));
-  const containers: Container[] = [];
+  const containers = new Map<string, Container>();
+  const snapshots: Snapshot[] = [];
   for (const container of model.containers(filter === null ? undefined : wantedBy(filter))) {
     if (!isRunning(container)) continue;
     if (filter !== null) {
@@ -22,18 +41,12 @@ export async function listContainerStats(
         continue;
       if (!matchesLabels(container.snapshot.labels, filter.label_selector)) continue;
     }
-    containers.push(container);
+    containers.set(container.id, container);
+    snapshots.push(container.snapshot);
   }
-  const readings = await stats().readContainers(
-    containers.map(({ snapshot }) => snapshot),
-    { details: false },
-    call.signal,
-  );
-  return {
-    stats: containers.flatMap((container) => {
-      const reading = readings.get(container.id);
-      if (reading === undefined) return [];
-      return [containerStatsItem(container, reading, layers.usageOf(container.id), mountpoint)];
-    }),
-  };
+  for await (const [id, reading] of stats().readContainers(snapshots, { details: false }, call.signal)) {
+    const container = containers.get(id);
+    if (container === undefined) continue;
+    yield containerStatsItem(container, reading, layers.usageOf(id), mountpoint);
+  }
 }

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import type { Call } from "../base/call.js";
+import { collect } from "../base/collect.js";
 import type { Container } from "../domain/container.js";
 import type { Answer, ListPodSandboxMetricsResponse, Metric, PodSandboxMetrics } from "../domain/cri.js";
 import type { ResourceReading } from "../domain/resource-reading.js";
@@ -21,34 +22,24 @@ export async function listPodSandboxMetrics(
   deps: Deps,
   call: Call,
 ): Promise<Answer<ListPodSandboxMetricsResponse>> {
-  return { pod_metrics: [...(await readPodMetrics(deps, call))] };
+  return { pod_metrics: await collect(readPodMetrics(deps, call)) };
 }
 
 /**
- * The items of `listPodSandboxMetrics`, each made when it is taken: there are more than a hundred metrics per pod, and
- * whoever encodes one after the other has those of one pod in memory.
+ * The items of `listPodSandboxMetrics`, each read and made when it is taken: there are more than a hundred metrics per pod,
+ * and whoever encodes one after the other has those of one pod in memory.
  */
-export async function readPodMetrics(
+export async function* readPodMetrics(
   { link, model, stats, layers, host }: Deps,
   call: Call,
-): Promise<Iterable<Answer<PodSandboxMetrics>>> {
+): AsyncGenerator<Answer<PodSandboxMetrics>> {
   const directory = await host().imageDirectory(await link.live(call.signal));
+  const fileSystem = await host().fileSystemUsage(directory);
   const pods = runningPods([...model.sandboxes()], model);
-  const [readings, fileSystem] = await Promise.all([
-    stats().readPods(pods, { details: true }, call.signal),
-    host().fileSystemUsage(directory),
-  ]);
-  return metricsOfPods(pods, readings, { layers, fileSystem });
-}
-
-function* metricsOfPods(
-  pods: readonly RunningPod[],
-  readings: ReadonlyMap<string, PodReading>,
-  disk: Disk,
-): Iterable<Answer<PodSandboxMetrics>> {
-  for (const pod of pods) {
-    const reading = readings.get(pod.pod.id);
-    if (reading !== undefined) yield metricsOfPod(pod, reading, disk);
+  const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
+  for await (const [id, reading] of stats().readPods(pods, { details: true }, call.signal)) {
+    const parts = byId.get(id);
+    if (parts !== undefined) yield metricsOfPod(parts, reading, { layers, fileSystem });
   }
 }
 

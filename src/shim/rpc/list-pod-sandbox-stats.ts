@@ -1,6 +1,8 @@
 import type { Call } from "../base/call.js";
+import { collect } from "../base/collect.js";
 import type {
   Answer,
+  ContainerStats,
   ListPodSandboxStatsRequest,
   ListPodSandboxStatsResponse,
   PodSandboxStats,
@@ -11,42 +13,57 @@ import { runningPods } from "./pod-parts.js";
 import type { Services } from "./services.js";
 import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 
+type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
+
 /** Of ready sandboxes. One that stops meanwhile or cannot be read is left out. Filters as in ListPodSandbox. */
 export async function listPodSandboxStats(
-  { filter }: ListPodSandboxStatsRequest,
-  services: Pick<Services, "link" | "model" | "stats" | "layers" | "host">,
+  request: ListPodSandboxStatsRequest,
+  deps: Deps,
   call: Call,
 ): Promise<Answer<ListPodSandboxStatsResponse>> {
+  return { stats: await collect(readListedPods(request, deps, call)) };
+}
+
+/**
+ * The items of `listPodSandboxStats`, each read and made when it is taken: whoever encodes one after the other has one pod
+ * in memory.
+ */
+export async function* readListedPods(
+  { filter }: ListPodSandboxStatsRequest,
+  deps: Deps,
+  call: Call,
+): AsyncGenerator<Answer<PodSandboxStats>> {
   const wanted: Sandbox[] = [];
-  await services.link.live(call.signal);
+  await deps.link.live(call.signal);
   const near = filter === null ? undefined : { id: filter.id, labels: filter.label_selector };
-  for (const sandbox of services.model.sandboxes(near)) {
+  for (const sandbox of deps.model.sandboxes(near)) {
     if (filter !== null) {
       if (!matchesId(sandbox.id, filter.id)) continue;
       if (!matchesLabels(sandbox.snapshot.labels, filter.label_selector)) continue;
     }
     wanted.push(sandbox);
   }
-  return { stats: await statsOfPods(wanted, services, call.signal) };
+  yield* statsOfPods(wanted, deps, call.signal);
 }
 
 /** Of those that are ready, without those that stop meanwhile. */
-export async function statsOfPods(
+export async function* statsOfPods(
   sandboxes: readonly Sandbox[],
-  { link, model, stats, layers, host }: Pick<Services, "link" | "model" | "stats" | "layers" | "host">,
+  { link, model, stats, layers, host }: Deps,
   signal: AbortSignal,
-): Promise<readonly Answer<PodSandboxStats>[]> {
+): AsyncGenerator<Answer<PodSandboxStats>> {
   const mountpoint = await host().imageDirectory(await link.live(signal));
   const pods = runningPods(sandboxes, model);
-  const readings = await stats().readPods(pods, { details: false }, signal);
-  return pods.flatMap(({ pod, running }) => {
-    const reading = readings.get(pod.id);
-    if (reading === undefined) return [];
-    const containers = running.flatMap((container) => {
-      const { id } = container;
-      const own = reading.containers.get(id);
-      return own === undefined ? [] : [containerStatsItem(container, own, layers.usageOf(id), mountpoint)];
-    });
-    return [podSandboxStatsItem(pod, reading, containers)];
-  });
+  const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
+  for await (const [id, reading] of stats().readPods(pods, { details: false }, signal)) {
+    const parts = byId.get(id);
+    if (parts === undefined) continue;
+    const containers: Answer<ContainerStats>[] = [];
+    for (const container of parts.running) {
+      const own = reading.containers.get(container.id);
+      if (own === undefined) continue;
+      containers.push(containerStatsItem(container, own, layers.usageOf(container.id), mountpoint));
+    }
+    yield podSandboxStatsItem(parts.pod, reading, containers);
+  }
 }

@@ -1,4 +1,5 @@
 import type { Call } from "../base/call.js";
+import { collect } from "../base/collect.js";
 import { ShimError } from "../base/errors.js";
 import type { Answer, PodSandboxStatsRequest, PodSandboxStatsResponse } from "../domain/cri.js";
 import { requireReadSandbox } from "./find-by-id.js";
@@ -14,7 +15,7 @@ export async function podSandboxStats(
   await services.link.live(call.signal);
   const sandbox = await requireReadSandbox(pod_sandbox_id, services, call.signal);
   const { id } = sandbox;
-  const [stats] = await statsOfPods([sandbox], services, call.signal);
+  const [stats] = await collect(statsOfPods([sandbox], services, call.signal));
   if (stats !== undefined) return { stats };
   const action = `read the statistics of pod sandbox "${id}"`;
   // It may have stopped meanwhile.

@@ -53,64 +53,61 @@ export class CgroupStats implements StatsSource {
     return { keptFiles: this.#files.kept, unreadable: this.#failed.size };
   }
 
-  async readContainers(
+  async *readContainers(
     containers: readonly Snapshot[],
     options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, ResourceReading>> {
-    const readings = new Map<string, ResourceReading>();
+  ): AsyncGenerator<readonly [string, ResourceReading]> {
     const unreachable: Snapshot[] = [];
     for (const container of containers) {
-      const known = await this.#find(container);
-      if (known?.cgroup === undefined) {
-        if (known !== undefined) unreachable.push(container);
-        continue;
-      }
-      const reading = await this.#read(container.id, known.cgroup, options, signal);
-      if (reading !== undefined) readings.set(container.id, reading);
+      const reading = await this.#readContainer(container, unreachable, options, signal);
+      if (reading !== undefined) yield [container.id, reading];
     }
-    if (unreachable.length > 0) {
-      const others = await this.deps.elsewhere.readContainers(unreachable, options, signal);
-      for (const [id, reading] of others) readings.set(id, reading);
-    }
-    return readings;
+    if (unreachable.length > 0) yield* this.deps.elsewhere.readContainers(unreachable, options, signal);
   }
 
-  async readPods(
+  async *readPods(
     pods: readonly PodParts[],
     options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, PodReading>> {
-    const containers = await this.readContainers(
-      pods.flatMap((pod) => pod.containers),
-      options,
-      signal,
-    );
-    const readings = new Map<string, PodReading>();
+  ): AsyncGenerator<readonly [string, PodReading]> {
     const unreachable: PodParts[] = [];
+    const unreachableContainers: Snapshot[] = [];
+    const incomplete: (readonly [PodParts, Map<string, ResourceReading>])[] = [];
     for (const pod of pods) {
-      const { sandbox } = pod;
-      const known = await this.#find(sandbox);
+      const known = this.#current(pod.sandbox) ?? (await this.#find(pod.sandbox));
       if (known?.cgroup === undefined) {
         if (known !== undefined) unreachable.push(pod);
         continue;
       }
-      const own = new Map(
-        pod.containers.flatMap(({ id }) => {
-          const reading = containers.get(id);
-          return reading === undefined ? [] : [[id, reading] as const];
-        }),
-      );
-      // Before anything is waited for: another call may let go of what is known.
-      const interfaces = pod.hostNetwork ? undefined : this.#interfaces(sandbox, known);
-      const resources = await this.#readPod(pod, known, [...own.values()], options, signal);
-      readings.set(sandbox.id, { resources, interfaces, containers: own });
+      const containers = new Map<string, ResourceReading>();
+      const before = unreachableContainers.length;
+      for (const container of pod.containers) {
+        const reading = await this.#readContainer(container, unreachableContainers, options, signal);
+        if (reading !== undefined) containers.set(container.id, reading);
+      }
+      if (unreachableContainers.length > before) {
+        incomplete.push([pod, containers]);
+        continue;
+      }
+      const reading = await this.#readPod(pod, containers, options, signal);
+      if (reading !== undefined) yield [pod.sandbox.id, reading];
     }
-    if (unreachable.length > 0) {
-      const others = await this.deps.elsewhere.readPods(unreachable, options, signal);
-      for (const [id, reading] of others) readings.set(id, reading);
+    // Elsewhere is asked once for all of them.
+    const others = new Map<string, ResourceReading>();
+    if (unreachableContainers.length > 0) {
+      const readings = this.deps.elsewhere.readContainers(unreachableContainers, options, signal);
+      for await (const [id, reading] of readings) others.set(id, reading);
     }
-    return readings;
+    for (const [pod, containers] of incomplete) {
+      for (const { id } of pod.containers) {
+        const reading = others.get(id);
+        if (reading !== undefined) containers.set(id, reading);
+      }
+      const reading = await this.#readPod(pod, containers, options, signal);
+      if (reading !== undefined) yield [pod.sandbox.id, reading];
+    }
+    if (unreachable.length > 0) yield* this.deps.elsewhere.readPods(unreachable, options, signal);
   }
 
   /** Nanoseconds of CPU time since its start; undefined when that cannot be said. */
@@ -135,10 +132,39 @@ export class CgroupStats implements StatsSource {
     this.deps.elsewhere.close();
   }
 
+  /** Undefined, besides, for one that is out of reach, which goes to `unreachable`. */
+  async #readContainer(
+    container: Snapshot,
+    unreachable: Snapshot[],
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<ResourceReading | undefined> {
+    const known = this.#current(container) ?? (await this.#find(container));
+    if (known?.cgroup !== undefined) return this.#read(container.id, known.cgroup, options, signal);
+    if (known !== undefined) unreachable.push(container);
+    return undefined;
+  }
+
+  /** Of a pod in reach with what was read of its containers; undefined when it has ended meanwhile. */
   async #readPod(
+    pod: PodParts,
+    containers: ReadonlyMap<string, ResourceReading>,
+    options: ReadOptions,
+    signal: AbortSignal,
+  ): Promise<PodReading | undefined> {
+    const { sandbox } = pod;
+    // Again: while something was waited for another call may have let go of what is known.
+    const known = this.#current(sandbox) ?? (await this.#find(sandbox));
+    if (known?.cgroup === undefined) return undefined;
+    const interfaces = pod.hostNetwork ? undefined : this.#interfaces(sandbox, known);
+    const resources = await this.#readResources(pod, known, containers, options, signal);
+    return { resources, interfaces, containers };
+  }
+
+  async #readResources(
     { sandbox, hasOwnCgroup }: PodParts,
     known: Known,
-    containers: readonly ResourceReading[],
+    containers: ReadonlyMap<string, ResourceReading>,
     options: ReadOptions,
     signal: AbortSignal,
   ): Promise<ResourceReading | undefined> {
@@ -148,7 +174,7 @@ export class CgroupStats implements StatsSource {
     }
     const { cgroup } = known;
     const pause = cgroup === undefined ? undefined : await this.#read(sandbox.id, cgroup, options, signal);
-    const sum = pause === undefined ? undefined : sumReadings([pause, ...containers]);
+    const sum = pause === undefined ? undefined : sumReadings([pause, ...containers.values()]);
     if (sum === undefined) return undefined;
     const usage = sum.cpu?.usageNanoseconds;
     const nanoCores = usage === undefined ? undefined : known.podRate.next(usage, performance.now());

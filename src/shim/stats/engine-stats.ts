@@ -43,47 +43,49 @@ export class EngineStats implements StatsSource {
     this.#now = deps.now ?? (() => performance.now());
   }
 
-  async readContainers(
+  async *readContainers(
     containers: readonly Snapshot[],
     _options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, ResourceReading>> {
-    const readings = await this.#sampleAll(containers, signal);
-    return new Map([...readings].map(([id, { resources }]) => [id, resources]));
+  ): AsyncGenerator<readonly [string, ResourceReading]> {
+    const samples = await this.#sampleAll(containers, signal);
+    for (const { id } of containers) {
+      const sample = samples.get(id);
+      if (sample !== undefined) yield [id, sample.resources];
+    }
   }
 
-  async readPods(
+  async *readPods(
     pods: readonly PodParts[],
     _options: ReadOptions,
     signal: AbortSignal,
-  ): Promise<ReadonlyMap<string, PodReading>> {
+  ): AsyncGenerator<readonly [string, PodReading]> {
+    // At once: one request after the other would take seconds.
     const samples = await this.#sampleAll(
       pods.flatMap(({ sandbox, containers }) => [sandbox, ...containers]),
       signal,
     );
-    const readings = new Map<string, PodReading>();
     for (const { sandbox, containers, hostNetwork } of pods) {
       const pause = samples.get(sandbox.id);
       if (pause === undefined) continue;
-      const own = new Map(
-        containers.flatMap(({ id }) => {
-          const sample = samples.get(id);
-          return sample === undefined ? [] : [[id, sample.resources] as const];
-        }),
-      );
+      const own = new Map<string, ResourceReading>();
+      for (const { id } of containers) {
+        const sample = samples.get(id);
+        if (sample !== undefined) own.set(id, sample.resources);
+      }
       const sum = sumReadings([pause.resources, ...own.values()]);
       // Docker knows the interfaces of its own networks only; none means that it knows nothing.
       const knowsNetwork = !hostNetwork && pause.interfaces.length > 0;
-      readings.set(sandbox.id, {
+      const reading: PodReading = {
         resources:
           sum === undefined
             ? undefined
             : { ...sum, nanoCores: this.#rate(`pod ${sandbox.id}`, sandbox, sum.cpu?.usageNanoseconds) },
         interfaces: knowsNetwork ? defaultFirst(pause.interfaces) : undefined,
         containers: own,
-      });
+      };
+      yield [sandbox.id, reading];
     }
-    return readings;
   }
 
   forgetAllBut(isRunning: (id: string) => boolean): void {

@@ -8,6 +8,7 @@ import type { HostAccess } from "../../../src/shim/ports/host.js";
 import type { ReadModel } from "../../../src/shim/state/read-model.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
+import { byId } from "../stats/by-id.js";
 import { goldenId, layOut } from "../stats/golden-cgroup.js";
 
 test("openStats() lets go of what has ended also while a layer is being measured", async () => {
@@ -39,7 +40,7 @@ test("openStats() lets go of what has ended also while a layer is being measured
       lifetime,
     );
     useHost(host);
-    await stats().readContainers([container], { details: false }, new AbortController().signal);
+    await byId(stats().readContainers([container], { details: false }, new AbortController().signal));
     mock.timers.tick(2_000);
     assert.ok(counts().keptFiles > 0);
     running.clear();

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import {
   keepBytes,
@@ -77,6 +78,33 @@ describe("withKeptList()", () => {
   });
 });
 
+describe("withItemBytes()", () => {
+  test("encodes each item before the next one is made", async () => {
+    const steps: string[] = [];
+    const items = async function* (): AsyncGenerator<Item> {
+      for (const bytes of [3, 5]) {
+        steps.push(`make ${String(bytes)}`);
+        await Promise.resolve();
+        yield { bytes };
+      }
+    };
+    const handler = withItemBytes(items, (item) => {
+      steps.push(`encode ${String(item.bytes)}`);
+      return encode(item);
+    });
+    assert.deepEqual(await handler(null, call), concatenateList([3, 5].map((bytes) => encode({ bytes }))));
+    assert.deepEqual(steps, ["make 3", "encode 3", "make 5", "encode 5"]);
+  });
+
+  test("fails with the list", async () => {
+    const items = async function* (): AsyncGenerator<Item> {
+      yield await Promise.resolve({ bytes: 3 });
+      throw new Error("no more");
+    };
+    await assert.rejects(withItemBytes(items, encode)(null, call), /no more/);
+  });
+});
+
 describe("withStreamedItemBytes()", () => {
   /** What a client receives of one message with items of these sizes. */
   async function sentFor(sizes: readonly number[]): Promise<readonly Buffer[]> {
@@ -97,11 +125,7 @@ describe("withStreamedItemBytes()", () => {
 
   test("sends small items together, as the unary call does", async () => {
     const items = [{ bytes: 1 }, { bytes: 200 }];
-    const unary = withItemBytes(
-      () => Promise.resolve({ items }),
-      (message) => message.items,
-      encode,
-    );
+    const unary = withItemBytes(() => Readable.from(items), encode);
     assert.deepEqual(await sentFor([1, 200]), [await unary(null, call)]);
   });
 

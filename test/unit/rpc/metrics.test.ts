@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { MetricType, type Answer, type Metric } from "../../../src/shim/domain/cri.js";
 import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
@@ -66,7 +67,7 @@ async function recordedMetrics(
         interfaces: parseInterfaces(files.golden.netDev),
         containers: new Map([[container, read(files.path, files.directories)]]),
       };
-      return Promise.resolve(new Map([[sandbox, reading]]));
+      return Readable.from([[sandbox, reading] as const]);
     },
   };
   const services = { ...shim.services, stats: () => stats as StatsSource };

@@ -6,6 +6,10 @@ import type { EngineReading, ResourceReading } from "../../../src/shim/domain/re
 import { toContainer } from "../../../src/shim/domain/container.js";
 import { toSandbox } from "../../../src/shim/domain/sandbox.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
+import { withItemBytes } from "../../../src/shim/grpc/list-bytes.js";
+import type { StatsSource } from "../../../src/shim/ports/stats.js";
+import { readListedContainers } from "../../../src/shim/rpc/list-container-stats.js";
+import { readListedPods } from "../../../src/shim/rpc/list-pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../src/shim/rpc/stats-items.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
 import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
@@ -17,6 +21,7 @@ import { TestShim } from "../../fakes/services.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
 import { layOut, readGolden } from "../stats/golden-cgroup.js";
 
+const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
 const [sandboxId, containerId] = [idOf("5a"), idOf("c0")];
 const layer = { timestamp: 5n, usedBytes: 4096, inodes: 3 };
 
@@ -209,6 +214,55 @@ describe("statistics of pods", () => {
     const filter = { id: "", label_selector: { app: "nothing" } };
     assert.deepEqual(await shim.runtime.ListPodSandboxStats({ filter }, shim.call()), { stats: [] });
   });
+
+  for (const rpc of ["ListPodSandboxStats", "ListContainerStats"] as const) {
+    test(`${rpc} encodes each item before the next one is read`, async () => {
+      await using shim = await TestShim.start();
+      const [sandboxes, containers]: readonly [string[], string[]] = [[], []];
+      for (const name of ["one", "two"]) {
+        const sandbox = await runSandbox(shim, runRequest({ metadata: metadata(name) }));
+        sandboxes.push(sandbox);
+        containers.push(await runContainer(shim, sandbox, name));
+      }
+      const steps: string[] = [];
+      const readEach = async function* <Reading>(
+        ids: readonly string[],
+        reading: Reading,
+      ): AsyncGenerator<readonly [string, Reading]> {
+        for (const id of ids) {
+          steps.push(`read ${id}`);
+          yield await Promise.resolve([id, reading] as const);
+        }
+      };
+      const source: Pick<StatsSource, "readPods" | "readContainers"> = {
+        readPods: (pods) =>
+          readEach(
+            pods.map(({ sandbox }) => sandbox.id),
+            { resources: undefined, interfaces: undefined, containers: new Map() },
+          ),
+        readContainers: (snapshots) =>
+          readEach(
+            snapshots.map(({ id }) => id),
+            engineReading(1000).resources,
+          ),
+      };
+      const services = { ...shim.services, stats: () => source as StatsSource };
+      const encode = ({ attributes }: Answer<ContainerStats | PodSandboxStats>): Buffer => {
+        steps.push(`encode ${attributes?.id ?? ""}`);
+        return Buffer.alloc(0);
+      };
+      const list =
+        rpc === "ListContainerStats"
+          ? withItemBytes((_: null, call) => readListedContainers({ filter: null }, services, call), encode)
+          : withItemBytes((_: null, call) => readListedPods({ filter: null }, services, call), encode);
+      await list(null, shim.call());
+      const ids = rpc === "ListContainerStats" ? containers : sandboxes;
+      assert.deepEqual(
+        steps,
+        ids.flatMap((id) => [`read ${id}`, `encode ${id}`]),
+      );
+    });
+  }
 
   test("PodSandboxStats of a ready one that cannot be read is UNAVAILABLE, and says why", async () => {
     await using shim = await TestShim.start();

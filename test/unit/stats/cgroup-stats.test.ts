@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { readdirSync } from "node:fs";
+import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
 import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
-import type { PodParts, StatsSource } from "../../../src/shim/ports/stats.js";
+import type { PodParts, PodReading, StatsSource } from "../../../src/shim/ports/stats.js";
 import { CgroupStats } from "../../../src/shim/stats/cgroup-stats.js";
 import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
+import { byId } from "./by-id.js";
 import { goldenId, layOut, type LaidOut } from "./golden-cgroup.js";
 
 const signal = new AbortController().signal;
@@ -17,17 +19,19 @@ const sandboxId = idOf("5a");
 
 /** What the engine would say; counts what it is asked for. */
 class Elsewhere implements StatsSource {
-  readonly asked: string[] = [];
+  /** The ids of each call. */
+  readonly asked: (readonly string[])[] = [];
   constructor(private readonly reading: ResourceReading) {}
 
-  readContainers(containers: readonly Snapshot[]): Promise<ReadonlyMap<string, ResourceReading>> {
-    this.asked.push(...containers.map(({ id }) => id));
-    return Promise.resolve(new Map(containers.map(({ id }) => [id, this.reading])));
+  readContainers(containers: readonly Snapshot[]): ReturnType<StatsSource["readContainers"]> {
+    this.asked.push(containers.map(({ id }) => id));
+    return Readable.from(containers.map(({ id }) => [id, this.reading] as const));
   }
 
   readPods(pods: readonly PodParts[]): ReturnType<StatsSource["readPods"]> {
-    this.asked.push(...pods.map(({ sandbox }) => sandbox.id));
-    return Promise.resolve(new Map());
+    this.asked.push(pods.map(({ sandbox }) => sandbox.id));
+    const reading: PodReading = { resources: this.reading, interfaces: undefined, containers: new Map() };
+    return Readable.from(pods.map(({ sandbox }) => [sandbox.id, reading] as const));
   }
 
   failureOf(): undefined {
@@ -78,6 +82,32 @@ function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number): 
   return { stats, elsewhere, log, located };
 }
 
+/** A pod with a cgroup of its own. */
+function podOf(sandboxId: string, containers: readonly string[]): PodParts {
+  return {
+    sandbox: sandboxSnapshot(sandboxId),
+    containers: containers.map((id) => containerSnapshot(id, sandboxId)),
+    ...{ hostNetwork: true, hasOwnCgroup: true },
+  };
+}
+
+/** Cgroups of everything in these pods, by id. */
+async function layOutPods(
+  pods: readonly PodParts[],
+): Promise<AsyncDisposable & { readonly files: Map<string, LaidOut> }> {
+  const files = new Map<string, LaidOut>();
+  for (const { sandbox, containers } of pods) {
+    for (const { id } of [sandbox, ...containers]) files.set(id, await layOut("v1", id));
+  }
+  const all = [...files.values()];
+  return {
+    files,
+    [Symbol.asyncDispose]: async () => {
+      for (const one of all) await one[Symbol.asyncDispose]();
+    },
+  };
+}
+
 const descriptors = (): number => readdirSync("/proc/self/fd").length;
 
 describe("CgroupStats", () => {
@@ -86,12 +116,12 @@ describe("CgroupStats", () => {
     const { stats, elsewhere, located } = hostOf(new Map([[goldenId, files]]));
     const container = containerSnapshot(goldenId, sandboxId);
     for (let round = 0; round < 3; round += 1) {
-      const readings = await stats.readContainers([container], light, signal);
+      const readings = await byId(stats.readContainers([container], light, signal));
       assert.equal(readings.get(goldenId)?.tasks, 4);
     }
     assert.deepEqual(located, [goldenId]);
     const again = containerSnapshot(goldenId, sandboxId, { state: { started: 5n, pid: 4243 } });
-    await stats.readContainers([again], light, signal);
+    await byId(stats.readContainers([again], light, signal));
     assert.equal(located.length, 2);
     assert.deepEqual(elsewhere.asked, []);
     stats.close();
@@ -102,8 +132,8 @@ describe("CgroupStats", () => {
     const { stats, elsewhere } = hostOf(new Map([[goldenId, files]]));
     const far = idOf("fa");
     const both = [containerSnapshot(far, sandboxId), containerSnapshot(goldenId, sandboxId)];
-    const readings = await stats.readContainers(both, light, signal);
-    assert.deepEqual(elsewhere.asked, [far]);
+    const readings = await byId(stats.readContainers(both, light, signal));
+    assert.deepEqual(elsewhere.asked, [[far]]);
     assert.equal(readings.get(far)?.tasks, 7);
     assert.equal(readings.get(goldenId)?.tasks, 4);
     stats.close();
@@ -125,7 +155,7 @@ describe("CgroupStats", () => {
     const { stats, log } = hostOf(files);
     const containers = [...files.keys()].map((id) => containerSnapshot(id, sandboxId));
     for (let round = 0; round < 2; round += 1) {
-      const readings = await stats.readContainers(containers, light, signal);
+      const readings = await byId(stats.readContainers(containers, light, signal));
       assert.deepEqual([...readings.keys()], [goldenId]);
     }
     assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
@@ -147,14 +177,82 @@ describe("CgroupStats", () => {
       hostNetwork: true,
       hasOwnCgroup,
     });
-    const own = (await stats.readPods([pod(true)], light, signal)).get(sandboxId);
+    const own = (await byId(stats.readPods([pod(true)], light, signal))).get(sandboxId);
     assert.equal(own?.resources?.tasks, 5);
     assert.equal(own.resources.cpu?.usageNanoseconds, 1_176_771_702);
-    const sum = (await stats.readPods([pod(false)], light, signal)).get(sandboxId);
+    const sum = (await byId(stats.readPods([pod(false)], light, signal))).get(sandboxId);
     assert.equal(sum?.resources?.tasks, 8);
     assert.equal(sum.resources.cpu?.usageNanoseconds, 2 * 1_142_346_587);
     assert.ok((sum.resources.nanoCores ?? -1) >= 0);
     assert.deepEqual([...sum.containers.keys()], [goldenId]);
+    stats.close();
+  });
+
+  test("reads a pod when its reading is taken", async () => {
+    const pods = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    await using laidOut = await layOutPods(pods);
+    const { stats, located } = hostOf(laidOut.files);
+    const readings = stats.readPods(pods, light, signal)[Symbol.asyncIterator]();
+    assert.deepEqual(located, []);
+    for (const [index, { sandbox }] of pods.entries()) {
+      const { value } = (await readings.next()) as IteratorYieldResult<readonly [string, PodReading]>;
+      assert.equal(value[0], sandbox.id);
+      assert.equal(located.length, 2 * (index + 1));
+    }
+    assert.equal((await readings.next()).done, true);
+    stats.close();
+  });
+
+  test("reads the other pods when one has ended, cannot be read, or was closed while one was waited for", async () => {
+    const [ended, broken, closed, good] = ["a", "b", "c", "d"].map((name) =>
+      podOf(idOf(`5${name}`), [idOf(`c${name}`)]),
+    ) as [PodParts, PodParts, PodParts, PodParts];
+    const pods = [ended, broken, closed, good];
+    await using laidOut = await layOutPods(pods);
+    await rm(laidOut.files.get(ended.sandbox.id)?.root ?? "", { recursive: true });
+    const brokenContainer = idOf("cb");
+    const stat = `${laidOut.files.get(brokenContainer)?.directories.get("memory") ?? ""}/memory.stat`;
+    await rm(stat);
+    await mkdir(stat);
+    const { stats, log } = hostOf(laidOut.files);
+    for (let round = 0; round < 2; round += 1) {
+      const read = new Map<string, PodReading>();
+      for await (const [id, reading] of stats.readPods(pods, light, signal)) {
+        read.set(id, reading);
+        stats.forgetAllBut((known) => known !== closed.sandbox.id);
+      }
+      assert.deepEqual(
+        [...read].map(([id, { resources, containers }]) => [id, resources?.tasks, [...containers.keys()]]),
+        [
+          [ended.sandbox.id, undefined, [idOf("ca")]],
+          [broken.sandbox.id, 5, []],
+          [closed.sandbox.id, 5, [idOf("cc")]],
+          [good.sandbox.id, 5, [idOf("cd")]],
+        ],
+      );
+    }
+    assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
+    stats.close();
+  });
+
+  test("asks elsewhere once for all pods, and once for all containers of pods in reach", async () => {
+    const far = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    const half = ["c", "d"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`), idOf(`e${name}`)]));
+    const near = podOf(idOf("5e"), [idOf("ce")]);
+    await using laidOut = await layOutPods([...half, near]);
+    for (const id of ["ec", "ed"]) laidOut.files.delete(idOf(id));
+    const { stats, elsewhere } = hostOf(laidOut.files);
+    const [one, two] = [...far, ...half] as [PodParts, PodParts, ...PodParts[]];
+    const readings = await byId(stats.readPods([one, ...half, two, near], light, signal));
+    assert.deepEqual(elsewhere.asked, [[idOf("ec"), idOf("ed")], far.map(({ sandbox }) => sandbox.id)]);
+    assert.deepEqual(
+      [...readings].map(([id, { resources, containers }]) => [id, resources?.tasks, [...containers.keys()]]),
+      [
+        [near.sandbox.id, 5, [idOf("ce")]],
+        ...half.map(({ sandbox, containers }) => [sandbox.id, 5, containers.map(({ id }) => id)]),
+        ...far.map(({ sandbox }) => [sandbox.id, 7, []]),
+      ],
+    );
     stats.close();
   });
 
@@ -167,7 +265,7 @@ describe("CgroupStats", () => {
     const names = async (pid: number, hostNetwork: boolean): Promise<readonly string[] | undefined> => {
       const sandbox = sandboxSnapshot(sandboxId, { state: { pid } });
       const parts = { sandbox, containers: [], hostNetwork, hasOwnCgroup: false };
-      const reading = (await stats.readPods([parts], light, signal)).get(sandboxId);
+      const reading = (await byId(stats.readPods([parts], light, signal))).get(sandboxId);
       return reading?.interfaces?.map(({ name }) => name);
     };
     assert.deepEqual(await names(4242, false), ["eth0"]);
@@ -186,7 +284,7 @@ describe("CgroupStats", () => {
       const pod = { containers: [], hostNetwork: false, hasOwnCgroup: false };
       const sandbox = sandboxSnapshot(sandboxId, { state: { pid: 4242 } });
       for (let round = 0; round < 2; round += 1) {
-        const reading = (await stats.readPods([{ ...pod, sandbox }], light, signal)).get(sandboxId);
+        const reading = (await byId(stats.readPods([{ ...pod, sandbox }], light, signal))).get(sandboxId);
         assert.equal(reading?.interfaces?.length, 1);
         assert.equal(descriptors() - before, limit);
         assert.equal(stats.counts.keptFiles, limit);
@@ -200,10 +298,10 @@ describe("CgroupStats", () => {
     await using files = await layOut("v1");
     const { stats } = hostOf(new Map([[goldenId, files]]));
     const containers = [containerSnapshot(goldenId, sandboxId)];
-    await stats.readContainers(containers, light, signal);
+    await byId(stats.readContainers(containers, light, signal));
     const kept = descriptors();
     assert.ok(stats.counts.keptFiles > 0);
-    const readings = await stats.readContainers(containers, { details: true }, signal);
+    const readings = await byId(stats.readContainers(containers, { details: true }, signal));
     assert.ok((readings.get(goldenId)?.memory?.highestUsage ?? 0) > 0);
     assert.equal(descriptors(), kept);
     stats.close();
@@ -226,7 +324,7 @@ describe("CgroupStats", () => {
       containers: [containerSnapshot(goldenId, sandboxId)],
       ...{ hostNetwork: false, hasOwnCgroup: true },
     };
-    await Promise.all([1, 2, 3].map(() => stats.readPods([parts], { details: true }, signal)));
+    await Promise.all([1, 2, 3].map(() => byId(stats.readPods([parts], { details: true }, signal))));
     const all = descriptors();
     assert.ok(all >= before + 12, `${String(before)} ${String(all)}`);
     stats.forgetAllBut((id) => id === goldenId);
@@ -234,7 +332,7 @@ describe("CgroupStats", () => {
     assert.ok(kept < all && kept > before, `${String(before)} ${String(kept)} ${String(all)}`);
     stats.close();
     assert.equal(descriptors(), before);
-    await stats.readPods([parts], light, signal);
+    await byId(stats.readPods([parts], light, signal));
     assert.equal(descriptors(), before, "a call that comes after the close keeps nothing");
   });
 });

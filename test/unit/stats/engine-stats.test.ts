@@ -7,6 +7,8 @@ import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { EngineStats } from "../../../src/shim/stats/engine-stats.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
+import { turns } from "../../fakes/turns.js";
+import { byId } from "./by-id.js";
 import { readGolden } from "./golden-cgroup.js";
 
 const signal = new AbortController().signal;
@@ -46,21 +48,21 @@ describe("EngineStats", () => {
     const { engineStats } = await readGolden("v1");
     const { stats, asked, clock } = statsOf({ [a]: recorded(engineStats) });
     const container = containerSnapshot(a, b, { resources: { memory: 64 * 1024 * 1024 } });
-    const first = await stats.readContainers([container], light, signal);
+    const first = await byId(stats.readContainers([container], light, signal));
     assert.equal(first.get(a)?.memory?.workingSet, 9_474_048 - 8_146_944);
     assert.equal(first.get(a)?.memory?.limit, 64 * 1024 * 1024);
     assert.ok((first.get(a)?.nanoCores ?? -1) >= 0);
-    await stats.readContainers([container], light, signal);
+    await byId(stats.readContainers([container], light, signal));
     assert.deepEqual(asked, [a]);
     clock.nowMs += 1000;
-    await stats.readContainers([container], light, signal);
+    await byId(stats.readContainers([container], light, signal));
     assert.deepEqual(asked, [a, a]);
   });
 
   test("takes the host's memory, which the engine names where there is no limit, for none", async () => {
     const { engineStats } = await readGolden("v2");
     const { stats } = statsOf({ [a]: recorded(engineStats) });
-    const readings = await stats.readContainers([containerSnapshot(a, b)], light, signal);
+    const readings = await byId(stats.readContainers([containerSnapshot(a, b)], light, signal));
     assert.equal(readings.get(a)?.memory?.limit, undefined);
   });
 
@@ -69,17 +71,17 @@ describe("EngineStats", () => {
     const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
     const c = idOf("c");
     const { stats } = statsOf({ [a]: recorded(engineStats), [b]: undefined, [c]: new Error("broken") });
-    const readings = await stats.readContainers([a, b, c].map(container), light, signal);
+    const readings = await byId(stats.readContainers([a, b, c].map(container), light, signal));
     assert.deepEqual([...readings.keys()], [a]);
     const down = statsOf({ [a]: new ShimError("unavailable", "no engine") });
-    await assert.rejects(down.stats.readContainers([container(a)], light, signal), /no engine/);
+    await assert.rejects(byId(down.stats.readContainers([container(a)], light, signal)), /no engine/);
   });
 
   test("is not failed by one that the engine is not there for", async () => {
     const { engineStats } = await readGolden("v1");
     const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
     const { stats } = statsOf({ [a]: recorded(engineStats), [b]: new ShimError("unavailable", "lost") });
-    const readings = await stats.readContainers([b, a].map(container), light, signal);
+    const readings = await byId(stats.readContainers([b, a].map(container), light, signal));
     assert.deepEqual([...readings.keys()], [a]);
     assert.match(stats.failureOf(b) ?? "", /lost/);
   });
@@ -100,12 +102,41 @@ describe("EngineStats", () => {
       ...{ now: () => 0, sampleLimitMs: 20 },
     });
     const read = (): Promise<readonly string[]> =>
-      stats
-        .readContainers([containerSnapshot(b, b), containerSnapshot(a, b)], light, signal)
-        .then((readings) => [...readings.keys()]);
+      byId(stats.readContainers([containerSnapshot(b, b), containerSnapshot(a, b)], light, signal)).then(
+        (readings) => [...readings.keys()],
+      );
     assert.deepEqual(await Promise.all([read(), read()]), [[a], [a]]);
     assert.deepEqual(await read(), [a]);
     assert.deepEqual(asked, [b, a]);
+  });
+
+  test("asks for all pods at once, and gives them in the order that they were asked for in", async () => {
+    const { engineStats } = await readGolden("v1");
+    const asked: string[] = [];
+    const answers: (() => void)[] = [];
+    const stats = new EngineStats({
+      engine: {
+        containerStats: (id) => {
+          asked.push(id);
+          return new Promise((resolve) => {
+            answers.unshift(() => {
+              resolve(recorded(engineStats));
+            });
+          });
+        },
+      },
+      log: recordingLog(),
+    });
+    const pods = [a, b].map((id) => ({
+      sandbox: sandboxSnapshot(id),
+      containers: [],
+      ...{ hostNetwork: true, hasOwnCgroup: true },
+    }));
+    const readings = byId(stats.readPods(pods, light, signal));
+    await turns(2);
+    assert.deepEqual(asked, [a, b]);
+    for (const answer of answers) answer();
+    assert.deepEqual([...(await readings).keys()], [a, b]);
   });
 
   test("sums up a pod, with the network of its pause container", async () => {
@@ -116,7 +147,7 @@ describe("EngineStats", () => {
       containers: [containerSnapshot(a, b)],
       ...{ hostNetwork: false, hasOwnCgroup: true },
     };
-    const pod = (await stats.readPods([parts], light, signal)).get(b);
+    const pod = (await byId(stats.readPods([parts], light, signal))).get(b);
     assert.equal(pod?.resources?.tasks, 5);
     assert.deepEqual(
       pod.interfaces?.map(({ name }) => name),

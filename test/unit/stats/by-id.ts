@@ -1,0 +1,8 @@
+import { collect } from "../../../src/shim/base/collect.js";
+
+/** All readings of a source. */
+export async function byId<Reading>(
+  readings: AsyncIterable<readonly [string, Reading]>,
+): Promise<ReadonlyMap<string, Reading>> {
+  return new Map(await collect(readings));
+}
