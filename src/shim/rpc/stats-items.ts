@@ -32,17 +32,17 @@ export function containerStatsItem(
   layer: LayerUsage | undefined,
   mountpoint: string,
 ): Answer<ContainerStats> {
+  const attributes = { id, metadata: identity, labels, annotations };
+  const writable_layer = layer === undefined ? undefined : writableLayer(layer, mountpoint);
+  if (reading === undefined) return { attributes, writable_layer };
+  const timestamp = String(reading.timestamp);
   return {
-    attributes: { id, metadata: identity, labels, annotations },
-    writable_layer: layer === undefined ? undefined : writableLayer(layer, mountpoint),
-    ...(reading === undefined
-      ? {}
-      : {
-          cpu: cpuUsage(reading),
-          memory: memoryUsage(reading),
-          swap: swapUsage(reading),
-          io: ioUsage(reading),
-        }),
+    attributes,
+    writable_layer,
+    cpu: cpuUsage(timestamp, reading),
+    memory: memoryUsage(timestamp, reading),
+    swap: swapUsage(timestamp, reading),
+    io: ioUsage(timestamp, reading),
   };
 }
 
@@ -51,38 +51,38 @@ export function podSandboxStatsItem(
   { resources, interfaces }: PodReading,
   containers: readonly Answer<ContainerStats>[],
 ): Answer<PodSandboxStats> {
+  const attributes = { id, metadata: pod, labels, annotations };
+  const network = interfaces === undefined ? undefined : networkUsage(interfaces);
+  if (resources === undefined) return { attributes, linux: { network, containers } };
+  const timestamp = String(resources.timestamp);
   return {
-    attributes: { id, metadata: pod, labels, annotations },
+    attributes,
     linux: {
-      network: interfaces === undefined ? undefined : networkUsage(interfaces),
+      network,
       containers,
-      ...(resources === undefined
-        ? {}
-        : {
-            cpu: cpuUsage(resources),
-            memory: memoryUsage(resources),
-            process: processUsage(resources),
-            io: ioUsage(resources),
-          }),
+      cpu: cpuUsage(timestamp, resources),
+      memory: memoryUsage(timestamp, resources),
+      process: processUsage(timestamp, resources),
+      io: ioUsage(timestamp, resources),
     },
   };
 }
 
-function cpuUsage({ timestamp, cpu, nanoCores }: ResourceReading): Answer<CpuUsage> | undefined {
+function cpuUsage(timestamp: string, { cpu, nanoCores }: ResourceReading): Answer<CpuUsage> | undefined {
   if (cpu === undefined) return undefined;
   return {
-    timestamp: String(timestamp),
+    timestamp,
     usage_core_nano_seconds: value(cpu.usageNanoseconds),
     usage_nano_cores: value(nanoCores),
     psi: psiStats(cpu.pressure),
   };
 }
 
-function memoryUsage({ timestamp, memory }: ResourceReading): Answer<MemoryUsage> | undefined {
+function memoryUsage(timestamp: string, { memory }: ResourceReading): Answer<MemoryUsage> | undefined {
   if (memory === undefined) return undefined;
   const { limit, workingSet } = memory;
   return {
-    timestamp: String(timestamp),
+    timestamp,
     working_set_bytes: value(workingSet),
     available_bytes: limit === undefined ? undefined : value(Math.max(limit - workingSet, 0)),
     usage_bytes: value(memory.usage),
@@ -93,22 +93,22 @@ function memoryUsage({ timestamp, memory }: ResourceReading): Answer<MemoryUsage
   };
 }
 
-function swapUsage({ timestamp, memory }: ResourceReading): Answer<SwapUsage> | undefined {
+function swapUsage(timestamp: string, { memory }: ResourceReading): Answer<SwapUsage> | undefined {
   if (memory?.swap === undefined) return undefined;
   const { swap, swapLimit } = memory;
   return {
-    timestamp: String(timestamp),
+    timestamp,
     swap_usage_bytes: value(swap),
     swap_available_bytes: swapLimit === undefined ? undefined : value(Math.max(swapLimit - swap, 0)),
   };
 }
 
-function ioUsage({ timestamp, ioPressure }: ResourceReading): Answer<IoUsage> | undefined {
-  return ioPressure === undefined ? undefined : { timestamp: String(timestamp), psi: psiStats(ioPressure) };
+function ioUsage(timestamp: string, { ioPressure }: ResourceReading): Answer<IoUsage> | undefined {
+  return ioPressure === undefined ? undefined : { timestamp, psi: psiStats(ioPressure) };
 }
 
-function processUsage({ timestamp, tasks }: ResourceReading): Answer<ProcessUsage> | undefined {
-  return tasks === undefined ? undefined : { timestamp: String(timestamp), process_count: value(tasks) };
+function processUsage(timestamp: string, { tasks }: ResourceReading): Answer<ProcessUsage> | undefined {
+  return tasks === undefined ? undefined : { timestamp, process_count: value(tasks) };
 }
 
 function writableLayer(
