@@ -26,7 +26,7 @@ export async function listPodSandboxMetrics(
 }
 
 /**
- * The items of `listPodSandboxMetrics`, each read and made when it is taken: there are more than a hundred metrics per pod,
+ * The items of `listPodSandboxMetrics`, each made when it is taken: there are more than a hundred metrics per pod,
  * and whoever encodes one after the other has those of one pod in memory.
  */
 export async function* readPodMetrics(
@@ -37,7 +37,8 @@ export async function* readPodMetrics(
   const fileSystem = await host().fileSystemUsage(directory);
   const pods = runningPods([...model.sandboxes()], model);
   const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
-  for await (const [id, reading] of stats().readPods(pods, { details: true }, call.signal)) {
+  // Not one by one as statistics: to read and to write in turns takes a sixth longer here.
+  for (const [id, reading] of await collect(stats().readPods(pods, { details: true }, call.signal))) {
     const parts = byId.get(id);
     if (parts !== undefined) yield metricsOfPod(parts, reading, { layers, fileSystem });
   }

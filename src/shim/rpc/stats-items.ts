@@ -153,5 +153,6 @@ function psiData({ totalMicroseconds, avg10, avg60, avg300 }: PressureShare): An
 }
 
 function value(number: number | undefined): Answer<UInt64Value> | undefined {
-  return number === undefined ? undefined : { value: String(number) };
+  // What is no number is not known, and does not cost the others their figures.
+  return number === undefined || Number.isNaN(number) ? undefined : { value: String(number) };
 }
