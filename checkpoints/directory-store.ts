@@ -25,6 +25,8 @@ export interface CheckpointDirectoryOptions {
   readonly onCorrupt?: (file: CorruptFile) => void;
   /** For tests. */
   readonly writeFile?: typeof writeFileAtomically;
+  /** Milliseconds, never set back. */
+  readonly now?: () => number;
 }
 
 /** A file that is no checkpoint. Reported once. */
@@ -41,6 +43,17 @@ export interface CorruptFile {
 const temporaryPrefix = ".dockershim-";
 const temporaryNames = [/^\.dockershim-[0-9a-f]{16}$/, /^\.\d+$/];
 const temporaryAgeMs = 60_000;
+/** Kubelets list pods each second, and other programs hardly ever change these directories while this one runs. */
+const lookAgainMs = 5_000;
+
+/** The latest answer of `list`. */
+interface Listed {
+  readonly names: readonly (readonly string[])[];
+  readonly ids: readonly string[];
+  /** When, and after how many changes of our own, the directories were looked at. */
+  readonly atMs: number;
+  readonly changes: number;
+}
 
 /**
  * One file per sandbox, named by its id. Whatever lies in the directory without a leading dot is a sandbox to
@@ -53,8 +66,9 @@ export class CheckpointDirectory implements CheckpointStore {
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
   readonly #names: readonly (readonly [directory: string, names: KnownNames])[];
-  /** What the latest `list` has answered, and the names that it was made of. Undefined where corrupt files were left out. */
-  #listed: { readonly names: readonly (readonly string[])[]; readonly ids: readonly string[] } | undefined;
+  /** Undefined where corrupt files were left out. */
+  #listed: Listed | undefined;
+  #changes = 0;
 
   private constructor(private readonly options: CheckpointDirectoryOptions) {
     const others = (options.alsoRead ?? []).map((directory) => resolve(directory));
@@ -105,7 +119,11 @@ export class CheckpointDirectory implements CheckpointStore {
     await this.#lanes.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
       await createDirectory(directory, 0o755); // Somebody may have cleaned up too well; dockershim looks each time too.
-      await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix });
+      try {
+        await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix });
+      } finally {
+        this.#changes += 1;
+      }
     });
   }
 
@@ -134,6 +152,7 @@ export class CheckpointDirectory implements CheckpointStore {
           errors.push(error);
         }
       }
+      this.#changes += 1;
       const error = aggregate(errors);
       if (error !== undefined) throw error;
     });
@@ -141,16 +160,16 @@ export class CheckpointDirectory implements CheckpointStore {
 
   /**
    * Ids in our directory, then those that only other programs have, without files that are known to be corrupt. The same
-   * array as long as nothing has changed.
+   * array as long as nothing has changed. What others change is seen after five seconds at the latest.
    */
   async list(): Promise<readonly string[]> {
+    const { now = () => performance.now() } = this.options;
+    const [atMs, changes] = [now(), this.#changes];
+    const listed = this.#corrupt.size === 0 ? this.#listed : undefined;
+    if (listed?.changes === changes && atMs - listed.atMs < lookAgainMs) return listed.ids;
     const names = await Promise.all(this.#names.map(([, known]) => known.read()));
-    const listed = this.#listed;
-    if (
-      listed !== undefined &&
-      this.#corrupt.size === 0 &&
-      names.every((one, at) => one === listed.names[at])
-    ) {
+    if (listed !== undefined && names.every((one, at) => one === listed.names[at])) {
+      this.#listed = { ...listed, atMs, changes };
       return listed.ids;
     }
     const ids = new Set<string>();
@@ -160,7 +179,7 @@ export class CheckpointDirectory implements CheckpointStore {
       }
     });
     const answer = [...ids];
-    this.#listed = this.#corrupt.size === 0 ? { names, ids: answer } : undefined;
+    this.#listed = this.#corrupt.size === 0 ? { names, ids: answer, atMs, changes } : undefined;
     return answer;
   }
 

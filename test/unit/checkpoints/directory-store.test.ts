@@ -86,6 +86,22 @@ describe("CheckpointDirectory", () => {
     assert.deepEqual(await at.store.list(), []);
   });
 
+  test("list() looks at the directories every five seconds, and after each change of its own", async () => {
+    let nowMs = 0;
+    await using at = await setUp({ now: () => nowMs });
+    assert.deepEqual(await at.store.list(), []);
+    await writeFile(join(at.other, "cd"), foreignFile);
+    nowMs = 4_999;
+    assert.deepEqual(await at.store.list(), []);
+    nowMs = 5_000;
+    assert.deepEqual(await at.store.list(), ["cd"]);
+    await at.store.put(id, checkpoint);
+    assert.deepEqual(await at.store.list(), [id, "cd"]);
+    await rm(join(at.other, "cd"));
+    await at.store.remove(id);
+    assert.deepEqual(await at.store.list(), []);
+  });
+
   test("put() makes the directory again when it has vanished", async () => {
     await using at = await setUp();
     await rm(at.own, { recursive: true });
