@@ -30,8 +30,8 @@ export interface IdleReport {
 }
 
 const creationWidth = 6;
-/** Containers' first measurements, log files and the like are over by then. */
-const settleMs = 30_000;
+/** The first three measurements of each layer, log files and the like are over by then. */
+const settleMs = 75_000;
 
 export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: TestBed): Promise<IdleReport> {
   const say = (line: string): void => {
