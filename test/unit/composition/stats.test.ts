@@ -41,10 +41,10 @@ test("openStats() lets go of what has ended also while a layer is being measured
     );
     useHost(host);
     await byId(stats().readContainers([container], { details: false }, new AbortController().signal));
-    mock.timers.tick(2_000);
+    mock.timers.tick(10_000);
     assert.ok(counts().keptFiles > 0);
     running.clear();
-    mock.timers.tick(2_000);
+    mock.timers.tick(10_000);
     assert.equal(counts().keptFiles, 0);
   } finally {
     end();
