@@ -24,6 +24,7 @@ export function inspectedImageItem(image: ImageSnapshot, pins: Pins): Answer<Ima
     repo_digests: image.repoDigests,
     size: String(image.size),
     pinned: pins.isPinned([...image.repoTags, ...image.repoDigests]),
-    ...(/^\d+$/.test(user) ? { uid: { value: user } } : { username: user }),
+    // Any image may have this text. A longer number is nobody's id, and the field may not be able to say it.
+    ...(/^\d{1,18}$/.test(user) ? { uid: { value: user } } : { username: user }),
   };
 }

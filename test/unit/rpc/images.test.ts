@@ -71,6 +71,9 @@ describe("imageStatus()", () => {
     ["", { uid: undefined, username: "" }],
     ["1000", { uid: { value: "1000" }, username: undefined }],
     ["1000:50", { uid: { value: "1000" }, username: undefined }],
+    ["9".repeat(18), { uid: { value: "9".repeat(18) }, username: undefined }],
+    // More than an Int64Value can say: nobody's id.
+    ["9".repeat(23), { uid: undefined, username: "9".repeat(23) }],
     ["app", { uid: undefined, username: "app" }],
     ["app:group", { uid: undefined, username: "app" }],
   ];
