@@ -217,7 +217,10 @@ export class CheckpointDirectory implements CheckpointStore {
     }
     const known = this.#corrupt.get(path) === reason;
     if (quarantined === undefined) this.#corrupt.set(path, reason);
-    else this.#corrupt.delete(path);
+    else {
+      this.#corrupt.delete(path);
+      this.#changes += 1;
+    }
     if (known) return;
     this.#corruptCount += 1;
     log.error(

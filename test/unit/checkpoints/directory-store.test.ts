@@ -203,6 +203,14 @@ describe("corrupt checkpoints", () => {
     });
   }
 
+  test("is not listed any more as soon as it was moved", async () => {
+    await using at = await setUp({ now: () => 0 });
+    await writeFile(join(at.own, id), "garbage");
+    assert.deepEqual(await at.store.list(), [id]);
+    assert.equal(await at.store.get(id), undefined);
+    assert.deepEqual(await at.store.list(), []);
+  });
+
   test("remove() and put() save a corrupt file too", async () => {
     await using at = await setUp();
     for (const change of [() => at.store.remove(id), () => at.store.put(id, checkpoint)]) {
