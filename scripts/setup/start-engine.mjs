@@ -92,11 +92,13 @@ export async function startDetached({ logDirectory }) {
 }
 
 /**
- * The environment without what npm and Node.js put into it for their own children.
+ * The environment without what npm and Node.js put into it for their own children, and `npm start` for Node.js.
  * @param {NodeJS.ProcessEnv} env
  * @returns {NodeJS.ProcessEnv}
  */
 export function engineEnvironment(env) {
-  const kept = Object.entries(env).filter(([name]) => !/^(npm_|NODE|INIT_CWD$|DOCKER_HOST$)/.test(name));
+  const kept = Object.entries(env).filter(
+    ([name]) => !/^(npm_|NODE|MALLOC_|INIT_CWD$|DOCKER_HOST$)/.test(name),
+  );
   return { ...Object.fromEntries(kept), PATH: systemPath };
 }

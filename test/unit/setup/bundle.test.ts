@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { bundle } from "../../../scripts/setup/bundle.mjs";
+import { engineEnvironment } from "../../../scripts/setup/start-engine.mjs";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
 
 const run = promisify(execFile);
@@ -81,7 +82,9 @@ describe("the ways to start the program", () => {
     const settings = [...launcher.matchAll(/(MALLOC_\w+)="\$\{\1:-(\d+)\}"/g)];
     assert.equal(settings.length, 2);
     for (const [, name = "", value = ""] of settings) {
-      assert.ok(scripts.start.includes(` ${name}=${value} `), `${name} of npm start`);
+      assert.ok(scripts.start.includes(` ${name}=\${${name}:-${value}} `), `${name} of npm start`);
+      // They are for this program alone.
+      assert.deepEqual(Object.keys(engineEnvironment({ [name]: value })), ["PATH"]);
     }
   });
 });
