@@ -12,6 +12,7 @@ const CONFIGURATION = [
   "package.json",
   "package-lock.json",
   join("scripts", "setup", "bundle.mjs"),
+  join("scripts", "setup", "licenses.mjs"),
 ];
 const STAMP = join("dist", ".build-stamp");
 

@@ -3,7 +3,9 @@
  * the text in memory is without comments and without modules that nothing uses: see docs/performance.md.
  */
 import { build } from "esbuild";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { licensesOf } from "./licenses.mjs";
 
 /** What is started, and what the set-up imports; by the file in dist. */
 const ENTRY_POINTS = {
@@ -31,7 +33,7 @@ const withoutSsh = {
  * @param {{ root: string, target: string }} options
  */
 export async function bundle({ root, target }) {
-  await build({
+  const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: ENTRY_POINTS,
     outdir: target,
@@ -44,7 +46,8 @@ export async function bundle({ root, target }) {
     sourcemap: true,
     sourcesContent: false,
     chunkNames: "chunks/[name]-[hash]",
-    legalComments: "linked",
+    // Their licenses stand in LICENSES.txt.
+    legalComments: "none",
     minifyWhitespace: true,
     minifySyntax: true,
     lineLimit: LINE_CHARACTERS,
@@ -53,5 +56,8 @@ export async function bundle({ root, target }) {
     // CommonJS packages ask for Node.js's own modules at run time.
     banner: { js: 'import{createRequire}from"node:module";const require=createRequire(import.meta.url);' },
     tsconfig: join(root, "tsconfig.json"),
+    metafile: true,
   });
+  const inputs = Object.values(metafile.outputs).flatMap((output) => Object.keys(output.inputs));
+  writeFileSync(join(target, "LICENSES.txt"), licensesOf({ root, inputs }));
 }

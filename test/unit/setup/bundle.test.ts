@@ -41,6 +41,17 @@ describe("bundle()", () => {
     assert.ok(!serve.includes("node_modules/prom-client/"), "prom-client");
   });
 
+  test("has the licenses of the packages that it is made of, and of no others", async () => {
+    const licenses = await readFile(join(root, "dist", "LICENSES.txt"), "utf8");
+    const names = [...licenses.matchAll(/^==== (\S+) \d/gm)].map(([, name]) => name);
+    for (const name of ["@grpc/grpc-js", "commander", "pino", "prom-client", "yaml"]) {
+      assert.ok(names.includes(name), name);
+    }
+    for (const name of ["ssh2", "esbuild", "typescript"]) assert.ok(!names.includes(name), name);
+    assert.match(licenses, /^==== ws .*\n\n.*Copyright/m);
+    assert.match(licenses, /Permission is hereby granted/);
+  });
+
   test("keeps lines short, because Node.js prints the whole line of an error that nobody caught", async () => {
     const own = await readFile(await chunk("serve-command"), "utf8");
     const longest = Math.max(...own.split("\n").map(({ length }) => length));
