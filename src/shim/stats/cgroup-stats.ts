@@ -75,6 +75,7 @@ export class CgroupStats implements StatsSource {
     const unreachableContainers: Snapshot[] = [];
     const incomplete: (readonly [PodParts, Map<string, ResourceReading>])[] = [];
     for (const pod of pods) {
+      signal.throwIfAborted();
       const known = this.#current(pod.sandbox) ?? (await this.#find(pod.sandbox));
       if (known?.cgroup === undefined) {
         if (known !== undefined) unreachable.push(pod);
@@ -139,6 +140,7 @@ export class CgroupStats implements StatsSource {
     options: ReadOptions,
     signal: AbortSignal,
   ): Promise<ResourceReading | undefined> {
+    signal.throwIfAborted();
     const known = this.#current(container) ?? (await this.#find(container));
     if (known?.cgroup !== undefined) return this.#read(container.id, known.cgroup, options, signal);
     if (known !== undefined) unreachable.push(container);

@@ -203,6 +203,27 @@ describe("CgroupStats", () => {
     stats.close();
   });
 
+  test("reads nothing more when the call was cancelled", async () => {
+    const pods = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    await using laidOut = await layOutPods(pods);
+    const { stats, located } = hostOf(laidOut.files);
+    const containers = pods.flatMap((pod) => pod.containers);
+    for (const read of [
+      (own: AbortSignal) => stats.readPods(pods, light, own),
+      (own: AbortSignal) => stats.readContainers(containers, light, own),
+    ]) {
+      stats.forgetAllBut(() => false);
+      const call = new AbortController();
+      const readings = read(call.signal)[Symbol.asyncIterator]();
+      assert.equal((await readings.next()).done, false);
+      const before = located.length;
+      call.abort(new Error("cancelled"));
+      await assert.rejects(() => readings.next(), /cancelled/);
+      assert.equal(located.length, before);
+    }
+    stats.close();
+  });
+
   test("reads the other pods when one has ended, cannot be read, or was closed while one was waited for", async () => {
     const [ended, broken, closed, good] = ["a", "b", "c", "d"].map((name) =>
       podOf(idOf(`5${name}`), [idOf(`c${name}`)]),
