@@ -1,5 +1,5 @@
 /**
- * Puts the program and the npm packages that it uses into a few files. A start then reads four files in place of six hundred, and
+ * Puts the program and the npm packages that it uses into a few files. A start then reads a dozen files in place of six hundred, and
  * the text in memory is without comments and without modules that nothing uses: see docs/performance.md.
  */
 import { build } from "esbuild";
