@@ -60,8 +60,9 @@ export async function ensureDependencies({ root, log }) {
   const reason = outdatedDependencies(root);
   if (reason === undefined) return;
   log(`installing the npm dependencies (${reason}) ...`);
-  // TypeScript is a development dependency; NODE_ENV=production would leave it out.
-  const args = ["ci", "--no-fund", "--no-audit", "--include=dev"];
+  // TypeScript and esbuild are development dependencies, and esbuild's program for this platform an optional one: NODE_ENV=production
+  // and settings of npm would leave them out.
+  const args = ["ci", "--no-fund", "--no-audit", "--include=dev", "--include=optional"];
   const npm = process.env["npm_execpath"];
   const isScript = npm !== undefined && /npm-cli\.c?js$/.test(npm);
   const result = await run(isScript ? process.execPath : "npm", isScript ? [npm, ...args] : args, {
