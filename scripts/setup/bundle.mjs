@@ -2,7 +2,7 @@
  * Puts the program and the npm packages that it uses into a few files. A start then reads a dozen files in place of six hundred, and
  * the text in memory is without comments and without modules that nothing uses: see docs/performance.md.
  */
-import { build } from "esbuild";
+import { build, stop } from "esbuild";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { licensesOf } from "./licenses.mjs";
@@ -33,6 +33,19 @@ const withoutSsh = {
  * @param {{ root: string, target: string }} options
  */
 export async function bundle({ root, target }) {
+  try {
+    await write(root, target);
+  } finally {
+    // Else its process lives as long as this one, which goes on as the shim.
+    await stop();
+  }
+}
+
+/**
+ * @param {string} root
+ * @param {string} target
+ */
+async function write(root, target) {
   const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: ENTRY_POINTS,
