@@ -16,8 +16,8 @@ export class TextScanner {
     private at = 0,
   ) {}
 
-  /** Goes behind `literal` if it comes next. */
-  skip(literal: string): boolean {
+  /** Whether `literal` comes next; goes behind it then. */
+  take(literal: string): boolean {
     if (!this.text.startsWith(literal, this.at)) return false;
     this.at += literal.length;
     return true;

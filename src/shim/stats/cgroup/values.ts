@@ -52,8 +52,8 @@ export function pressureIn(text: string | undefined): Pressure | undefined {
   let some: PressureShare | undefined;
   let full: PressureShare | undefined;
   do {
-    if (scanner.skip("some ")) some = pressureShare(scanner) ?? some;
-    else if (scanner.skip("full ")) full = pressureShare(scanner) ?? full;
+    if (scanner.take("some ")) some = pressureShare(scanner) ?? some;
+    else if (scanner.take("full ")) full = pressureShare(scanner) ?? full;
   } while (scanner.nextLine());
   return some === undefined ? undefined : { some, full: full ?? none };
 }
@@ -61,18 +61,18 @@ export function pressureIn(text: string | undefined): Pressure | undefined {
 /** Undefined when the line is none of those. */
 function pressureShare(scanner: TextScanner): PressureShare | undefined {
   // Most have not waited for long.
-  const isIdle = scanner.skip("avg10=0.00 avg60=0.00 avg300=0.00");
+  const isIdle = scanner.take("avg10=0.00 avg60=0.00 avg300=0.00");
   const avg10 = isIdle ? 0 : averageIn(scanner, "avg10=");
   const avg60 = isIdle ? 0 : averageIn(scanner, " avg60=");
   const avg300 = isIdle ? 0 : averageIn(scanner, " avg300=");
-  const totalMicroseconds = scanner.skip(" total=") ? scanner.integer() : NaN;
+  const totalMicroseconds = scanner.take(" total=") ? scanner.integer() : NaN;
   // The sum is no number when one of them is none.
   if (Number.isNaN(avg10 + avg60 + avg300 + totalMicroseconds) || !scanner.atLineEnd()) return undefined;
   return { totalMicroseconds, avg10, avg60, avg300 };
 }
 
 function averageIn(scanner: TextScanner, name: string): number {
-  return scanner.skip(name) ? scanner.decimal() : NaN;
+  return scanner.take(name) ? scanner.decimal() : NaN;
 }
 
 const none: PressureShare = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
