@@ -1,5 +1,6 @@
 /** Attachments with a memory: what was begun is known before it begins, and is undone with what it was begun with. */
 import { aggregate, messageOf } from "../../shim/base/errors.js";
+import { KeyedLock } from "../../shim/base/keyed-lock.js";
 import type { Logger } from "../../shim/base/log.js";
 import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 import type { CacheEntry } from "./cache-entry.js";
@@ -44,8 +45,17 @@ export interface Removal extends Partial<PodNamespace> {
 export class Attachments {
   /** GC must not run beside any ADD or DEL. */
   readonly #lock = new SharedLock();
+  readonly #lanes = new KeyedLock();
 
   constructor(private readonly options: AttachmentsOptions) {}
+
+  /**
+   * Runs `work` while nothing else is done about the container. Plugins look for what there is and then take it away, and
+   * fail when it has gone in between: a pod is stopped while the clean-up after a start has come to its remains.
+   */
+  alone<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    return this.#lanes.run(containerId, signal, work);
+  }
 
   /**
    * ADD of the whole list; the result of the last plugin. A failure leaves an entry with everything that `remove`
@@ -55,8 +65,7 @@ export class Attachments {
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { engine, cache } = this.options;
     const { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject } = attachment;
-    return this.#lock.shared(signal, async () => {
-      await this.options.running.endFormer(signal, containerId);
+    return this.#withPlugins(containerId, signal, async () => {
       const earlier = (await cache.find(containerId)).entries.filter((entry) => entry.ifName === ifName);
       const removal = {
         ...{ containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject },
@@ -96,8 +105,7 @@ export class Attachments {
   async remove(removal: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
     const { containerId, network, rememberedOnly = false, subject } = removal;
-    await this.#lock.shared(signal, async () => {
-      await this.options.running.endFormer(signal, containerId);
+    await this.#withPlugins(containerId, signal, async () => {
       const { entries, corrupt } = await cache.find(containerId);
       const failures: unknown[] = [];
       for (const entry of entries) {
@@ -114,11 +122,15 @@ export class Attachments {
     });
   }
 
-  /** DEL of one remembered attachment, with nothing but what is remembered. */
-  async removeRemembered(entry: CacheEntry, signal: AbortSignal): Promise<void> {
-    await this.#lock.shared(signal, async () => {
-      await this.options.running.endFormer(signal, entry.containerId);
-      await this.#removeEntry(entry, rememberedRemoval(entry), signal);
+  /** DEL of one remembered attachment, with nothing but what is remembered; nothing when that has been undone meanwhile. */
+  async removeRemembered(
+    { containerId, networkName, ifName }: Pick<CacheEntry, "containerId" | "networkName" | "ifName">,
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.#withPlugins(containerId, signal, async () => {
+      const { entries } = await this.options.cache.find(containerId);
+      const entry = entries.find((each) => each.networkName === networkName && each.ifName === ifName);
+      if (entry !== undefined) await this.#removeEntry(entry, rememberedRemoval(entry), signal);
     });
   }
 
@@ -166,6 +178,16 @@ export class Attachments {
     await this.#lock.exclusive(signal, async () => {
       await this.options.engine.collectGarbage(list, await validAttachments(), signal);
     });
+  }
+
+  /** For plugins: beside those of other containers, without GC, and after what a killed predecessor left running. */
+  #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    return this.alone(containerId, signal, () =>
+      this.#lock.shared(signal, async () => {
+        await this.options.running.endFormer(signal, containerId);
+        return work();
+      }),
+    );
   }
 
   async #removeEntry(entry: CacheEntry, removal: Removal, signal: AbortSignal): Promise<void> {

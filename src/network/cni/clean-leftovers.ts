@@ -54,11 +54,23 @@ export async function cleanLeftovers(
 }
 
 async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<void> {
-  const { attachments, invoker, natTables } = tools;
+  const { attachments } = tools;
+  if (finding.kind === "cacheEntry") {
+    await attachments.removeRemembered(finding.entry, signal);
+    return;
+  }
+  const { ownerId } = finding;
+  if (ownerId === undefined) await takeAway(finding, tools, signal);
+  else await attachments.alone(ownerId, signal, () => takeAway(finding, tools, signal));
+}
+
+/** What is gone already is no error. */
+async function takeAway(
+  finding: Exclude<Finding, { readonly kind: "cacheEntry" }>,
+  { invoker, natTables }: LeftoverTools,
+  signal: AbortSignal,
+): Promise<void> {
   switch (finding.kind) {
-    case "cacheEntry":
-      await attachments.removeRemembered(finding.entry, signal);
-      return;
     case "address":
       await releaseAddress(finding.address, invoker, signal);
       return;
