@@ -1,13 +1,11 @@
 /** The whole program: the one place that touches the process. `main` loads it. */
 import { readFile } from "node:fs/promises";
-import { dirname } from "node:path";
-import { fileURLToPath } from "node:url";
 import { ShimError } from "./base/errors.js";
+import { packageDirectory } from "./base/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
 import { runCommandLine } from "./commands/run-command-line.js";
-import { findPackageDirectory } from "./pause/programs.js";
 
-const build = await readBuildInfo(await findPackageDirectory(dirname(fileURLToPath(import.meta.url))));
+const build = await readBuildInfo(packageDirectory());
 
 const writeOut = (text: string): void => {
   process.stdout.write(text);

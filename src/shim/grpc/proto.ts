@@ -1,9 +1,9 @@
 /** The CRI's services and messages, read from proto/ at start. */
-import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { loadSync, type Options, type ServiceDefinition } from "@grpc/proto-loader";
 import { ShimError } from "../base/errors.js";
+import { packageDirectory } from "../base/package-directory.js";
 import type {
   Answer,
   Container,
@@ -14,7 +14,6 @@ import type {
   PodSandboxMetrics,
   PodSandboxStats,
 } from "../domain/cri.js";
-import { metricsEncoder } from "./metrics-bytes.js";
 import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
 import { compileEncoder } from "./message-encoder.js";
 
@@ -56,7 +55,7 @@ export interface CriApi {
 }
 
 /** Reads both API versions; about 50 ms. `internal` when the installation lacks its proto files. */
-export function loadCriApi(directory = findProtoDirectory()): CriApi {
+export function loadCriApi(directory = join(packageDirectory(), "proto")): CriApi {
   const fileOf = (version: string): string => join(directory, "runtime", version, "api.proto");
   const v1 = loadSync(fileOf("v1"), loadOptions);
   const older = readFileSync(fileOf("v1alpha2"), "utf8");
@@ -87,7 +86,7 @@ export function loadCriApi(directory = findProtoDirectory()): CriApi {
       sandbox: item<PodSandbox>("PodSandbox"),
       containerStats: item<ContainerStats>("ContainerStats"),
       sandboxStats: item<PodSandboxStats>("PodSandboxStats"),
-      sandboxMetrics: metricsEncoder(),
+      sandboxMetrics: item<PodSandboxMetrics>("PodSandboxMetrics"),
       image: item<Image>("Image"),
       event: item<ContainerEventResponse>("ContainerEventResponse"),
     },
@@ -145,17 +144,6 @@ function methodsOf(service: ServiceName, definition: ServiceDefinition, findMess
 function rpcNames(text: string, service: ServiceName): ReadonlySet<string> {
   const [, body = ""] = new RegExp(`^service ${service} \\{$(.*?)^\\}$`, "ms").exec(text) ?? [];
   return new Set([...body.matchAll(/^ *rpc (\w+)\(/gm)].map(([, name = ""]) => name));
-}
-
-/** `proto/` beside the package.json above this file, which runs from src/ and from dist/. */
-function findProtoDirectory(): string {
-  const start = dirname(fileURLToPath(import.meta.url));
-  for (let directory = start; ; directory = dirname(directory)) {
-    if (existsSync(join(directory, "package.json"))) return join(directory, "proto");
-    if (directory === dirname(directory)) {
-      throw new ShimError("internal", `find proto files: no package.json above ${JSON.stringify(start)}`);
-    }
-  }
 }
 
 /** Stands for a request that could not be decoded, so that it is answered like any other bad request. */

@@ -1,8 +1,8 @@
 /** The programs of pause/bin, which this installation carries for each processor architecture. */
-import { access, readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { messageOf, ShimError } from "../base/errors.js";
+import { packageDirectory } from "../base/package-directory.js";
 import type { ImageArchitecture } from "./image-archive.js";
 import { buildTar, type ArchiveEntry } from "./tar.js";
 
@@ -22,17 +22,16 @@ export function imageArchitecture(name: string): ImageArchitecture | undefined {
 }
 
 /** Absolute path; `unsupported` when there is no such program for `architecture`. */
-export async function programPath(name: ProgramName, architecture: string): Promise<string> {
+export function programPath(name: ProgramName, architecture: string): string {
   const known = imageArchitecture(architecture);
   if (known === undefined)
     throw new ShimError("unsupported", `find the ${name} program: none for architecture "${architecture}"`);
-  const root = await findPackageDirectory(dirname(fileURLToPath(import.meta.url)));
-  return join(root, "pause", "bin", `${name}-${known}`);
+  return join(packageDirectory(), "pause", "bin", `${name}-${known}`);
 }
 
 /** `unsupported` as above, `internal` when the program is missing in this installation. */
 export async function readProgram(name: ProgramName, architecture: string): Promise<Buffer> {
-  const path = await programPath(name, architecture);
+  const path = programPath(name, architecture);
   try {
     return await readFile(path);
   } catch (error) {
@@ -54,17 +53,4 @@ export async function portForwardEntry(architecture: string): Promise<ArchiveEnt
 /** For `PUT /containers/{id}/archive?path=/` of a container whose image does not have it. */
 export async function portForwardArchive(architecture: string): Promise<Buffer> {
   return buildTar([await portForwardEntry(architecture)]);
-}
-
-/** `start` or the nearest directory above it that has a package.json: the same from src/ and from dist/chunks/. */
-export async function findPackageDirectory(start: string): Promise<string> {
-  for (let directory = start; ; directory = dirname(directory)) {
-    try {
-      await access(join(directory, "package.json"));
-      return directory;
-    } catch (error) {
-      if (dirname(directory) !== directory) continue;
-      throw new ShimError("internal", `find package.json above "${start}": not found`, {}, { cause: error });
-    }
-  }
 }

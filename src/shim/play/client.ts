@@ -1,13 +1,12 @@
 /** CriClient over gRPC on a unix socket, service `runtime.v1`. */
-import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import type { ServiceError } from "@grpc/grpc-js";
 import { Client, credentials, loadPackageDefinition, status } from "@grpc/grpc-js";
 import type { ServiceClientConstructor } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { ErrorKind } from "../base/errors.js";
 import { ShimError } from "../base/errors.js";
+import { packageDirectory } from "../base/package-directory.js";
 import type { Answer, ImageService, RuntimeService } from "../domain/cri.js";
 import type { CriClient } from "./cri-client.js";
 
@@ -175,19 +174,8 @@ interface Services {
 function loadServices(): Services {
   const options = { keepCase: true, longs: String, defaults: true, oneofs: true };
   const loaded = loadPackageDefinition(
-    loadSync(join(protoDirectory(), "runtime", "v1", "api.proto"), options),
+    loadSync(join(packageDirectory(), "proto", "runtime", "v1", "api.proto"), options),
   );
   // The .proto file, which ships with the program, declares this package with these two services.
   return (loaded as unknown as { readonly runtime: { readonly v1: Services } }).runtime.v1;
-}
-
-/** `proto/` of this package, seen from the sources and from the build. */
-function protoDirectory(): string {
-  let directory = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(directory, "proto", "runtime"))) {
-    const parent = dirname(directory);
-    if (parent === directory) throw new ShimError("internal", "the program's directory proto is missing");
-    directory = parent;
-  }
-  return join(directory, "proto");
 }

@@ -8,8 +8,8 @@ import type { Logger } from "../base/log.js";
 import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dialer-protocol.js";
 
 export interface DialerProcessOptions {
-  /** Absolute path of the program. */
-  readonly program: () => Promise<string>;
+  /** Absolute path of the program. May throw. */
+  readonly program: () => string;
   /** After so long a connect inside the pod has failed. */
   readonly connectTimeoutMs: number;
   /** How much later an answer may come; then the process hangs, and is replaced. Default 2 s. */
@@ -49,7 +49,7 @@ export class DialerProcess {
    * room for another file.
    */
   async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
-    const child = await this.#running();
+    const child = this.#running();
     signal.throwIfAborted();
     const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
     const timeoutMs = this.#options.connectTimeoutMs;
@@ -106,12 +106,9 @@ export class DialerProcess {
     this.#lose(child, "it is closed");
   }
 
-  async #running(): Promise<ChildProcess> {
-    if (this.#child !== undefined) return this.#child;
-    const program = await this.#options.program();
+  #running(): ChildProcess {
     if (this.#isClosed) throw new ShimError("cancelled", "the shim is stopping");
-    // Another request may have started it meanwhile.
-    return (this.#child ??= this.#start(program));
+    return (this.#child ??= this.#start(this.#options.program()));
   }
 
   #start(program: string): ChildProcess {

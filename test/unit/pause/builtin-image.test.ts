@@ -1,16 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { isKind } from "../../../src/shim/base/errors.js";
 import { builtinPauseImage, builtinPauseReference } from "../../../src/shim/pause/builtin-image.js";
-import {
-  findPackageDirectory,
-  portForwardArchive,
-  portForwardPath,
-} from "../../../src/shim/pause/programs.js";
+import { portForwardArchive, portForwardPath } from "../../../src/shim/pause/programs.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 
 // An engine that has the name is never given the image again, so these may change only together with the tag.
@@ -82,29 +75,5 @@ describe("builtinPauseImage()", () => {
     await assert.rejects(builtinPauseImage("riscv64"), (error) => {
       return isKind(error, "unsupported") && error.message.includes('"riscv64"');
     });
-  });
-});
-
-describe("findPackageDirectory()", () => {
-  test("finds the repository from the place of the source and of the compiled module", async (t) => {
-    const root = await mkdtemp(join(tmpdir(), "package-directory-"));
-    t.after(() => rm(root, { recursive: true }));
-    await writeFile(join(root, "package.json"), "{}");
-    for (const path of ["src/shim/pause", "dist/chunks", "dist"]) {
-      await mkdir(join(root, path), { recursive: true });
-      assert.equal(await findPackageDirectory(join(root, path)), root);
-    }
-  });
-
-  test("finds this repository from here", async () => {
-    const here = fileURLToPath(new URL(".", import.meta.url));
-    assert.equal(
-      `${await findPackageDirectory(here)}/`,
-      fileURLToPath(new URL("../../../", import.meta.url)),
-    );
-  });
-
-  test("fails at the root of a file system without package.json", async () => {
-    await assert.rejects(findPackageDirectory("/proc/self"), (error) => isKind(error, "internal"));
   });
 });

@@ -18,9 +18,9 @@ import { temporaryDirectory } from "../base/temporary-directory.js";
 
 const never = new AbortController().signal;
 
-function dialerOf(program: string | (() => Promise<string>), answerMarginMs = 2_000) {
+function dialerOf(program: string | (() => string), answerMarginMs = 2_000) {
   const log = recordingLog();
-  const find = typeof program === "string" ? () => Promise.resolve(program) : program;
+  const find = typeof program === "string" ? () => program : program;
   return { dialer: new DialerProcess({ program: find, connectTimeoutMs: 1_000, answerMarginMs, log }), log };
 }
 

@@ -203,7 +203,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     const server = createServer({ allowHalfOpen: true }, onConnection).listen(0, "127.0.0.1");
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    const child = spawn(await programPath("port-forward", process.arch), [String(port)], {
+    const child = spawn(programPath("port-forward", process.arch), [String(port)], {
       stdio: ["pipe", "pipe", "inherit"],
     });
     const stream = new RelayStream(new LocalProcess(child));
@@ -292,7 +292,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
 
   for (const argument of [[], ["0"], ["65536"], ["80x"], ["-1"], ["80", "81"]]) {
     test(`refuses the arguments [${argument.join(", ")}]`, async () => {
-      const child = spawn(await programPath("port-forward", process.arch), argument, { stdio: "ignore" });
+      const child = spawn(programPath("port-forward", process.arch), argument, { stdio: "ignore" });
       assert.deepEqual(await once(child, "exit"), [2, null]);
     });
   }
