@@ -12,7 +12,7 @@ import type { Finding } from "./reconcile.js";
 const stepTimeoutMs = 60_000;
 
 export interface LeftoverTools {
-  readonly attachments: Attachments;
+  readonly attachments: Pick<Attachments, "alone" | "removeRemembered">;
   readonly invoker: PluginInvoker;
   readonly natTables: NatTables;
 }

@@ -27,6 +27,7 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
       },
     },
     tools: {
+      attachments: { alone: (_id: string, _signal: AbortSignal, work: () => Promise<void>) => work() },
       invoker: { run: async (call: PluginCall) => (calls.push(call), "") },
     } as unknown as Parameters<typeof freeLeakedAddresses>[0]["tools"],
     log,
