@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/leftovers.js";
 import { writeFileAtomically } from "../base/atomic-file.js";
 import { namesIn } from "../base/directories.js";
-import { messageOf } from "../base/errors.js";
+import { messageOf, ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import type { Logger } from "../base/log.js";
 import type { Engine } from "../ports/engine.js";
@@ -31,16 +31,18 @@ export async function knownSandboxes(
   };
 }
 
-/** The same, on the engine that the state directory has always been used with; undefined on another one. */
+/**
+ * The same, on the engine that the state directory has always been used with; undefined on another one. Which engine it
+ * is is asked after the list: one that has come in between must not have its list taken for the first one's.
+ */
 export async function sandboxesOfAccustomedEngine(
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   signal: AbortSignal,
 ): Promise<KnownSandboxes | undefined> {
+  const known = await knownSandboxes(stateDir, engine, signal);
   const { engineId } = await engine.connect(signal);
-  return (await isAccustomedEngine(stateDir, engineId))
-    ? knownSandboxes(stateDir, engine, signal)
-    : undefined;
+  return (await isAccustomedEngine(stateDir, engineId)) ? known : undefined;
 }
 
 /**
@@ -58,15 +60,25 @@ export async function isAccustomedEngine(stateDir: string, engineId: string): Pr
   return true;
 }
 
-/** Cleans what is certainly ours, and says what was done and what was left. */
+/**
+ * Cleans what is certainly ours, and says what was done and what was left. `precondition` when the engine is not the
+ * accustomed one: it may have been exchanged since the caller looked.
+ */
 export async function cleanNetworkLeftovers(
   leftovers: NetworkLeftovers,
   stateDir: string,
-  engine: Pick<Engine, "listContainers">,
+  engine: Pick<Engine, "connect" | "listContainers">,
   log: Logger,
   signal: AbortSignal,
 ): Promise<void> {
-  const known = (): Promise<KnownSandboxes> => knownSandboxes(stateDir, engine, signal);
+  const known = async (): Promise<KnownSandboxes> => {
+    const sandboxes = await sandboxesOfAccustomedEngine(stateDir, engine, signal);
+    if (sandboxes !== undefined) return sandboxes;
+    throw new ShimError(
+      "precondition",
+      "the engine was exchanged for another one: what pods hold of networks stays",
+    );
+  };
   const { cleaned, failed, left }: CleanUp = await leftovers.clean(known, signal);
   for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
   for (const { finding, reason } of failed) {

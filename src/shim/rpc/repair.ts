@@ -64,13 +64,19 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
 
 async function linkLogs(
   containers: readonly Container[],
-  { sync, host, logs, podRecords, log }: Deps,
+  { model, sync, host, logs, podRecords, log }: Deps,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const { id, sandboxId, logPath, snapshot } of containers) {
-    if (logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
+  for (const { id, sandboxId, logPath } of containers) {
+    // The list is as old as the repair: a kubelet removes containers meanwhile.
+    const snapshot = model.snapshot(id);
+    if (snapshot === undefined || logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
     try {
-      if (await host().restoreLogLink(logPath, snapshot, signal)) continue;
+      if (await host().restoreLogLink(logPath, snapshot, signal)) {
+        // Removed in these very moments: whoever did that looked for the link before it was there.
+        if (!model.has(id)) await host().unlinkLog(logPath, id);
+        continue;
+      }
       // A pod of this state directory has no logs that another program writes.
       const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
       const isOurs = directory !== "" && isBelow(logPath, directory);

@@ -2,12 +2,16 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import type { NetworkLeftovers } from "../../../src/network/leftovers.js";
+import { isKind } from "../../../src/shim/base/errors.js";
 import {
+  cleanNetworkLeftovers,
   isAccustomedEngine,
   knownSandboxes,
   sandboxesOfAccustomedEngine,
 } from "../../../src/shim/composition/leftovers.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
+import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 
 const never = new AbortController().signal;
@@ -58,5 +62,30 @@ describe("what a state directory knows of sandboxes", () => {
     assert.notEqual(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
     engine.facts = { ...engine.facts, engineId: "OTHER" };
     assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+  });
+
+  test("sandboxesOfAccustomedEngine() takes the list of no engine that came in between", async () => {
+    await using at = await temporaryDirectory();
+    const engine = await stateDirectory(at.path);
+    engine.facts = { ...engine.facts, engineId: "ONE" };
+    await sandboxesOfAccustomedEngine(at.path, engine, never);
+    const list = engine.listContainers.bind(engine);
+    engine.listContainers = (filter, signal) => {
+      engine.facts = { ...engine.facts, engineId: "OTHER" };
+      return list(filter, signal);
+    };
+    assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+  });
+
+  test("cleanNetworkLeftovers() ends when the engine has been exchanged since its caller looked", async () => {
+    await using at = await temporaryDirectory();
+    const engine = await stateDirectory(at.path);
+    assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+    engine.facts = { ...engine.facts, engineId: "OTHER" };
+    const leftovers = {
+      clean: async (known: () => Promise<unknown>) => (await known(), assert.fail("it was cleaned")),
+    } as unknown as NetworkLeftovers;
+    const cleaning = cleanNetworkLeftovers(leftovers, at.path, engine, recordingLog(), never);
+    await assert.rejects(cleaning, (error) => isKind(error, "precondition"));
   });
 });

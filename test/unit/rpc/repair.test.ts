@@ -92,6 +92,27 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...shim.world.host.links.values()], [second]);
   });
 
+  test("leaves no link of containers that are removed meanwhile", async () => {
+    await using shim = await TestShim.start();
+    const { host } = shim.world;
+    const { sync, podRecords } = shim.services;
+    const sandbox = await runSandbox(shim);
+    const ids = [await runContainer(shim, sandbox, "one"), await runContainer(shim, sandbox, "two")];
+    // Else the sweep of its log directory would come to them.
+    await podRecords.remove(sandbox);
+    host.links.clear();
+    const restore = host.restoreLogLink.bind(host);
+    host.restoreLogLink = async (link, container, signal) => {
+      for (const id of ids) {
+        shim.engine.containers.lose(id);
+        await sync.refresh(id);
+      }
+      return restore(link, container, signal);
+    };
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...host.links], []);
+  });
+
   test("removes the log links of containers that were removed while nobody looked", async () => {
     await using first = await TestShim.start();
     const sandbox = await runSandbox(first);
