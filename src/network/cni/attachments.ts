@@ -50,8 +50,10 @@ export class Attachments {
   constructor(private readonly options: AttachmentsOptions) {}
 
   /**
-   * Runs `work` while nothing else is done about the container. Plugins look for what there is and then take it away, and
-   * fail when it has gone in between: a pod is stopped while the clean-up after a start has come to its remains.
+   * Runs `work` in the lane of the container, for which an abort ends the wait. Plugins look for what there is and then
+   * take it away, and fail when it has gone in between: a pod is stopped while the clean-up after a start has come to
+   * its remains. So whoever calls `add`, `remove` or `removeRemembered`, or takes away by itself what plugins made, does
+   * it in here; time limits begin inside. Not to be entered from inside again.
    */
   alone<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#lanes.run(containerId, signal, work);
@@ -60,7 +62,7 @@ export class Attachments {
   /**
    * ADD of the whole list; the result of the last plugin. A failure leaves an entry with everything that `remove`
    * needs, up to the result of the last plugin that succeeded. An earlier try with the same id is undone first,
-   * because plugins refuse a second ADD.
+   * because plugins refuse a second ADD. Held by the caller: the lane of the container, as for the next two.
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { engine, cache } = this.options;
@@ -122,15 +124,17 @@ export class Attachments {
     });
   }
 
-  /** DEL of one remembered attachment, with nothing but what is remembered; nothing when that has been undone meanwhile. */
+  /** DEL of one remembered attachment, with nothing but what is remembered. False when it has been undone meanwhile. */
   async removeRemembered(
     { containerId, networkName, ifName }: Pick<CacheEntry, "containerId" | "networkName" | "ifName">,
     signal: AbortSignal,
-  ): Promise<void> {
-    await this.#withPlugins(containerId, signal, async () => {
+  ): Promise<boolean> {
+    return this.#withPlugins(containerId, signal, async () => {
       const { entries } = await this.options.cache.find(containerId);
       const entry = entries.find((each) => each.networkName === networkName && each.ifName === ifName);
-      if (entry !== undefined) await this.#removeEntry(entry, rememberedRemoval(entry), signal);
+      if (entry === undefined) return false;
+      await this.#removeEntry(entry, rememberedRemoval(entry), signal);
+      return true;
     });
   }
 
@@ -182,12 +186,10 @@ export class Attachments {
 
   /** For plugins: beside those of other containers, without GC, and after what a killed predecessor left running. */
   #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    return this.alone(containerId, signal, () =>
-      this.#lock.shared(signal, async () => {
-        await this.options.running.endFormer(signal, containerId);
-        return work();
-      }),
-    );
+    return this.#lock.shared(signal, async () => {
+      await this.options.running.endFormer(signal, containerId);
+      return work();
+    });
   }
 
   async #removeEntry(entry: CacheEntry, removal: Removal, signal: AbortSignal): Promise<void> {

@@ -8,7 +8,7 @@ import { removalText, readNatRules } from "./nat-rules.js";
 import { changeNatTables, removeNatRules, type NatTables } from "./nat-table.js";
 import type { Finding } from "./reconcile.js";
 
-/** For one attachment with all its plugins, or one address, or all rules. */
+/** For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about the pod. */
 const stepTimeoutMs = 60_000;
 
 export interface LeftoverTools {
@@ -42,8 +42,7 @@ export async function cleanLeftovers(
   for (const kind of order) {
     for (const finding of ours.filter((each) => each.kind === kind)) {
       try {
-        await withDeadline(signal, stepTimeoutMs, finding.what, (own) => clean(finding, tools, own));
-        cleaned.push(finding);
+        if (await clean(finding, tools, signal)) cleaned.push(finding);
       } catch (error) {
         signal.throwIfAborted();
         failed.push({ finding, reason: messageOf(error) });
@@ -53,30 +52,29 @@ export async function cleanLeftovers(
   return { cleaned, failed, left: findings.filter(({ certainlyOurs }) => !certainlyOurs) };
 }
 
-async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<void> {
-  const { attachments } = tools;
-  if (finding.kind === "cacheEntry") {
-    await attachments.removeRemembered(finding.entry, signal);
-    return;
-  }
+/** False when it has been undone meanwhile. */
+async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<boolean> {
+  const work = (): Promise<boolean> =>
+    withDeadline(signal, stepTimeoutMs, finding.what, (own) => takeAway(finding, tools, own));
   const { ownerId } = finding;
-  if (ownerId === undefined) await takeAway(finding, tools, signal);
-  else await attachments.alone(ownerId, signal, () => takeAway(finding, tools, signal));
+  return ownerId === undefined ? work() : tools.attachments.alone(ownerId, signal, work);
 }
 
-/** What is gone already is no error. */
+/** As `clean`. What is gone already is no error. */
 async function takeAway(
-  finding: Exclude<Finding, { readonly kind: "cacheEntry" }>,
-  { invoker, natTables }: LeftoverTools,
+  finding: Finding,
+  { attachments, invoker, natTables }: LeftoverTools,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   switch (finding.kind) {
+    case "cacheEntry":
+      return attachments.removeRemembered(finding.entry, signal);
     case "address":
       await releaseAddress(finding.address, invoker, signal);
-      return;
+      return true;
     case "natRules":
       if (finding.ownerId !== undefined) await removeNatRules(natTables, new Set([finding.ownerId]), signal);
-      return;
+      return true;
     case "natChain": {
       const { family, chain: wanted } = finding;
       const textFor = (save: string): string | undefined => {
@@ -84,6 +82,7 @@ async function takeAway(
         return removalText([{ rules: [], chains }]);
       };
       await changeNatTables(natTables, family, textFor, signal);
+      return true;
     }
   }
 }

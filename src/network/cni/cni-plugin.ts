@@ -142,11 +142,14 @@ export class CniNetworkPlugin implements NetworkPlugin {
    */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { tearDownMs } = this.#timeouts;
+    const { attachments } = this.parts;
     const removal = this.#removalOf(request);
     this.#tearDowns += 1;
-    await this.#tearDownSlots.run(signal, () =>
-      withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
-        this.parts.attachments.remove(removal, own),
+    await attachments.alone(removal.containerId, signal, () =>
+      this.#tearDownSlots.run(signal, () =>
+        withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
+          attachments.remove(removal, own),
+        ),
       ),
     );
     this.#tearDowns += 1;
@@ -210,15 +213,17 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (network !== undefined) await status.ask(network);
   }
 
-  /** The deadline counts from the slot; who waits for one ends with the caller. */
+  /** The deadline counts from the slot; who waits for the container's lane or a slot ends with the caller. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
     const { engine, attachments } = this.parts;
     const action = `set up the network of ${attachment.subject}`;
-    return this.#setUps.run(signal, () =>
-      withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-        await bringUpLoopback(engine, attachment, own);
-        return podAddresses(await attachments.add(list, attachment, own), podInterface);
-      }),
+    return attachments.alone(attachment.containerId, signal, () =>
+      this.#setUps.run(signal, () =>
+        withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
+          await bringUpLoopback(engine, attachment, own);
+          return podAddresses(await attachments.add(list, attachment, own), podInterface);
+        }),
+      ),
     );
   }
 

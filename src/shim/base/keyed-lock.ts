@@ -4,7 +4,7 @@ import { orAbort } from "./abort.js";
  * One lane per key: at most one holder at a time, waiters in order of arrival. A lane costs nothing while nobody
  * holds it.
  *
- * Who needs more than one lane takes them in the order name → sandbox id → container id: two callers that took them in
+ * Who needs more than one lane takes them in the order name → sandbox id → container id → what network plugins have made: two callers that took them in
  * opposite orders would wait for each other for ever. Of one kind only one is held at a time by one line of work.
  */
 export class KeyedLock {

@@ -7,7 +7,6 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { Attachments, type Removal } from "../../../../src/network/cni/attachments.js";
 import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/cni/cache-entry.js";
 import { ResultCache } from "../../../../src/network/cni/cache.js";
-import { cleanLeftovers } from "../../../../src/network/cni/clean-leftovers.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/cni/configuration.js";
 import { RunningPlugins } from "../../../../src/network/cni/running-plugins.js";
 import { NetworkEngine, type Attachment } from "../../../../src/network/cni/network-engine.js";
@@ -400,92 +399,23 @@ describe("check()", () => {
   }
 });
 
-describe("of one container", () => {
-  /** DEL of `three` takes its time, and fails when another one is at work. */
-  const busy = (): Promise<void> =>
-    fake.behave(
-      "three",
-      "DEL",
-      `mkdir '${fake.directory}/busy' || exit 1; sleep 0.3; rmdir '${fake.directory}/busy'`,
-    );
-  const remembered = async (): Promise<CacheEntry> => {
-    const [entry] = (await cache.find(id)).entries;
-    assert.ok(entry !== undefined);
-    return entry;
-  };
+test("removeRemembered() runs nothing for what is not remembered any more", async () => {
+  await attachments.add(list, attachment, never);
+  const [entry] = (await cache.find(id)).entries;
+  assert.ok(entry !== undefined);
+  assert.equal(await attachments.removeRemembered(entry, never), true);
+  assert.equal((await deletions()).length, 3);
+  assert.equal(await attachments.removeRemembered(entry, never), false);
+  assert.equal((await deletions()).length, 3);
+});
 
-  test("tear-down and clean-up run one after the other, and the second finds nothing to do", async () => {
-    await attachments.add(list, attachment, never);
-    await busy();
-    const entry = await remembered();
-    const done = [attachments.remove(removal, never), attachments.removeRemembered(entry, never)];
-    await Promise.all(done);
-    assert.deepEqual(await deletions(), ["DEL three", "DEL two", "DEL one"]);
-    assert.deepEqual(await files(), []);
-  });
-
-  test("clean-up and tear-down run one after the other", async () => {
-    await attachments.add(list, attachment, never);
-    await busy();
-    const entry = await remembered();
-    await Promise.all([attachments.removeRemembered(entry, never), attachments.remove(removal, never)]);
-    assert.deepEqual(await deletions(), ["DEL three", "DEL two", "DEL one"]);
-  });
-
-  test("an ADD waits for the clean-up of an earlier one", async () => {
-    await attachments.add(list, attachment, never);
-    await busy();
-    const entry = await remembered();
-    await Promise.all([attachments.removeRemembered(entry, never), attachments.add(list, attachment, never)]);
-    assert.equal((await deletions()).length, 3);
-    assert.equal((await remembered()).phase, "added");
-  });
-
-  test("rules and addresses are cleaned when no plugin is at work", async () => {
-    await attachments.add(list, attachment, never);
-    await busy();
-    const order: string[] = [];
-    await Promise.all([
-      attachments.remove(removal, never).then(() => order.push("torn down")),
-      cleanLeftovers(
-        [{ kind: "natRules", family: "ipv4", ownerId: id, what: "rules", certainlyOurs: true }],
-        {
-          attachments,
-          invoker: fake.invoker(),
-          natTables: () => {
-            order.push("rules");
-            return Promise.resolve([natTable]);
-          },
-        },
-        never,
-      ),
-    ]);
-    assert.deepEqual(order, ["torn down", "rules", "rules"]);
-  });
-
-  test("an abort while waiting ends the wait", async () => {
-    await attachments.add(list, attachment, never);
-    const caller = new AbortController();
-    await attachments.alone(id, never, async () => {
-      const waiting = attachments.remove(removal, caller.signal);
-      caller.abort(new Error("gone"));
-      await assert.rejects(waiting, /gone/);
-    });
-    assert.deepEqual(await deletions(), []);
-  });
-
-  test("those of another do not wait", async () => {
-    const other = sandboxId("b");
-    for (const containerId of [id, other]) await attachments.add(list, { ...attachment, containerId }, never);
-    // Each goes on when the other one has come.
-    await fake.behave(
-      "three",
-      "DEL",
-      `: > '${fake.directory}/'"$CNI_CONTAINERID"; while ! [ -e '${fake.directory}/${id}' -a -e '${fake.directory}/${other}' ]; do sleep 0.01; done`,
-    );
-    await Promise.all(
-      [id, other].map((containerId) => attachments.remove({ ...removal, containerId }, never)),
-    );
-    assert.deepEqual(await files(), []);
+test("alone() ends the wait for the lane with an abort, and containers do not wait for each other", async () => {
+  const caller = new AbortController();
+  const unwanted = (): Promise<never> => assert.fail("it ran beside the first");
+  await attachments.alone(id, never, async () => {
+    const waiting = attachments.alone(id, caller.signal, unwanted);
+    caller.abort(new Error("gone"));
+    await assert.rejects(waiting, /gone/);
+    await attachments.alone(sandboxId("b"), never, () => Promise.resolve());
   });
 });

@@ -1,14 +1,19 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { cleanLeftovers } from "../../../../src/network/cni/clean-leftovers.js";
 import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
 import {
   createCniParts,
   createPluginOn,
+  type CniParts,
   type CniPluginOptions,
 } from "../../../../src/network/cni/create-cni-plugin.js";
+import type { NatTable } from "../../../../src/network/cni/nat-table.js";
+import type { Finding } from "../../../../src/network/cni/reconcile.js";
 import { isKind, ShimError } from "../../../../src/shim/base/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -46,9 +51,8 @@ afterEach(async () => {
   await fake[Symbol.asyncDispose]();
 });
 
-/** As after a restart: another object on the same directories. */
-async function made(options: Partial<CniPluginOptions> = {}): Promise<CniNetworkPlugin> {
-  const all = {
+function optionsWith(options: Partial<CniPluginOptions>) {
+  return {
     reason: "test",
     binDirs: [fake.binDir],
     cacheDir: directory,
@@ -58,6 +62,11 @@ async function made(options: Partial<CniPluginOptions> = {}): Promise<CniNetwork
     log,
     ...options,
   };
+}
+
+/** As after a restart: another object on the same directories. */
+async function made(options: Partial<CniPluginOptions> = {}): Promise<CniNetworkPlugin> {
+  const all = optionsWith(options);
   const created = createPluginOn(source, "cni", all, createCniParts(all));
   await created.start(never);
   return created;
@@ -225,8 +234,11 @@ describe("tearDownPod()", () => {
 
   test("goes on when the caller leaves", async () => {
     await plugin.setUpPod(request, never);
+    const begun = join(fake.directory, "begun");
+    await fake.behave("two", "DEL", `: > '${begun}'; sleep 0.1`);
     const caller = new AbortController();
     const tearDown = plugin.tearDownPod(request, caller.signal);
+    await until("a plugin runs", () => existsSync(begun));
     caller.abort();
     await tearDown;
     assert.deepEqual(await files(), []);
@@ -384,4 +396,92 @@ test("the plugin says what it is", async () => {
   assert.deepEqual(plugin.describe(), { file: "test" });
   await plugin.stop();
   assert.ok(source.stopped);
+});
+
+describe("of one sandbox", () => {
+  const ours = { what: "x", ownerId: request.sandboxId, certainlyOurs: true };
+  const address = {
+    ...{ networkName: "net", dataDir: "/nowhere", address: "10.1.2.3" },
+    ...{ containerId: request.sandboxId, ifName: "eth0" },
+  };
+  const leftovers: readonly Finding[] = [
+    { kind: "natRules", family: "ipv4", ...ours },
+    { kind: "natChain", family: "ipv4", chain: "CNI-0123456789abcdef01234567", ...ours },
+    { kind: "address", address, ...ours },
+  ];
+
+  let parts: CniParts;
+  /** Whether a plugin was at work at each look at the rules and each release of an address. */
+  let beside: boolean[];
+  beforeEach(async () => {
+    const busy = join(fake.directory, "busy");
+    beside = [];
+    // Takes its time, and fails when another one is at work.
+    await fake.behave("two", "DEL", `mkdir '${busy}' || exit 1; sleep 0.3; rmdir '${busy}'`);
+    const look = (): void => void beside.push(existsSync(busy));
+    const natTables = (): Promise<NatTable[]> => (look(), Promise.resolve([new FakeNatTable()]));
+    const options = optionsWith({ natTables });
+    parts = createCniParts(options);
+    plugin = createPluginOn(source, "cni", options, parts);
+    await plugin.start(never);
+    await plugin.setUpPod(request, never);
+  });
+  const remembered = async (): Promise<Finding> => {
+    const [entry] = await parts.cache.list();
+    assert.ok(entry !== undefined);
+    return { kind: "cacheEntry", entry, ...ours };
+  };
+
+  test("a tear-down waits for the clean-up, and what it finds undone is not undone again", async () => {
+    const finding = await remembered();
+    const cleaning = cleanLeftovers([finding], parts, never);
+    await plugin.tearDownPod({ ...request, unfinished: true }, never);
+    assert.deepEqual((await cleaning).cleaned, [finding]);
+    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
+  });
+
+  test("the clean-up waits for a tear-down, does nothing then and does not claim to have", async () => {
+    const finding = await remembered();
+    const tearingDown = plugin.tearDownPod(request, never);
+    const { cleaned, failed } = await cleanLeftovers([finding], parts, never);
+    await tearingDown;
+    assert.deepEqual([cleaned, failed], [[], []]);
+    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
+  });
+
+  test("a set-up waits for the clean-up of an earlier one", async () => {
+    const cleaning = cleanLeftovers([await remembered()], parts, never);
+    assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.2.3"]);
+    assert.deepEqual((await cleaning).failed, []);
+    assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one", "ADD one", "ADD two"]);
+  });
+
+  for (const finding of leftovers) {
+    test(`${finding.kind}: taken away when no plugin is at work`, async () => {
+      await fake.install("host-local");
+      const busy = join(fake.directory, "busy");
+      await fake.behave("host-local", "DEL", `[ ! -e '${busy}' ]`);
+      const tearingDown = plugin.tearDownPod(request, never);
+      await until("a plugin is at work", () => existsSync(busy));
+      const { cleaned, failed } = await cleanLeftovers([finding], parts, never);
+      await tearingDown;
+      assert.deepEqual([cleaned, failed], [[finding], []]);
+      assert.equal(beside.includes(true), false);
+    });
+  }
+
+  test("the clean-up's time counts from when it is its turn", async (t) => {
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const holding = parts.attachments.alone(request.sandboxId, never, () => held);
+    const cleaning = cleanLeftovers(leftovers.slice(0, 1), parts, never);
+    await turns(5);
+    t.mock.timers.tick(3_600_000);
+    release();
+    await holding;
+    assert.deepEqual((await cleaning).failed, []);
+  });
 });

@@ -18,6 +18,7 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
   }
   const tornDown: string[] = [];
   const calls: PluginCall[] = [];
+  const lanes: string[] = [];
   const log = recordingLog();
   const options = {
     pods: {
@@ -27,14 +28,19 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
       },
     },
     tools: {
-      attachments: { alone: (_id: string, _signal: AbortSignal, work: () => Promise<void>) => work() },
+      attachments: {
+        alone: (containerId: string, _signal: AbortSignal, work: () => Promise<void>) => (
+          lanes.push(containerId),
+          work()
+        ),
+      },
       invoker: { run: async (call: PluginCall) => (calls.push(call), "") },
     } as unknown as Parameters<typeof freeLeakedAddresses>[0]["tools"],
     log,
     addressDir: path,
     settingUp: new Set<string>(),
   };
-  return { options, tornDown, calls };
+  return { options, tornDown, calls, lanes };
 }
 
 const known = (living: readonly string[], own: readonly string[]) => async () => ({
@@ -45,7 +51,7 @@ const known = (living: readonly string[], own: readonly string[]) => async () =>
 describe("freeLeakedAddresses()", () => {
   test("tears down what no container is left of, once for all its addresses, and releases each by the plugin", async () => {
     await using at = await temporaryDirectory();
-    const { options, tornDown, calls } = await setUp(at.path, {
+    const { options, tornDown, calls, lanes } = await setUp(at.path, {
       "10.1.0.2": id("a"),
       "10.1.0.3": id("d"),
       "fd00::3": id("d"),
@@ -58,6 +64,10 @@ describe("freeLeakedAddresses()", () => {
     assert.deepEqual(tornDown.sort(), [id("d"), id("e")]);
     // A tear-down that fails does not keep the address.
     assert.deepEqual(new Set(calls.map(({ containerId }) => containerId)), new Set([id("d"), id("e")]));
+    assert.deepEqual(
+      calls.map(({ containerId }) => containerId),
+      lanes,
+    );
     assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
   });
 
