@@ -9,6 +9,7 @@ import { callAsKubelet } from "./kubelet-calls.js";
 import { inParallel } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadNow } from "./report.js";
+import { podCgroup } from "./pod-cgroups.js";
 
 export interface ChurnOptions {
   /** That stay all the time. */
@@ -128,7 +129,7 @@ export async function benchChurn({ pods, churn, flags }: ChurnOptions, bed: Test
 
 async function startPod(bed: TestBed, shim: ShimProcess, cgroup: string): Promise<Pod> {
   // As kubelets make them: a cgroup for each pod.
-  const pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: `/kubepods-bench/${cgroup}` } });
+  const pod = await bed.runPod(shim.cri, { linux: { cgroup_parent: podCgroup(cgroup) } });
   await pod.start({ command: ["sleep", "100000"] });
   return pod;
 }

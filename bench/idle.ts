@@ -7,6 +7,7 @@ import { callAsKubelet, type CallCounts } from "./kubelet-calls.js";
 import { inParallel } from "./measure.js";
 import { cpuSecondsOf, descriptorsOf, residentMebibytesOf } from "./process-usage.js";
 import { coreCount, loadNow } from "./report.js";
+import { podCgroup } from "./pod-cgroups.js";
 
 export interface IdleOptions {
   readonly pods: number;
@@ -43,7 +44,7 @@ export async function benchIdle({ pods, seconds, flags }: IdleOptions, bed: Test
   say(`making ${String(pods)} pods`);
   const made: Pod[] = [];
   await inParallel(pods, creationWidth, async (index) => {
-    const linux = { cgroup_parent: `/kubepods-bench/pod${String(index)}` };
+    const linux = { cgroup_parent: podCgroup(`pod${String(index)}`) };
     const pod = await bed.runPod(shim.cri, { linux });
     await pod.start({ command: ["sleep", "100000"] });
     made.push(pod);

@@ -21,6 +21,7 @@ import { benchFrames, formatFrames } from "./streaming-frames.js";
 import { benchStats } from "./stats.js";
 import { compareStreaming } from "./streaming.js";
 import { compareContainerStarts, comparePodStarts, recordBodies } from "./starts.js";
+import { removePodCgroups } from "./pod-cgroups.js";
 
 /** Pods that are made at the same time. */
 const creationWidth = 6;
@@ -51,6 +52,7 @@ else if (options.networks) {
     }
   } finally {
     await bed.close();
+    await removePodCgroups();
   }
 } else if (options.stats) {
   const bed = await TestBed.open();
@@ -59,6 +61,7 @@ else if (options.networks) {
     process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
   } finally {
     await bed.close();
+    await removePodCgroups();
   }
 } else {
   const bed = await TestBed.open();

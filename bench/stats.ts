@@ -8,6 +8,7 @@ import { inParallel } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { compareReads, type Read } from "./reads.js";
 import { coreCount, loadNow, type Report } from "./report.js";
+import { podCgroup } from "./pod-cgroups.js";
 
 const creationWidth = 6;
 const settleMs = 5_000;
@@ -48,7 +49,7 @@ export async function benchStats(
   const made: { readonly pod: Pod; readonly containerId: string }[] = [];
   await inParallel(pods, creationWidth, async (index) => {
     // As kubelets make them: a cgroup for each pod.
-    const linux = { cgroup_parent: `/kubepods-bench/pod${String(index)}` };
+    const linux = { cgroup_parent: podCgroup(`pod${String(index)}`) };
     const pod = await bed.runPod(shim.cri, { linux });
     made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
   });
