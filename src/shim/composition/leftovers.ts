@@ -33,16 +33,18 @@ export async function knownSandboxes(
 
 /**
  * The same, on the engine that the state directory has always been used with; undefined on another one. Which engine it
- * is is asked after the list: one that has come in between must not have its list taken for the first one's.
+ * is is asked before and after the list: that of one that came or went in between must not be taken for the first one's.
  */
 export async function sandboxesOfAccustomedEngine(
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   signal: AbortSignal,
 ): Promise<KnownSandboxes | undefined> {
+  const before = await engine.connect(signal);
+  if (!(await isAccustomedEngine(stateDir, before.engineId))) return undefined;
   const known = await knownSandboxes(stateDir, engine, signal);
-  const { engineId } = await engine.connect(signal);
-  return (await isAccustomedEngine(stateDir, engineId)) ? known : undefined;
+  const after = await engine.connect(signal);
+  return after.engineId === before.engineId ? known : undefined;
 }
 
 /**

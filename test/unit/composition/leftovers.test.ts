@@ -64,18 +64,23 @@ describe("what a state directory knows of sandboxes", () => {
     assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
   });
 
-  test("sandboxesOfAccustomedEngine() takes the list of no engine that came in between", async () => {
-    await using at = await temporaryDirectory();
-    const engine = await stateDirectory(at.path);
-    engine.facts = { ...engine.facts, engineId: "ONE" };
-    await sandboxesOfAccustomedEngine(at.path, engine, never);
-    const list = engine.listContainers.bind(engine);
-    engine.listContainers = (filter, signal) => {
-      engine.facts = { ...engine.facts, engineId: "OTHER" };
-      return list(filter, signal);
-    };
-    assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
-  });
+  for (const [what, from, to] of [
+    ["came", "ONE", "OTHER"],
+    ["went", "OTHER", "ONE"],
+  ] as const) {
+    test(`sandboxesOfAccustomedEngine() takes the list of no other engine that ${what} meanwhile`, async () => {
+      await using at = await temporaryDirectory();
+      const engine = await stateDirectory(at.path);
+      assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+      engine.facts = { ...engine.facts, engineId: from };
+      const list = engine.listContainers.bind(engine);
+      engine.listContainers = (filter, signal) => {
+        engine.facts = { ...engine.facts, engineId: to };
+        return list(filter, signal);
+      };
+      assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+    });
+  }
 
   test("cleanNetworkLeftovers() ends when the engine has been exchanged since its caller looked", async () => {
     await using at = await temporaryDirectory();
