@@ -31,11 +31,9 @@ export async function withDeadline<T>(
       new ShimError("timeout", `${action}: not finished after ${formatDuration(milliseconds)}`),
     );
   }, milliseconds);
-  const onAbort = (): void => {
+  using _ = linkAbort(parent, () => {
     controller.abort(parent?.reason);
-  };
-  if (parent?.aborted === true) onAbort();
-  else if (parent !== undefined) listen(parent, onAbort);
+  });
   try {
     controller.signal.throwIfAborted();
     return await work(controller.signal);
@@ -45,7 +43,6 @@ export async function withDeadline<T>(
     throw error;
   } finally {
     clearTimeout(timer);
-    parent?.removeEventListener("abort", onAbort);
   }
 }
 
@@ -62,18 +59,28 @@ export async function sleep(milliseconds: number, signal?: AbortSignal): Promise
 /** `promise`, or the reason of `signal` when it aborts first; the promise then goes on unheard. */
 export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
-  let onAbort: (() => void) | undefined;
+  let abort!: () => void;
   const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => {
+    abort = () => {
       reject(ShimError.from(signal.reason));
     };
-    listen(signal, onAbort);
   });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    if (onAbort !== undefined) signal.removeEventListener("abort", onAbort);
-  }
+  using _ = linkAbort(signal, abort);
+  return await Promise.race([promise, aborted]);
+}
+
+/**
+ * Runs `onAbort` at most once: when `signal` aborts, or at once when it has aborted before, which `addEventListener`
+ * would never tell. Disposing of the link takes `onAbort` back; without a signal there is nothing to link.
+ */
+export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
+  if (signal?.aborted === true) onAbort();
+  else if (signal !== undefined) listen(signal, onAbort);
+  return {
+    [Symbol.dispose]: () => {
+      signal?.removeEventListener("abort", onAbort);
+    },
+  };
 }
 
 /**

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { deadline, formatDuration, orAbort, sleep, withDeadline } from "../../../src/shim/base/abort.js";
+import {
+  deadline,
+  formatDuration,
+  linkAbort,
+  orAbort,
+  sleep,
+  withDeadline,
+} from "../../../src/shim/base/abort.js";
 import { isKind, ShimError } from "../../../src/shim/base/errors.js";
 
 const hang = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
@@ -105,4 +112,58 @@ describe("formatDuration()", () => {
       assert.equal(formatDuration(milliseconds), text);
     });
   }
+});
+
+describe("linkAbort()", () => {
+  const counter = (): { readonly count: () => number; readonly onAbort: () => void } => {
+    let count = 0;
+    return {
+      count: () => count,
+      onAbort: () => {
+        count += 1;
+      },
+    };
+  };
+
+  test("tells of an abort once, whatever follows", () => {
+    const { count, onAbort } = counter();
+    const controller = new AbortController();
+    using _ = linkAbort(controller.signal, onAbort);
+    assert.equal(count(), 0);
+    controller.abort();
+    controller.abort();
+    assert.equal(count(), 1);
+  });
+
+  test("tells at once of a signal that has aborted before", () => {
+    const { count, onAbort } = counter();
+    using _ = linkAbort(AbortSignal.abort(), onAbort);
+    assert.equal(count(), 1);
+  });
+
+  test("tells nothing once it is disposed of", () => {
+    const { count, onAbort } = counter();
+    const controller = new AbortController();
+    linkAbort(controller.signal, onAbort)[Symbol.dispose]();
+    controller.abort();
+    assert.equal(count(), 0);
+  });
+
+  test("is nothing without a signal", () => {
+    const { count, onAbort } = counter();
+    linkAbort(undefined, onAbort)[Symbol.dispose]();
+    assert.equal(count(), 0);
+  });
+
+  test("lets many listen to one signal without a warning of a leak", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    const { signal } = new AbortController();
+    const links = Array.from({ length: 20 }, () => linkAbort(signal, () => undefined));
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", onWarning);
+    for (const link of links) link[Symbol.dispose]();
+    assert.deepEqual(warnings, []);
+  });
 });
