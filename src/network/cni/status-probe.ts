@@ -17,7 +17,8 @@ interface Answer {
 
 export class StatusProbe {
   #answer: Answer | undefined;
-  #asking: Promise<void> | undefined;
+  /** The latest question that is not answered yet. */
+  #asking: { readonly text: string; readonly done: Promise<void> } | undefined;
   readonly #stopping = new AbortController();
 
   constructor(
@@ -41,12 +42,17 @@ export class StatusProbe {
     this.#stopping.abort();
   }
 
-  /** Asks now, or joins those who are asking. Never throws. */
+  /** Asks now, or joins those who are asking about the same list. Never throws. */
   ask(list: NetworkList): Promise<void> {
-    this.#asking ??= this.#ask(list).finally(() => {
-      this.#asking = undefined;
-    });
-    return this.#asking;
+    if (this.#asking?.text === list.text) return this.#asking.done;
+    const asking = {
+      text: list.text,
+      done: this.#ask(list).finally(() => {
+        if (this.#asking === asking) this.#asking = undefined;
+      }),
+    };
+    this.#asking = asking;
+    return asking.done;
   }
 
   async #ask(list: NetworkList): Promise<void> {
@@ -58,6 +64,7 @@ export class StatusProbe {
     } catch (error) {
       problem = messageOf(error);
     }
-    this.#answer = { text: list.text, at: this.clock.now(), problem };
+    // The configuration may have changed meanwhile, and the answer about the new one be there already.
+    if (this.#asking?.text === list.text) this.#answer = { text: list.text, at: this.clock.now(), problem };
   }
 }
