@@ -133,8 +133,15 @@ export class FakeEngine implements Engine {
     return this.#call("connect", [], signal, () => this.facts);
   }
 
-  async listContainers(filter: ContainerFilter, signal: AbortSignal): Promise<readonly ListedContainer[]> {
-    return this.#call("listContainers", [filter], signal, () => this.containers.list(filter));
+  async listContainers(
+    filter: ContainerFilter,
+    signal: AbortSignal,
+    onProgress?: () => void,
+  ): Promise<readonly ListedContainer[]> {
+    return this.#call("listContainers", [filter], signal, () => {
+      onProgress?.();
+      return this.containers.list(filter);
+    });
   }
 
   async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {

@@ -46,7 +46,7 @@ export class FakeEvents {
   ): AsyncGenerator<EngineEvent, void> {
     const subscription: Subscription = {
       queue: [],
-      labelled: (event) => event.type === "image" || this.#hasLabel(event, labelKey),
+      labelled: (event) => event.type !== "container" || this.#hasLabel(event, labelKey),
       wake: () => undefined,
       broken: undefined,
     };

@@ -17,13 +17,14 @@ export function deadline(milliseconds: number, action: string): AbortSignal {
 
 /**
  * Runs `work` under a fresh deadline linked to `parent`. The timer ends with the work. `work` must end when its
- * signal aborts; the reason of the abort is what its caller sees.
+ * signal aborts; the reason of the abort is what its caller sees. `restart` begins the time anew, for work whose progress
+ * can be seen.
  */
 export async function withDeadline<T>(
   parent: AbortSignal | undefined,
   milliseconds: number,
   action: string,
-  work: (signal: AbortSignal) => Promise<T>,
+  work: (signal: AbortSignal, restart: () => void) => Promise<T>,
 ): Promise<T> {
   const controller = new AbortController();
   const timer = setTimeout(() => {
@@ -36,7 +37,7 @@ export async function withDeadline<T>(
   });
   try {
     controller.signal.throwIfAborted();
-    return await work(controller.signal);
+    return await work(controller.signal, () => timer.refresh());
   } catch (error) {
     if (controller.signal.aborted && !(error instanceof ShimError))
       throw ShimError.from(controller.signal.reason);

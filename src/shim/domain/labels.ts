@@ -62,6 +62,24 @@ export function hasPodType(docker: Labels): boolean {
 /** Own labels that dockershim and cri-dockerd do not know: on a container of theirs, they are the image's. */
 const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
 
+/**
+ * Of a container whose labels are too large to be kept, those without which nobody could tell what it is or to which pod
+ * it belongs, and those without which a kubelet would start it anew or end it in another way.
+ */
+export const essentialLabels: readonly string[] = [
+  ...[typeLabel, containerNameLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels],
+  ...[podNameLabel, podNamespaceLabel, podUidLabel],
+  ...[
+    "container.hash",
+    "container.restartCount",
+    "container.terminationMessagePath",
+    "container.terminationMessagePolicy",
+    "container.preStopHandler",
+    "pod.deletionGracePeriod",
+    "pod.terminationGracePeriod",
+  ].map((name) => `${annotationPrefix}io.kubernetes.${name}`),
+];
+
 /** Labels of containers that no CRI client set or sees. */
 export const ownLabels: readonly string[] = [typeLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels];
 

@@ -1,4 +1,4 @@
-/** What the shim knows of the engine and its host. Read when the engine link comes up, and again after each reconnect. */
+/** What the shim knows of the engine and its host. Read at each connect, and when its configuration was reloaded. */
 
 export interface RuntimeFacts {
   /** Docker's name, as `runc`. */
@@ -45,4 +45,15 @@ export interface NodeFacts {
   readonly totalMemory: number;
   /** Engine's unique id: another one after a reconnect means another engine. */
   readonly engineId: string;
+}
+
+/** Facts that an engine has for as long as it runs, and by which this program decides at a connect how to reach its files. */
+const lasting = [
+  ...["engineId", "engineVersion", "apiMinor", "kernelVersion", "cgroupDriver", "cgroupVersion"],
+  ...["dockerRootDir", "imageStore", "storageDriver"],
+] as readonly (keyof NodeFacts)[];
+
+/** Whether what was decided at a connect still holds, as far as the engine says. */
+export function isSameEngine(one: NodeFacts, other: NodeFacts): boolean {
+  return lasting.every((key) => one[key] === other[key]);
 }

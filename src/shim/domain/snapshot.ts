@@ -5,6 +5,9 @@
 import type { Nanoseconds } from "../base/time.js";
 import type { Labels } from "./labels.js";
 
+/** A description of a container or image with more bytes is reduced to what matters of it (engine/essentials.ts). */
+export const descriptionLimitBytes = 4 * 1024 * 1024;
+
 export type DockerStatus = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
 
 export interface MountSnapshot {
@@ -69,6 +72,8 @@ export interface Snapshot {
   readonly addresses: readonly string[];
   /** Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image store. */
   readonly graphDriver: Labels;
+  /** The engine's description was too large to be read as a whole: most labels are missing, and perhaps mounts. */
+  readonly isTrimmed?: true;
 }
 
 export interface RequestedMount {

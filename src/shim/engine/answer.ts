@@ -1,44 +1,63 @@
 /** Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever happens. */
 import type { IncomingMessage } from "node:http";
+import { linkAbort } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import { brokenAnswer, lostAnswer } from "./errors.js";
+import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
 
 /** One answer, read to its end. */
 export interface Answer {
   readonly status: number;
   readonly headers: IncomingMessage["headers"];
   readonly body: Buffer;
+  /** The answer was too large, and the body is what matters of it. */
+  readonly isTrimmed: boolean;
 }
 
-/** The body of `response`; `exhausted` when it is longer than `limitBytes`, `unavailable` when it is cut short. */
+export interface BodyLimits {
+  readonly action: string;
+  readonly limitBytes: number;
+  /** Gets a body that is too large, instead of memory. */
+  readonly trimmer?: JsonTrimmer | undefined;
+}
+
+/**
+ * The body of `response`, or what the trimmer keeps of it. `exhausted` when it is longer than `limitBytes` and there is
+ * no trimmer, `unavailable` when it is cut short.
+ */
 export async function readBody(
   response: IncomingMessage,
-  options: { readonly action: string; readonly limitBytes: number },
+  { action, limitBytes, trimmer }: BodyLimits,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  const { action, limitBytes } = options;
   // Listeners and not an async iterator: this is the path of every inspect.
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    let chunks: Buffer[] = [];
     let size = 0;
+    let link: Disposable | undefined = undefined;
     const fail = (error: ShimError): void => {
-      signal.removeEventListener("abort", onAbort);
+      link?.[Symbol.dispose]();
       reject(error);
       response.destroy();
-    };
-    const onAbort = (): void => {
-      fail(ShimError.from(signal.reason));
     };
     response.on("data", (chunk: Buffer) => {
       chunks.push(chunk);
       size += chunk.length;
-      if (size > limitBytes) {
+      if (size <= limitBytes) return;
+      if (trimmer === undefined) {
         fail(new ShimError("exhausted", `${action}: the answer has more than ${String(limitBytes)} bytes`));
+      } else {
+        for (const one of chunks) trimmer.push(one);
+        chunks = [];
       }
     });
     response.on("end", () => {
-      signal.removeEventListener("abort", onAbort);
-      resolve(Buffer.concat(chunks, size));
+      if (size > limitBytes && trimmer?.text === undefined) {
+        fail(notJson(action));
+        return;
+      }
+      link?.[Symbol.dispose]();
+      resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
     });
     response.on("error", (error) => {
       fail(brokenAnswer(action, error));
@@ -46,8 +65,9 @@ export async function readBody(
     response.on("close", () => {
       if (!response.readableEnded) fail(brokenAnswer(action));
     });
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
+    link = linkAbort(signal, () => {
+      fail(ShimError.from(signal.reason));
+    });
   });
 }
 
@@ -60,11 +80,9 @@ export async function* readChunks(
   action: string,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer, void, undefined> {
-  const onAbort = (): void => {
+  using _ = linkAbort(signal, () => {
     response.destroy();
-  };
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
+  });
   try {
     for await (const chunk of response) yield chunk as Buffer;
     if (signal.aborted) throw ShimError.from(signal.reason);
@@ -73,7 +91,6 @@ export async function* readChunks(
     if (signal.aborted) throw ShimError.from(signal.reason);
     throw error instanceof ShimError ? error : brokenAnswer(action, error);
   } finally {
-    signal.removeEventListener("abort", onAbort);
     response.destroy();
   }
 }
@@ -81,32 +98,41 @@ export async function* readChunks(
 const newline = 0x0a;
 
 /**
- * The lines of a stream, without their ends, empty ones left out. A line may come in any number of chunks; one of more
- * than `limitBytes` is `exhausted`. What follows the last line end is a line as well.
+ * The lines of a stream, without their ends, empty ones left out. A line may come in any number of chunks. One of more
+ * than `limitBytes` is `exhausted`; with `essentials` it is reduced to them, and empty when it is no JSON. What follows
+ * the last line end is a line as well.
  */
 export async function* splitLines(
   chunks: AsyncIterable<Buffer>,
-  options: { readonly action: string; readonly limitBytes: number },
+  options: { readonly action: string; readonly limitBytes: number; readonly essentials?: Essentials },
 ): AsyncGenerator<string, void, undefined> {
+  const { action, limitBytes, essentials } = options;
   let pending: Buffer[] = [];
   let size = 0;
-  const take = (): string => {
-    const line = Buffer.concat(pending, size).toString("utf8").trim();
+  let trimmer: JsonTrimmer | undefined;
+  /** Undefined for an empty line. */
+  const take = (): string | undefined => {
+    const whole = Buffer.concat(pending).toString("utf8").trim();
+    const line = trimmer === undefined ? whole || undefined : (trimmer.text ?? "");
     pending = [];
     size = 0;
+    trimmer = undefined;
     return line;
   };
   const add = (piece: Buffer): void => {
     if (piece.length === 0) return;
     pending.push(piece);
     size += piece.length;
-    if (size > options.limitBytes) {
-      const limit = String(options.limitBytes);
+    if (size <= limitBytes) return;
+    if (essentials === undefined) {
       throw new ShimError(
         "exhausted",
-        `${options.action}: the engine sent a line of more than ${limit} bytes`,
+        `${action}: the engine sent a line of more than ${String(limitBytes)} bytes`,
       );
     }
+    trimmer ??= new JsonTrimmer(essentials);
+    for (const one of pending) trimmer.push(one);
+    pending = [];
   };
   for await (const chunk of chunks) {
     let start = 0;
@@ -114,12 +140,12 @@ export async function* splitLines(
       add(chunk.subarray(start, end));
       start = end + 1;
       const line = take();
-      if (line !== "") yield line;
+      if (line !== undefined) yield line;
     }
     add(chunk.subarray(start));
   }
   const line = take();
-  if (line !== "") yield line;
+  if (line !== undefined) yield line;
 }
 
 /** `text` as JSON, or `unknown` naming the action; the text itself is not quoted, it may hold secrets. */
@@ -127,8 +153,10 @@ export function parseJson(text: string, action: string): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, {
-      cause: error,
-    });
+    throw notJson(action, error);
   }
+}
+
+function notJson(action: string, cause?: unknown): ShimError {
+  return new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, { cause });
 }

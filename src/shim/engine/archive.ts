@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { extract } from "tar-stream";
+import { linkAbort } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import type { ArchiveStat } from "../ports/engine.js";
 import { parseJson } from "./answer.js";
@@ -31,17 +32,15 @@ export function parseArchiveStat(
  * the connection, also when nobody has begun to read.
  */
 export function openArchive(response: IncomingMessage, action: string, signal: AbortSignal): Readable {
+  let link: Disposable | undefined = undefined;
   const stream = new Readable({
     read: () => response.resume(),
     destroy: (error, callback) => {
-      signal.removeEventListener("abort", onAbort);
+      link?.[Symbol.dispose]();
       response.destroy();
       callback(error);
     },
   });
-  const onAbort = (): void => {
-    stream.destroy(ShimError.from(signal.reason));
-  };
   // Whoever is not reading just now hears of the failure when it goes on: that must not count as unheard.
   stream.on("error", () => undefined);
   response.pause();
@@ -53,8 +52,9 @@ export function openArchive(response: IncomingMessage, action: string, signal: A
   response.on("close", () => {
     if (!response.readableEnded) stream.destroy(brokenAnswer(action));
   });
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
+  link = linkAbort(signal, () => {
+    stream.destroy(ShimError.from(signal.reason));
+  });
   return stream;
 }
 

@@ -5,10 +5,13 @@ import type { Readable } from "node:stream";
 import { withDeadline } from "../base/abort.js";
 import { isKind, ShimError } from "../base/errors.js";
 import { Gate } from "../base/gate.js";
-import { type Answer, parseJson, readBody } from "./answer.js";
+import { descriptionLimitBytes } from "../domain/snapshot.js";
+import { type Answer, parseJson, readBody, readChunks } from "./answer.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
 import { lostAnswer, refusal, unreachable } from "./errors.js";
 import { asObject, textOf } from "./json.js";
+import { type ListReading, readList } from "./json-list.js";
+import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
 import { Modem } from "./modem.js";
 
 export interface EngineRequest {
@@ -34,6 +37,8 @@ export interface EngineRequest {
    * restarts. For what may be done twice; GET and HEAD always are.
    */
   readonly repeatable?: true;
+  /** What is kept of a success that is too large, instead of an error. For what tenants can give any size. */
+  readonly essentials?: Essentials;
   /** Without the negotiated version in the path. */
   readonly unversioned?: boolean;
   /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
@@ -43,8 +48,10 @@ export interface EngineRequest {
 export interface EngineClientOptions {
   readonly endpoint: EngineEndpoint;
   readonly shortTimeoutMs: number;
-  /** Largest answer that is read as a whole. Default 64 MiB, ten times a list of 5000 containers. */
+  /** Largest answer that is held as a whole: default 4 MiB, twice the largest pod that Kubernetes can describe. */
   readonly answerLimitBytes?: number;
+  /** How long a connection that nobody uses is kept. Default 1 m. */
+  readonly idleConnectionMs?: number;
 }
 
 /** Connections for short reads, and for short writes. */
@@ -69,9 +76,10 @@ export class EngineClient {
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
     this.#shortTimeoutMs = options.shortTimeoutMs;
-    this.#answerLimitBytes = options.answerLimitBytes ?? 64 * 1024 * 1024;
-    this.#short = new Modem(options.endpoint, { maxSockets: lanePlaces });
-    this.#long = new Modem(options.endpoint, { maxSockets: Infinity });
+    this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
+    const idleMs = options.idleConnectionMs ?? 60_000;
+    this.#short = new Modem(options.endpoint, { maxSockets: lanePlaces, idleMs });
+    this.#long = new Modem(options.endpoint, { maxSockets: Infinity, idleMs });
   }
 
   /** API version 1.`minor` from the next request on. */
@@ -99,6 +107,26 @@ export class EngineClient {
     if (answer.status === 404) return undefined;
     if (answer.status !== 200) throw refusalOf(answer);
     return parseJson(answer.body.toString("utf8"), request.action);
+  }
+
+  /** The entries of an answer that is a list of any length. */
+  async list<T>(
+    request: EngineRequest,
+    reading: Omit<ListReading<T>, "action">,
+    signal: AbortSignal,
+  ): Promise<readonly T[]> {
+    const { action } = request;
+    return this.#withDeadline(request, signal, (linked) =>
+      this.#inLane(request, linked, async () => {
+        const path = this.#path(request);
+        if (path === undefined) throw refusalOf(nothingThere());
+        return this.#repeat(request, linked, async () => {
+          const response = await this.#dialResponse(request, path, linked);
+          if (response.statusCode !== 200) throw await this.#readRefusal(request, response, linked);
+          return readList(readChunks(response, action, linked), { action, ...reading });
+        });
+      }),
+    );
   }
 
   /** The field `Id` of the answer to a create. */
@@ -147,9 +175,11 @@ export class EngineClient {
     if (path === undefined) return nothingThere();
     return this.#repeat(request, signal, async () => {
       const response = await this.#dialResponse(request, path, signal);
-      const limits = { action: request.action, limitBytes: this.#answerLimitBytes };
-      const body = await readBody(response, limits, signal);
-      return { status: response.statusCode ?? 0, headers: response.headers, body };
+      const status = response.statusCode ?? 0;
+      const { action, essentials } = request;
+      const trimmer = essentials === undefined || status !== 200 ? undefined : new JsonTrimmer(essentials);
+      const body = await readBody(response, { action, limitBytes: this.#answerLimitBytes, trimmer }, signal);
+      return { status, headers: response.headers, body, isTrimmed: trimmer?.text !== undefined };
     });
   }
 
@@ -231,7 +261,7 @@ export class EngineClient {
 }
 
 function nothingThere(): Answer {
-  return { status: 404, headers: {}, body: Buffer.from('{"message":"no such object"}') };
+  return { status: 404, headers: {}, body: Buffer.from('{"message":"no such object"}'), isTrimmed: false };
 }
 
 /** The error that an unsuccessful answer means. */

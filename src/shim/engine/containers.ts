@@ -5,7 +5,9 @@ import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import type { ContainerFilter } from "../ports/engine.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
 import type { EngineReading } from "../domain/resource-reading.js";
-import { asList, asObject, numberOf } from "./json.js";
+import { parseJson } from "./answer.js";
+import { containerEssentials, listedContainerEssentials } from "./essentials.js";
+import { asObject, numberOf } from "./json.js";
 import { toListedContainer, toSnapshot } from "./snapshot.js";
 import { toEngineReading } from "./stats.js";
 
@@ -25,6 +27,7 @@ export class Containers {
   async list(
     { labelKey, labelValue, ancestor }: ContainerFilter,
     signal: AbortSignal,
+    onProgress?: () => void,
   ): Promise<readonly ListedContainer[]> {
     const label = labelValue === undefined ? labelKey : `${labelKey ?? ""}=${labelValue}`;
     const action = "list containers";
@@ -33,20 +36,26 @@ export class Containers {
       ...(ancestor === undefined ? {} : { ancestor: [ancestor] }),
     };
     const query = { all: "1", filters: JSON.stringify(filters) };
-    const list = await this.client.json(
+    return this.client.list(
       { action, method: "GET", path: ["containers", "json"], query, lane: "read" },
+      { essentials: listedContainerEssentials(labelKey), convert: toListedContainer, onProgress },
       signal,
     );
-    return asList(list).map(toListedContainer);
   }
 
   async inspect(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
     const action = `inspect container "${id}"`;
-    const json = await this.client.jsonIfThere(
-      { action, method: "GET", path: ["containers", id, "json"], lane: "read" },
+    const answer = await this.client.request(
+      {
+        ...{ action, method: "GET", path: ["containers", id, "json"], lane: "read" },
+        essentials: containerEssentials,
+      },
       signal,
     );
-    return json === undefined ? undefined : toSnapshot(json);
+    if (answer.status === 404) return undefined;
+    if (answer.status !== 200) throw refusalOf(answer);
+    const snapshot = toSnapshot(parseJson(answer.body.toString("utf8"), action));
+    return answer.isTrimmed ? { ...snapshot, isTrimmed: true } : snapshot;
   }
 
   async stats(id: string, signal: AbortSignal): Promise<EngineReading | undefined> {
@@ -66,7 +75,10 @@ export class Containers {
     const action = `size container "${id}"`;
     const query = { size: "true" };
     const json = await this.client.jsonIfThere(
-      { action, method: "GET", path: ["containers", id, "json"], query, lane: "read" },
+      {
+        ...{ action, method: "GET", path: ["containers", id, "json"], query, lane: "read" },
+        essentials: containerEssentials,
+      },
       signal,
     );
     return json === undefined ? undefined : numberOf(asObject(json), "SizeRw");

@@ -26,6 +26,7 @@ import { EngineClient, type EngineClientOptions, refusalOf } from "./client.js";
 import { ContainerFiles } from "./container-files.js";
 import { Containers } from "./containers.js";
 import { brokenAnswer } from "./errors.js";
+import { execEssentials } from "./essentials.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { openLogs } from "./logs.js";
 import { negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
@@ -79,8 +80,12 @@ export class DockerEngine implements Engine {
     return toNodeFacts(version, info, apiMinor);
   }
 
-  async listContainers(filter: ContainerFilter, signal: AbortSignal): Promise<readonly ListedContainer[]> {
-    return this.#containers.list(filter, signal);
+  async listContainers(
+    filter: ContainerFilter,
+    signal: AbortSignal,
+    onProgress?: () => void,
+  ): Promise<readonly ListedContainer[]> {
+    return this.#containers.list(filter, signal, onProgress);
   }
 
   async inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
@@ -235,7 +240,10 @@ export class DockerEngine implements Engine {
   async inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined> {
     const action = `inspect exec "${execId}"`;
     const answer = await this.#client.jsonIfThere(
-      { action, method: "GET", path: ["exec", execId, "json"], lane: "read" },
+      {
+        ...{ action, method: "GET", path: ["exec", execId, "json"], lane: "read" },
+        essentials: execEssentials,
+      },
       signal,
     );
     if (answer === undefined) return undefined;

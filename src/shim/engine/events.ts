@@ -1,18 +1,21 @@
 /** The engine's event stream. */
 import type { EngineEvent } from "../ports/engine.js";
-import { parseJson, splitLines } from "./answer.js";
+import { splitLines } from "./answer.js";
+import { eventEssentials } from "./essentials.js";
 import { asObject, objectOf, textOf } from "./json.js";
 
 const action = "read engine events";
-const lineLimitBytes = 1024 * 1024;
+/** A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its events. */
+const lineLimitBytes = 64 * 1024;
 
 /**
  * What the shim wants to hear of. Exec events above all are not in it: each probe makes three of them.
  */
-const wantedTypes = ["container", "image"];
+const wantedTypes = ["container", "image", "daemon"];
 const wantedActions = [
   ...["create", "start", "restart", "die", "oom", "pause", "unpause", "update", "rename", "destroy"],
   ...["pull", "tag", "untag", "delete", "import", "load"],
+  "reload",
 ];
 
 /**
@@ -27,14 +30,24 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   };
 }
 
-/** The events in `chunks`, those of containers without label `labelKey` left out. */
+/** The events in `chunks`, those of containers without label `labelKey` left out. No event can break the stream. */
 export async function* readEvents(
   chunks: AsyncIterable<Buffer>,
   labelKey: string,
 ): AsyncGenerator<EngineEvent, void, undefined> {
-  for await (const line of splitLines(chunks, { action, limitBytes: lineLimitBytes })) {
-    const event = toEvent(parseJson(line, action), labelKey);
+  const essentials = eventEssentials(labelKey);
+  for await (const line of splitLines(chunks, { action, limitBytes: lineLimitBytes, essentials })) {
+    const event = toEvent(parseEvent(line), labelKey);
     if (event !== undefined) yield event;
+  }
+}
+
+function parseEvent(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    // Whoever follows the events has to find out what it was about.
+    return { Type: "unknown" };
   }
 }
 
@@ -45,7 +58,7 @@ function toEvent(answer: unknown, labelKey: string): EngineEvent | undefined {
   const actor = objectOf(json, "Actor");
   if (type === "container") {
     if (!Object.hasOwn(objectOf(actor, "Attributes"), labelKey)) return undefined;
-  } else if (type !== "image") {
+  } else if (type !== "image" && type !== "daemon" && type !== "unknown") {
     return undefined;
   }
   return { type, action: textOf(json, "Action"), id: textOf(actor, "ID") };

@@ -1,10 +1,12 @@
 /** The engine calls about images. */
 import { withDeadline } from "../base/abort.js";
+import { isKind } from "../base/errors.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
 import type { PullProgress, RegistryCredentials } from "../ports/engine.js";
 import { readChunks } from "./answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
 import { LayerSizes } from "./disk-usage.js";
+import { diskUsageEssentials, imageEssentials, listedImageEssentials } from "./essentials.js";
 import { toImageSnapshot, toListedImage } from "./images.js";
 import { asList, asObject, type Json, objectOf } from "./json.js";
 import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./pull.js";
@@ -27,19 +29,32 @@ export class ImageCalls {
       path: ["images", "json"],
       lane: "read",
     };
-    return asList(await this.client.json(request, signal)).map(toListedImage);
+    const reading = { essentials: listedImageEssentials, convert: toListedImage };
+    return this.client.list(request, reading, signal);
   }
 
   async inspect(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
-    const json = await this.client.jsonIfThere(
-      get(`inspect image "${reference}"`, reference, "json"),
-      signal,
-    );
+    const request = get(`inspect image "${reference}"`, reference, "json");
+    const json = await this.client.jsonIfThere({ ...request, essentials: imageEssentials }, signal);
     return json === undefined ? undefined : toImageSnapshot(json);
   }
 
   async history(id: string, signal: AbortSignal): Promise<readonly Json[]> {
-    return asList(await this.client.json(historyRequest(id), signal)).map(asObject);
+    return ((await this.#history(id, signal)) ?? []).map(asObject);
+  }
+
+  /** Undefined for no such image. Empty for a history that is too large: only that image goes without. */
+  async #history(id: string, signal: AbortSignal): Promise<readonly unknown[] | undefined> {
+    try {
+      const history = await this.client.jsonIfThere(
+        get(`read history of image "${id}"`, id, "history"),
+        signal,
+      );
+      return history === undefined ? undefined : asList(history);
+    } catch (error) {
+      if (isKind(error, "exhausted")) return [];
+      throw error;
+    }
   }
 
   /** No deadline of its own: how long a pull may go without progress is the caller's rule. */
@@ -106,16 +121,16 @@ export class ImageCalls {
       const images = await this.list(signal);
       return this.#layerSizes.sum(
         images.map((image) => image.id),
-        async (id) => {
-          const history = await this.client.jsonIfThere(historyRequest(id), signal);
-          return history === undefined ? undefined : asList(history);
-        },
+        (id) => this.#history(id, signal),
       );
     }
     const action = "read disk usage of images";
     const usage = asObject(
       await this.client.json(
-        { action, method: "GET", path: ["system", "df"], query: { type: "image" }, lane: "read" },
+        {
+          ...{ action, method: "GET", path: ["system", "df"], query: { type: "image" }, lane: "read" },
+          essentials: diskUsageEssentials,
+        },
         signal,
       ),
     );
@@ -127,8 +142,4 @@ export class ImageCalls {
 
 function get(action: string, reference: string, what: string): EngineRequest {
   return { action, method: "GET", path: ["images", ...reference.split("/"), what], lane: "read" };
-}
-
-function historyRequest(id: string): EngineRequest {
-  return get(`read history of image "${id}"`, id, "history");
 }

@@ -9,6 +9,7 @@ import { Agent as HttpsAgent } from "node:https";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { inspect } from "node:util";
+import { linkAbort } from "../base/abort.js";
 import type { EngineEndpoint } from "./endpoint.js";
 
 export interface ModemRequest {
@@ -49,9 +50,14 @@ export class Modem {
   readonly #agent: HttpAgent;
   readonly #modem: DockerModem;
 
-  constructor(endpoint: EngineEndpoint, options: { readonly maxSockets: number }) {
+  constructor(endpoint: EngineEndpoint, options: { readonly maxSockets: number; readonly idleMs: number }) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
-    const pool = { keepAlive: true, maxSockets: options.maxSockets, maxFreeSockets: 32 };
+    // The agent closes a connection after this time only when no request has it, and takes it out of the pool at once: no
+    // request can meet one that is being closed. On one that a request has, it does nothing.
+    const pool = {
+      ...{ keepAlive: true, timeout: options.idleMs },
+      ...{ maxSockets: options.maxSockets, maxFreeSockets: 32 },
+    };
     this.#agent =
       tls === undefined
         ? new HttpAgent(pool)
@@ -83,12 +89,11 @@ export class Modem {
    */
   async dial(request: ModemRequest, signal: AbortSignal): Promise<IncomingMessage | Socket> {
     return new Promise((resolve, reject) => {
-      const onAbort = (): void => {
+      const link = linkAbort(signal, () => {
         reject(new Error("aborted"));
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
+      });
       this.#modem.dial(dialOptions(request, signal), (error, result) => {
-        signal.removeEventListener("abort", onAbort);
+        link[Symbol.dispose]();
         if (error !== null || result === null) {
           reject(error ?? new Error("no answer"));
         } else if (signal.aborted) {

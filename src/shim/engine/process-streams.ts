@@ -1,5 +1,6 @@
 /** The hijacked connection of an exec or of an attach as streams. */
 import type { Socket } from "node:net";
+import { linkAbort } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import type { ProcessStreams, TakeOutput } from "../ports/engine.js";
 import { OutputFrames } from "./output-frames.js";
@@ -25,14 +26,12 @@ export function openProcessStreams(
     failure ??= reason;
     socket.destroy();
   };
-  const onAbort = (): void => {
+  const link = linkAbort(signal, () => {
     end(ShimError.from(signal.reason));
-  };
-  signal.addEventListener("abort", onAbort, { once: true });
-  socket.once("close", () => {
-    signal.removeEventListener("abort", onAbort);
   });
-  if (signal.aborted) onAbort();
+  socket.once("close", () => {
+    link[Symbol.dispose]();
+  });
 
   const readOutput = (take: TakeOutput): Promise<void> => {
     const frames = new OutputFrames();

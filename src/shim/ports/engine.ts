@@ -20,8 +20,9 @@ export interface EngineVersion {
 }
 
 export interface EngineEvent {
-  readonly type: "container" | "image";
-  /** Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, … */
+  /** `daemon` is the engine itself. `unknown`: something happened, and the event does not say to what. */
+  readonly type: "container" | "image" | "daemon" | "unknown";
+  /** Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, …; for the engine reload. */
   readonly action: string;
   /** Container id, or image id or reference. */
   readonly id: string;
@@ -137,9 +138,14 @@ export interface Engine {
 
   /**
    * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that exact value;
-   * made from image `ancestor`, or from one that was built on it.
+   * made from image `ancestor`, or from one that was built on it. The list may have any size: `onProgress` is told each
+   * time that a part of it has arrived. An entry of more than 32 KiB has only the labels that matter (domain/labels.ts).
    */
-  listContainers(filter: ContainerFilter, signal: AbortSignal): Promise<readonly ListedContainer[]>;
+  listContainers(
+    filter: ContainerFilter,
+    signal: AbortSignal,
+    onProgress?: () => void,
+  ): Promise<readonly ListedContainer[]>;
   /** Undefined: no such container. */
   inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined>;
   /**
@@ -241,7 +247,7 @@ export interface Engine {
   listImages(signal: AbortSignal): Promise<readonly ListedImage[]>;
   /** By name, digest or id, full or short, as Docker resolves it. Undefined: no such image. */
   inspectImage(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined>;
-  /** The answer of `GET /images/{id}/history`, oldest last. */
+  /** The answer of `GET /images/{id}/history`, oldest last; empty when it is too large. */
   imageHistory(id: string, signal: AbortSignal): Promise<readonly Readonly<Record<string, unknown>>[]>;
   /** Ends when the image is complete; an error inside the progress stream is this call's error. */
   pullImage(
@@ -258,8 +264,9 @@ export interface Engine {
   imageDiskUsage(signal: AbortSignal): Promise<number | undefined>;
 
   /**
-   * Container events of containers with label `labelKey`, and image events, until `signal` aborts or the connection
-   * breaks (which throws). `onOpen` runs when the engine has accepted the subscription: events after it are not missed.
+   * Container events of containers with label `labelKey`, image events, and reloads of the engine's configuration, until
+   * `signal` aborts or the connection breaks (which throws). `onOpen` runs when the engine has accepted the subscription:
+   * events after it are not missed.
    */
   events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }

@@ -13,6 +13,7 @@ export interface ResyncDeps {
   /** Has limits of its own. */
   readonly refresh: (id: string) => Promise<void>;
   readonly warnOfStale: (id: string, error: unknown) => void;
+  /** How long the list may stand still. */
   readonly listTimeoutMs: number;
   /** How long one refresh is waited for. */
   readonly patienceMs: number;
@@ -66,8 +67,9 @@ export class Resync {
     const { engine, listTimeoutMs } = this.deps;
     const gone = new Set<string>();
     this.#goneSinceListing = gone;
-    const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited) =>
-      engine.listContainers({ labelKey: typeLabel }, limited),
+    // Tenants decide how long it is: what counts is that it arrives.
+    const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited, restart) =>
+      engine.listContainers({ labelKey: typeLabel }, limited, restart),
     );
     const claims = await this.#imageClaims(listed, signal);
     return listed.filter(({ id }) => !gone.has(id) && !claims.has(id));

@@ -1,11 +1,11 @@
-import { orAbort, sleep, withDeadline } from "../base/abort.js";
+import { linkAbort, orAbort, sleep, withDeadline } from "../base/abort.js";
 import { runInCall } from "../base/call.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
 import { typeLabel } from "../domain/labels.js";
-import type { NodeFacts } from "../domain/node-facts.js";
-import type { Snapshot } from "../domain/snapshot.js";
+import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
+import { descriptionLimitBytes, type Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
 import type { EngineLink } from "./engine-link.js";
 import type { ReadModel } from "./read-model.js";
@@ -41,7 +41,10 @@ export interface StateSyncDeps {
   readonly model: ReadModel;
   readonly link: EngineLink;
   readonly log: Logger;
-  /** Called after each connect, before the model is live. A throw counts as a failed connect. */
+  /**
+   * Called after each connect, before the model is live. A throw counts as a failed connect, and so does taking longer
+   * than a connect may: then it must change nothing any more.
+   */
   readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
   /** Told of each failed connect and each broken link; may say that trying again is of no use. */
   readonly onConnectError?: (error: ShimError) => "giveUp" | "tryAgain";
@@ -74,6 +77,11 @@ export class StateSync {
   readonly #refresher = new Refresher((id, signal) => this.#inspect(id, signal));
   readonly #resync: Resync;
   readonly #retries: Retries;
+  /** Container descriptions that were too large, and were reported. */
+  readonly #trimmed = new Set<string>();
+  /** What is to be done before the pause between two comparisons is over; and what ends that pause. */
+  #due = { comparison: false, facts: false };
+  #pause = new AbortController();
   #stop = new AbortController();
   #finished: Promise<void> = Promise.resolve();
 
@@ -148,6 +156,7 @@ export class StateSync {
       throw error;
     }
     this.#retries.succeeded(id);
+    this.#noteTrimmed(id, snapshot);
     await this.deps.beforeChange?.(id, snapshot);
     if (snapshot === undefined) {
       model.delete(id);
@@ -196,21 +205,18 @@ export class StateSync {
 
   /** From connect to the end of the event stream; always ends by throwing. */
   async #session(signal: AbortSignal, onLive: () => void): Promise<never> {
-    const { engine, link, log } = this.deps;
-    const facts = await withDeadline(
-      signal,
-      this.options.connectTimeoutMs,
-      "connect to the Docker Engine",
-      (limited) => engine.connect(limited),
-    );
+    const { link, log } = this.deps;
+    const facts = await this.#connect(signal);
     if (link.state.phase === "lost") link.set({ phase: "recovering", facts });
-    await this.deps.onConnect(facts, signal);
+    const { connectTimeoutMs } = this.options;
+    await withDeadline(signal, connectTimeoutMs, "look at the host of the Docker Engine", (limited) =>
+      orAbort(this.deps.onConnect(facts, limited), limited),
+    );
 
     const session = new AbortController();
-    const onAbort = (): void => {
+    using _ = linkAbort(signal, () => {
       session.abort(signal.reason);
-    };
-    signal.addEventListener("abort", onAbort, { once: true });
+    });
     try {
       let opened!: () => void;
       const subscribed = new Promise<void>((resolve) => {
@@ -218,7 +224,6 @@ export class StateSync {
       });
       const reading = this.#readEvents(opened, session.signal);
       reading.catch(() => undefined); // Heard by the races below; it also ends when one of them was lost earlier.
-      const { connectTimeoutMs } = this.options;
       await withDeadline(
         session.signal,
         connectTimeoutMs,
@@ -231,18 +236,24 @@ export class StateSync {
       onLive();
       log.info({ engine: facts.engineVersion, api: `1.${String(facts.apiMinor)}` }, "engine live");
       this.deps.onLive(facts);
-      return await Promise.race([reading, this.#resyncPeriodically(session.signal)]);
+      return await Promise.race([reading, this.#keepUp(facts, session.signal)]);
     } finally {
-      signal.removeEventListener("abort", onAbort);
       session.abort(new ShimError("cancelled", "engine session ended"));
     }
+  }
+
+  async #connect(signal: AbortSignal): Promise<NodeFacts> {
+    return withDeadline(signal, this.options.connectTimeoutMs, "connect to the Docker Engine", (limited) =>
+      this.deps.engine.connect(limited),
+    );
   }
 
   /** Kept trivial, because the engine drops events for a slow reader: mark and return. */
   async #readEvents(opened: () => void, signal: AbortSignal): Promise<never> {
     for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
       if (event.type === "image") this.deps.onImageEvent(event);
-      else this.#refreshInBackground(event.id);
+      else if (event.type === "container") this.#refreshInBackground(event.id);
+      else this.#compareSoon({ withFacts: event.type === "daemon" });
     }
     throw new ShimError("unavailable", "the event stream of the Docker Engine ended");
   }
@@ -253,16 +264,65 @@ export class StateSync {
     });
   }
 
+  /** Once for each container. */
+  #noteTrimmed(id: string, snapshot: Snapshot | undefined): void {
+    if (snapshot?.isTrimmed !== true) {
+      this.#trimmed.delete(id);
+    } else if (!this.#trimmed.has(id)) {
+      this.#trimmed.add(id);
+      this.deps.log.warn(
+        { containerId: id, limitBytes: descriptionLimitBytes },
+        "container description too large, labels and annotations are left out",
+      );
+    }
+  }
+
   /** Once, until an inspect succeeds. */
   #warnOfStale(id: string, error: unknown): void {
     if (this.#stop.signal.aborted || !this.#retries.isNews(id)) return;
     this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
   }
 
-  async #resyncPeriodically(signal: AbortSignal): Promise<never> {
+  #compareSoon({ withFacts }: { readonly withFacts: boolean }): void {
+    this.#due.comparison = true;
+    this.#due.facts ||= withFacts;
+    this.#pause.abort();
+  }
+
+  /** Compares now and then, and when an event asks for it. Throws when the engine is another one than before. */
+  async #keepUp(facts: NodeFacts, signal: AbortSignal): Promise<never> {
+    let known = facts;
     for (;;) {
-      await sleep(this.options.resyncIntervalMs, signal);
+      await this.#nextComparison(signal);
+      const areFactsDue = this.#due.facts;
+      this.#due = { comparison: false, facts: false };
+      if (areFactsDue) known = await this.#readFactsAgain(known, signal);
       await this.#resync.run(signal, { only: "different" });
     }
+  }
+
+  async #nextComparison(signal: AbortSignal): Promise<void> {
+    const { resyncIntervalMs, retryMs } = this.options;
+    const pause = new AbortController();
+    this.#pause = pause;
+    using _ = linkAbort(signal, () => {
+      pause.abort();
+    });
+    if (!this.#due.comparison) await sleep(resyncIntervalMs, pause.signal).catch(() => undefined);
+    // Events that nobody can read may come in any number: one comparison is enough for all of this time.
+    if (this.#due.comparison) await sleep(retryMs, signal);
+    signal.throwIfAborted();
+  }
+
+  /** The engine has reloaded its configuration, which can change its runtimes. */
+  async #readFactsAgain(known: NodeFacts, signal: AbortSignal): Promise<NodeFacts> {
+    const { link, log } = this.deps;
+    const facts = await this.#connect(signal);
+    if (!isSameEngine(known, facts))
+      throw new ShimError("unavailable", "the Docker Engine is another one than at the connect");
+    link.set({ phase: "live", facts });
+    const runtimes = facts.runtimes.map(({ name }) => name);
+    log.info({ runtimes }, "engine configuration reloaded");
+    return facts;
   }
 }

@@ -169,6 +169,27 @@ describe("EngineClient", () => {
     assert.equal(connections, 1);
   });
 
+  test("connections that nobody uses are closed, one in use never, and new ones are made", async () => {
+    await using docker = await startFakeDocker();
+    // As Docker's: it closes no connection by itself.
+    docker.server.keepAliveTimeout = 0;
+    const waiting: (() => void)[] = [];
+    docker.answers.set("GET /thing", (_request, response) => waiting.push(() => response.end('{"a":1}')));
+    docker.answers.set("GET /quiet", (_request, response) => response.write(" "));
+    const client = docker.client({ idleConnectionMs: 50 });
+    const quiet = await client.open({ ...get, path: ["quiet"], lane: "free" }, never());
+    const burst = Promise.all(Array.from({ length: 20 }, () => client.json(get, never())));
+    await docker.until((requests) => requests.length === 21);
+    assert.ok(docker.sockets.size > 20);
+    for (const answer of waiting.splice(0)) answer();
+    await burst;
+    while (docker.sockets.size > 1) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal(quiet.destroyed, false, "a stream may be silent for as long as it likes");
+    quiet.destroy();
+    docker.answers.set("GET /thing", json({ b: 2 }));
+    assert.deepEqual(await client.json(get, never()), { b: 2 });
+  });
+
   test("a frozen engine holds 32 reads; the next waits without a connection and leaves with its caller", async () => {
     await using docker = await startFakeDocker();
     docker.answers.set("GET /thing", hang);

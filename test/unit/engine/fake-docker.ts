@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EngineClient } from "../../../src/shim/engine/client.js";
+import { EngineClient, type EngineClientOptions } from "../../../src/shim/engine/client.js";
 import { DockerEngine } from "../../../src/shim/engine/docker-engine.js";
 
 export type Respond = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void;
@@ -22,7 +22,7 @@ export interface FakeDocker extends AsyncDisposable {
   /** By method and path without version and query, as `GET /containers/x/json`; the path may end in `*`. */
   readonly answers: Map<string, Respond>;
   /** Engine and client for this server; `connect` is done where a version is named. */
-  client(options?: { readonly shortTimeoutMs?: number; readonly answerLimitBytes?: number }): EngineClient;
+  client(options?: Partial<Omit<EngineClientOptions, "endpoint">>): EngineClient;
   engine(options?: { readonly shortTimeoutMs?: number }): Promise<DockerEngine>;
   /** Resolves when the requests so far satisfy `enough`. */
   until(enough: (requests: readonly string[]) => boolean): Promise<void>;

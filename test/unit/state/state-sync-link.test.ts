@@ -117,7 +117,144 @@ describe("StateSync when the link breaks", () => {
   });
 });
 
+describe("StateSync and the connect", () => {
+  test("an onConnect that hangs is a failed connect, and what it does later is told so", async () => {
+    const signals: AbortSignal[] = [];
+    const onConnect = (_facts: unknown, signal: AbortSignal): Promise<void> => {
+      signals.push(signal);
+      return signals.length === 1 ? new Promise<never>(() => undefined) : Promise.resolve();
+    };
+    await using harness = new Harness({ connectTimeoutMs: 300 }, { onConnect });
+    harness.sync.start();
+    await until("the engine is lost", () => harness.link.state.phase === "lost");
+    assert.equal(signals[0]?.aborted, true);
+    await harness.live();
+    assert.deepEqual(harness.messages("error"), ["engine lost"]);
+  });
+});
+
+describe("StateSync and events that say little", () => {
+  const soon = { retryMs: 1 };
+  const unknown = { type: "unknown", action: "", id: "" } as const;
+
+  test("one of which nothing is known costs one comparison, and not the link", async () => {
+    await using harness = new Harness(soon);
+    const id = harness.sandbox("a");
+    await harness.start();
+    harness.engine.events$.policy = () => [];
+    harness.engine.containers.exit(id, 1);
+    harness.engine.events$.policy = () => [0];
+    harness.engine.journal.clear();
+    harness.engine.events$.emit(unknown);
+    await until("the change is seen", () => harness.statusOf(id) === "exited");
+    const asked = harness.engine.journal.names();
+    assert.deepEqual(asked, ["engine.listContainers", "engine.inspectContainer"]);
+    assert.equal(harness.link.state.phase, "live");
+  });
+
+  test("many of them cost one comparison", async () => {
+    await using harness = new Harness({ retryMs: 300 });
+    await harness.start();
+    harness.engine.journal.clear();
+    for (let count = 0; count < 100; count += 1) harness.engine.events$.emit(unknown);
+    await until("it was compared", () => harness.engine.journal.names().length > 0);
+    await turns(20);
+    assert.deepEqual(harness.engine.journal.names(), ["engine.listContainers"]);
+  });
+
+  test("one that comes during a comparison makes another one", async () => {
+    await using harness = new Harness(soon);
+    await harness.start();
+    const { engine } = harness;
+    engine.journal.clear();
+    engine.hangs = (verb) => verb === "listContainers";
+    engine.events$.emit(unknown);
+    await until("it is being compared", () => engine.journal.names().length === 1);
+    engine.events$.emit(unknown);
+    await turns(5);
+    engine.hangs = () => false;
+    engine.up();
+    await until("it was compared again", () => engine.journal.names().length === 2);
+  });
+});
+
+describe("StateSync when the engine reloads its configuration", () => {
+  const reload = { type: "daemon", action: "reload", id: "FAKE" } as const;
+  const runsc = { name: "runsc", recursiveReadOnly: true };
+
+  test("the facts are read again, and the link stays live", async () => {
+    let connects = 0;
+    const onConnect = (): Promise<void> => {
+      connects += 1;
+      return Promise.resolve();
+    };
+    await using harness = new Harness({ retryMs: 1 }, { onConnect });
+    await harness.start();
+    const phases: string[] = [];
+    const set = harness.link.set.bind(harness.link);
+    harness.link.set = (state) => {
+      phases.push(state.phase);
+      set(state);
+    };
+    harness.engine.facts = nodeFacts({ runtimes: [...nodeFacts().runtimes, runsc] });
+    harness.engine.events$.emit(reload);
+    await until("the runtime is known", () => harness.link.facts?.runtimes.length === 2);
+    assert.deepEqual([phases, connects], [["live"], 1]);
+    assert.deepEqual(harness.messages("info"), ["engine live", "engine configuration reloaded"]);
+  });
+
+  test("an engine whose lasting facts are others is connected to anew", async () => {
+    const drivers: string[] = [];
+    await using harness = new Harness(
+      { retryMs: 1 },
+      {
+        onConnect: ({ cgroupDriver }) => {
+          drivers.push(cgroupDriver);
+          return Promise.resolve();
+        },
+      },
+    );
+    await harness.start();
+    harness.engine.facts = nodeFacts({ cgroupDriver: "systemd" });
+    harness.engine.events$.emit(reload);
+    await until("it is live with the other driver", () => harness.link.facts?.cgroupDriver === "systemd");
+    await harness.live();
+    assert.deepEqual(drivers, ["cgroupfs", "systemd"]);
+  });
+});
+
+describe("StateSync and descriptions that are too large", () => {
+  test("says so once for each container, and treats it as any other", async () => {
+    await using harness = new Harness();
+    const [large, other] = [harness.sandbox("a"), harness.sandbox("b")];
+    const inspect = harness.engine.containers.inspect.bind(harness.engine.containers);
+    harness.engine.containers.inspect = (id) => {
+      const snapshot = inspect(id);
+      return snapshot === undefined || id !== large ? snapshot : { ...snapshot, isTrimmed: true };
+    };
+    await harness.start();
+    await harness.sync.refresh(large);
+    assert.deepEqual([harness.statusOf(large), harness.statusOf(other)], ["running", "running"]);
+    const text = "container description too large, labels and annotations are left out";
+    assert.deepEqual(harness.messages("warn"), [text]);
+  });
+});
+
 describe("StateSync.stop()", () => {
+  test("during onConnect ends it, and the model never becomes live", async () => {
+    let connected!: () => void;
+    const onConnect = (): Promise<void> => new Promise((resolve) => (connected = resolve));
+    const harness = new Harness({}, { onConnect });
+    harness.sync.start();
+    await until("it connects", () => harness.engine.journal.names("engine.connect").length > 0);
+    await turns(5);
+    await harness.sync.stop();
+    connected();
+    await turns(20);
+    assert.equal(harness.link.state.phase, "recovering");
+    assert.equal(harness.engine.events$.subscribers, 0);
+  });
+
   test("ends the subscription, and nothing is asked of the engine afterwards", async () => {
     const harness = new Harness({ resyncIntervalMs: 1 });
     await harness.start();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { sleep } from "../../../src/shim/base/abort.js";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
 import { EngineLink } from "../../../src/shim/state/engine-link.js";
@@ -150,6 +151,20 @@ describe("StateSync while live", () => {
       () => harness.engine.journal.names("engine.listContainers").length >= 3,
     );
     assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
+  });
+
+  test("a list that is long in coming is waited for as long as it comes", async () => {
+    await using harness = new Harness({ connectTimeoutMs: 500 });
+    const list = harness.engine.listContainers.bind(harness.engine);
+    harness.engine.listContainers = async (filter, signal, onProgress) => {
+      for (let part = 0; part < 8; part += 1) {
+        await sleep(100, signal);
+        onProgress?.();
+      }
+      return list(filter, signal);
+    };
+    await harness.start();
+    assert.equal(harness.engine.journal.names("engine.connect").length, 1);
   });
 
   test("one hanging inspect makes only its own status stale", async () => {
