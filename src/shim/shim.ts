@@ -1,4 +1,5 @@
 /** Builds the whole program from its parts, starts it, and stops it in reverse order. */
+import { CoalescedWork } from "./base/coalesced-work.js";
 import { ShimError, isKind, messageOf } from "./base/errors.js";
 import { KeyedLock } from "./base/keyed-lock.js";
 import { Lifetime } from "./base/lifetime.js";
@@ -16,7 +17,7 @@ import { openStats } from "./composition/stats.js";
 import { openStores } from "./composition/stores.js";
 import { openStreaming } from "./composition/streaming.js";
 import type { Config } from "./config/resolve.js";
-import type { NodeFacts } from "./domain/node-facts.js";
+import { isSameEngine, type NodeFacts } from "./domain/node-facts.js";
 import { formatEndpoint } from "./engine/endpoint.js";
 import { chooseHost } from "./host/choose-host.js";
 import { EngineProcesses } from "./host/engine-processes.js";
@@ -107,6 +108,7 @@ async function open(
   const streaming = await openStreaming(config, log, lifetime);
 
   let host: HostAccess = new RemoteHost();
+  let hostFacts: NodeFacts | undefined;
   let nodePrepared = Promise.resolve();
   const { stats, layers, useHost, counts } = openStats({ engine, model, host: () => host, log }, lifetime);
   const logs = createContainerLogs(config, stores, engine, () => host, log, lifetime);
@@ -119,13 +121,21 @@ async function open(
     model,
     link,
     log,
-    onConnect: async (facts) => {
+    onConnect: async (facts, signal) => {
       refuseOtherCgroupDriver(config, facts);
-      host = await chooseHost(facts, formatEndpoint(endpoint), log);
+      const chosen = await chooseHost(facts, formatEndpoint(endpoint), log);
+      // It may have taken so long that the next connect has been made.
+      signal.throwIfAborted();
+      // What is kept for an engine (rates, open files) stays true when only the link to it broke.
+      if (hostFacts === undefined || !isSameEngine(hostFacts, facts) || chosen.local !== host.local) {
+        host = chosen;
+        useHost(host);
+      }
+      hostFacts = facts;
       nodePrepared = network.engineFound({ local: host.local });
-      useHost(host);
       if (host.local) {
         await oomScores.detect();
+        signal.throwIfAborted();
         engineProcesses.start();
       }
       forgetImages();
@@ -133,7 +143,7 @@ async function open(
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
       outcome.wentLive(facts);
-      void tidyUp(facts);
+      tidyUps.request(facts);
     },
     onImageEvent: forgetImages,
     onChange: (id, snapshot) => {
@@ -183,27 +193,22 @@ async function open(
       if (!background.signal.aborted) log.error({ err: messageOf(error) }, `${what} failed`);
     }
   };
-  let tidying = Promise.resolve();
   /** After a start and after each return of the engine: what died in between cleans up nothing itself. */
-  const tidyUp = (facts: NodeFacts): Promise<void> => {
+  const tidyUps = new CoalescedWork<NodeFacts>(async ({ engineId }) => {
     const { signal } = background;
-    // One after the other, should the engine come and go.
-    tidying = tidying.then(async () => {
-      await inBackground("repair after start", () => repairAfterStart(services, signal));
-      await inBackground("clean-up of dead pods' networks", async () => {
-        if (leftovers === undefined || !host.local || signal.aborted) return;
-        if (await isAccustomedEngine(config.stateDir, facts.engineId)) {
-          await cleanNetworkLeftovers(leftovers, config.stateDir, engine, log, signal);
-        } else {
-          log.warn(
-            { engineId: facts.engineId, stateDir: config.stateDir },
-            "another engine than before: what is left of pod networks stays, see dockershim doctor network",
-          );
-        }
-      });
+    await inBackground("repair after start", () => repairAfterStart(services, signal));
+    await inBackground("clean-up of dead pods' networks", async () => {
+      if (leftovers === undefined || !host.local || signal.aborted) return;
+      if (await isAccustomedEngine(config.stateDir, engineId)) {
+        await cleanNetworkLeftovers(leftovers, config.stateDir, engine, log, signal);
+      } else {
+        log.warn(
+          { engineId, stateDir: config.stateDir },
+          "another engine than before: what is left of pod networks stays, see dockershim doctor network",
+        );
+      }
     });
-    return tidying;
-  };
+  });
 
   const metricsServer = await metrics?.serve(
     {
@@ -217,7 +222,7 @@ async function open(
   lifetime.onClose("sync", async () => {
     background.abort(new ShimError("cancelled", "the shim is stopping"));
     await sync.stop();
-    await tidying;
+    await tidyUps.settled();
   });
   return {
     ...{ endpoint: server.endpoint, network, link, pauseImageReference: config.pauseImage },

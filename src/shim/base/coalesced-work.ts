@@ -1,0 +1,29 @@
+/**
+ * Work that is asked for again and again: one run at a time, and at most one that waits, with the newest of what it was
+ * asked for. `work` never throws.
+ */
+export class CoalescedWork<T> {
+  #running: Promise<void> | undefined;
+  #waiting: { readonly value: T } | undefined;
+
+  constructor(private readonly work: (value: T) => Promise<void>) {}
+
+  /** Begins at once, or when the present run has ended. */
+  request(value: T): void {
+    this.#waiting = { value };
+    this.#running ??= this.#runAll();
+  }
+
+  /** Resolves when nothing runs or waits any longer. */
+  async settled(): Promise<void> {
+    await this.#running;
+  }
+
+  async #runAll(): Promise<void> {
+    for (let next = this.#waiting; next !== undefined; next = this.#waiting) {
+      this.#waiting = undefined;
+      await this.work(next.value);
+    }
+    this.#running = undefined;
+  }
+}
