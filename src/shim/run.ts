@@ -33,6 +33,12 @@ process.exitCode = await runCommandLine(
           process.on("SIGTERM", listener);
           process.on("SIGINT", listener);
         },
+        endAtOnce: () => {
+          // process.exit() waits for the threads, of which some may be blocked in the kernel.
+          process.kill(process.pid, "SIGKILL");
+          // The first process of a container is not killed by itself.
+          process.abort();
+        },
       });
     },
     doctorNetwork: async (resolved, options) => {

@@ -39,6 +39,8 @@ import { StateSync } from "./state/state-sync.js";
 
 /** Limit of each undo and clean-up step. */
 const cleanUpTimeoutMs = 30_000;
+/** How long calls and sessions that a stop has aborted may take to end. */
+const abortedCallsMs = 6_000;
 
 export interface Shim {
   /** As formatted for people: `unix:///var/run/dockershim.sock`. */
@@ -56,8 +58,11 @@ export interface Shim {
   nodePrepared(): Promise<void>;
   /** Rejects with what makes going on impossible, such as an engine whose cgroup driver contradicts the flag. */
   readonly failed: Promise<never>;
-  /** Takes no new calls, waits for those in flight up to `timeoutMs`, and ends. Containers keep running. */
-  stop(timeoutMs: number): Promise<void>;
+  /**
+   * Takes no new calls, waits for those in flight up to `timeoutMs`, and closes everything, within 12 s more. Containers
+   * keep running. The answer names what hangs. Never throws.
+   */
+  stop(timeoutMs: number): Promise<readonly string[]>;
 }
 
 /** Serves as soon as it returns, with or without an engine. */
@@ -229,8 +234,11 @@ async function open(
     ...{ streamingAddress: streaming.urlBase, metricsAddress: metricsServer?.endpoint ?? "" },
     ...{ firstLive: outcome.live, failed: outcome.failed, nodePrepared: () => nodePrepared },
     stop: async (timeoutMs) => {
-      await Promise.all([server.drain(timeoutMs), streaming.stop(timeoutMs)]);
+      await lifetime.first("calls and sessions", timeoutMs + abortedCallsMs, () =>
+        Promise.all([server.drain(timeoutMs), streaming.stop(timeoutMs)]),
+      );
       await lifetime.close();
+      return lifetime.abandoned;
     },
   };
 }

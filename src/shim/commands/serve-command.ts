@@ -6,8 +6,10 @@ import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../grpc/transport/systemd.js";
 import { startShim } from "../shim.js";
 
-/** How long a drain waits for calls in flight; systemd kills after 90 s. */
+/** How long a drain waits for calls in flight. With all that follows the end takes 45 s at most: docs/faults.md. */
 const drainTimeoutMs = 30_000;
+/** When everything is closed, only what hangs keeps the process from ending. */
+const remainderMs = 1_000;
 /** How long the first screen waits for the engine before it says that there is none yet. */
 const enginePatienceMs = 5_000;
 const nodePatienceMs = 1_000;
@@ -18,6 +20,8 @@ export interface ServeIo {
   writeOut(text: string): void;
   /** Calls `listener` for each SIGTERM and SIGINT with its name, and ignores SIGHUP. */
   onSignal(listener: (name: string) => void): void;
+  /** Ends the process, whatever hangs in it. */
+  endAtOnce(): void;
 }
 
 export async function runServe({ config, sources, warnings }: ResolvedConfig, io: ServeIo): Promise<number> {
@@ -29,19 +33,24 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   let stopping = false;
   const signalled = new Promise<string>((resolve) => {
     io.onSignal((name) => {
-      if (!stopping) {
-        stopping = true;
-        resolve(name);
+      if (stopping) {
+        log.warn({ signal: name }, "a second signal while stopping: ended at once");
+        io.endAtOnce();
       }
+      stopping = true;
+      resolve(name);
     });
   });
-  try {
+  /** The first screen, and that the service is ready. A signal does not wait for it. */
+  const announce = async (): Promise<void> => {
     // The shim serves all the same when the engine is not there, or the node not prepared, within a moment.
     const facts = await Promise.race([within(enginePatienceMs, shim.firstLive), shim.failed]);
     if (facts !== undefined) await within(nodePatienceMs, shim.nodePrepared());
     const { name, reason } = shim.network;
     const problem = shim.network.notReadyReason();
     const offers = name === "cni" && problem !== undefined;
+    const offer = offers ? await offerExampleNetwork(config, log) : undefined;
+    if (stopping) return;
     io.writeOut(
       renderFirstScreen({
         version: io.version,
@@ -49,7 +58,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
         engineEndpoint: String(sources["docker-endpoint"]?.value ?? ""),
         network: { name, reason, problem },
         example,
-        offer: offers ? await offerExampleNetwork(config, log) : undefined,
+        offer,
         pauseImage: shim.pauseImageReference,
         stateDirectory: config.stateDir,
         socket: shim.endpoint,
@@ -60,11 +69,21 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
     );
     log.info({ socket: shim.endpoint, network: name, reason }, "serving");
     await notifySystemd("READY=1", `serving on ${shim.endpoint}`, { environment, log });
-    log.info({ signal: await Promise.race([signalled, shim.failed]) }, "stopping; containers keep running");
+  };
+  try {
+    const signal = await Promise.race([signalled, shim.failed, announce().then(() => signalled)]);
+    log.info({ signal }, "stopping; containers keep running");
     return 0;
   } finally {
-    await notifySystemd("STOPPING=1", "draining", { environment, log });
-    await shim.stop(drainTimeoutMs);
+    // Also when no signal asked for the end: the next one is then the second.
+    stopping = true;
+    const notified = notifySystemd("STOPPING=1", "draining", { environment, log });
+    const hanging = await shim.stop(drainTimeoutMs);
+    await within(remainderMs, notified);
+    setTimeout(() => {
+      log.error({ hanging }, "something hangs that keeps the process from ending: ended by force");
+      io.endAtOnce();
+    }, remainderMs).unref();
   }
 }
 

@@ -135,8 +135,10 @@ class RunningServer implements GrpcServer {
     }
     for (const socket of this.#sockets) socket.destroy();
     this.#grpc.forceShutdown();
-    // However little patience there was: the file must not outlive the server.
-    await this.#unlinked;
+    // However little patience there was: the file must not outlive the server. One that does is replaced at the next start.
+    await within(cleanUpMs, this.#unlinked).catch(() => {
+      this.#log.warn({ endpoint: this.endpoint }, "the socket file cannot be removed in time");
+    });
   }
 
   close(): Promise<void> {
@@ -146,8 +148,8 @@ class RunningServer implements GrpcServer {
   async #stopGracefully(): Promise<void> {
     this.#listener.close();
     this.#unlinked = this.#unlink();
-    await this.#unlinked;
     this.#instrument.abort("streams", new ShimError("unavailable", "dockershim is stopping"));
+    // Calls are not waited for longer because the file system of the socket hangs.
     await Promise.all([
       this.#instrument.idle(),
       new Promise<void>((resolve) => {
