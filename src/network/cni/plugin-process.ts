@@ -1,7 +1,7 @@
 /** Runs a plugin's binary, and ends it with everything that it started. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { open } from "node:fs/promises";
-import { sleep } from "../../shim/base/abort.js";
+import { linkAbort, sleep } from "../../shim/base/abort.js";
 import { messageOf, ShimError } from "../../shim/base/errors.js";
 import { hasCode } from "../../shim/base/file-errors.js";
 
@@ -56,6 +56,7 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
     options.signal.throwIfAborted();
     try {
       await requireProgram(path);
+      options.signal.throwIfAborted();
       options.beforeStart?.();
       return await runOnce(path, options, limits);
     } catch (error) {
@@ -114,10 +115,9 @@ async function runOnce(path: string, options: ProcessOptions, limits: ProcessLim
       killGroup(child);
       timer = setTimeout(finish, limits.deathMs);
     };
-    const onAbort = (): void => stop(ShimError.from(signal.reason));
     const finish = (): void => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
+      link[Symbol.dispose]();
       child.stdout.destroy();
       child.stderr.destroy();
       if (stopReason !== undefined) {
@@ -132,10 +132,12 @@ async function runOnce(path: string, options: ProcessOptions, limits: ProcessLim
       });
     };
 
-    signal.addEventListener("abort", onAbort, { once: true });
+    const link = linkAbort(signal, () => {
+      stop(ShimError.from(signal.reason));
+    });
     child.once("error", (error) => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
+      link[Symbol.dispose]();
       reject(error);
     });
     child.once("exit", () => {

@@ -4,6 +4,7 @@ import type { ServiceError } from "@grpc/grpc-js";
 import { Client, credentials, loadPackageDefinition, status } from "@grpc/grpc-js";
 import type { ServiceClientConstructor } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
+import { linkAbort } from "../base/abort.js";
 import type { ErrorKind } from "../base/errors.js";
 import { ShimError } from "../base/errors.js";
 import { packageDirectory } from "../base/package-directory.js";
@@ -45,9 +46,6 @@ export function connect(endpoint: string): ConnectedClient {
         reject(ShimError.from(signal.reason));
         return;
       }
-      const onAbort = (): void => {
-        running.cancel();
-      };
       const running = client.makeUnaryRequest(
         method.path,
         method.requestSerialize,
@@ -55,7 +53,7 @@ export function connect(endpoint: string): ConnectedClient {
         request,
         { deadline: Date.now() + timeoutMs },
         (error, answer) => {
-          signal.removeEventListener("abort", onAbort);
+          link[Symbol.dispose]();
           if (error === null && answer !== undefined) {
             // The deserializer of this very method made it.
             resolve(answer as Services[Name]["response"]);
@@ -64,7 +62,9 @@ export function connect(endpoint: string): ConnectedClient {
           reject(signal.aborted ? ShimError.from(signal.reason) : toShimError(error, name, path));
         },
       );
-      signal.addEventListener("abort", onAbort, { once: true });
+      const link = linkAbort(signal, () => {
+        running.cancel();
+      });
     });
 
   const runtime = <Name extends keyof RuntimeService>(

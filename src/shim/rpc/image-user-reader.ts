@@ -1,4 +1,4 @@
-import { withDeadline } from "../base/abort.js";
+import { orAbort, withDeadline } from "../base/abort.js";
 import type { Logger } from "../base/log.js";
 import { messageOf } from "../base/errors.js";
 import { SingleFlight } from "../base/single-flight.js";
@@ -56,7 +56,8 @@ export class ImageUserReader {
     const reading = this.#inFlight.get(imageId);
     if (reading !== undefined) {
       await withDeadline(undefined, statusPatienceMs, "wait for the image's users", async (signal) => {
-        await Promise.race([reading, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+        // Out of patience: the status goes without.
+        await orAbort(reading, signal).catch(() => undefined);
       });
     }
     return this.deps.cache.get(imageId);

@@ -1,5 +1,5 @@
 /** The client's connection, whatever it speaks, and how long a session may use it. */
-import { formatDuration } from "../base/abort.js";
+import { formatDuration, linkAbort } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 
 export interface ClientConnection {
@@ -49,11 +49,9 @@ export async function whileConnected<T>(
   void connection.closed.then(() => {
     end(connection.failure ?? clientGone());
   });
-  const onStop = (): void => {
+  using _ = linkAbort(stop, () => {
     end(stop.reason);
-  };
-  if (stop.aborted) onStop();
-  else stop.addEventListener("abort", onStop, { once: true });
+  });
   const watch = (): void => {
     const leftMs = connection.lastActivityMs + idleTimeoutMs - performance.now();
     if (leftMs > 0) {
@@ -69,7 +67,6 @@ export async function whileConnected<T>(
   } finally {
     over = true;
     clearTimeout(timer);
-    stop.removeEventListener("abort", onStop);
     connection.destroy();
   }
 }

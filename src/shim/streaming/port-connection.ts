@@ -1,7 +1,7 @@
 /** One connection of a port-forward: the client's streams on one side, a connection to the pod on the other. */
 import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { withDeadline } from "../base/abort.js";
+import { linkAbort, withDeadline } from "../base/abort.js";
 import { messageOf } from "../base/errors.js";
 import type { PortForwardSession } from "../ports/streaming.js";
 import { clientGone } from "./client-connection.js";
@@ -30,9 +30,9 @@ export async function forwardConnection(
   const { port, data, error } = streams;
   const gone = new AbortController();
   const abort = (): void => gone.abort(clientGone());
-  signal.addEventListener("abort", abort, { once: true });
+  using _ = linkAbort(signal, abort);
   data.once("close", abort);
-  if (signal.aborted || data.destroyed) abort();
+  if (data.destroyed) abort();
   try {
     const pod = await withDeadline(
       gone.signal,
@@ -52,7 +52,6 @@ export async function forwardConnection(
       data.resume();
     }
   } finally {
-    signal.removeEventListener("abort", abort);
     data.off("close", abort);
   }
 }
@@ -74,10 +73,8 @@ async function copyBothWays(
     pod.destroy();
   };
   for (const stream of [data, pod]) stream.on("error", end);
-  if (signal.aborted) end();
-  signal.addEventListener("abort", end, { once: true });
+  using _ = linkAbort(signal, end);
   // Each passes its own end on and leaves the other direction alone; a failure ends both.
   await Promise.allSettled([pipeline(data, pod), pipeline(pod, data).then(onPodEnd)]);
-  signal.removeEventListener("abort", end);
   pod.destroy();
 }

@@ -1,6 +1,7 @@
 /** Port-forward over SPDY: two streams for each connection, which a request id brings together. */
 import { setMaxListeners } from "node:events";
 import type { Duplex } from "node:stream";
+import { orAbort } from "../base/abort.js";
 import { endOf } from "../base/end-of-stream.js";
 import type { PortForwardSession } from "../ports/streaming.js";
 import { probeIntervalMs } from "./client-connection.js";
@@ -48,11 +49,8 @@ export class SpdyPortForward {
 
   /** Until the client is gone or `signal` aborts, and every connection to the pod has ended. */
   async run(signal: AbortSignal): Promise<void> {
-    const ended = new Promise<void>((resolve) => {
-      if (signal.aborted) resolve();
-      else signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-    await Promise.race([this.connection.closed, ended]);
+    // The reason of the abort is the caller's to tell.
+    await orAbort(this.connection.closed, signal).catch(() => undefined);
     this.#gone.abort();
     // A client that does not read would hold up the last words.
     this.connection.destroy();
