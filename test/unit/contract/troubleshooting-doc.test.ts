@@ -1,0 +1,76 @@
+/** Texts that docs/troubleshooting.md quotes are those of the program: people search for them. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../..", import.meta.url));
+
+/** Said by others: the kubelet, crictl, the Docker Engine and Node.js. */
+const foreign: ReadonlySet<string> = new Set([
+  "validate service connection: … DeadlineExceeded",
+  "port is already allocated",
+  "removing log file …: no such file or directory",
+]);
+
+/** What the sources say, with a mark in the place of each value. */
+function textsOfTheProgram(): string {
+  const files = ["src", "checkpoints", "scripts"].flatMap((directory) =>
+    readdirSync(join(root, directory), { recursive: true, encoding: "utf8" })
+      .filter((name) => /\.(ts|mjs)$/.test(name))
+      .map((name) => readFileSync(join(root, directory, name), "utf8")),
+  );
+  return withoutValues(files.join("\n"))
+    .replace(/["'`] \+\s*["'`]/g, "")
+    .replaceAll("\\", "");
+}
+
+/** `${…}` of templates is replaced, also where it holds braces. */
+function withoutValues(source: string): string {
+  let text = "";
+  for (let at = 0; at < source.length; at += 1) {
+    if (!source.startsWith("${", at)) {
+      text += source[at] ?? "";
+      continue;
+    }
+    let depth = 0;
+    for (at += 1; at < source.length; at += 1) {
+      if (source[at] === "{") depth += 1;
+      if (source[at] === "}") depth -= 1;
+      if (depth === 0) break;
+    }
+    text += "\0";
+  }
+  return text;
+}
+
+/**
+ * The words of a quoted message between its values (a quoted name, a number, a path, an ellipsis) and between its parts: each
+ * caller puts what it did in front of the reason.
+ */
+function fixedParts(message: string): readonly string[] {
+  return message
+    .split(/…|: |"[^"]*"|[=(]?--?[a-z][\w=-]*|\S*[/[]\S*|\b\d[\w.]*/)
+    .map((part) => part.replace(/^[\s:;,.()]+|[\s:;,.()]+$/g, ""))
+    .filter((part) => /\w\s+\w/.test(part));
+}
+
+test("every message that docs/troubleshooting.md quotes is one that the program can say", () => {
+  const texts = textsOfTheProgram();
+  const document = readFileSync(join(root, "docs", "troubleshooting.md"), "utf8");
+  const symptoms = document.split("\n").flatMap((line) => /^\| (.*?) \| /.exec(line)?.[1] ?? []);
+  const quoted = symptoms.flatMap((text) =>
+    [...text.matchAll(/`([^`]+)`/g)].map(([, message = ""]) => message),
+  );
+  const messages = quoted.filter(
+    (message) => !foreign.has(message) && !message.startsWith("crictl ") && fixedParts(message).length > 0,
+  );
+  assert.ok(messages.length > 30, `only ${String(messages.length)} messages were found`);
+  const wrong = messages.flatMap((message) =>
+    fixedParts(message)
+      .filter((part) => !texts.includes(part))
+      .map((part) => `${message}: nothing says ${JSON.stringify(part)}`),
+  );
+  assert.deepEqual(wrong, []);
+});
