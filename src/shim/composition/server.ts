@@ -1,7 +1,7 @@
 /** The gRPC server with every RPC that is built. */
 import type { Logger } from "../base/log.js";
 import type { Config } from "../config/resolve.js";
-import type { ListContainerStatsRequest, ListPodSandboxStatsRequest, RuntimeService } from "../domain/cri.js";
+import type { RuntimeService } from "../domain/cri.js";
 import type { ServiceHandlers, StreamHandler } from "../grpc/handlers.js";
 import { keepBytes, withItemBytes, withKeptList, withStreamedItemBytes } from "../grpc/list-bytes.js";
 import { loadCriApi } from "../grpc/proto.js";
@@ -9,9 +9,6 @@ import type { GrpcServer } from "../grpc/server.js";
 import { startGrpcServer } from "../grpc/server.js";
 import { isValidatedRpc, validateRequest } from "../grpc/validate/validate-request.js";
 import type { Observer } from "../ports/observer.js";
-import { readListedContainers } from "../rpc/list-container-stats.js";
-import { readPodMetrics } from "../rpc/list-pod-sandbox-metrics.js";
-import { readListedPods } from "../rpc/list-pod-sandbox-stats.js";
 import type { Services } from "../rpc/services.js";
 import { imageRpcs, runtimeRpcs } from "../rpc/table.js";
 import type { Environment } from "./engine.js";
@@ -60,28 +57,19 @@ export async function serve(
           ({ containers }) => containers ?? [],
           containerBytes,
         ),
-        ListContainerStats: withItemBytes(
-          (request: ListContainerStatsRequest, call) => readListedContainers(request, services, call),
-          api.encodeItem.containerStats,
-        ),
+        ListContainerStats: withItemBytes(runtime.ListContainerStats, api.encodeItem.containerStats),
         StreamContainerStats: withStreamedItemBytes(
           runtime.StreamContainerStats,
           ({ container_stats }) => container_stats ?? [],
           api.encodeItem.containerStats,
         ),
-        ListPodSandboxStats: withItemBytes(
-          (request: ListPodSandboxStatsRequest, call) => readListedPods(request, services, call),
-          api.encodeItem.sandboxStats,
-        ),
+        ListPodSandboxStats: withItemBytes(runtime.ListPodSandboxStats, api.encodeItem.sandboxStats),
         StreamPodSandboxStats: withStreamedItemBytes(
           runtime.StreamPodSandboxStats,
           ({ pod_sandbox_stats }) => pod_sandbox_stats ?? [],
           api.encodeItem.sandboxStats,
         ),
-        ListPodSandboxMetrics: withItemBytes(
-          (_request, call) => readPodMetrics(services, call),
-          api.encodeItem.sandboxMetrics,
-        ),
+        ListPodSandboxMetrics: withItemBytes(runtime.ListPodSandboxMetrics, api.encodeItem.sandboxMetrics),
         StreamPodSandboxMetrics: withStreamedItemBytes(
           runtime.StreamPodSandboxMetrics,
           ({ pod_sandbox_metrics }) => pod_sandbox_metrics ?? [],

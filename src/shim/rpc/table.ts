@@ -1,7 +1,15 @@
 /** Every RPC that is built, by name, bound to the services it acts on. What is not here answers UNIMPLEMENTED. */
 import type { Call } from "../base/call.js";
 import { SingleFlight } from "../base/single-flight.js";
-import type { Answer, FilesystemUsage, ImageService, RuntimeService } from "../domain/cri.js";
+import type {
+  Answer,
+  ContainerStats,
+  FilesystemUsage,
+  ImageService,
+  PodSandboxMetrics,
+  PodSandboxStats,
+  RuntimeService,
+} from "../domain/cri.js";
 import type { ValidRequests } from "../domain/requests.js";
 import { attach } from "./attach.js";
 import { checkpointContainer } from "./checkpoint-container.js";
@@ -13,12 +21,12 @@ import { execSync } from "./exec-sync.js";
 import { getContainerEvents } from "./get-container-events.js";
 import { imageFsInfo } from "./image-fs-info.js";
 import { imageStatus } from "./image-status.js";
-import { listContainerStats } from "./list-container-stats.js";
+import { listContainerStats, readListedContainers } from "./list-container-stats.js";
 import { listContainers } from "./list-containers.js";
 import { listImages } from "./list-images.js";
 import { listMetricDescriptors } from "./list-metric-descriptors.js";
-import { listPodSandboxMetrics } from "./list-pod-sandbox-metrics.js";
-import { listPodSandboxStats } from "./list-pod-sandbox-stats.js";
+import { listPodSandboxMetrics, readPodMetrics } from "./list-pod-sandbox-metrics.js";
+import { listPodSandboxStats, readListedPods } from "./list-pod-sandbox-stats.js";
 import { listPodSandbox } from "./list-pod-sandbox.js";
 import { inChunks, type Send } from "./in-chunks.js";
 import { podSandboxStats } from "./pod-sandbox-stats.js";
@@ -43,10 +51,19 @@ import { version } from "./version.js";
 
 type Rpcs = RuntimeService & ImageService;
 
+/** Answers that are large: the items are given one by one, and the server encodes each before the next one is made. */
+interface ListedItems {
+  readonly ListContainerStats: ContainerStats;
+  readonly ListPodSandboxStats: PodSandboxStats;
+  readonly ListPodSandboxMetrics: PodSandboxMetrics;
+}
+
 /** A handler gets a request that passed validation. Where the answer is a stream, it sends as many as it likes. */
-export type RpcHandler<Name extends keyof ValidRequests & keyof Rpcs> = Rpcs[Name]["stream"] extends true
-  ? (request: ValidRequests[Name], call: Call, send: Send<Rpcs[Name]["response"]>) => Promise<void>
-  : (request: ValidRequests[Name], call: Call) => Promise<Answer<Rpcs[Name]["response"]>>;
+export type RpcHandler<Name extends keyof ValidRequests & keyof Rpcs> = Name extends keyof ListedItems
+  ? (request: ValidRequests[Name], call: Call) => AsyncIterable<Answer<ListedItems[Name]>>
+  : Rpcs[Name]["stream"] extends true
+    ? (request: ValidRequests[Name], call: Call, send: Send<Rpcs[Name]["response"]>) => Promise<void>
+    : (request: ValidRequests[Name], call: Call) => Promise<Answer<Rpcs[Name]["response"]>>;
 
 export type RpcTable<Names extends keyof ValidRequests & keyof Rpcs> = {
   readonly [Name in Names]: RpcHandler<Name>;
@@ -85,9 +102,9 @@ export function runtimeRpcs(services: Services): RpcTable<RuntimeRpcs> {
     UpdatePodSandboxResources: (request, call) => updatePodSandboxResources(request, services, call),
     GetContainerEvents: (request, call, send) => getContainerEvents(request, services, call, send),
     ContainerStats: (request, call) => containerStats(request, services, call),
-    ListContainerStats: (request, call) => listContainerStats(request, services, call),
+    ListContainerStats: (request, call) => readListedContainers(request, services, call),
     PodSandboxStats: (request, call) => podSandboxStats(request, services, call),
-    ListPodSandboxStats: (request, call) => listPodSandboxStats(request, services, call),
+    ListPodSandboxStats: (request, call) => readListedPods(request, services, call),
     StreamContainerStats: async (request, call, send) => {
       const { stats } = await listContainerStats({ filter: request.filter }, services, call);
       await inChunks(stats ?? [], (container_stats) => send({ container_stats }));
@@ -101,7 +118,7 @@ export function runtimeRpcs(services: Services): RpcTable<RuntimeRpcs> {
       await inChunks(pod_metrics ?? [], (pod_sandbox_metrics) => send({ pod_sandbox_metrics }));
     },
     ListMetricDescriptors: () => listMetricDescriptors(),
-    ListPodSandboxMetrics: (request, call) => listPodSandboxMetrics(request, services, call),
+    ListPodSandboxMetrics: (_request, call) => readPodMetrics(services, call),
     ReopenContainerLog: (request, call) => reopenContainerLog(request, services, call),
     ExecSync: (request, call) => execSync(request, services, call),
     Exec: (request, call) => exec(request, services, call),

@@ -8,6 +8,7 @@ import { toSandbox } from "../../../src/shim/domain/sandbox.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { withItemBytes } from "../../../src/shim/grpc/list-bytes.js";
 import type { StatsSource } from "../../../src/shim/ports/stats.js";
+import { collect } from "../../../src/shim/base/collect.js";
 import { readListedContainers } from "../../../src/shim/rpc/list-container-stats.js";
 import { readListedPods } from "../../../src/shim/rpc/list-pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../src/shim/rpc/stats-items.js";
@@ -155,7 +156,7 @@ describe("statistics of containers", () => {
       filter: { id?: string; pod_sandbox_id?: string; label_selector?: Record<string, string> } | null,
     ): Promise<readonly (string | undefined)[]> => {
       const request = filter === null ? null : { id: "", pod_sandbox_id: "", label_selector: {}, ...filter };
-      const { stats = [] } = await shim.runtime.ListContainerStats({ filter: request }, shim.call());
+      const stats = await collect(shim.runtime.ListContainerStats({ filter: request }, shim.call()));
       return stats.map(({ attributes }) => attributes?.id);
     };
     assert.deepEqual(await list(null), [main, other]);
@@ -196,7 +197,7 @@ describe("statistics of pods", () => {
       },
     });
     for (const id of [sandbox, container, onHost]) shim.engine.readings.set(id, engineReading(1000));
-    const { stats = [] } = await shim.runtime.ListPodSandboxStats({ filter: null }, shim.call());
+    const stats = await collect(shim.runtime.ListPodSandboxStats({ filter: null }, shim.call()));
     assert.deepEqual(
       stats.map(({ attributes, linux }) => [
         attributes?.id,
@@ -212,7 +213,7 @@ describe("statistics of pods", () => {
       ],
     );
     const filter = { id: "", label_selector: { app: "nothing" } };
-    assert.deepEqual(await shim.runtime.ListPodSandboxStats({ filter }, shim.call()), { stats: [] });
+    assert.deepEqual(await collect(shim.runtime.ListPodSandboxStats({ filter }, shim.call())), []);
   });
 
   for (const rpc of ["ListPodSandboxStats", "ListContainerStats"] as const) {
