@@ -1,6 +1,11 @@
 /** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
 import { join, resolve } from "node:path";
-import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../src/shim/base/atomic-file.js";
+import {
+  ownTemporaryName,
+  removeFileDurably,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+} from "../src/shim/base/atomic-file.js";
 import { createDirectory, KnownNames } from "../src/shim/base/directories.js";
 import { aggregate, messageOf, ShimError } from "../src/shim/base/errors.js";
 import { FileLanes, isFileKey } from "../src/shim/base/file-keys.js";
@@ -39,10 +44,10 @@ export interface CorruptFile {
   readonly quarantined?: string;
 }
 
-/** Ours, and what Go's TempFile made of the prefix "." for dockershim and cri-dockerd. */
 const temporaryPrefix = ".dockershim-";
-const temporaryNames = [/^\.dockershim-[0-9a-f]{16}$/, /^\.\d+$/];
-const temporaryAgeMs = 60_000;
+/** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
+const foreignTemporaryName = /^\.\d+$/;
+const foreignTemporaryAgeMs = 60_000;
 /** Kubelets list pods each second, and other programs hardly ever change these directories while this one runs. */
 const lookAgainMs = 5_000;
 
@@ -96,13 +101,14 @@ export class CheckpointDirectory implements CheckpointStore {
     return this.#corruptCount;
   }
 
-  /** Removes temporary files, ours and dockershim's, that are older than a minute. */
+  /** Removes temporary files: our own, which nobody else is writing, and those of others that are older than a minute. */
   async sweep(): Promise<void> {
     const { directory, log } = this.options;
-    const removed = await sweepTemporaryFiles(directory, {
-      patterns: temporaryNames,
-      olderThanMs: temporaryAgeMs,
-    });
+    const foreign = { patterns: [foreignTemporaryName], olderThanMs: foreignTemporaryAgeMs };
+    const removed = [
+      ...(await sweepTemporaryFiles(directory, { patterns: [ownTemporaryName] })),
+      ...(await sweepTemporaryFiles(directory, foreign)),
+    ];
     if (removed.length > 0)
       log.info({ directory, files: removed.length }, "removed temporary files of a crashed writer");
   }

@@ -74,6 +74,20 @@ await withOwnEngine(import.meta.url, [], () => {
         await node.stopAndRemove(pod_sandbox_id);
         await node.assertClean();
       });
+
+      test("during ADD, and the next attempt of the pod: it gets the host port of the dead one, unasked", async () => {
+        const config = node.podConfig();
+        await killDuring(() => node.cri.RunPodSandbox({ config }), ["bandwidth", "ADD", fates[1]]);
+        const [dead] = await node.sandboxes();
+        assert.ok(dead !== undefined);
+        const next = { ...config, metadata: { ...config.metadata, attempt: 1 } };
+        const { pod_sandbox_id } = await node.cri.RunPodSandbox({ config: next });
+        await node.assertHeld();
+        await node.stopAndRemove(dead.id);
+        await node.assertHeld();
+        await node.stopAndRemove(pod_sandbox_id);
+        await node.assertClean();
+      });
     });
   }
 });

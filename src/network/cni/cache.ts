@@ -1,6 +1,7 @@
 /** The directory of remembered attachments, shared in place and format with dockershim and cri-dockerd. */
 import { join } from "node:path";
 import {
+  ownTemporaryName,
   removeFile,
   removeFileDurably,
   sweepTemporaryFiles,
@@ -20,8 +21,6 @@ const directoryMode = 0o700;
 const largestFileBytes = 16 * 1024 * 1024;
 /** Not the form of an entry's name, so that the library's own listing skips it. */
 const temporaryPrefix = ".dockershim-";
-const temporaryForm = /^\.dockershim-[0-9a-f]{16}$/;
-const staleTemporaryMs = 60_000;
 
 /** What was found of one container: readable entries, and files whose name says that they are its. */
 export interface FoundEntries {
@@ -46,7 +45,8 @@ export class ResultCache {
   /** Makes the directory and removes what crashed writers left. */
   async open(): Promise<void> {
     await createDirectory(this.#ownDir, directoryMode);
-    await sweepTemporaryFiles(this.#ownDir, { patterns: [temporaryForm], olderThanMs: staleTemporaryMs });
+    // Another instance, with another state directory, may be writing here: it writes again what it does not find.
+    await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 
   /**
@@ -61,7 +61,7 @@ export class ResultCache {
     const write = (): Promise<void> =>
       writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, survives });
     await write().catch(async (error: unknown) => {
-      // Somebody has cleaned up too much.
+      // Somebody has cleaned up too much, perhaps another instance that has just been started.
       if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
       await createDirectory(this.#ownDir, directoryMode);
       await write();

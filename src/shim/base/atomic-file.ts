@@ -80,9 +80,12 @@ export async function removeFile(path: string): Promise<boolean> {
 export interface SweepOptions {
   /** One of these must match the whole file name. */
   readonly patterns: readonly RegExp[];
-  /** Younger files may belong to a write that is still under way. */
-  readonly olderThanMs: number;
+  /** Younger files may belong to a write that is still under way. Not given where nobody else writes: then all go. */
+  readonly olderThanMs?: number;
 }
+
+/** Of the names that the prefix `.dockershim-` gives. */
+export const ownTemporaryName = /^\.dockershim-[0-9a-f]{16}$/;
 
 /**
  * Removes temporary files that crashed writers left in `directory`, regular files only, and returns their names. A
@@ -93,7 +96,8 @@ export async function sweepTemporaryFiles(
   options: SweepOptions,
 ): Promise<readonly string[]> {
   const removed: string[] = [];
-  const newest = Date.now() - options.olderThanMs;
+  // Not "now" for all of them: the clock may have been set back since they were written.
+  const newest = options.olderThanMs === undefined ? Infinity : Date.now() - options.olderThanMs;
   for (const name of await namesIn(directory)) {
     if (!options.patterns.some((pattern) => pattern.test(name))) continue;
     const path = join(directory, name);

@@ -15,6 +15,7 @@ import type { PodRecord } from "../state/pod-records.js";
 import { createOrRecover } from "./create-or-recover.js";
 import type { RivalOutcome } from "./create-or-recover.js";
 import { readLocalhostProfile } from "./localhost-profile.js";
+import { releaseDeadAttempts } from "./release-dead-attempts.js";
 import { removeSandbox } from "./remove-pod-sandbox.js";
 import type { Services } from "./services.js";
 
@@ -41,7 +42,7 @@ type Deps = Pick<
 >;
 
 /**
- *     ensure pause image → plan → create → record + checkpoint → start → resolv.conf → network → ready
+ *     ensure pause image → plan → release dead attempts → create → record + checkpoint → start → resolv.conf → network → ready
  *
  * Every step registers its undo, and a failure undoes all of them in reverse order. The sandbox is in no list until it
  * is ready. Safe to retry: a call that repeats one that succeeded gets the id of the sandbox that it made.
@@ -55,6 +56,7 @@ export async function runPodSandbox(
   call.pod = `${namespace}/${name}`;
   try {
     const plan = await planWithInputs(request, deps, call);
+    await releaseDeadAttempts(plan.identity, deps, call);
     const id = await deps.sandboxLanes.run(plan.name, call.signal, () =>
       run(plan, fingerprint(request), deps, call),
     );

@@ -1,6 +1,11 @@
 /** Records of the shim's own state: in memory for every reader, on disk for the next start. */
 import { dirname, join } from "node:path";
-import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../base/atomic-file.js";
+import {
+  ownTemporaryName,
+  removeFileDurably,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+} from "../base/atomic-file.js";
 import { createDirectory, namesIn } from "../base/directories.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import { FileLanes, isFileKey } from "../base/file-keys.js";
@@ -37,8 +42,6 @@ export type RecordListener<R> = (id: string, record: R | undefined) => void;
 
 const suffix = ".json";
 const temporaryPrefix = ".dockershim-";
-const temporaryNames = [/^\.dockershim-[0-9a-f]{16}$/];
-const temporaryAgeMs = 60_000;
 const maximumFileBytes = 4 * 1024 * 1024;
 
 /**
@@ -69,10 +72,8 @@ export abstract class RecordDirectory<R> {
   protected async load(): Promise<void> {
     await createDirectory(this.directory, 0o700);
     try {
-      await sweepTemporaryFiles(this.directory, {
-        patterns: temporaryNames,
-        olderThanMs: temporaryAgeMs,
-      });
+      // The state directory is this process's alone.
+      await sweepTemporaryFiles(this.directory, { patterns: [ownTemporaryName] });
     } catch (error) {
       this.log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
     }

@@ -2,6 +2,7 @@
 import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { ownTemporaryName, sweepTemporaryFiles } from "../base/atomic-file.js";
 import { createDirectory, namesIn } from "../base/directories.js";
 import { ShimError } from "../base/errors.js";
 import { bindUnixSocket } from "../base/unix-socket.js";
@@ -50,13 +51,15 @@ async function isOursAlone(root: string): Promise<boolean> {
 
 /**
  * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a lock file
- * would outlive a crash. Throws `conflict` when another instance has it.
+ * would outlive a crash. What a killed predecessor was writing is removed then. Throws `conflict` when another instance has it.
  */
 export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());
   try {
     const bound = await bindUnixSocket(server, join(root, "instance.sock"));
     server.unref();
+    // Those of files in the root itself; a failure costs nothing, and is met again at the first write.
+    await sweepTemporaryFiles(root, { patterns: [ownTemporaryName] }).catch(() => undefined);
     return {
       release: async () => {
         await bound.unlink();

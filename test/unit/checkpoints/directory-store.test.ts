@@ -236,7 +236,7 @@ describe("corrupt checkpoints", () => {
 });
 
 describe("crash leftovers", () => {
-  test("open() sweeps old temporary files of this program and of dockershim, and nothing else", async () => {
+  test("open() sweeps temporary files of this program, old ones of dockershim, and nothing else", async () => {
     await using at = await setUp();
     const old = new Date(Date.now() - 3_600_000);
     const stale = [".dockershim-0123456789abcdef", ".123456789"];
@@ -246,6 +246,7 @@ describe("crash leftovers", () => {
       await utimes(join(at.own, name), old, old);
     }
     await writeFile(join(at.own, ".987654321"), "written right now");
+    await writeFile(join(at.own, ".dockershim-00112233445566aa"), "written right before the kill");
     await at.reopen();
     assert.deepEqual((await readdir(at.own)).sort(), [...kept, ".987654321"].sort());
     assert.deepEqual(await at.store.list(), [id]);

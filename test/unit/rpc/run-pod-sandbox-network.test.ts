@@ -10,7 +10,7 @@ import { ShimError } from "../../../src/shim/base/errors.js";
 import type { ValidRunPodSandbox } from "../../../src/shim/domain/requests.js";
 import { runtimeRpcs } from "../../../src/shim/rpc/table.js";
 import { nameOf } from "../../fakes/journal.js";
-import { listedSandboxes, rejectsWith } from "../../fakes/pods.js";
+import { listedSandboxes, rejectsWith, runContainer } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
@@ -182,4 +182,89 @@ test("a pod that was ready is released by the present network when nothing is re
   rpcs = await openRpcs();
   await stop(id);
   assert.deepEqual(await chain(), [...add, ...del]);
+});
+
+describe("the next attempt of a pod", () => {
+  const attempt = (number: number, uid = "web"): ValidRunPodSandbox =>
+    runRequest({
+      metadata: { name: "web", namespace: "default", uid, attempt: number },
+      port_mappings: [{ protocol: 0, container_port: 80, host_port: 8080, host_ip: "" }],
+    });
+
+  /** Attempt 0, as a kill in the middle of ADD leaves it: its container runs, and it never gets ready. */
+  async function leaveDead(): Promise<string> {
+    await fake.behave("two", "ADD", "exit 1");
+    await fake.behave("two", "DEL", "exit 1");
+    await rejectsWith(run(attempt(0)), "unknown");
+    await fake.behaveAgain("two", "ADD");
+    const [id = ""] = shim.engine.containers.ids;
+    return id;
+  }
+
+  test("gets the host port and the network of one that died, which is released first", async () => {
+    const dead = await leaveDead();
+    await fake.behaveAgain("two", "DEL");
+    const before = (await chain()).length;
+    const id = await run(attempt(1));
+    assert.deepEqual((await chain()).slice(before), [...del, ...add]);
+    assert.deepEqual(await listedSandboxes(shim), { [dead]: 1, [id]: 0 });
+    assert.equal(shim.services.podRecords.get(dead)?.network.state, "tornDown");
+    assert.equal(shim.services.model.snapshot(dead)?.state.running, false);
+    await stop(dead);
+    assert.deepEqual((await chain()).slice(before), [...del, ...add]);
+  });
+
+  test("is refused the host port as long as the dead one cannot be released", async () => {
+    const dead = await leaveDead();
+    await rejectsWith(run(attempt(1)), "conflict", new RegExp(`taken by pod "web_default" .sandbox ${dead}`));
+    assert.ok(
+      shim.log.lines.some(({ message }) => message === "cannot release an earlier sandbox of the pod"),
+    );
+  });
+
+  test("is refused the host port of one that is ready, and leaves it whole", async () => {
+    const ready = await run(attempt(0));
+    await rejectsWith(run(attempt(1)), "conflict", /taken by pod "web_default"/);
+    assert.deepEqual(await listedSandboxes(shim), { [ready]: 0 });
+    assert.deepEqual(await chain(), add);
+  });
+
+  test("leaves one alone whose pause container has ended while another of its containers runs", async () => {
+    const old = await run(attempt(0));
+    const container = await runContainer(shim, old);
+    await shim.engine.stopContainer(old, 0, never);
+    await rejectsWith(run(attempt(1)), "conflict", /taken by pod "web_default"/);
+    assert.equal(shim.services.model.snapshot(container)?.state.running, true);
+    assert.deepEqual(await chain(), add);
+  });
+
+  test("touches nothing of a pod of another uid", async () => {
+    await leaveDead();
+    await fake.behaveAgain("two", "DEL");
+    const before = (await chain()).length;
+    await rejectsWith(run(attempt(0, "another")), "conflict");
+    assert.deepEqual((await chain()).slice(before), []);
+  });
+
+  test("waits for an attempt that is still being made, and leaves it when it is ready", async () => {
+    const gate = join(fake.directory, "gate");
+    await fake.behave(
+      "two",
+      "ADD",
+      `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${JSON.stringify(oneAddress)}'`,
+    );
+    const first = run(attempt(0));
+    let calls: readonly string[] = [];
+    await until("the ADD runs", () => {
+      void chain().then((found) => (calls = found));
+      return calls.length === 2;
+    });
+    const second = run(attempt(1));
+    second.catch(() => undefined);
+    await writeFile(gate, "");
+    const id = await first;
+    await rejectsWith(second, "conflict", /taken by pod "web_default"/);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+    assert.deepEqual(await chain(), add);
+  });
 });

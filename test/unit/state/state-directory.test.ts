@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { chmod, mkdir, stat } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openStateDirectory } from "../../../src/shim/state/state-directory.js";
+import { claimStateDirectory, openStateDirectory } from "../../../src/shim/state/state-directory.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 
 test("openStateDirectory() closes the directory to others, also one that it did not make", async () => {
@@ -25,4 +26,20 @@ test("openStateDirectory() leaves a directory alone in which others have files, 
   await chmod(at.path, 0o1777);
   await openStateDirectory(at.path);
   assert.equal((await stat(at.path)).mode & 0o7777, 0o1777);
+});
+
+test("claimStateDirectory() removes what a killed writer left, only ours, and only once it has the claim", async () => {
+  await using at = await temporaryDirectory();
+  const temporary = join(at.path, ".dockershim-0123456789abcdef");
+  const others = [".dockershim-notes", ".setup.json.123", "engine-id"];
+  const claim = await claimStateDirectory(at.path);
+  for (const name of others) await writeFile(join(at.path, name), "x");
+  await writeFile(temporary, "engi");
+  await assert.rejects(claimStateDirectory(at.path), /another dockershim runs/);
+  assert.ok(existsSync(temporary));
+  await claim.release();
+  const next = await claimStateDirectory(at.path);
+  assert.equal(existsSync(temporary), false);
+  for (const name of others) assert.ok(existsSync(join(at.path, name)), name);
+  await next.release();
 });
