@@ -1,10 +1,9 @@
 /** The streaming server: where exec, attach and port-forward are opened by their clients. */
-import { readFile } from "node:fs/promises";
-import { messageOf, ShimError } from "../base/errors.js";
 import type { Lifetime } from "../base/lifetime.js";
 import type { Logger } from "../base/log.js";
 import type { Config } from "../config/resolve.js";
 import { startStreamingServer, type RunningStreamingServer } from "../streaming/streaming-server.js";
+import { TlsFiles } from "../streaming/tls-files.js";
 
 /** Listens when it returns: every URL has a port. Throws what makes a start impossible, such as a port that is taken. */
 export async function openStreaming(
@@ -12,9 +11,10 @@ export async function openStreaming(
   log: Logger,
   lifetime: Lifetime,
 ): Promise<RunningStreamingServer> {
+  const files = tlsFilesOf(config);
   const server = await startStreamingServer({
     bindAddress: config.streamingBindAddress,
-    tls: await readTlsFiles(config),
+    tls: files && { ...(await files.read()), renewed: () => files.renewed() },
     idleTimeoutMs: config.streamingConnectionIdleTimeoutMs,
     log,
   });
@@ -22,27 +22,9 @@ export async function openStreaming(
   return server;
 }
 
-async function readTlsFiles({
-  streamingTlsCertFile,
-  streamingTlsPrivateKeyFile,
-}: Config): Promise<{ readonly cert: Buffer; readonly key: Buffer } | undefined> {
-  if (streamingTlsCertFile === undefined || streamingTlsPrivateKeyFile === undefined) return undefined;
-  // One after the other: of two that cannot be read, always the same one is named.
-  const cert = await readTlsFile("streaming-tls-cert-file", streamingTlsCertFile);
-  const key = await readTlsFile("streaming-tls-private-key-file", streamingTlsPrivateKeyFile);
-  return { cert, key };
-}
-
-/** Links are followed: tools that renew certificates exchange them in this way. */
-async function readTlsFile(flag: string, path: string): Promise<Buffer> {
-  try {
-    return await readFile(path);
-  } catch (error) {
-    throw new ShimError(
-      "invalid",
-      `--${flag}: read ${JSON.stringify(path)}: ${messageOf(error)}`,
-      { path },
-      { cause: error },
-    );
-  }
+function tlsFilesOf({
+  streamingTlsCertFile: cert,
+  streamingTlsPrivateKeyFile: key,
+}: Config): TlsFiles | undefined {
+  return cert === undefined || key === undefined ? undefined : new TlsFiles({ cert, key });
 }

@@ -6,29 +6,33 @@ import {
   type Server,
   type ServerResponse,
 } from "node:http";
-import { createServer as createHttpsServer } from "node:https";
+import { createServer as createHttpsServer, type Server as HttpsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { SecureContextOptions } from "node:tls";
 import { orAbort, withDeadline } from "../base/abort.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
 import * as requests from "./http-request.js";
 import { urlBase } from "./listen-address.js";
+import { OpenConnections } from "./open-connections.js";
 import { openSession, type OpenedSession } from "./open-session.js";
+import type { TlsMaterial } from "./tls-files.js";
 import { TokenTable, type TokenTableOptions } from "./token-table.js";
 import { WebSocketUpgrades } from "./websocket-upgrade.js";
 
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */
   readonly bindAddress: { readonly host: string; readonly port: number };
-  /** PEM. Without it the server speaks plain HTTP. */
-  readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /** Without it the server speaks plain HTTP. `renewed` gives what to use from now on, undefined for the same as before. */
+  readonly tls?: (TlsMaterial & { readonly renewed?: () => Promise<TlsMaterial | undefined> }) | undefined;
   /** 0: never. */
   readonly idleTimeoutMs: number;
   readonly log: Logger;
   /** Limits that only tests change. */
   readonly headTimeoutMs?: number;
+  readonly maxConnections?: number;
   readonly streamCreationTimeoutMs?: number;
   readonly tokens?: TokenTableOptions;
 }
@@ -36,10 +40,7 @@ export interface StreamingServerOptions {
 /** A client may be as slow as this with its request. */
 const headTimeoutMs = 10_000;
 const streamCreationTimeoutMs = 30_000;
-const maxConnections = 4096;
 const maxHeadBytes = 16 * 1024;
-/** A host that is gone without a word is noticed by the system's probes, which begin after this. */
-const keepAliveDelayMs = 30_000;
 /** How long sessions that were ended by a stop may take to clean up. */
 const cleanUpMs = 5_000;
 
@@ -52,10 +53,12 @@ export async function startStreamingServer(options: StreamingServerOptions): Pro
 
 export class RunningStreamingServer implements StreamingServer {
   readonly #options: StreamingServerOptions;
-  readonly #http: Server;
+  readonly #http: Server | HttpsServer;
   readonly #webSockets = new WebSocketUpgrades();
   readonly #tokens: TokenTable<StreamingSession>;
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: OpenConnections;
+  #isRenewing = false;
+  #renewalFails = false;
   readonly #sessions = new Set<Promise<void>>();
   /** Ends execs and attaches. */
   readonly #endCommands = new AbortController();
@@ -69,18 +72,15 @@ export class RunningStreamingServer implements StreamingServer {
     // One for each session.
     setMaxListeners(0, this.#endCommands.signal, this.#endForwards.signal);
     this.#tokens = new TokenTable(options.tokens);
+    this.#connections = new OpenConnections(options.log, options.maxConnections);
     this.#http = createServer(options);
-    this.#http.maxConnections = maxConnections;
     this.#http.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.setKeepAlive(true, keepAliveDelayMs);
-      socket.setNoDelay(true);
-      socket.once("close", () => this.#sockets.delete(socket));
+      this.#connections.accept(socket);
     });
-    this.#http.on("request", (request, response) => {
+    this.#http.on("request", (request: IncomingMessage, response: ServerResponse) => {
       this.#answer(request, response);
     });
-    this.#http.on("upgrade", (request, socket, head) => {
+    this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#upgrade(request, socket, head);
     });
   }
@@ -102,7 +102,7 @@ export class RunningStreamingServer implements StreamingServer {
 
   /** Connections of clients, with or without a session. */
   get connections(): number {
-    return this.#sockets.size;
+    return this.#connections.size;
   }
 
   async listen(): Promise<void> {
@@ -132,6 +132,8 @@ export class RunningStreamingServer implements StreamingServer {
 
   offer(session: StreamingSession): string {
     if (this.#closed !== undefined) throw new ShimError("unavailable", "dockershim is stopping");
+    // By the time that the client comes, with the URL that it has yet to be told, this is done.
+    void this.#renewCertificate();
     return `${this.#urlBase}/${requests.pathOfKind[session.kind]}/${this.#tokens.add(session)}`;
   }
 
@@ -160,8 +162,28 @@ export class RunningStreamingServer implements StreamingServer {
         );
       });
     }
-    await Promise.all([...this.#sockets].map(closeAtOnce));
+    await this.#connections.destroyAll();
     await this.#closed;
+  }
+
+  /** Never rejects. What is wrong with new files is said once; the old ones are used until then. */
+  async #renewCertificate(): Promise<void> {
+    const { tls, log } = this.#options;
+    if (tls?.renewed === undefined || this.#isRenewing || !("setSecureContext" in this.#http)) return;
+    this.#isRenewing = true;
+    try {
+      const renewed = await tls.renewed();
+      if (renewed === undefined) return;
+      this.#http.setSecureContext(secureContextOf(renewed));
+      this.#renewalFails = false;
+      log.info("the certificate for streaming was renewed");
+    } catch (error) {
+      if (!this.#renewalFails)
+        log.error({ err: messageOf(error) }, "the certificate for streaming cannot be renewed");
+      this.#renewalFails = true;
+    } finally {
+      this.#isRenewing = false;
+    }
   }
 
   /** Whatever does not ask for an upgrade. */
@@ -205,6 +227,7 @@ export class RunningStreamingServer implements StreamingServer {
       streamCreationTimeoutMs: this.#options.streamCreationTimeoutMs ?? streamCreationTimeoutMs,
       stop: (session.kind === "portForward" ? this.#endForwards : this.#endCommands).signal,
       opened: (opened) => {
+        this.#connections.hasSession(upgrade.request.socket);
         this.#run(session, opened);
       },
     });
@@ -228,7 +251,10 @@ export class RunningStreamingServer implements StreamingServer {
   }
 }
 
-function createServer({ tls, headTimeoutMs: timeoutMs = headTimeoutMs }: StreamingServerOptions): Server {
+function createServer({
+  tls,
+  headTimeoutMs: timeoutMs = headTimeoutMs,
+}: StreamingServerOptions): Server | HttpsServer {
   const limits = {
     headersTimeout: timeoutMs,
     requestTimeout: timeoutMs,
@@ -239,7 +265,7 @@ function createServer({ tls, headTimeoutMs: timeoutMs = headTimeoutMs }: Streami
   };
   if (tls === undefined) return createHttpServer(limits);
   try {
-    return createHttpsServer({ ...limits, ...tls, handshakeTimeout: timeoutMs, minVersion: "TLSv1.2" });
+    return createHttpsServer({ ...limits, ...secureContextOf(tls), handshakeTimeout: timeoutMs });
   } catch (error) {
     throw new ShimError(
       "invalid",
@@ -248,6 +274,10 @@ function createServer({ tls, headTimeoutMs: timeoutMs = headTimeoutMs }: Streami
       { cause: error },
     );
   }
+}
+
+function secureContextOf({ cert, key }: TlsMaterial): SecureContextOptions {
+  return { cert, key, minVersion: "TLSv1.2" };
 }
 
 function logEnd(log: Logger, subject: Record<string, unknown>, failure: ShimError | undefined): void {
@@ -263,13 +293,6 @@ function logEnd(log: Logger, subject: Record<string, unknown>, failure: ShimErro
   }
   const { stack } = failure.cause instanceof Error ? failure.cause : failure;
   log.error({ ...fields, stack }, "streaming session failed by a bug of dockershim");
-}
-
-async function closeAtOnce(socket: Socket): Promise<void> {
-  await new Promise<void>((resolve) => {
-    socket.once("close", () => resolve());
-    socket.destroy();
-  });
 }
 
 function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> {

@@ -1,15 +1,19 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
-import { connect } from "node:net";
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import { readFile, rename } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { promisify } from "node:util";
 import { isKind } from "../../../src/shim/base/errors.js";
 import { startStreamingServer } from "../../../src/shim/streaming/streaming-server.js";
+import { TlsFiles, type TlsPaths } from "../../../src/shim/streaming/tls-files.js";
 import { cat, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 import { startStreamingBed } from "../../support/streaming-bed.js";
 import {
@@ -23,6 +27,13 @@ import {
 } from "../../support/streaming-client.js";
 
 const exec = (): ReturnType<typeof fakeCommand> => fakeCommand(cat());
+
+async function makeCertificate({ key, cert }: TlsPaths): Promise<void> {
+  await promisify(execFile)("openssl", [
+    ...["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"],
+    ...["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+  ]);
+}
 
 describe("StreamingServer.offer()", () => {
   test("gives absolute URLs with a port, by the kind of the session", async () => {
@@ -236,20 +247,7 @@ describe("startStreamingServer()", () => {
   test("speaks TLS with a certificate", async () => {
     await using directory = await temporaryDirectory();
     const [key, cert] = [join(directory.path, "key.pem"), join(directory.path, "cert.pem")];
-    await promisify(execFile)("openssl", [
-      ...[
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "1",
-      ],
-      ...["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-    ]);
+    await makeCertificate({ key, cert });
     const tls = { key: await readFile(key), cert: await readFile(cert) };
     await using bed = await startStreamingBed({ tls });
     const garbage = connect(Number(new URL(bed.server.urlBase).port), "127.0.0.1");
@@ -265,6 +263,46 @@ describe("startStreamingServer()", () => {
     await bed.empty();
   });
 
+  test("uses a renewed certificate from the next session on, and the old one while the new files are unfit", async () => {
+    await using directory = await temporaryDirectory();
+    const paths = { key: join(directory.path, "key.pem"), cert: join(directory.path, "cert.pem") };
+    const renewed = { key: join(directory.path, "new-key.pem"), cert: join(directory.path, "new-cert.pem") };
+    await makeCertificate(paths);
+    await makeCertificate(renewed);
+    const files = new TlsFiles(paths);
+    await using bed = await startStreamingBed({
+      tls: { ...(await files.read()), renewed: () => files.renewed() },
+    });
+    const served = async (): Promise<string> => {
+      const url = new URL(bed.server.offer(exec()));
+      const socket = connectTls({ host: "127.0.0.1", port: Number(url.port), rejectUnauthorized: false });
+      await once(socket, "secureConnect");
+      const { raw } = socket.getPeerCertificate();
+      socket.destroy();
+      return new X509Certificate(raw).fingerprint256;
+    };
+    const fingerprint = async (path: string): Promise<string> =>
+      new X509Certificate(await readFile(path)).fingerprint256;
+    const before = await fingerprint(paths.cert);
+    assert.equal(await served(), before);
+
+    await rename(renewed.cert, paths.cert);
+    await until("the mistake to be told", () => {
+      bed.server.offer(exec());
+      return bed.lines.some(({ message }) => message === "the certificate for streaming cannot be renewed");
+    });
+    assert.equal(await served(), before);
+
+    await rename(renewed.key, paths.key);
+    await until("the renewal", () => {
+      bed.server.offer(exec());
+      return bed.lines.some(({ message }) => message === "the certificate for streaming was renewed");
+    });
+    assert.equal(await served(), await fingerprint(paths.cert));
+    assert.equal(bed.lines.filter(({ level }) => level === "error").length, 1);
+    await bed.empty();
+  });
+
   test("throws invalid for a key that is none", async () => {
     const tls = { key: Buffer.from("x"), cert: Buffer.from("y") };
     await assert.rejects(
@@ -276,6 +314,55 @@ describe("startStreamingServer()", () => {
       }),
       (error) => isKind(error, "invalid"),
     );
+  });
+});
+
+describe("a flood of connections", () => {
+  test("that are held, and opened again when they are closed, keeps no client out and ends no session", async () => {
+    await using bed = await startStreamingBed({ maxConnections: 50 });
+    const session = await openSpdy(bed.server.offer(exec()));
+    const port = Number(new URL(bed.server.urlBase).port);
+    const held = new Set<Socket>();
+    let renewed = 0;
+    let isOver = false;
+    const hold = (): void => {
+      if (isOver) return;
+      const socket = connect(port, "127.0.0.1");
+      held.add(socket);
+      socket.on("error", () => undefined);
+      socket.once("close", () => {
+        held.delete(socket);
+        renewed += 1;
+        setImmediate(hold);
+      });
+    };
+    try {
+      for (let count = 0; count < 60; count += 1) hold();
+      await until("connections are renewed", () => renewed > 100);
+      for (let count = 0; count < 20; count += 1) (await openSpdy(bed.server.offer(exec()))).socket.destroy();
+      assert.ok(bed.server.connections <= 50);
+      assert.equal(session.socket.destroyed, false);
+      assert.equal(bed.lines.filter(({ message }) => message.startsWith("too many")).length, 1);
+    } finally {
+      isOver = true;
+      for (const socket of held) socket.destroy();
+    }
+    session.socket.destroy();
+    await bed.empty();
+  });
+
+  test("that have sessions leaves no room for another", async () => {
+    await using bed = await startStreamingBed({ maxConnections: 2 });
+    const sessions = [
+      await openSpdy(bed.server.offer(exec())),
+      await openSpdy(bed.server.offer(exec())),
+    ] as const;
+    await assert.rejects(openSpdy(bed.server.offer(exec())));
+    for (const { socket } of sessions) {
+      assert.equal(socket.destroyed, false);
+      socket.destroy();
+    }
+    await bed.empty();
   });
 });
 
