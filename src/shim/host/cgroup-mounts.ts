@@ -1,6 +1,7 @@
 /** Where the cgroup hierarchies of this host are mounted. */
 import { join } from "node:path";
 import { ShimError } from "../base/errors.js";
+import { readMounts } from "./mount-table.js";
 import type { ProcFiles } from "./proc-files.js";
 
 interface CgroupMount {
@@ -16,16 +17,8 @@ export type CgroupMounts = ReadonlyMap<string, CgroupMount>;
 export const unified = "";
 
 export async function readCgroupMounts(proc: ProcFiles): Promise<CgroupMounts> {
-  return parseCgroupMounts((await proc.text("self", "mountinfo")) ?? "");
-}
-
-/** Lines are `id parent device root mountPoint options … - type source superOptions`. */
-export function parseCgroupMounts(mountinfo: string): CgroupMounts {
   const mounts = new Map<string, CgroupMount>();
-  for (const line of mountinfo.split("\n")) {
-    const [left = "", right = ""] = line.split(" - ");
-    const [, , , root = "", mountPoint = ""] = left.split(" ").map(unescape);
-    const [type, , superOptions = ""] = right.split(" ");
+  for await (const { root, mountPoint, type, superOptions } of readMounts(proc, "self")) {
     const keys = type === "cgroup2" ? [unified] : type === "cgroup" ? superOptions.split(",") : [];
     // A second mount of a hierarchy shows the same; the first is the conventional one.
     for (const key of keys) if (!mounts.has(key)) mounts.set(key, { mountPoint, root });
@@ -55,11 +48,4 @@ export function directoryOf({ mountPoint, root }: CgroupMount, path: string): st
     );
   }
   return join(mountPoint, below);
-}
-
-/** mountinfo writes blanks, tabs, line feeds and backslashes as three octal digits. */
-function unescape(text: string): string {
-  return text.replace(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
 }

@@ -3,7 +3,8 @@ import { open } from "node:fs/promises";
 import { sleep } from "../base/abort.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
-import { findContainerd, findDockerd, sharesPidNamespace, type EngineProcess } from "./find-engine.js";
+import { findContainerd, findDockerd, type EngineProcess } from "./find-engine.js";
+import { LimitedLook } from "./limited-look.js";
 import { ProcFiles } from "./proc-files.js";
 import { moveIntoCgroup } from "./runtime-cgroup.js";
 
@@ -25,6 +26,8 @@ export interface EngineProcessesOptions {
 /** What dockershim gave dockerd: only processes that must never be killed have less. */
 const engineScore = -999;
 const defaultIntervalMs = 5 * 60_000;
+/** Of one round: it looks at some hundred small files. */
+const roundLimitMs = 30_000;
 
 /**
  * Looks after the engine's dockerd and containerd at once and then every few minutes, because engines restart. Only
@@ -33,6 +36,7 @@ const defaultIntervalMs = 5 * 60_000;
  */
 export class EngineProcesses {
   readonly #stop = new AbortController();
+  readonly #look = new LimitedLook("look for the engine's processes", roundLimitMs);
   readonly #proc: ProcFiles;
   /** What was said last of each subject: it is said again only when it has changed. */
   readonly #said = new Map<string, string>();
@@ -46,7 +50,7 @@ export class EngineProcesses {
     this.#running ??= this.#loop();
   }
 
-  /** Ends the watch; what was set stays. */
+  /** Ends the watch, also while a look hangs; what was set stays. */
   async stop(): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "stopped"));
     await this.#running;
@@ -54,30 +58,35 @@ export class EngineProcesses {
 
   /** One round. Never throws. */
   async check(): Promise<void> {
-    const { endpoint, pidFiles, log } = this.options;
-    if (endpoint.kind !== "unix") return;
+    const { endpoint, log } = this.options;
+    const { signal } = this.#stop;
+    if (endpoint.kind !== "unix" || signal.aborted) return;
     try {
-      const dockerd = await findDockerd(this.#proc, endpoint.path, pidFiles);
-      if (dockerd === undefined || !(await sharesPidNamespace(this.#proc, dockerd.pid))) {
-        this.#say("engine", "unknown", () => {
-          log.info(
-            { endpoint: endpoint.path },
-            "no process here is proven to be the engine's, all are left alone",
-          );
-        });
-        return;
-      }
-      this.#say("engine", "known", () => undefined);
-      await this.#lookAfter(dockerd);
-      const containerd = await findContainerd(this.#proc, dockerd);
-      if (containerd !== undefined && (await sharesPidNamespace(this.#proc, containerd.pid))) {
-        await this.#lookAfter(containerd);
-      }
+      await this.#look.run(signal, () => this.#round(endpoint.path));
     } catch (error) {
+      if (signal.aborted) return;
       this.#say("engine", messageOf(error), () => {
         log.warn({ err: messageOf(error) }, "cannot look for the engine's processes");
       });
     }
+  }
+
+  async #round(socketPath: string): Promise<void> {
+    const { pidFiles, log } = this.options;
+    const dockerd = await findDockerd(this.#proc, socketPath, pidFiles);
+    if (dockerd === undefined) {
+      this.#say("engine", "unknown", () => {
+        log.info(
+          { endpoint: socketPath },
+          "no process here is proven to be the engine's, all are left alone",
+        );
+      });
+      return;
+    }
+    this.#say("engine", "known", () => undefined);
+    await this.#lookAfter(dockerd);
+    const containerd = await findContainerd(this.#proc, dockerd);
+    if (containerd !== undefined) await this.#lookAfter(containerd);
   }
 
   async #loop(): Promise<void> {
@@ -91,6 +100,8 @@ export class EngineProcesses {
   async #lookAfter(found: EngineProcess): Promise<void> {
     const { runtimeCgroups, log } = this.options;
     const { pid, command } = found;
+    // A look that hung may go on long after the stop.
+    if (this.#stop.signal.aborted) return;
     await this.#try(`OOM score of ${command}`, async () => {
       const score = await this.#setScore(found);
       if (score !== undefined) log.info({ pid, command, score }, "OOM score of the engine's process set");

@@ -1,6 +1,7 @@
 /** Finding the processes of the engine that this program talks to, and of no other one on this host. */
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { isNodeService } from "./node-service.js";
 import type { ProcFiles } from "./proc-files.js";
 import { listensOn, pathSeenBy } from "./unix-listeners.js";
 
@@ -17,7 +18,8 @@ const defaultConfigFile = "/etc/docker/daemon.json";
 
 /**
  * The dockerd that listens on `socketPath`; undefined when none is proven to, and when several are and no pid file tells
- * which. It may be in another PID namespace.
+ * which. Only one that is a service of this node: nothing is read of processes of containers, whatever they call
+ * themselves.
  */
 export async function findDockerd(
   proc: ProcFiles,
@@ -58,18 +60,13 @@ export async function findContainerd(
   return rivals.length === 0 ? only : undefined;
 }
 
-/** Whether the process is in this program's own PID namespace; one in another belongs to a container. */
-export async function sharesPidNamespace(proc: ProcFiles, pid: number): Promise<boolean> {
-  const [own, other] = await Promise.all([proc.link("self", "ns/pid"), proc.link(pid, "ns/pid")]);
-  return own !== undefined && own === other;
-}
-
 async function identify(
   proc: ProcFiles,
   pid: number,
   command: EngineProcess["command"],
 ): Promise<EngineProcess | undefined> {
-  if (pid <= 1 || (await proc.command(pid)) !== command) return undefined;
+  if (pid <= 1 || (await proc.command(pid)) !== command || !(await isNodeService(proc, pid)))
+    return undefined;
   const stat = await proc.stat(pid);
   return stat === undefined ? undefined : { pid, command, startTime: stat.startTime };
 }

@@ -25,7 +25,7 @@ import * as nodeFiles from "./node-files.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 import { killProcessTree } from "./process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
-import { findWritableLayer } from "./writable-layer.js";
+import { type EngineStorage, WritableLayerDirectories } from "./writable-layer.js";
 
 /**
  * The engine runs on this host, and its files are ours to reach. Whether its processes are (this program may be in another
@@ -41,12 +41,15 @@ export class LocalHost implements HostAccess {
   readonly layerDirectories = layerDirectories;
   #cgroupMounts: CgroupMounts | undefined;
   #imageDirectory: Promise<string> | undefined;
+  readonly #writableLayers: WritableLayerDirectories;
 
   constructor(
-    private readonly facts: Pick<NodeFacts, "cgroupVersion">,
+    private readonly facts: Pick<NodeFacts, "cgroupVersion"> & EngineStorage,
     private readonly log: Pick<Logger, "warn">,
     private readonly namespaces: NetworkNamespaces = new KernelNamespaces(),
-  ) {}
+  ) {
+    this.#writableLayers = new WritableLayerDirectories(facts);
+  }
 
   async writeResolvConf(sandbox: Snapshot, content: string): Promise<void> {
     if (sandbox.resolvConfPath === "") {
@@ -135,7 +138,7 @@ export class LocalHost implements HostAccess {
   }
 
   writableLayer(container: Snapshot): Promise<string | undefined> {
-    return findWritableLayer(container);
+    return this.#writableLayers.directoryOf(container);
   }
 
   /** Looked for once: one host object serves one connection to an engine. */

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { Logger } from "../base/log.js";
 import { messageOf } from "../base/errors.js";
 import { findDockerd } from "./find-engine.js";
+import { LimitedLook } from "./limited-look.js";
 import { ProcFiles } from "./proc-files.js";
 
 /** The values of `--clamp-oom-scores`. */
@@ -29,8 +30,32 @@ const sysResourceBit = 1n << 24n;
 /** The first user namespace, in which the kernel wants that capability. */
 const firstUserNamespace = "user:[4026531837]";
 
-/** How runc fails when it may not write the score: its first process dies before it says why, or the write is refused. */
-const failurePatterns = [/oom_score_adj/i, /can't get final child's PID from pipe/i];
+/**
+ * How runc fails when it may not write the score: its first process dies before it says why, or the write is refused. The
+ * whole text, because the author of a pod chooses words of other texts: commands, paths, names of users.
+ */
+const failurePattern = new RegExp(
+  [
+    "^(?:failed to create task for container: )?(?:failed to create shim task: )?",
+    "(?:OCI runtime create failed: )?(?:runc create failed: )?(?:container_linux\\.go:\\d+: )?",
+    "(?:unable to start container process: |starting container process caused:? \\W*)?",
+    "(?:process_linux\\.go:\\d+: )?(?:error during container init: |container init caused:? \\W*)?",
+    "(?:can't get final child's PID from pipe: EOF|getting the final child's pid from pipe caused:? \\W*EOF",
+    "|write /proc/self/oom_score_adj: permission denied)\\W*(?:: unknown)?$",
+  ].join(""),
+);
+
+/** Of one look at the engine's process; connecting to the engine waits for it. */
+const lookLimitMs = 5_000;
+
+/** Texts of files; undefined for what cannot be read. */
+interface EngineFiles {
+  /** The score of this program. */
+  readonly inherited: string | undefined;
+  readonly status: string | undefined;
+  readonly score: string | undefined;
+  readonly userNamespace: string | undefined;
+}
 
 /**
  * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores pass from
@@ -38,7 +63,10 @@ const failurePatterns = [/oom_score_adj/i, /can't get final child's PID from pip
  */
 export class HostOomScores {
   readonly #proc: ProcFiles;
+  readonly #look = new LimitedLook("look at the engine's process", lookLimitMs);
   #floor: number | undefined;
+  /** Whether the engine's process has told what it may do. Then nothing is learned from containers that fail. */
+  #isCertain = false;
   /** The lowest score that a child of this program has without asking; that of an engine beside it in a container, too. */
   #inherited = 0;
 
@@ -53,24 +81,35 @@ export class HostOomScores {
 
   /**
    * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local engine. When it
-   * cannot be seen, what was known before holds.
+   * cannot be seen, what was known before holds. Never throws.
    */
   async detect(): Promise<void> {
     if (this.clamping === "never") return;
-    this.#inherited = Math.max(
-      0,
-      Number.parseInt((await this.#proc.text("self", "oom_score_adj")) ?? "0", 10),
-    );
+    try {
+      this.#apply(await this.#look.run(undefined, () => this.#engineFiles()));
+    } catch (error) {
+      this.log.warn({ err: messageOf(error) }, "cannot find out whether the engine can lower OOM scores");
+    }
+  }
+
+  async #engineFiles(): Promise<EngineFiles> {
+    const inherited = await this.#proc.text("self", "oom_score_adj");
     const pid = await this.#enginePid();
     const [status, score, userNamespace] = await Promise.all([
       this.#proc.text(pid, "status"),
       this.#proc.text(pid, "oom_score_adj"),
       this.#proc.link(pid, "ns/user"),
     ]);
+    return { inherited, status, score, userNamespace };
+  }
+
+  #apply({ inherited, status, score, userNamespace }: EngineFiles): void {
+    this.#inherited = Math.max(0, Number.parseInt(inherited ?? "0", 10));
     const own = Number.parseInt(score ?? "", 10);
     const effective = capabilities("CapEff", status);
     const bounding = capabilities("CapBnd", status);
     if (Number.isNaN(own) || effective === undefined || bounding === undefined) return;
+    this.#isCertain = true;
     if (this.clamping === "always") {
       this.#limit(own, "--clamp-oom-scores=always");
     } else if ((effective & bounding & sysResourceBit) === 0n) {
@@ -86,12 +125,17 @@ export class HostOomScores {
     return this.#floor === undefined ? wanted : Math.max(wanted, this.#floor);
   }
 
-  /** Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known. */
+  /**
+   * Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known,
+   * until one with the score that was learned fails for the same reason: then the lesson was wrong.
+   */
   learnFromFailure(score: number, error: unknown): boolean {
-    if (this.clamping !== "auto" || score >= 0) return false;
+    if (this.clamping !== "auto") return false;
     // Another container has found out while this one was on its way.
-    if (this.#floor !== undefined) return score < this.#floor;
-    if (!failurePatterns.some((pattern) => pattern.test(messageOf(error)))) return false;
+    if (this.#floor !== undefined && score < this.#floor) return true;
+    if (this.#isCertain || !failurePattern.test(messageOf(error))) return false;
+    if (this.#floor !== undefined && score === this.#floor) this.#floor = undefined;
+    if (this.#floor !== undefined || score >= 0) return false;
     this.#limit(this.#inherited, "a container with a negative score did not start");
     return true;
   }

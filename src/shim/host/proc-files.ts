@@ -1,11 +1,12 @@
 /** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
-import { readdir, readlink } from "node:fs/promises";
+import { opendir, readdir, readlink } from "node:fs/promises";
 import { hasCode } from "../base/file-errors.js";
-import { readKernelFile } from "../base/kernel-file.js";
+import { kernelFileLines, readKernelFile } from "../base/kernel-file.js";
 import { parseStat, type ProcessStat } from "../base/process-stat.js";
 
 /** So many files are open at once: a host may have more processes than this program may have files. */
 const filesAtOnce = 32;
+const namesAtOnce = 256;
 
 export class ProcFiles {
   /** `root` differs from /proc in tests. */
@@ -25,6 +26,21 @@ export class ProcFiles {
     return unlessGone(readKernelFile(this.path(pid, name)));
   }
 
+  /**
+   * Of a file that may be long, some lines at a time; none when this program may not look. `exhausted` after `limitBytes`.
+   */
+  async *lines(
+    pid: number | "self",
+    name: string,
+    limitBytes?: number,
+  ): AsyncGenerator<readonly string[], void, void> {
+    try {
+      yield* kernelFileLines(this.path(pid, name), limitBytes);
+    } catch (error) {
+      if (!isGone(error)) throw error;
+    }
+  }
+
   link(pid: number | "self", name: string): Promise<string | undefined> {
     return unlessGone(readlink(this.path(pid, name)));
   }
@@ -42,10 +58,19 @@ export class ProcFiles {
     return this.mapDefined(await this.pids(), (pid) => this.stat(pid));
   }
 
-  /** The targets of a process's open files, as `socket:[123]`. */
-  async openFiles(pid: number): Promise<readonly string[]> {
-    const names = (await unlessGone(readdir(this.path(pid, "fd")))) ?? [];
+  /** The targets of a process's open files with the lowest numbers, `most` at most, as `socket:[123]`. */
+  async openFiles(pid: number, most: number): Promise<readonly string[]> {
+    const names = (await unlessGone(this.#firstNames(this.path(pid, "fd"), most))) ?? [];
     return this.mapDefined(names, (name) => this.link(pid, `fd/${name}`));
+  }
+
+  async #firstNames(directory: string, most: number): Promise<readonly string[]> {
+    const names: string[] = [];
+    for await (const { name } of await opendir(directory, { bufferSize: namesAtOnce })) {
+      if (names.length >= most) break;
+      names.push(name);
+    }
+    return names;
   }
 
   /** The answers of `look` that are not undefined, in order, a limited number of questions at once. */
@@ -71,7 +96,11 @@ async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
   try {
     return await looking;
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM", "ENOTDIR")) return undefined;
+    if (isGone(error)) return undefined;
     throw error;
   }
+}
+
+function isGone(error: unknown): boolean {
+  return hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM", "ENOTDIR");
 }

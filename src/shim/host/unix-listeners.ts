@@ -1,21 +1,34 @@
 /** Proof that a process listens on a unix socket that this program knows by its path. */
-import { stat } from "node:fs/promises";
-import { dirname, isAbsolute, join } from "node:path";
-import { readlink } from "node:fs/promises";
+import { lstat, readlink, stat } from "node:fs/promises";
+import { basename, dirname, isAbsolute, join } from "node:path";
 import type { ProcFiles } from "./proc-files.js";
 
+/** A service opens its listening sockets first, and they get the lowest numbers. */
+const mostOpenFiles = 4_096;
+/** Of all sockets of a network namespace: pods in the host's network have theirs in it, too. */
+const socketsLimitBytes = 64 * 1024 * 1024;
+
 /**
- * Whether the process holds a listening socket that is bound to the file at `socketPath`. A socket that systemd passed on
- * is held by both; one whose file was replaced since is not at that path any more, whatever name it has.
+ * Whether the process, one of the node's own services, holds a listening socket that is bound to the file at `socketPath`.
+ * A socket that systemd passed on is held by both; one whose file was replaced since, also by a link that leads to the
+ * wanted file, is not at that path any more, whatever name it has. `exhausted` where there are too many sockets to tell.
  */
 export async function listensOn(proc: ProcFiles, pid: number, socketPath: string): Promise<boolean> {
-  const sockets = parseListeningSockets((await proc.text(pid, "net/unix")) ?? "");
-  if (sockets.length === 0) return false;
-  const held = new Set(await proc.openFiles(pid));
-  for (const { inode, path } of sockets) {
-    if (!held.has(`socket:[${inode}]`) || !isAbsolute(path)) continue;
-    const visible = await pathSeenBy(proc, pid, path);
-    if (visible !== undefined && (await isSameFile(visible, socketPath))) return true;
+  const wanted = await stat(socketPath, { bigint: true }).catch(() => undefined);
+  if (wanted === undefined) return false;
+  const held = new Set(
+    (await proc.openFiles(pid, mostOpenFiles)).filter((name) => name.startsWith("socket:")),
+  );
+  if (held.size === 0) return false;
+  for await (const lines of proc.lines(pid, "net/unix", socketsLimitBytes)) {
+    for (const { inode, path } of parseListeningSockets(lines)) {
+      if (!held.has(`socket:[${inode}]`) || !isAbsolute(path)) continue;
+      // The last part was a socket when it was bound, and never a link.
+      const directory = await pathSeenBy(proc, pid, dirname(path));
+      if (directory === undefined) continue;
+      const found = await lstat(join(directory, basename(path)), { bigint: true }).catch(() => undefined);
+      if (found !== undefined && found.ino === wanted.ino && found.dev === wanted.dev) return true;
+    }
   }
   return false;
 }
@@ -43,10 +56,10 @@ export interface ListeningSocket {
 const acceptsConnections = 0x10000;
 
 /** Lines of /proc/net/unix are `address: references protocol flags type state inode path`, numbers hexadecimal but for the inode. */
-export function parseListeningSockets(text: string): readonly ListeningSocket[] {
-  const line = /^[0-9a-f]+: \S+ \S+ ([0-9A-Fa-f]+) \S+ \S+ +(\d+) (.+)$/;
-  return text.split("\n").flatMap((one) => {
-    const [, flags = "0", inode, path] = line.exec(one) ?? [];
+export function parseListeningSockets(lines: readonly string[]): readonly ListeningSocket[] {
+  const form = /^[0-9a-f]+: \S+ \S+ ([0-9A-Fa-f]+) \S+ \S+ +(\d+) (.+)$/;
+  return lines.flatMap((line) => {
+    const [, flags = "0", inode, path] = form.exec(line) ?? [];
     if (inode === undefined || path === undefined) return [];
     return (Number.parseInt(flags, 16) & acceptsConnections) === 0 ? [] : [{ inode, path }];
   });
@@ -74,11 +87,4 @@ async function resolveBelow(root: string, path: string): Promise<string | undefi
     }
   }
   return undefined;
-}
-
-async function isSameFile(one: string, other: string): Promise<boolean> {
-  const [first, second] = await Promise.all(
-    [one, other].map((path) => stat(path, { bigint: true }).catch(() => undefined)),
-  );
-  return first !== undefined && first.ino === second?.ino && first.dev === second.dev;
 }

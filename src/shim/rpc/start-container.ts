@@ -63,7 +63,11 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
     await startOrFind(container, deps, call);
     await settle(container, deps, unhurried);
   } catch (error) {
-    deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
+    // A sandbox that runs with a negative score proves that the reason is another one.
+    const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot?.resources ?? {};
+    if (oomScoreAdj >= 0) {
+      deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
+    }
     failure = inKubeletWords(ShimError.from(error), id);
     if (!call.signal.aborted) {
       // The first error is the one to report; events bring the state in any case.

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
 import { applyCgroup, presentCgroup, type CgroupTarget } from "../../../src/shim/host/cgroup-files.js";
-import { directoryOf, parseCgroupMounts, parseProcCgroup } from "../../../src/shim/host/cgroup-mounts.js";
+import { directoryOf, parseProcCgroup, readCgroupMounts } from "../../../src/shim/host/cgroup-mounts.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { FakeProc } from "./fake-proc.js";
 
@@ -131,17 +131,18 @@ describe("applyCgroup()", () => {
 });
 
 describe("cgroup mounts", () => {
-  test("parseCgroupMounts() reads controllers, names, escapes and the hierarchy of v2", () => {
-    const mounts = parseCgroupMounts(
-      [
-        "25 30 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw",
-        "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 master:2 - cgroup cgroup rw,cpu,cpuacct",
-        "34 32 0:30 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
-        "35 32 0:31 / /mnt/a\\040b rw - cgroup2 cgroup2 rw",
-        "36 32 0:29 / /elsewhere rw - cgroup cgroup rw,cpu,cpuacct",
-        "",
-      ].join("\n"),
-    );
+  test("readCgroupMounts() reads controllers, names, escapes and the hierarchy of v2", async () => {
+    const mountinfo = [
+      "25 30 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw",
+      "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 master:2 - cgroup cgroup rw,cpu,cpuacct",
+      "34 32 0:30 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
+      "35 32 0:31 / /mnt/a\\040b rw - cgroup2 cgroup2 rw",
+      "36 32 0:29 / /elsewhere rw - cgroup cgroup rw,cpu,cpuacct",
+      "",
+    ].join("\n");
+    await using fake = await FakeProc.make();
+    await fake.add("self", { files: { mountinfo } });
+    const mounts = await readCgroupMounts(fake.proc);
     assert.equal(mounts.get("cpu")?.mountPoint, "/sys/fs/cgroup/cpu,cpuacct");
     assert.deepEqual(mounts.get("cpuacct"), mounts.get("cpu"));
     assert.equal(mounts.get("name=systemd")?.mountPoint, "/sys/fs/cgroup/systemd");

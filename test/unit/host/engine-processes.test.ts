@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { EngineProcesses, type EngineProcessesOptions } from "../../../src/shim/host/engine-processes.js";
 import type { ProcessStat } from "../../../src/shim/base/process-stat.js";
 import { ProcFiles } from "../../../src/shim/host/proc-files.js";
@@ -190,5 +191,24 @@ describe("EngineProcesses.start()", () => {
     const watch = at.watch({ intervalMs: 2 ** 31 - 1 });
     watch.start();
     await watch.stop();
+  });
+
+  test("can be stopped while a look hangs, and begins no second one meanwhile", async () => {
+    await using at = await setUp();
+    let looks = 0;
+    const proc = new (class extends ProcFiles {
+      override pids(): Promise<readonly number[]> {
+        looks += 1;
+        return new Promise(() => undefined);
+      }
+    })(at.fake.proc.root);
+    const watch = at.watch({ proc });
+    watch.start();
+    await until("the look has begun", () => looks > 0);
+    await watch.check();
+    assert.equal(looks, 1);
+    assert.match(String(at.log.lines.at(-1)?.fields["err"]), /an earlier look has not ended/);
+    const stopped = watch.stop().then(() => "stopped");
+    assert.equal(await Promise.race([stopped, sleep(10_000, "hangs", { ref: false })]), "stopped");
   });
 });

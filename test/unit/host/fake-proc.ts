@@ -24,6 +24,8 @@ export interface FakeProcess {
   readonly mountNamespace?: number;
   readonly root?: string;
   readonly userNamespace?: number;
+  /** The real user and the effective one; root unless given. */
+  readonly users?: readonly [number, number];
 }
 
 export class FakeProc implements AsyncDisposable {
@@ -61,7 +63,10 @@ export class FakeProc implements AsyncDisposable {
     await this.#write(pid, "comm", `${comm}\n`);
     await this.#write(pid, "cgroup", process.cgroup ?? "0::/\n");
     await this.#write(pid, "cmdline", (process.cmdline ?? [comm]).map((word) => `${word}\0`).join(""));
-    for (const [name, text] of Object.entries(process.files ?? {})) await this.#write(pid, name, text);
+    const users = `Uid:\t${(process.users ?? [0, 0]).join("\t")}\t0\t0\n`;
+    await this.#write(pid, "status", users + (process.files?.["status"] ?? ""));
+    for (const [name, text] of Object.entries(process.files ?? {}))
+      if (name !== "status") await this.#write(pid, name, text);
     await this.#addSockets(pid, process);
     await this.#link(pid, "ns/pid", `pid:[${String(process.pidNamespace ?? 4026531836)}]`);
     await this.#link(pid, "ns/mnt", `mnt:[${String(process.mountNamespace ?? 4026531840)}]`);

@@ -7,7 +7,8 @@ import { findContainerd, findDockerd, type EngineProcess } from "../../../src/sh
 import { ProcFiles } from "../../../src/shim/host/proc-files.js";
 import { listensOn, parseListeningSockets } from "../../../src/shim/host/unix-listeners.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
-import { FakeProc } from "./fake-proc.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { FakeProc, type FakeProcess } from "./fake-proc.js";
 
 /** A fake /proc beside the engine's socket, which is a plain file here. */
 async function setUp(): Promise<{ fake: FakeProc; socket: string; pidFiles: string[] } & AsyncDisposable> {
@@ -19,6 +20,15 @@ async function setUp(): Promise<{ fake: FakeProc; socket: string; pidFiles: stri
     [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose](),
   };
 }
+
+/** What tells a process of a container, or of another user, from a service of the node. */
+const foreign: readonly (readonly [what: string, changes: FakeProcess])[] = [
+  ["is in another PID namespace", { pidNamespace: 9 }],
+  ["is in the cgroup of a container", { cgroup: `0::/system.slice/docker-${idOf("3f")}.scope\n` }],
+  ["is in the cgroup of a pod", { cgroup: "4:pids:/kubepods/besteffort/pod1/x\n0::/\n" }],
+  ["is another user's", { users: [65_534, 65_534] }],
+  ["runs with root's rights for another user", { users: [65_534, 0] }],
+];
 
 describe("findDockerd()", () => {
   test("finds the dockerd that holds the listening socket, without a pid file", async () => {
@@ -48,10 +58,18 @@ describe("findDockerd()", () => {
     assert.equal((await findDockerd(at.fake.proc, named, at.pidFiles))?.pid, 50);
   });
 
-  const strangers: readonly (readonly [
+  const strangers: (readonly [
     what: string,
     add: (at: Awaited<ReturnType<typeof setUp>>) => Promise<void>,
   ])[] = [
+    [
+      "has put a link to the socket in the place of its own",
+      async (at) => {
+        const own = join(at.fake.directory, "own.sock");
+        await symlink(at.socket, own);
+        await at.fake.add(50, { comm: "dockerd", sockets: { 7: own } });
+      },
+    ],
     [
       "does not hold the socket",
       (at) => at.fake.add(50, { comm: "dockerd", otherSockets: { 7: at.socket } }),
@@ -72,6 +90,12 @@ describe("findDockerd()", () => {
         at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, mountNamespace: 9, root: "/nowhere" }),
     ],
   ];
+  for (const [what, changes] of foreign) {
+    strangers.push([
+      what,
+      (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes }),
+    ]);
+  }
   for (const [what, add] of strangers) {
     test(`leaves one alone that ${what}, even when the pid file names it`, async () => {
       await using at = await setUp();
@@ -101,6 +125,53 @@ describe("findDockerd()", () => {
     const seenHere = join(root, "run", "docker.sock");
     assert.equal((await findDockerd(at.fake.proc, seenHere, at.pidFiles))?.pid, 50);
     assert.equal(await findDockerd(at.fake.proc, at.socket, at.pidFiles), undefined);
+  });
+});
+
+/** Notes which files of which processes are read. */
+class NotingProc extends ProcFiles {
+  readonly read = new Set<string>();
+  override text(pid: number | "self", name: string): Promise<string | undefined> {
+    this.read.add(`${String(pid)} ${name}`);
+    return super.text(pid, name);
+  }
+  override lines(...args: Parameters<ProcFiles["lines"]>): ReturnType<ProcFiles["lines"]> {
+    this.read.add(`${String(args[0])} ${args[1]}`);
+    return super.lines(...args);
+  }
+  override openFiles(...args: Parameters<ProcFiles["openFiles"]>): Promise<readonly string[]> {
+    this.read.add(`${String(args[0])} fd`);
+    return super.openFiles(...args);
+  }
+}
+
+describe("findDockerd() and findContainerd() read nothing that a container decides on", () => {
+  for (const [what, changes] of foreign) {
+    test(`of a process that ${what}`, async () => {
+      await using at = await setUp();
+      const proc = new NotingProc(at.fake.proc.root);
+      await at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket } });
+      for (const [pid, comm] of [[100, "dockerd"] as const, [101, "containerd"] as const]) {
+        await at.fake.add(pid, { comm, sockets: { 7: at.socket }, ...changes });
+      }
+      const dockerd = await findDockerd(proc, at.socket, at.pidFiles);
+      assert.equal(dockerd?.pid, 50);
+      await findContainerd(proc, dockerd);
+      const limited = /^10[01] (?:comm|stat|cgroup|status)$/;
+      assert.deepEqual(
+        [...proc.read].filter((name) => name.startsWith("10") && !limited.test(name)),
+        [],
+      );
+      assert.ok(proc.read.has("50 net/unix") && proc.read.has("100 comm"));
+    });
+  }
+
+  test("but finds an engine in the container that this program runs in, too", async () => {
+    await using at = await setUp();
+    const cgroup = `0::/docker/${idOf("3f")}\n`;
+    await at.fake.add("self", { cgroup });
+    await at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, cgroup });
+    assert.equal((await findDockerd(at.fake.proc, at.socket, at.pidFiles))?.pid, 50);
   });
 });
 
@@ -182,16 +253,27 @@ describe("listensOn()", () => {
     }
   });
 
+  test("finds one among the sockets of pods in the host's network, and keeps none of those", async () => {
+    await using at = await setUp();
+    const others = Array.from({ length: 3_000 }, (_, index) => [
+      1000 + index,
+      `@${"x".repeat(100)}${String(index)}`,
+    ]);
+    const otherSockets = Object.fromEntries(others) as Record<number, string>;
+    await at.fake.add(50, { comm: "dockerd", sockets: { 999_999: at.socket }, otherSockets });
+    assert.equal(await listensOn(at.fake.proc, 50, at.socket), true);
+  });
+
   test("parseListeningSockets() leaves out connections, sockets without a name and the heading", () => {
-    const text = [
+    const lines = [
       "Num       RefCount Protocol Flags    Type St Inode Path",
       "0000000021ba4a02: 00000002 00000000 00010000 0001 01 21946 /var/run/docker.sock",
       "00000000364f0129: 00000003 00000000 00000000 0001 03 21976 /run/connected.sock",
       "00000000f28559b5: 00000003 00000000 00000000 0001 03 21972",
       "0000000021ba4a03: 00000002 00000000 00010000 0001 01   946 /run/a b.sock",
       "",
-    ].join("\n");
-    assert.deepEqual(parseListeningSockets(text), [
+    ];
+    assert.deepEqual(parseListeningSockets(lines), [
       { inode: "21946", path: "/var/run/docker.sock" },
       { inode: "946", path: "/run/a b.sock" },
     ]);

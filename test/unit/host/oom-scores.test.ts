@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { HostOomScores, type OomScoreClamping } from "../../../src/shim/host/oom-scores.js";
+import { ProcFiles } from "../../../src/shim/host/proc-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { FakeProc, type FakeProcess } from "./fake-proc.js";
 
@@ -109,6 +110,23 @@ describe("HostOomScores.detect()", () => {
     });
   }
 
+  test("takes a look that fails for one that saw nothing", async () => {
+    await using at = await setUp("auto", engine(0, withoutSysResource));
+    const proc = new (class extends ProcFiles {
+      override text(pid: number | "self", name: string): Promise<string | undefined> {
+        return name === "status" ? Promise.reject(new Error("too long")) : super.text(pid, name);
+      }
+    })(at.fake.proc.root);
+    const options = { pidFile: join(at.fake.directory, "docker.pid"), proc };
+    const scores = new HostOomScores("auto", at.log, options);
+    await scores.detect();
+    assert.equal(scores.floor, undefined);
+    assert.deepEqual(
+      at.log.lines.map(({ level, fields }) => [level, fields["err"]]),
+      [["warn", "too long"]],
+    );
+  });
+
   test("with the socket asks only the process that listens there", async () => {
     await using fake = await FakeProc.make();
     const socketPath = join(fake.directory, "docker.sock");
@@ -138,10 +156,59 @@ describe("HostOomScores.learnFromFailure()", () => {
     assert.equal(at.log.lines.length, 1);
   });
 
-  test("knows the other wording", async () => {
+  const wordings: readonly string[] = [
+    "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: can't get final child's PID from pipe: EOF: unknown",
+    "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: can't get final child's PID from pipe: EOF: unknown",
+    "OCI runtime create failed: container_linux.go:380: starting container process caused: process_linux.go:402: getting the final child's pid from pipe caused: EOF: unknown",
+    'OCI runtime create failed: container_linux.go:349: starting container process caused "process_linux.go:297: getting the final child\'s pid from pipe caused \\"EOF\\"": unknown',
+    'OCI runtime create failed: container_linux.go:344: starting container process caused "process_linux.go:424: container init caused \\"write /proc/self/oom_score_adj: permission denied\\"": unknown',
+    "write /proc/self/oom_score_adj: permission denied",
+  ];
+  for (const wording of wordings) {
+    test(`knows the wording "${wording}"`, async () => {
+      await using at = await setUp("auto");
+      assert.equal(at.scores.learnFromFailure(-1, new Error(wording)), true);
+    });
+  }
+
+  const process = "OCI runtime create failed: runc create failed: unable to start container process: ";
+  const phrase = "can't get final child's PID from pipe: EOF";
+  const authors: readonly (readonly [what: string, text: string])[] = [
+    ["a command", `${process}exec: "oom_score_adj": executable file not found in $PATH: unknown`],
+    [
+      "a command that is runc's phrase",
+      `${process}exec: "${phrase}": executable file not found in $PATH: unknown`,
+    ],
+    ["a path", `${process}mkdir /x: ${phrase}: not a directory: unknown`],
+    ["the end of a path", `${process}chdir to cwd ("/x") set in config.json failed: ${phrase}: unknown`],
+    ["a user of an image", `unable to find user ${phrase}: no matching entries in passwd file`],
+    [
+      "a user, with all of the phrase",
+      "unable to find user x: write /proc/self/oom_score_adj: permission denied",
+    ],
+  ];
+  for (const [what, text] of authors) {
+    test(`learns nothing from ${what} that a pod's author chose`, async () => {
+      await using at = await setUp("auto");
+      assert.equal(at.scores.learnFromFailure(-998, new Error(text)), false);
+      assert.equal(at.scores.floor, undefined);
+    });
+  }
+
+  test("learns nothing once the engine's process has told that it has the capability", async () => {
+    await using at = await setUp("auto", engine(-500, all));
+    await at.scores.detect();
+    assert.equal(at.scores.learnFromFailure(-998, refusal), false);
+    assert.equal(at.scores.floor, undefined);
+  });
+
+  test("forgets what it learned when the score that it learned is no better", async () => {
     await using at = await setUp("auto");
-    const written = new Error("write /proc/self/oom_score_adj: permission denied");
-    assert.equal(at.scores.learnFromFailure(-1, written), true);
+    assert.equal(at.scores.learnFromFailure(-998, refusal), true);
+    assert.equal(at.scores.learnFromFailure(0, new Error("no such file or directory")), false);
+    assert.equal(at.scores.floor, 0);
+    assert.equal(at.scores.learnFromFailure(0, refusal), false);
+    assert.equal(at.scores.floor, undefined);
   });
 
   test("takes this program's own score for what children are born with", async () => {

@@ -23,11 +23,19 @@ describe("ProcFiles", () => {
     assert.equal(await fake.proc.stat(10), undefined);
     assert.equal(await fake.proc.command(10), undefined);
     assert.equal(await fake.proc.link(10, "ns/pid"), undefined);
-    assert.deepEqual(await fake.proc.openFiles(10), []);
+    assert.deepEqual(await fake.proc.openFiles(10, 9), []);
     assert.deepEqual(
       (await fake.proc.processes()).map(({ pid }) => pid),
       [11],
     );
+  });
+
+  test("openFiles() looks at so many of them only", async () => {
+    await using fake = await FakeProc.make();
+    const sockets = Object.fromEntries(Array.from({ length: 9 }, (_, index) => [index + 1, "/x"]));
+    await fake.add(10, { sockets });
+    assert.equal((await fake.proc.openFiles(10, 100)).length, 9);
+    assert.equal((await fake.proc.openFiles(10, 4)).length, 4);
   });
 
   test("fails when /proc itself cannot be read: no processes is another answer", async () => {

@@ -310,3 +310,29 @@ describe("startContainer() whose answer from the engine is lost", () => {
     assert.deepEqual([...shim.world.host.links], [[link, id]]);
   });
 });
+
+describe("startContainer() learns of OOM scores that cannot be lowered", () => {
+  const refused = new ShimError("unknown", "write /proc/self/oom_score_adj: permission denied");
+  const score = {
+    linux: { resources: containerResources({ oom_score_adj: "-997" }), security_context: null },
+  };
+  const cases: readonly (readonly [sandboxScore: number, floor: number])[] = [
+    [-998, -998],
+    [0, 0],
+  ];
+  for (const [sandboxScore, floor] of cases) {
+    test(`${floor === 0 ? "where" : "but not where"} its sandbox has ${String(sandboxScore)}`, async () => {
+      await using first = await TestShim.start();
+      first.engine.startFailure = (_, { HostConfig: { OomScoreAdj = 0 } }) =>
+        OomScoreAdj < sandboxScore ? refused : undefined;
+      const sandbox = await runSandbox(first);
+      // Another one, which has learned nothing yet.
+      await using shim = await TestShim.start({ earlier: first.world });
+      const id = await createContainer(shim, sandbox, score);
+      shim.engine.startFailure = () => refused;
+      await rejectsWith(startContainer(shim, id), "unknown");
+      const { oomScores } = shim.services;
+      assert.equal(oomScores.clamp(-998), floor);
+    });
+  }
+});
