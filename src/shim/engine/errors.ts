@@ -6,8 +6,11 @@ const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)
 
 const missingObject = /no such (container|image|exec|network|volume)/i;
 
-/** What the engine answers after a downgrade to somebody who negotiated with its predecessor, or the other way round. */
-const versionMismatch = /client version \S+ is too (?:new|old)/;
+/**
+ * What the engine answers after a downgrade to somebody who negotiated with its predecessor, or the other way round. From
+ * the begin of the text: what is quoted later, such as a command, is the words of a pod's author.
+ */
+const versionMismatch = /^client version \S+ is too (?:new|old)/;
 
 /** Longest message that is passed on, in characters. Docker quotes whole command lines and scripts. */
 const messageLimit = 4096;
@@ -74,10 +77,20 @@ function kindOfStatus(status: number, message: string): ErrorKind {
   }
 }
 
-/** What the engine says with status 500, though it is no fault of its own. */
+/** What the engine says with status 500, though it is no fault of its own; the whole text, for the same reason. */
 const spoken: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^container \S+ is not running/i, "precondition"],
-  [/port is already allocated|listen \S+ \S+: bind: address already in use/, "conflict"],
+  [
+    new RegExp(
+      [
+        '^(?:failed to set up container networking: )?(?:driver failed programming [^"]*: )?',
+        "(?:Bind for \\S+ failed: port is already allocated",
+        "|(?:Error starting userland proxy: )?listen \\S+ \\S+: bind: address already in use",
+        "|failed to bind host port (?:for )?\\S+: address already in use)$",
+      ].join(""),
+    ),
+    "conflict",
+  ],
 ];
 
 const reasons: Readonly<Record<string, string>> = {

@@ -39,6 +39,20 @@ describe("refusal()", () => {
     [500, "Container 1e63 is not running: Exited (0) Less than a second ago", "precondition"],
     [500, "driver failed programming …: Bind for 0.0.0.0:3 failed: port is already allocated", "conflict"],
     [500, "listen tcp4 0.0.0.0:22: bind: address already in use", "conflict"],
+    [
+      500,
+      "driver failed programming external connectivity on endpoint k8s_POD_a (5f): Error starting userland proxy: listen tcp4 0.0.0.0:22: bind: address already in use",
+      "conflict",
+    ],
+    [
+      500,
+      "failed to set up container networking: driver failed programming external connectivity on endpoint k8s_POD_a (5f): failed to bind host port 0.0.0.0:22/tcp: address already in use",
+      "conflict",
+    ],
+    // The words of a pod's author.
+    [400, 'exec: "client version 1 is too old": executable file not found in $PATH', "invalid"],
+    [500, 'error mounting "/x" to rootfs at "/port is already allocated": not a directory', "unknown"],
+    [500, "mkdir /listen a b: bind: address already in use: not a directory", "unknown"],
     [501, "experimental only", "unsupported"],
     [503, "This node is not a swarm manager", "unavailable"],
     [302, "elsewhere", "unknown"],
