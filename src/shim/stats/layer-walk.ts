@@ -1,7 +1,8 @@
 /** What a directory tree takes on disk, counted as `du` does, at a pace that leaves the node to its pods. */
 import { constants, type Stats } from "node:fs";
-import { lstat, open, opendir } from "node:fs/promises";
+import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
 import { sleep } from "../base/abort.js";
+import { messageOf } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import { nowNanoseconds } from "../base/time.js";
 import type { LayerUsage } from "../ports/stats.js";
@@ -13,6 +14,11 @@ const batchEntries = 200;
 /** What is in the tree belongs to the container: it must not make this program remember without end. */
 const mostPending = 100_000;
 const mostLinkedFiles = 100_000;
+/** So many directories stay open from the top of the tree on, and so many above the one that is read. */
+const heldLevels = 32;
+/** The bytes of a name, one character each: a name need not be UTF-8. */
+const nameEncoding = "latin1";
+const ascii = /^[ -~]*$/;
 
 export interface PaceOptions {
   /** At most so many entries are looked at in a second. */
@@ -21,79 +27,177 @@ export interface PaceOptions {
   readonly pause?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
 
-interface Directory {
-  readonly path: string;
-  /** As seen when its entry was looked at. */
-  readonly device: number;
-  readonly inode: number;
+export interface MeasuredLayer extends LayerUsage {
+  /** Why not everything was counted: then it is the least that the layer may have. */
+  readonly shortfall?: string | undefined;
 }
 
 /**
  * Undefined when the directory is gone. Other file systems are left out, and links are never followed, also when the
- * container puts one in the place of a directory meanwhile. What vanishes during the walk does not count. A tree that is
- * too wide to be remembered is counted as far as that goes.
+ * container puts one in the place of a directory meanwhile. What vanishes during the walk does not count. When `signal`
+ * aborts, or a tree is too wide or too deep to be remembered, what was counted until then is answered with a shortfall.
  */
 export async function walkLayer(
   root: string,
   pace: Pace,
   signal: AbortSignal,
-): Promise<LayerUsage | undefined> {
+  most = mostPending,
+): Promise<MeasuredLayer | undefined> {
   const top = await lookAt(root);
   if (top?.isDirectory() !== true) return undefined;
-  const steps = pace.begin();
-  const linked = new Set<number>();
-  const pending: Directory[] = [{ path: root, device: top.dev, inode: top.ino }];
-  let usedBytes = top.blocks * blockBytes;
-  let inodes = 1;
-  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    for await (const { path, held } of entriesOf(next)) {
-      await steps.next(signal);
-      const entry = await lookAt(held);
-      if (entry === undefined || entry.dev !== top.dev) continue;
-      if (entry.nlink > 1 && !entry.isDirectory()) {
-        if (linked.has(entry.ino)) continue;
-        if (linked.size < mostLinkedFiles) linked.add(entry.ino);
-      }
-      usedBytes += entry.blocks * blockBytes;
-      inodes += 1;
-      if (entry.isDirectory() && pending.length < mostPending) {
-        pending.push({ path, device: entry.dev, inode: entry.ino });
-      }
-    }
+  const walk = new LayerWalk(top, pace.begin(), signal, most);
+  try {
+    await walk.run(root);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    walk.shortfall = messageOf(signal.reason);
+  } finally {
+    await walk.close();
   }
-  return { timestamp: nowNanoseconds(), usedBytes, inodes };
+  const { usedBytes, inodes, shortfall } = walk;
+  return { timestamp: nowNanoseconds(), usedBytes, inodes, shortfall };
+}
+
+/** A directory that was read, with those below it that were not. */
+interface Level {
+  readonly inode: number;
+  /** Undefined when it was closed: the way back leads through the parent of one below it. */
+  handle: FileHandle | undefined;
+  readonly pending: Entry[];
 }
 
 interface Entry {
-  readonly path: string;
-  /** Leads through the open directory, whatever is put in the place of a part of `path`; of use until the next entry. */
-  readonly held: string;
+  readonly name: string;
+  readonly inode: number;
 }
 
-/** The entries of the very directory that was looked at before; none when something else is in its place. */
-async function* entriesOf({ path, device, inode }: Directory): AsyncGenerator<Entry> {
-  try {
-    const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+/**
+ * Goes from one open directory to the next, never by a path from the top: the container can make paths that are longer
+ * than the kernel takes.
+ */
+class LayerWalk {
+  usedBytes: number;
+  inodes = 1;
+  shortfall: string | undefined;
+  readonly #levels: Level[] = [];
+  readonly #linked = new Set<number>();
+  readonly #device: number;
+  #remembered = 0;
+
+  constructor(
+    private readonly top: Stats,
+    private readonly steps: ReturnType<Pace["begin"]>,
+    private readonly signal: AbortSignal,
+    private readonly most: number,
+  ) {
+    this.#device = top.dev;
+    this.usedBytes = top.blocks * blockBytes;
+  }
+
+  async run(root: string): Promise<void> {
+    await this.#enter(root, this.top.ino);
+    for (let level = this.#levels.at(-1); level !== undefined; level = this.#levels.at(-1)) {
+      const next = level.pending.pop();
+      if (next === undefined) {
+        await this.#leave();
+      } else {
+        this.#remembered -= 1;
+        if (level.handle !== undefined) await this.#enter(below(level.handle, next.name), next.inode);
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    for (const { handle } of this.#levels) await handle?.close();
+  }
+
+  /** Reads the very directory that was looked at before, and nothing when something else is in its place. */
+  async #enter(path: string | Buffer, inode: number): Promise<void> {
+    const handle = await this.#open(path, inode);
+    if (handle === undefined) return;
+    const level: Level = { inode, handle, pending: [] };
+    this.#levels.push(level);
+    this.#remembered += 1;
+    await this.#read(handle, level.pending);
+    const passed = this.#levels[this.#levels.length - 1 - heldLevels];
+    if (passed === undefined || this.#levels.length <= 2 * heldLevels) return;
+    await passed.handle?.close();
+    passed.handle = undefined;
+  }
+
+  async #read(handle: FileHandle, pending: Entry[]): Promise<void> {
+    const options = { encoding: nameEncoding, bufferSize: batchEntries } as const;
+    for await (const { name } of await opendir(below(handle, "."), options)) {
+      await this.steps.next(this.signal);
+      const entry = await lookAt(below(handle, name));
+      if (entry === undefined || entry.dev !== this.#device) continue;
+      if (entry.nlink > 1 && !entry.isDirectory()) {
+        if (this.#linked.has(entry.ino)) continue;
+        if (this.#linked.size < mostLinkedFiles) this.#linked.add(entry.ino);
+      }
+      this.usedBytes += entry.blocks * blockBytes;
+      this.inodes += 1;
+      if (!entry.isDirectory()) continue;
+      if (this.#remembered >= this.most) {
+        this.shortfall = `more than ${String(this.most)} directories wait to be looked into`;
+      } else {
+        this.#remembered += 1;
+        pending.push({ name, inode: entry.ino });
+      }
+    }
+  }
+
+  /** Back to the directory above, which is opened again when it was closed. */
+  async #leave(): Promise<void> {
+    const left = this.#levels.pop();
+    const above = this.#levels.at(-1);
+    this.#remembered -= 1;
+    if (above !== undefined && above.handle === undefined) {
+      const parent = left?.handle === undefined ? undefined : below(left.handle, "..");
+      above.handle = parent === undefined ? undefined : await this.#open(parent, above.inode);
+      if (above.handle === undefined && above.pending.length > 0) this.#giveUp(above);
+    }
+    await left?.handle?.close();
+  }
+
+  #giveUp(level: Level): void {
+    this.shortfall = "a directory was moved away meanwhile";
+    this.#remembered -= level.pending.length;
+    level.pending.length = 0;
+  }
+
+  /** Undefined when it is another one, or gone. */
+  async #open(path: string | Buffer, inode: number): Promise<FileHandle | undefined> {
+    const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+    const handle = await unlessGone(open(path, flags));
+    if (handle === undefined) return undefined;
+    let isSame = false;
     try {
       const opened = await handle.stat();
-      if (opened.dev !== device || opened.ino !== inode) return;
-      const directory = `/proc/self/fd/${String(handle.fd)}`;
-      for await (const { name } of await opendir(directory, { bufferSize: batchEntries })) {
-        yield { path: `${path}/${name}`, held: `${directory}/${name}` };
-      }
+      isSame = opened.dev === this.#device && opened.ino === inode;
     } finally {
-      await handle.close();
+      if (!isSame) await handle.close();
     }
-  } catch (error) {
-    if (!hasCode(error, "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG")) throw error;
+    return isSame ? handle : undefined;
   }
 }
 
-async function lookAt(path: string): Promise<Stats | undefined> {
+/** What has the name in the open directory, whatever is put in the place of a part of its path. */
+function below({ fd }: FileHandle, name: string): string | Buffer {
+  const path = `/proc/self/fd/${String(fd)}/${name}`;
+  // Most names mean the same as text, which costs less.
+  return ascii.test(name) ? path : Buffer.from(path, nameEncoding);
+}
+
+function lookAt(path: string | Buffer): Promise<Stats | undefined> {
+  return unlessGone(lstat(path));
+}
+
+async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
   try {
-    return await lstat(path);
+    return await looking;
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG")) return undefined;
+    if (hasCode(error, "ENOENT", "ENOTDIR", "ELOOP")) return undefined;
     throw error;
   }
 }
