@@ -1,10 +1,11 @@
 /** Sizes of writable layers: measured in the background, seldom where nothing changes; big ones do not hold up the others. */
 import { sleep, withDeadline } from "../base/abort.js";
-import { messageOf, ShimError } from "../base/errors.js";
+import { isKind, messageOf, ShimError } from "../base/errors.js";
 import { nowNanoseconds, type Nanoseconds } from "../base/time.js";
 import type { Logger } from "../base/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { LayerUsage, LayerUsages } from "../ports/stats.js";
+import type { MeasuredLayer } from "./layer-walk.js";
 
 /** How often it is looked whether something is due. */
 const tickMs = 2_000;
@@ -32,7 +33,7 @@ const endingMs = 1_000;
 const limitMs = 7_200_000;
 
 /** Undefined: there is nothing to be measured (now). Ends when its signal aborts. */
-export type MeasureLayer = (container: Snapshot, signal: AbortSignal) => Promise<LayerUsage | undefined>;
+export type MeasureLayer = (container: Snapshot, signal: AbortSignal) => Promise<MeasuredLayer | undefined>;
 
 export interface WritableLayersOptions {
   /** The containers whose layers are of interest. */
@@ -40,7 +41,7 @@ export interface WritableLayersOptions {
   readonly measure: MeasureLayer;
   /** Nanoseconds of CPU time that a container has used: one that has used none has written nothing. */
   readonly cpuTime?: (container: Snapshot) => Promise<number | undefined>;
-  readonly log: Pick<Logger, "debug">;
+  readonly log: Pick<Logger, "debug" | "warn">;
   readonly now?: () => number;
   readonly pause?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
@@ -51,7 +52,7 @@ interface UnderWay {
 }
 
 interface Entry {
-  readonly usage: LayerUsage | undefined;
+  readonly usage: MeasuredLayer | undefined;
   /** When the measurement began, and the CPU time of the container then. */
   readonly beganAtMs: number;
   readonly cpuTime: number | undefined;
@@ -178,11 +179,20 @@ export class WritableLayers implements LayerUsages {
     waiting.abort();
   }
 
+  /** Said when the last measurement was whole. */
+  #reportShortfall(containerId: string, known: Entry | undefined, reason: string): void {
+    if (known?.usage?.shortfall !== undefined) return;
+    this.options.log.warn(
+      { containerId, reason },
+      "not all of the writable layer was counted: its size is given as the most that is known of it",
+    );
+  }
+
   /** Never throws. */
   async #size(container: Snapshot, known: Entry | undefined, signal: AbortSignal): Promise<Entry> {
     const cpuTime = await this.#cpuTime(container);
     const startMs = this.#now();
-    let usage: LayerUsage | undefined;
+    let usage: MeasuredLayer | undefined;
     try {
       usage = await withDeadline(signal, limitMs, "size the writable layer", (linked) =>
         this.options.measure(container, linked),
@@ -195,16 +205,33 @@ export class WritableLayers implements LayerUsages {
     }
     const endMs = this.#now();
     const intervalMs = nextInterval(known, usage, endMs - startMs);
-    // The last size is better than none.
+    const isWanted = !isKind(signal.reason, "cancelled");
+    if (usage?.shortfall !== undefined && isWanted) {
+      this.#reportShortfall(container.id, known, usage.shortfall);
+    }
     return {
-      usage: usage ?? known?.usage,
+      // The last size is better than none.
+      usage: usage === undefined ? known?.usage : atLeast(known?.usage, usage),
       beganAtMs: startMs,
-      // A failed measurement says nothing of this moment.
-      cpuTime: usage === undefined ? undefined : cpuTime,
+      // A measurement that failed or was not whole says nothing of this moment.
+      cpuTime: usage === undefined || usage.shortfall !== undefined ? undefined : cpuTime,
       intervalMs,
       dueAtMs: endMs + intervalMs,
     };
   }
+}
+
+/**
+ * What a measurement that was not whole has counted is there, so the layer has no less. What the last one knew may still
+ * be there, too: a container must not get smaller by making its layer hard to count.
+ */
+function atLeast(known: LayerUsage | undefined, measured: MeasuredLayer): MeasuredLayer {
+  if (measured.shortfall === undefined || known === undefined) return measured;
+  const inodes =
+    known.inodes === undefined || measured.inodes === undefined
+      ? measured.inodes
+      : Math.max(known.inodes, measured.inodes);
+  return { ...measured, usedBytes: Math.max(known.usedBytes, measured.usedBytes), inodes };
 }
 
 function nextInterval(known: Entry | undefined, usage: LayerUsage | undefined, tookMs: number): number {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
-import type { LayerUsage } from "../../../src/shim/ports/stats.js";
+import type { MeasuredLayer } from "../../../src/shim/stats/layer-walk.js";
 import { WritableLayers } from "../../../src/shim/stats/writable-layers.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
@@ -15,7 +15,8 @@ class Harness {
   tookMs = 10;
   running: Snapshot[] = [a];
   cpuTime: number | undefined = undefined;
-  usage: LayerUsage | undefined = { timestamp: 1n, usedBytes: 100, inodes: 2 };
+  usage: MeasuredLayer | undefined = { timestamp: 1n, usedBytes: 100, inodes: 2 };
+  readonly log = recordingLog();
   readonly measured: { readonly id: string; readonly atMs: number }[] = [];
   #atOnce = 0;
   readonly layers = new WritableLayers({
@@ -31,7 +32,7 @@ class Harness {
       return this.usage;
     },
     cpuTime: () => Promise.resolve(this.cpuTime),
-    log: recordingLog(),
+    log: this.log,
     now: () => this.nowMs,
   });
 
@@ -117,6 +118,42 @@ describe("WritableLayers", () => {
     harness.running = [];
     await harness.layers.round();
     assert.equal(harness.layers.usageOf(a.id), undefined);
+  });
+
+  const least: readonly (readonly [
+    what: string,
+    before: number | undefined,
+    counted: number,
+    told: number,
+  ])[] = [
+    ["what it has counted when nothing was known", undefined, 50, 50],
+    ["the last size when that is more", 100, 50, 100],
+    ["what it has counted when that is more", 100, 150, 150],
+  ];
+  for (const [what, before, counted, told] of least) {
+    test(`tells of a layer that cannot be counted to its end ${what}, and says so once`, async () => {
+      const harness = new Harness();
+      harness.usage = before === undefined ? undefined : { timestamp: 1n, usedBytes: before, inodes: 2 };
+      await harness.run(5_000);
+      harness.usage = { timestamp: 2n, usedBytes: counted, inodes: 1, shortfall: "too wide" };
+      await harness.run(200_000);
+      assert.equal(harness.layers.usageOf(a.id)?.usedBytes, told);
+      assert.deepEqual(
+        harness.log.lines.filter(({ level }) => level === "warn").map(({ fields }) => fields["reason"]),
+        ["too wide"],
+      );
+      harness.usage = { timestamp: 3n, usedBytes: 1, inodes: 1 };
+      await harness.run(harness.nowMs + 2_000_000);
+      assert.equal(harness.layers.usageOf(a.id)?.usedBytes, 1);
+    });
+  }
+
+  test("does not take a layer that was not counted to its end for one that sleeps", async () => {
+    const harness = new Harness();
+    harness.cpuTime = 7;
+    harness.usage = { timestamp: 2n, usedBytes: 1, inodes: 1, shortfall: "too wide" };
+    await harness.run(12_000);
+    assert.ok(harness.measured.length > 1);
   });
 
   test("ends a measurement that is under way when it is stopped", async () => {
