@@ -3,6 +3,7 @@ import { sleep } from "../base/abort.js";
 import { ShimError } from "../base/errors.js";
 import { hasCode } from "../base/file-errors.js";
 import { hasEnded, type ProcessStat } from "../base/process-stat.js";
+import { findProcessList, listProcesses } from "./container-processes.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 
 export interface ProcessTreeOptions {
@@ -11,7 +12,11 @@ export interface ProcessTreeOptions {
   readonly kill?: (pid: number, signal: "SIGSTOP" | "SIGKILL") => void;
 }
 
-const scanPauseMs = 5;
+/**
+ * Between two scans: twice as long after each one that has found new processes, and no shorter than the scan was. A
+ * container that goes on forking must not keep this program busy.
+ */
+const scanPauseMs = { first: 5, longest: 50 };
 /**
  * So many scans without a new process are proof enough when one of those that are known does not stop: it hangs in the
  * kernel or is frozen, and starts nothing either.
@@ -46,6 +51,9 @@ class ProcessTree {
   readonly #send: NonNullable<ProcessTreeOptions["kill"]>;
   #members = new Map<number, ProcessStat>();
   #refusal: ShimError | undefined;
+  /** Where the container's processes are listed; undefined until that is known. */
+  #list: string | undefined;
+  #pauseMs = scanPauseMs.first;
 
   constructor(
     private readonly containerId: string,
@@ -59,6 +67,7 @@ class ProcessTree {
   /** One round; false when it found nothing to kill. */
   async kill(signal: AbortSignal): Promise<boolean> {
     this.#members = new Map();
+    this.#pauseMs = scanPauseMs.first;
     try {
       await this.#stopAll(signal);
     } finally {
@@ -68,6 +77,7 @@ class ProcessTree {
       }
     }
     if (this.#refusal !== undefined) throw this.#refusal;
+    this.#pauseMs = scanPauseMs.first;
     await this.#untilEnded(signal);
     return this.#members.size > 0;
   }
@@ -75,22 +85,26 @@ class ProcessTree {
   async #stopAll(signal: AbortSignal): Promise<void> {
     for (let quietScans = 0; quietScans < patientScans; quietScans++) {
       signal.throwIfAborted();
+      const startMs = performance.now();
       const candidates = await this.#candidates();
+      const tookMs = performance.now() - startMs;
       for (const entry of candidates) {
         if (this.#knows(entry) || !(await this.#isOurs(entry))) continue;
         this.#members.set(entry.pid, entry);
         this.#signal(entry.pid, "SIGSTOP");
         quietScans = -1;
       }
+      if (quietScans < 0) this.#slowDown();
       const moving = candidates.some((entry) => this.#knows(entry) && !isHalted(entry));
       if (quietScans >= 0 && !moving) return;
-      await sleep(scanPauseMs, signal);
+      await sleep(Math.max(this.#pauseMs, tookMs), signal);
     }
   }
 
   /** The root, its session, and the descendants of these and of all members. The root counts only while it is ours. */
   async #candidates(): Promise<readonly ProcessStat[]> {
-    const all = (await this.#proc.processes()).filter(({ pid }) => pid > 1 && pid !== process.pid);
+    const found = await this.#proc.mapDefined(await this.#pids(), (pid) => this.#proc.stat(pid));
+    const all = found.filter(({ pid }) => pid > 1 && pid !== process.pid);
     const root = all.find(({ pid }) => pid === this.root);
     const pids = new Set(this.#members.keys());
     if (root !== undefined && (await this.#isOurs(root))) pids.add(root.pid);
@@ -100,6 +114,17 @@ class ProcessTree {
         if (pids.has(parent) || session === this.root) pids.add(pid);
     }
     return all.filter((entry) => pids.has(entry.pid) && !hasEnded(entry));
+  }
+
+  /** Of the container where its cgroup tells them, else of the whole host. */
+  async #pids(): Promise<readonly number[]> {
+    this.#list ??= await findProcessList(this.containerId, this.root, this.#proc);
+    const listed = this.#list === undefined ? undefined : await listProcesses(this.#list);
+    return listed ?? this.#proc.pids();
+  }
+
+  #slowDown(): void {
+    this.#pauseMs = Math.min(2 * this.#pauseMs, scanPauseMs.longest);
   }
 
   #knows({ pid, startTime }: ProcessStat): boolean {
@@ -127,7 +152,8 @@ class ProcessTree {
       for (;;) {
         const stat = await this.#proc.stat(pid);
         if (hasEnded(stat) || stat?.startTime !== startTime) break;
-        await sleep(scanPauseMs, signal);
+        await sleep(this.#pauseMs, signal);
+        this.#slowDown();
       }
     }
   }
