@@ -11,15 +11,10 @@ export interface PodNamespaces {
   readonly ipc: NamespaceMode;
 }
 
-/**
- * The modes of a request. Absent options are the pod's network and IPC and the container's own PID namespace: POD is
- * only the number 0 of the PID mode, kubelets mean CONTAINER when they say nothing.
- */
+/** The modes of a request. POD is the default of each: an absent message means what an empty one means. */
 export function requestedNamespaces(options: NamespaceOption | null | undefined): PodNamespaces {
-  if (options === null || options === undefined) {
-    return { network: NamespaceMode.POD, pid: NamespaceMode.CONTAINER, ipc: NamespaceMode.POD };
-  }
-  return { network: options.network, pid: options.pid, ipc: options.ipc };
+  const { POD } = NamespaceMode;
+  return { network: options?.network ?? POD, pid: options?.pid ?? POD, ipc: options?.ipc ?? POD };
 }
 
 type NamespaceModes = Pick<HostConfig, "NetworkMode" | "IpcMode" | "PidMode" | "UTSMode" | "UsernsMode">;

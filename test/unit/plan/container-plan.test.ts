@@ -38,7 +38,10 @@ const joined = `container:${sandboxId}`;
 
 describe("planContainer()", () => {
   test("leaves out what would mean something when empty", () => {
-    const planned = body({ linux: containerLinux({ security_context: containerSecurity() }) });
+    const options = namespaces({ pid: 1 });
+    const planned = body({
+      linux: containerLinux({ security_context: containerSecurity({ namespace_options: options }) }),
+    });
     for (const field of ["Entrypoint", "Cmd", "Env", "User", "WorkingDir", "StopSignal"]) {
       assert.equal(field in planned, false, field);
     }
@@ -77,6 +80,21 @@ describe("planContainer()", () => {
       });
     }
   });
+
+  for (const [missing, linux] of [
+    ["linux", null],
+    ["security_context", containerLinux()],
+    ["namespace_options", containerLinux({ security_context: containerSecurity() })],
+    [
+      "every mode",
+      containerLinux({ security_context: containerSecurity({ namespace_options: namespaces() }) }),
+    ],
+  ] as const) {
+    test(`joins network, IPC and PID namespace of the sandbox when ${missing} is missing`, () => {
+      const { NetworkMode, IpcMode, PidMode } = body({ linux }).HostConfig;
+      assert.deepEqual([NetworkMode, IpcMode, PidMode], [joined, joined, joined]);
+    });
+  }
 
   test("joins the sandbox, with the host's UTS namespace on its network", () => {
     const plain = secured({}).HostConfig;

@@ -277,7 +277,6 @@ const cases: readonly Case[] = [
         containerContext(),
       ),
     differences: [
-      { id: "pid-default", field: "HostConfig.PidMode", theirs: joined, ours: undefined },
       {
         id: "no-log-path",
         field: "Labels.io.kubernetes.container.logpath",
@@ -292,6 +291,7 @@ const cases: readonly Case[] = [
     differences: [
       { id: "container-without-linux", field: "HostConfig.NetworkMode", theirs: undefined, ours: joined },
       { id: "container-without-linux", field: "HostConfig.IpcMode", theirs: undefined, ours: joined },
+      { id: "container-without-linux", field: "HostConfig.PidMode", theirs: undefined, ours: joined },
       { id: "image-required", field: "Image", theirs: undefined, ours: "busybox" },
     ],
   },

@@ -60,7 +60,7 @@ describe("planSandbox()", () => {
         cgroupParent: "",
         dns,
       },
-      namespaces: { network: 0, pid: 1, ipc: 0 },
+      namespaces: { network: 0, pid: 0, ipc: 0 },
       runtimeHandler: "",
       cgroupParent: "",
       logDirectory: "/var/log/p",
