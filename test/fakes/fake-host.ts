@@ -30,6 +30,7 @@ export class FakeHost implements HostAccess {
   readonly cgroups = new Map<string, CgroupSettings>();
   /** What archives of checkpoints hold, by location. */
   readonly checkpointArchives = new Map<string, CheckpointContent>();
+  cdiSpecs: readonly CdiSpecDocument[] = [];
   appArmorProfiles: ReadonlySet<string> | undefined = new Set<string>();
   /** Where images are, when that is not the engine's data root. */
   imageRoot: string | undefined;
@@ -156,7 +157,7 @@ export class FakeHost implements HostAccess {
   }
 
   async readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
-    return this.#do("readCdiSpecs", [], undefined, () => []);
+    return this.#do("readCdiSpecs", [], undefined, () => this.cdiSpecs);
   }
 
   async imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {

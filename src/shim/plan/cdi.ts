@@ -1,11 +1,12 @@
 /**
- * CDI devices (`vendor.com/class=name`) for engines that cannot inject them: the Container Device Interface
- * specifications of the node, turned into fields of the create body.
+ * CDI devices (`vendor.com/class=name`): which are requested, and the Container Device Interface specifications of the
+ * node, turned into fields of the create body for engines that cannot inject devices.
  *
  * Docker has no field for hooks, mount options other than read-only and propagation, or other owners and modes of device
  * nodes. A device that needs one of those is refused by name: half a device would fail somewhere inside the container.
  */
 import type { DockerDevice, DockerMount } from "../domain/create-body.js";
+import type { ContainerConfig } from "../domain/cri.js";
 import { invalidField, quote, unsupportedField } from "./field-errors.js";
 
 /** One specification file, parsed; `content` is whatever the file held. */
@@ -27,21 +28,54 @@ export interface CdiEdits {
 
 type Table = Readonly<Record<string, unknown>>;
 
-const namePattern = /^[A-Za-z0-9][\w.-]*\/[A-Za-z][\w-]*=[A-Za-z0-9][\w.:-]*$/;
+/** As the library of CDI checks it: a vendor and a class begin with a letter, all parts end with a letter or digit. */
+const namePattern =
+  /^[A-Za-z](?:[\w.-]*[A-Za-z\d])?\/[A-Za-z](?:[\w.-]*[A-Za-z\d])?=[A-Za-z\d](?:[\w.:-]*[A-Za-z\d])?$/;
 
 /** Whether `name` has the form of a fully qualified CDI device name. */
 export function isCdiDeviceName(name: string): boolean {
   return namePattern.test(name);
 }
 
+const annotationPrefix = "cdi.k8s.io/";
+
+/**
+ * The names of a request's field and of its annotations, each once. Kubelets of a time of transition send the same device
+ * in both. Throws `invalid` for a malformed name.
+ */
+export function requestedCdiDevices({
+  CDI_devices,
+  annotations,
+}: Pick<ContainerConfig, "CDI_devices" | "annotations">): readonly string[] {
+  const named = CDI_devices.map(({ name }, index) =>
+    qualified(`config.CDI_devices[${String(index)}].name`, name),
+  );
+  // Sorted, because the entries of a map have no order on the wire.
+  const keys = Object.keys(annotations).filter((key) => key.startsWith(annotationPrefix));
+  const annotated = keys.sort().flatMap((key) => {
+    const names = (annotations[key] ?? "").split(",");
+    return names.map((name) => qualified(`config.annotations[${key}]`, name));
+  });
+  return [...new Set([...named, ...annotated])];
+}
+
+function qualified(field: string, name: string): string {
+  if (!isCdiDeviceName(name)) throw invalidField(field, "is not of the form vendor/class=name", name);
+  return name;
+}
+
 /** All edits for `names`, in order; a specification's common edits come once, before those of its first device. */
 export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly string[]): CdiEdits {
   const used = new Set<CdiSpecFile>();
   const edits = [...new Set(names)].flatMap((name) => {
-    const { file, device } = findDevice(files, name);
-    const common = used.has(file) ? [] : [toEdits(table(file.content)["containerEdits"], name)];
-    used.add(file);
-    return [...common, toEdits(device["containerEdits"], name)];
+    const candidates = findDevices(files, name);
+    const [found] = candidates;
+    if (found === undefined) throw unresolved("no specification on the node has it", name);
+    if (candidates.length > 1) {
+      const paths = candidates.map(({ file }) => quote(file.path));
+      throw unresolved(`both ${paths[0] ?? ""} and ${paths[1] ?? ""} define it`, name);
+    }
+    return editsOf(found, used).map((each) => toEdits(each, name));
   });
   return {
     env: edits.flatMap((edit) => edit.env),
@@ -51,10 +85,32 @@ export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly
   };
 }
 
-function findDevice(
-  files: readonly CdiSpecFile[],
-  name: string,
-): { readonly file: CdiSpecFile; readonly device: Table } {
+/**
+ * The environment alone, for devices that the engine injects: it gives that to the first process and to no exec. A device
+ * that cannot be resolved adds nothing here, the engine refuses it with its own words.
+ */
+export function cdiEnvironment(files: readonly CdiSpecFile[], names: readonly string[]): readonly string[] {
+  const used = new Set<CdiSpecFile>();
+  return names.flatMap((name) => {
+    const [found, ...others] = findDevices(files, name);
+    if (found === undefined || others.length > 0) return [];
+    const entries = editsOf(found, used).flatMap((each) => list(table(each)["env"]));
+    return entries.filter((entry) => typeof entry === "string" && isEntry(entry)) as readonly string[];
+  });
+}
+
+/** What CDI takes as well. Docker takes an entry without `=` for the removal of a variable. */
+function isEntry(entry: string): boolean {
+  return /^[^=\0]+=[^\0]*$/.test(entry);
+}
+
+interface FoundDevice {
+  readonly file: CdiSpecFile;
+  readonly device: Table;
+}
+
+/** The device in the directory of the highest priority: one, unless files contradict each other. */
+function findDevices(files: readonly CdiSpecFile[], name: string): readonly FoundDevice[] {
   const [kind = "", deviceName = ""] = name.split("=", 2);
   const found = files.flatMap((file) => {
     const spec = table(file.content);
@@ -65,19 +121,14 @@ function findDevice(
       .map((device) => ({ file, device }));
   });
   const highest = Math.max(...found.map(({ file }) => file.priority));
-  const [best, rival] = found.filter(({ file }) => file.priority === highest);
-  if (best === undefined) {
-    throw invalidField(
-      "config.CDI_devices",
-      "unresolvable CDI device: no specification on the node has it",
-      name,
-    );
-  }
-  if (rival !== undefined) {
-    const where = `${quote(best.file.path)} and ${quote(rival.file.path)}`;
-    throw invalidField("config.CDI_devices", `unresolvable CDI device: both ${where} define it`, name);
-  }
-  return best;
+  return found.filter(({ file }) => file.priority === highest);
+}
+
+/** The `containerEdits` to apply: those of the file before those of its first device. */
+function editsOf({ file, device }: FoundDevice, used: Set<CdiSpecFile>): readonly unknown[] {
+  const common = used.has(file) ? [] : [table(file.content)["containerEdits"]];
+  used.add(file);
+  return [...common, device["containerEdits"]];
 }
 
 const expressible = new Set(["env", "deviceNodes", "mounts", "additionalGids"]);
@@ -139,16 +190,23 @@ function toMount(mount: Table, name: string): DockerMount {
   };
 }
 
+/** Not the path of a field: the name may come from an annotation as well. */
+const deviceField = "CDI device";
+
+function unresolved(reason: string, name: string): Error {
+  return invalidField(deviceField, `cannot be resolved: ${reason}`, name);
+}
+
 function unsupported(name: string, part: string): Error {
   return unsupportedField(
-    "config.CDI_devices",
+    deviceField,
     `this engine cannot apply ${part} of the device's specification`,
     name,
   );
 }
 
 function malformed(name: string, part: string): Error {
-  return invalidField("config.CDI_devices", `the specification on the node has a malformed ${part}`, name);
+  return invalidField(deviceField, `the specification on the node has a malformed ${part}`, name);
 }
 
 function table(value: unknown): Table {

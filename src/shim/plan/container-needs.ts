@@ -2,6 +2,7 @@
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidCreateContainer } from "../domain/requests.js";
 import { chooseAppArmor } from "./apparmor.js";
+import { requestedCdiDevices } from "./cdi.js";
 import { imageVolumeNeeds, type ImageVolumeNeed } from "./image-volumes.js";
 import { localhostSeccompPath } from "./seccomp.js";
 import { securityContextField } from "./security-profile.js";
@@ -19,13 +20,13 @@ export interface ContainerNeeds {
   readonly imageVolumes: readonly ImageVolumeNeed[];
   /** Devices, to be looked at → `devices`. */
   readonly devicePaths: readonly string[];
-  /** Names to be resolved by `resolveCdiDevices` → `cdi`; empty where the engine does that itself. */
+  /** Names to be looked up in the node's specifications → `cdi`; see `engineInjectsCdi`. */
   readonly cdiDevices: readonly string[];
   /** User to be resolved in the image's files → `imageUser`. */
   readonly imageUser: ImageUserNeed | undefined;
 }
 
-export function containerNeeds({ config }: ValidCreateContainer, facts: NodeFacts): ContainerNeeds {
+export function containerNeeds({ config }: ValidCreateContainer): ContainerNeeds {
   const security = config.linux?.security_context ?? null;
   const appArmor = security === null ? undefined : chooseAppArmor(security, securityContextField);
   return {
@@ -34,7 +35,7 @@ export function containerNeeds({ config }: ValidCreateContainer, facts: NodeFact
     hostPaths: [...new Set(config.mounts.map((mount) => mount.host_path))].filter((path) => path !== ""),
     imageVolumes: imageVolumeNeeds(config.mounts),
     devicePaths: [...new Set(config.devices.map((device) => device.host_path))],
-    cdiDevices: engineInjectsCdi(facts) ? [] : [...new Set(config.CDI_devices.map((device) => device.name))],
+    cdiDevices: requestedCdiDevices(config),
     imageUser: imageUserNeed(security),
   };
 }
@@ -42,6 +43,7 @@ export function containerNeeds({ config }: ValidCreateContainer, facts: NodeFact
 /** First API version with device requests of driver cdi. */
 const cdiApiMinor = 44;
 
+/** Whether the engine applies all of a device's specification: then only its environment is taken from the node's files. */
 export function engineInjectsCdi(facts: NodeFacts): boolean {
   return facts.cdi && facts.apiMinor >= cdiApiMinor;
 }

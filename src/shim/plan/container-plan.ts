@@ -18,7 +18,7 @@ import type { ValidContainerConfig, ValidCreateContainer } from "../domain/reque
 import { stopSignalName } from "../domain/stop-signal.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
-import type { CdiEdits } from "./cdi.js";
+import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
 import { cgroupParent } from "./cgroup-parent.js";
 import { cgroupSettings } from "./cgroup-settings.js";
 import { engineInjectsCdi } from "./container-needs.js";
@@ -48,6 +48,7 @@ export interface ContainerInputs {
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
   /** Host path → device nodes there; undefined, or without a path, where the node cannot be looked at. */
   readonly devices?: ReadonlyMap<string, readonly string[]> | undefined;
+  /** Where the engine injects the devices: their environment alone, undefined when the node cannot be looked at. */
   readonly cdi?: CdiEdits | undefined;
   /** Undefined when the image has no such user. */
   readonly imageUser?: ResolvedImageUser | undefined;
@@ -199,13 +200,14 @@ function containerSecurityOptions(
 const noEdits: CdiEdits = { env: [], devices: [], mounts: [], groups: [] };
 
 function cdiEdits(config: ValidContainerConfig, { facts, inputs }: ContainerContext): CdiEdits {
-  if (config.CDI_devices.length === 0 || engineInjectsCdi(facts)) return noEdits;
-  if (inputs.cdi === undefined)
+  if (inputs.cdi !== undefined) return inputs.cdi;
+  if (requestedCdiDevices(config).length > 0 && !engineInjectsCdi(facts))
     throw new ShimError("internal", "CDI devices were not resolved before planning");
-  return inputs.cdi;
+  return noEdits;
 }
 
 function deviceRequests(config: ValidContainerConfig, facts: NodeFacts): HostConfig["DeviceRequests"] {
-  if (config.CDI_devices.length === 0 || !engineInjectsCdi(facts)) return undefined;
-  return [{ Driver: "cdi", DeviceIDs: config.CDI_devices.map((device) => device.name) }];
+  const names = requestedCdiDevices(config);
+  if (names.length === 0 || !engineInjectsCdi(facts)) return undefined;
+  return [{ Driver: "cdi", DeviceIDs: names }];
 }

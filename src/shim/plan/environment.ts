@@ -16,13 +16,13 @@ export function environment(envs: readonly KeyValue[]): readonly string[] {
   });
 }
 
-/** `entries` with `overrides`, each of which replaces the entries of its name. */
+/** `entries` with `overrides`, each of which replaces the entries of its name that come before it. */
 export function overrideEnvironment(
   entries: readonly string[],
   overrides: readonly string[],
 ): readonly string[] {
-  const names = new Set(overrides.map(nameOf));
-  return [...entries.filter((entry) => !names.has(nameOf(entry))), ...overrides];
+  const last = new Map(overrides.map((entry) => [nameOf(entry), entry]));
+  return [...entries.filter((entry) => !last.has(nameOf(entry))), ...last.values()];
 }
 
 function nameOf(entry: string): string {

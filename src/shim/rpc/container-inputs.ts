@@ -5,10 +5,11 @@ import type { ResolvedImageUser } from "../domain/image-users.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { resolveImageUser } from "../domain/image-users.js";
 import type { ValidCreateContainer } from "../domain/requests.js";
-import type { ContainerInputs, ContainerNeeds } from "../plan/container-plan.js";
-import { containerNeeds } from "../plan/container-plan.js";
+import type { ContainerNeeds } from "../plan/container-needs.js";
+import type { ContainerInputs } from "../plan/container-plan.js";
+import { containerNeeds, engineInjectsCdi } from "../plan/container-needs.js";
 import type { CdiEdits } from "../plan/cdi.js";
-import { resolveCdiDevices } from "../plan/cdi.js";
+import { cdiEnvironment, resolveCdiDevices } from "../plan/cdi.js";
 import type { PathKind } from "../plan/mounts.js";
 import type { HostAccess } from "../ports/host.js";
 import { readLocalhostProfile } from "./localhost-profile.js";
@@ -23,20 +24,29 @@ export async function gatherContainerInputs(
   call: Call,
 ): Promise<ContainerInputs> {
   const host = deps.host();
-  const needs = containerNeeds(request, facts);
+  const needs = containerNeeds(request);
   const [seccompProfile, loadedAppArmorProfiles, hostPaths, devices, cdi, imageUser] = await Promise.all([
     readLocalhostProfile(request.config.linux?.security_context, host),
     needs.appArmorProfile === undefined ? undefined : host.loadedAppArmorProfiles(),
     host.local ? lookAt(needs.hostPaths, host) : undefined,
     host.local ? expand(needs.devicePaths, host) : undefined,
-    needs.cdiDevices.length === 0 ? undefined : resolveCdi(needs.cdiDevices, facts, host),
+    needs.cdiDevices.length === 0 ? undefined : readCdi(needs.cdiDevices, facts, host),
     readImageUser(request.config.image.image, needs, deps, call),
   ]);
   return { seccompProfile, loadedAppArmorProfiles, hostPaths, devices, cdi, imageUser };
 }
 
-async function resolveCdi(names: readonly string[], facts: NodeFacts, host: HostAccess): Promise<CdiEdits> {
-  return resolveCdiDevices(await host.readCdiSpecs(facts.cdiSpecDirs), names);
+/** Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their environment. */
+async function readCdi(
+  names: readonly string[],
+  facts: NodeFacts,
+  host: HostAccess,
+): Promise<CdiEdits | undefined> {
+  const injects = engineInjectsCdi(facts);
+  if (injects && !host.local) return undefined;
+  const files = await host.readCdiSpecs(facts.cdiSpecDirs);
+  if (!injects) return resolveCdiDevices(files, names);
+  return { env: cdiEnvironment(files, names), devices: [], mounts: [], groups: [] };
 }
 
 async function lookAt(paths: readonly string[], host: HostAccess): Promise<ReadonlyMap<string, PathKind>> {

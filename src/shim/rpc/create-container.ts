@@ -44,7 +44,7 @@ export async function createContainer(
     const sandbox = requireReady(request.pod_sandbox_id, deps);
     call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
     const inputs = await gatherContainerInputs(request, facts, deps, call);
-    const { imageVolumes: wanted } = containerNeeds(request, facts);
+    const { imageVolumes: wanted } = containerNeeds(request);
     // Until the container is there, from when on it counts as a user of what it mounts.
     await using imageVolumes = await deps.imageVolumes.lease(wanted, facts, call.signal);
     const plan = planContainer(request, {

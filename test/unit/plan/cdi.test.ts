@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isCdiDeviceName, resolveCdiDevices, type CdiSpecFile } from "../../../src/shim/plan/cdi.js";
+import {
+  cdiEnvironment,
+  isCdiDeviceName,
+  requestedCdiDevices,
+  resolveCdiDevices,
+  type CdiSpecFile,
+} from "../../../src/shim/plan/cdi.js";
 import { refusal } from "./errors.js";
 
 function spec(
@@ -65,7 +71,7 @@ describe("resolveCdiDevices()", () => {
       () => resolveCdiDevices(files, ["v.com/gpu=0"]),
       refusal(
         "invalid",
-        /"v\.com\/gpu=0": unresolvable CDI device: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/,
+        /CDI device "v\.com\/gpu=0": cannot be resolved: both "\/etc\/cdi\/v\.json" and "\/etc\/cdi\/w\.json"/,
       ),
     );
   });
@@ -80,7 +86,7 @@ describe("resolveCdiDevices()", () => {
     for (const name of ["v.com/gpu=9", "v.com/nic=0", "w.com/gpu=0"]) {
       assert.throws(
         () => resolveCdiDevices(files, [name]),
-        refusal("invalid", /config\.CDI_devices ".*": unresolvable/),
+        refusal("invalid", /^CDI device ".*": cannot be resolved: no specification/),
       );
     }
   });
@@ -100,7 +106,7 @@ describe("resolveCdiDevices()", () => {
       assert.throws(
         () => resolveCdiDevices([spec([{ name: "0", containerEdits: edits }])], ["v.com/gpu=0"]),
         (error) =>
-          refusal("unsupported", /^config\.CDI_devices "v\.com\/gpu=0": this engine cannot apply /)(error) &&
+          refusal("unsupported", /^CDI device "v\.com\/gpu=0": this engine cannot apply /)(error) &&
           String(error).includes(part),
       );
     });
@@ -122,10 +128,78 @@ describe("resolveCdiDevices()", () => {
   }
 });
 
+describe("cdiEnvironment()", () => {
+  test("gives the environment of the common edits once and of each device", () => {
+    const files = [spec([gpu0, { name: "1", containerEdits: { env: ["GPU=1"] } }], common)];
+    assert.deepEqual(cdiEnvironment(files, ["v.com/gpu=0", "v.com/gpu=1"]), ["COMMON=1", "GPU=0", "GPU=1"]);
+  });
+
+  test("leaves what it cannot resolve to the engine, which refuses it or knows better", () => {
+    const hooks = { hooks: [{ hookName: "createContainer", path: "/bin/x" }], env: ["HOOKED=1"] };
+    const files = [
+      spec([
+        { name: "0", containerEdits: hooks },
+        { name: "odd", containerEdits: { env: [5] } },
+      ]),
+    ];
+    assert.deepEqual(cdiEnvironment(files, ["w.com/gpu=0", "v.com/gpu=odd", "v.com/gpu=0"]), ["HOOKED=1"]);
+    const twice = [...files, spec([gpu0], undefined, { path: "/etc/cdi/w.json" })];
+    assert.deepEqual(cdiEnvironment(twice, ["v.com/gpu=0"]), []);
+  });
+});
+
+describe("requestedCdiDevices()", () => {
+  const requested = (annotations: Readonly<Record<string, string>>, ...names: readonly string[]) =>
+    requestedCdiDevices({ CDI_devices: names.map((name) => ({ name })), annotations });
+
+  test("names the devices of the field, then those of annotations in the order of their keys, each once", () => {
+    const annotations = {
+      "cdi.k8s.io/z": "v.com/c=1",
+      "cdi.k8s.io/a": "v.com/c=2,v.com/c=0",
+      other: "v.com/c=9",
+    };
+    assert.deepEqual(requested(annotations, "v.com/c=0", "v.com/c=0"), [
+      "v.com/c=0",
+      "v.com/c=2",
+      "v.com/c=1",
+    ]);
+  });
+
+  for (const value of ["", "v.com/c", "v.com/c=1,", "v.com/c=1, v.com/c=2"]) {
+    test(`refuses the annotation value ${JSON.stringify(value)}, naming the annotation`, () => {
+      assert.throws(
+        () => requested({ "cdi.k8s.io/a": value }),
+        refusal(
+          "invalid",
+          /^config\.annotations\[cdi\.k8s\.io\/a\] .*: is not of the form vendor\/class=name/,
+        ),
+      );
+    });
+  }
+
+  test("refuses a malformed name in the field, naming its place", () => {
+    assert.throws(
+      () => requested({}, "v.com/c=0", "gpu"),
+      refusal("invalid", /^config\.CDI_devices\[1\]\.name "gpu": is/),
+    );
+  });
+});
+
 test("isCdiDeviceName() wants vendor, class and name", () => {
-  for (const name of ["v.com/gpu=0", "nvidia.com/gpu=GPU-1:2", "a/b=c"])
+  for (const name of ["v.com/gpu=0", "nvidia.com/gpu=GPU-1:2", "a/b=c", "v_1.com/a.b-c=0.1"])
     assert.equal(isCdiDeviceName(name), true, name);
-  for (const name of ["", "gpu=0", "v.com/gpu", "v.com/gpu=", "v.com/1=0", "v.com/gpu=0 1", "/gpu=0"]) {
+  for (const name of [
+    "",
+    "gpu=0",
+    "v.com/gpu",
+    "v.com/gpu=",
+    "v.com/1=0",
+    "v.com/gpu=0 1",
+    "/gpu=0",
+    "1v.com/gpu=0",
+    "v.com/gpu-=0",
+    "v.com/gpu=0:",
+  ]) {
     assert.equal(isCdiDeviceName(name), false, name);
   }
 });

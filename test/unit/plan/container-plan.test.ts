@@ -244,7 +244,7 @@ describe("planContainer()", () => {
         const request = createRequest({
           linux: containerLinux({ security_context: containerSecurity(security) }),
         });
-        const needed = containerNeeds(request, nodeFacts()).imageUser !== undefined;
+        const needed = containerNeeds(request).imageUser !== undefined;
         const planned = planContainer(
           request,
           containerContext({ inputs: needed ? { imageUser: app } : {} }),
@@ -340,7 +340,23 @@ describe("planContainer()", () => {
       assert.deepEqual(body(config, { facts }).HostConfig.DeviceRequests, [
         { Driver: "cdi", DeviceIDs: ["v.com/c=d"] },
       ]);
-      assert.deepEqual(containerNeeds(createRequest(config), facts).cdiDevices, []);
+    });
+    test("the environment of devices that the engine injects is the container's own, so that execs have it", () => {
+      const facts = nodeFacts({ apiMinor: 44, cdi: true });
+      const envs = [{ key: "A", value: Buffer.from("1") }];
+      const cdi = { env: ["A=cdi", "A=last"], devices: [], mounts: [], groups: [] };
+      const planned = body({ ...config, envs }, { facts, inputs: { cdi } });
+      assert.deepEqual(planned.Env, ["A=last"]);
+      assert.deepEqual(containerNeeds(createRequest(config)).cdiDevices, ["v.com/c=d"]);
+    });
+    test("devices of annotations count as those of the field", () => {
+      const facts = nodeFacts({ apiMinor: 44, cdi: true });
+      const annotations = { "cdi.k8s.io/v": "v.com/c=e,v.com/c=d" };
+      const names = ["v.com/c=d", "v.com/c=e"];
+      assert.deepEqual(body({ ...config, annotations }, { facts }).HostConfig.DeviceRequests, [
+        { Driver: "cdi", DeviceIDs: names },
+      ]);
+      assert.deepEqual(containerNeeds(createRequest({ ...config, annotations })).cdiDevices, names);
     });
     test("elsewhere the node's specifications are merged in", () => {
       const cdi = {
@@ -354,7 +370,7 @@ describe("planContainer()", () => {
         { key: "B", value: Buffer.from("2") },
       ];
       const planned = body({ ...config, envs }, { inputs: { cdi } });
-      assert.deepEqual(containerNeeds(createRequest(config), nodeFacts()).cdiDevices, ["v.com/c=d"]);
+      assert.deepEqual(containerNeeds(createRequest(config)).cdiDevices, ["v.com/c=d"]);
       assert.deepEqual(planned.Env, ["B=2", "A=cdi", "C=3"]);
       assert.deepEqual(planned.HostConfig.Devices, cdi.devices);
       assert.deepEqual(planned.HostConfig.Mounts, cdi.mounts);
@@ -399,7 +415,6 @@ test("containerNeeds() names each thing once", () => {
         }),
       }),
     }),
-    nodeFacts(),
   );
   assert.deepEqual(needs, {
     seccompProfilePath: "/p.json",

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
 import { nameOf } from "../../fakes/journal.js";
 import {
   createContainer,
@@ -38,6 +39,53 @@ describe("createContainer()", () => {
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox.slice(0, 12));
     assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  describe("with a CDI device of an annotation", () => {
+    const device = { annotations: { "cdi.k8s.io/v": "v.com/gpu=0" } };
+    const edits = { env: ["GPU=0"], deviceNodes: [{ path: "/dev/g0" }] };
+    const content = { kind: "v.com/gpu", devices: [{ name: "0", containerEdits: edits }] };
+    const start = (facts: Partial<NodeFacts>) =>
+      TestShim.start({
+        prepare: ({ engine, host }) => {
+          engine.facts = { ...engine.facts, ...facts };
+          host.cdiSpecs = [{ path: "/etc/cdi/v.json", priority: 0, content }];
+        },
+      });
+
+    test("has the engine inject it and gives its environment to the container itself", async () => {
+      await using shim = await start({ apiMinor: 51, cdi: true });
+      const id = await createContainer(shim, await runSandbox(shim), device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["v.com/gpu=0"] }]);
+      assert.equal(HostConfig.Devices, undefined);
+      assert.ok(Env?.includes("GPU=0"));
+    });
+
+    test("leaves all to an engine on another host", async () => {
+      await using shim = await start({ apiMinor: 51, cdi: true });
+      const sandbox = await runSandbox(shim);
+      shim.world.host.local = false;
+      const id = await createContainer(shim, sandbox, device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.deepEqual(HostConfig.DeviceRequests?.[0]?.DeviceIDs, ["v.com/gpu=0"]);
+      assert.ok(Env?.includes("GPU=0") !== true);
+    });
+
+    test("applies the whole of it where the engine injects none, and refuses what the node does not have", async () => {
+      await using shim = await start({ apiMinor: 43, cdi: false });
+      const sandbox = await runSandbox(shim);
+      const id = await createContainer(shim, sandbox, device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.equal(HostConfig.Devices?.[0]?.PathOnHost, "/dev/g0");
+      assert.ok(Env?.includes("GPU=0"));
+      const unknown = { metadata: { name: "b", attempt: 0 }, annotations: { "cdi.k8s.io/v": "v.com/gpu=1" } };
+      await rejectsWith(
+        createContainer(shim, sandbox, unknown),
+        "invalid",
+        /CDI device "v\.com\/gpu=1": cannot be/,
+      );
+    });
   });
 
   test("refuses a sandbox that is not ready", async () => {

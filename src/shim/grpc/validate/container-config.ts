@@ -1,7 +1,7 @@
 /** The configuration of a new container. */
 import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../domain/cri.js";
 import type { ValidContainerConfig } from "../../domain/requests.js";
-import { isCdiDeviceName } from "../../plan/cdi.js";
+import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
 import { invalidField, unsupportedField } from "../../plan/field-errors.js";
 import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
@@ -33,15 +33,7 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
     mount(at("config.mounts", index), given);
   });
   config.devices.forEach(device);
-  config.CDI_devices.forEach(({ name }, index) => {
-    if (!isCdiDeviceName(name)) {
-      throw invalidField(
-        `${at("config.CDI_devices", index)}.name`,
-        "is not of the form vendor/class=name",
-        name,
-      );
-    }
-  });
+  requestedCdiDevices(config); // All names are well formed.
   labels("config.labels", config.labels);
   enumValue("config.stop_signal", config.stop_signal, Signal);
   if (config.windows !== null)

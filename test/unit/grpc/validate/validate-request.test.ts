@@ -595,7 +595,7 @@ test("whatever the strings of a request hold, it is planned or refused by a Shim
           sandbox_config: podConfig({ linux: sandboxLinux({ cgroup_parent: one.cgroup_parent }), ...loose }),
         });
         const facts = nodeFacts({ security: { ...nodeFacts().security, selinux: one.relabel } });
-        containerNeeds(request, facts);
+        containerNeeds(request);
         planContainer(request, containerContext({ facts, inputs: { seccompProfile: "{}", imageUser } }));
         planned += 1;
       } catch (error) {
