@@ -85,6 +85,30 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     }
   });
 
+  test("names with underscores, which Kubernetes forbids and crictl's users write, come back as they were given", async () => {
+    const { cri } = shim;
+    const metadata = { name: bed.newName("a_b"), namespace: "n_s", uid: "u_1", attempt: 0 };
+    await using pod = await bed.runPod(cri, { metadata });
+    const id = await pod.start({ metadata: { name: "c_d", attempt: 2 } });
+    const name = (await inspectContainer(id))?.Name;
+    assert.equal(name, `/k8s_c.-d_${metadata.name.replaceAll("_", ".-")}_n.-s_u.-1_2_escaped`);
+    assert.deepEqual((await pod.containerStatus(id)).metadata, { name: "c_d", attempt: 2 });
+    assert.deepEqual((await pod.status()).metadata, metadata);
+    assert.equal(await pod.shell(id, "echo ran"), "ran");
+    await pod.remove();
+    assert.equal(await inspectContainer(pod.id), undefined);
+    assert.equal(await inspectContainer(id), undefined);
+  });
+
+  test("names of the greatest length that are all underscores are taken", async () => {
+    const part = "_".repeat(253);
+    await using pod = await bed.runPod(shim.cri, {
+      metadata: { name: `${bed.newName()}${part}`.slice(0, 253), namespace: part, uid: part, attempt: 0 },
+    });
+    const id = await pod.start({ metadata: { name: part }, log_path: "main.log" });
+    assert.equal((await pod.containerStatus(id)).metadata?.name, part);
+  });
+
   test("runtime.v1alpha2: the same pod through the older API, and both APIs see the same", async () => {
     const older = shim.client("v1alpha2");
     assert.deepEqual(await older.Version({ version: "0.1.0" }), await shim.cri.Version({ version: "v1" }));

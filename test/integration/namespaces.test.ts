@@ -47,6 +47,20 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
     assert.equal((await pod.status()).linux?.namespaces?.options?.pid, POD);
   });
 
+  test("a request that names no mode joins network, IPC and PID namespace of the sandbox", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    for (const [name, linux] of [
+      ["no-linux", null],
+      ["no-context", {}],
+      ["no-options", { security_context: {} }],
+    ] as const) {
+      const id = await pod.start({ metadata: { name }, linux });
+      for (const kind of ["net", "ipc", "pid"]) {
+        assert.equal(await namespaceOf(id, kind), await namespaceOf(pod.id, kind), `${name}: ${kind}`);
+      }
+    }
+  });
+
   test("a TARGET that does not exist is NOT_FOUND", async () => {
     await using pod = await bed.runPod(shim.cri);
     await rejectsWith(pod.create(withPid("x", TARGET, "0123456789ab")), "NOT_FOUND");

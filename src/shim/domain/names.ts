@@ -1,4 +1,11 @@
-/** Container names in Docker: `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>[_<random>]`, as dockershim made them. */
+/**
+ * Container names in Docker: `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>[_<random>]`, as dockershim made them.
+ *
+ * Kubernetes allows no underscore in the four names, other clients of the CRI use it. A name with one in any part is
+ * `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>_escaped[_<random>]`: in all four parts `.` is written as `..`
+ * and `_` as `.-`. So no two containers share a name, each name can be read back, and cri-dockerd, which ignores a
+ * seventh field, reads the escaped parts.
+ */
 import { sandboxContainerName } from "./labels.js";
 
 export interface PodIdentity {
@@ -15,17 +22,33 @@ export interface ContainerIdentity {
 
 const prefix = "k8s";
 const separator = "_";
+const escapedMark = "escaped";
 
 export function sandboxName(pod: PodIdentity): string {
-  return [prefix, sandboxContainerName, pod.name, pod.namespace, pod.uid, String(pod.attempt)].join(
-    separator,
-  );
+  return dockerName(sandboxContainerName, pod, pod.attempt);
 }
 
 export function containerName(pod: PodIdentity, container: ContainerIdentity): string {
-  return [prefix, container.name, pod.name, pod.namespace, pod.uid, String(container.attempt)].join(
-    separator,
-  );
+  return dockerName(container.name, pod, container.attempt);
+}
+
+function dockerName(container: string, { name, namespace, uid }: PodIdentity, attempt: number): string {
+  const parts = [container, name, namespace, uid];
+  const isPlain = !parts.some((part) => part.includes(separator));
+  const fields = isPlain
+    ? [prefix, ...parts, String(attempt)]
+    : [prefix, ...parts.map(escape), String(attempt), escapedMark];
+  return fields.join(separator);
+}
+
+function escape(part: string): string {
+  return part.replaceAll(".", "..").replaceAll(separator, ".-");
+}
+
+/** Undefined when `escape` did not make it. */
+function unescape(part: string): string | undefined {
+  if (!/^(?:[^.]|\.[.-])*$/.test(part)) return undefined;
+  return part.replaceAll(/\.([.-])/g, (_pair, second) => (second === "-" ? separator : "."));
 }
 
 /** The name to fall back to when the proper one is taken by something that cannot be removed; `random` is a uint32. */
@@ -33,15 +56,28 @@ export function alternativeName(name: string, random: number): string {
   return name + separator + (random >>> 0).toString(16).padStart(8, "0");
 }
 
-/** The six fields of a name (a leading slash is ignored), or undefined when the shim's ancestors did not make it. */
+/**
+ * What a name says (a leading slash is ignored); undefined when neither this program nor dockershim or cri-dockerd made it,
+ * or when it has underscores that are not escaped.
+ */
 export function parseName(
   name: string,
 ):
   | { readonly container: string; readonly pod: Omit<PodIdentity, "attempt">; readonly attempt: number }
   | undefined {
-  const fields = name.replace(/^\//, "").split(separator);
-  if (fields.length !== 6 && fields.length !== 7) return undefined;
-  const [first, container = "", pod = "", namespace = "", uid = "", attempt = ""] = fields;
+  const [first, container = "", pod = "", namespace = "", uid = "", attempt = "", ...rest] = name
+    .replace(/^\//, "")
+    .split(separator);
   if (first !== prefix || !/^\d{1,10}$/.test(attempt) || Number(attempt) > 0xffff_ffff) return undefined;
-  return { container, pod: { name: pod, namespace, uid }, attempt: Number(attempt) };
+  const isEscaped = rest[0] === escapedMark;
+  if (rest.length > (isEscaped ? 2 : 1)) return undefined;
+  const parts = [container, pod, namespace, uid].map((part) => (isEscaped ? unescape(part) : part));
+  const [ofContainer, ofPod, ofNamespace, ofUid] = parts;
+  if (ofContainer === undefined || ofPod === undefined) return undefined;
+  if (ofNamespace === undefined || ofUid === undefined) return undefined;
+  return {
+    container: ofContainer,
+    pod: { name: ofPod, namespace: ofNamespace, uid: ofUid },
+    attempt: Number(attempt),
+  };
 }

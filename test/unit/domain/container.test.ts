@@ -40,6 +40,13 @@ describe("toContainer()", () => {
     });
   }
 
+  test("reads an escaped name with and without its sandbox", () => {
+    const snapshot = containerSnapshot(id, sandboxId, { name: "k8s_my.-main_my.-pod_a.-b_u.-1_7_escaped" });
+    for (const known of [pod, undefined]) {
+      assert.deepEqual(toContainer(snapshot, known)?.identity, { name: "my_main", attempt: 7 });
+    }
+  });
+
   test("falls back to the kubelet's label when sandbox and name do not say", () => {
     const labels = { "io.kubernetes.container.name": "my_main" };
     const snapshot = containerSnapshot(id, sandboxId, { name: "k8s_my_main_my_pod_a_b_u_1_7", labels });

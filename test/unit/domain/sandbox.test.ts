@@ -48,6 +48,16 @@ describe("toSandbox()", () => {
     });
   });
 
+  test("reads an escaped name without any label", () => {
+    const snapshot = sandboxSnapshot(id, { name: "k8s_POD_my.-pod_x..y_uid.-1_4_escaped" });
+    assert.deepEqual(toSandbox(snapshot, undefined)?.pod, {
+      name: "my_pod",
+      namespace: "x.y",
+      uid: "uid_1",
+      attempt: 4,
+    });
+  });
+
   test("is undefined when nothing says whose pod it is", () => {
     assert.equal(toSandbox(sandboxSnapshot(id, { name: "odd" }), undefined), undefined);
   });

@@ -6,11 +6,8 @@ import { atMost, notEmpty, present } from "./fields.js";
 
 /** Kubernetes' own limit; far longer names make pods that network plugins cannot tear down. */
 const maxNameCharacters = 253;
-/**
- * What Docker takes in a container name, of which these are parts, but for the underscore: it stands between the parts,
- * and whoever reads the name of a pod or container that has one inside finds another pod, or none.
- */
-const namePattern = /^[A-Za-z0-9.-]*$/;
+/** What Docker takes in a container name, of which these are parts. */
+const namePattern = /^[A-Za-z0-9._-]*$/;
 
 export function podMetadata(field: string, metadata: PodSandboxMetadata | null): PodSandboxMetadata {
   const pod = present(field, metadata);
@@ -31,7 +28,7 @@ export function containerMetadata(field: string, metadata: ContainerMetadata | n
 function namePart(field: string, value: string): void {
   atMost(field, value, maxNameCharacters);
   if (!namePattern.test(value)) {
-    throw invalidField(field, "may only have letters, digits, and the characters . -", value);
+    throw invalidField(field, "may only have letters, digits, and the characters . _ -", value);
   }
 }
 
