@@ -23,6 +23,7 @@ import { chooseHost } from "./host/choose-host.js";
 import { EngineProcesses } from "./host/engine-processes.js";
 import { HostOomScores } from "./host/oom-scores.js";
 import { RemoteHost } from "./host/remote-host.js";
+import { engineTakesAnnotations } from "./plan/oci-annotations.js";
 import type { HostAccess } from "./ports/host.js";
 import type { NetworkPlugin } from "./ports/network-plugin.js";
 import { ContainerEvents } from "./rpc/container-events.js";
@@ -128,6 +129,7 @@ async function open(
     log,
     onConnect: async (facts, signal) => {
       refuseOtherCgroupDriver(config, facts);
+      warnOfUnknownAnnotations(config, facts, log);
       const chosen = await chooseHost(facts, formatEndpoint(endpoint), log);
       // It may have taken so long that the next connect has been made.
       signal.throwIfAborted();
@@ -174,6 +176,8 @@ async function open(
     cleanUpTimeoutMs,
     pullProgressDeadlineMs: config.imagePullProgressDeadlineMs,
     allPodAddresses: config.ipv6DualStack,
+    defaultUlimits: config.defaultUlimits,
+    allowedAnnotations: config.allowedAnnotations,
   };
   const services: Services = {
     ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages },
@@ -280,5 +284,14 @@ function refuseOtherCgroupDriver({ cgroupDriver }: Config, facts: NodeFacts): vo
   throw new ShimError(
     "invalid",
     `--cgroup-driver=${cgroupDriver}: the Docker Engine uses the cgroup driver "${facts.cgroupDriver}"`,
+  );
+}
+
+/** Not for each pod: those of an engine without the field would otherwise fail, or fill the log. */
+function warnOfUnknownAnnotations({ allowedAnnotations }: Config, facts: NodeFacts, log: Logger): void {
+  if (allowedAnnotations.length === 0 || engineTakesAnnotations(facts)) return;
+  log.warn(
+    { engineVersion: facts.engineVersion, allowedAnnotations },
+    "--allowed-annotations has no effect: the engine takes annotations from Docker Engine 24 (API 1.43) on",
   );
 }

@@ -152,6 +152,7 @@ export class TestShim implements AsyncDisposable {
     );
     const settings: Services["settings"] = {
       ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
+      ...{ defaultUlimits: [], allowedAnnotations: [] },
       ...options.settings,
     };
     const containerLanes = new KeyedLock();

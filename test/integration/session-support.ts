@@ -48,7 +48,10 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   await until("the read model is live", () => link.state.phase === "live");
   const streaming = new FakeStreamingServer();
   const podDialer = createPodDialer({ engine, link, host: () => host, log }, lifetime);
-  const settings = { cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true };
+  const settings = {
+    ...{ cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true },
+    ...{ defaultUlimits: [], allowedAnnotations: [] },
+  };
   const deps = { engine, link, model, sync, host: () => host, settings, streaming, podDialer };
   const call = (rpc: string): Call => ({ rpc, signal: AbortSignal.timeout(60_000), log });
   return {

@@ -15,6 +15,8 @@ export interface ValueKind<T> {
   readonly isBoolean?: boolean;
   /** A YAML sequence is accepted; its items reach `parse` joined by commas. */
   readonly isList?: boolean;
+  /** As a flag it may be given several times: the texts reach `parse` joined by commas. */
+  readonly isRepeatable?: boolean;
 }
 
 /** Headings of `--help` and of the documentation. */
@@ -22,6 +24,7 @@ export const optionGroups = [
   "Serving the CRI",
   "Docker Engine",
   "Images",
+  "Containers",
   "Network",
   "Streaming",
   "Logging",

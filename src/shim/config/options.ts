@@ -5,6 +5,7 @@
  */
 import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../base/errors.js";
+import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import { logLevelKind } from "./log-level.js";
 import { option, type Option, type ValueKind } from "./option.js";
@@ -341,6 +342,7 @@ export const options = {
   ...serving,
   ...dockerEngine,
   ...images,
+  ...containerOptions,
   ...network,
   ...streaming,
   ...logging,

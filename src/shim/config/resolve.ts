@@ -104,6 +104,10 @@ function flagsToGiven(flags: readonly GivenFlag[]): Given[] {
     if (field === undefined) continue;
     const earlier = byField.get(field);
     const given: Given = { field, text, source: "flag", detail: `--${name}`, place: `flag "--${name}"` };
+    if (earlier !== undefined && options[field].kind.isRepeatable === true) {
+      byField.set(field, { ...given, text: [earlier.text, text].filter((part) => part !== "").join(",") });
+      continue;
+    }
     // A repeated flag counts the last time, as in Go; under two names it is a contradiction.
     if (earlier !== undefined && earlier.detail !== given.detail && earlier.text !== text) {
       throw new ShimError(

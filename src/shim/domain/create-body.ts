@@ -45,6 +45,14 @@ export interface DeviceRequest {
   readonly DeviceIDs: readonly string[];
 }
 
+export interface DockerUlimit {
+  /** Without `RLIMIT_`, in lower case: `nofile`. */
+  readonly Name: string;
+  /** -1 is unlimited. */
+  readonly Soft: number;
+  readonly Hard: number;
+}
+
 /** Resource fields that create and update share. */
 export interface DockerResources {
   readonly CpuPeriod?: number;
@@ -82,6 +90,10 @@ export interface HostConfig extends DockerResources {
   readonly DeviceRequests?: readonly DeviceRequest[];
   readonly RestartPolicy?: { readonly Name: "no" };
   readonly Runtime?: string;
+  /** Those of the engine's configuration count for each name that is not here. */
+  readonly Ulimits?: readonly DockerUlimit[];
+  /** API 1.43: for the OCI runtime. */
+  readonly Annotations?: Readonly<Record<string, string>>;
   readonly LogConfig?: { readonly Type: string; readonly Config: Readonly<Record<string, string>> };
   readonly Dns?: readonly string[];
   readonly DnsSearch?: readonly string[];
@@ -101,6 +113,8 @@ export interface CreateBody {
   readonly StdinOnce?: boolean;
   readonly Tty?: boolean;
   readonly StopSignal?: string;
+  /** Seconds between the stop signal and SIGKILL, where a stop names none: above all when the engine itself stops. */
+  readonly StopTimeout?: number;
   readonly ExposedPorts?: Readonly<Record<string, Readonly<Record<string, never>>>>;
   readonly Healthcheck?: { readonly Test: readonly string[] };
   readonly HostConfig: HostConfig;

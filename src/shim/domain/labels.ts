@@ -21,6 +21,8 @@ const madeKeysLabel = "dockershim.label-keys";
 /** CRI annotations become Docker labels with this prefix: Docker has no annotations that all engines keep. */
 export const annotationPrefix = "annotation.";
 
+/** An annotation that the kubelet sets on every container, and on no sandbox: seconds, as decimal text. */
+export const gracePeriodAnnotation = "io.kubernetes.pod.terminationGracePeriod";
 /** An annotation that the kubelet sets on every container: the attempt once more. */
 export const restartCountLabel = `${annotationPrefix}io.kubernetes.container.restartCount`;
 /** Labels that the kubelet sets on every pod and container. */

@@ -1,6 +1,6 @@
 /** Everything that CreateContainer will do, as data. */
 import { ShimError } from "../base/errors.js";
-import type { CreateBody, HostConfig } from "../domain/create-body.js";
+import type { CreateBody, DockerUlimit, HostConfig } from "../domain/create-body.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { formatImageMounts } from "../domain/image-mounts.js";
 import {
@@ -25,14 +25,17 @@ import { engineInjectsCdi } from "./container-needs.js";
 import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { planDevices } from "./devices.js";
 import { environment, overrideEnvironment } from "./environment.js";
+import { gracePeriodSeconds } from "./grace-period.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./log-path.js";
 import { planMounts, type PathKind } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
+import { allowedAnnotations, annotationsField, stopTimeoutProperty } from "./oci-annotations.js";
 import { createResources } from "./resources.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
 import { securityOptions } from "./security-options.js";
 import { securityContextField } from "./security-profile.js";
+import { ulimitsField } from "./ulimits.js";
 import { userFields } from "./users.js";
 
 export { containerNeeds, type ContainerNeeds } from "./container-needs.js";
@@ -58,6 +61,9 @@ export interface ContainerContext {
   readonly facts: NodeFacts;
   readonly sandbox: SandboxNamespaces & { readonly snapshot: { readonly runtime: string } };
   readonly inputs: ContainerInputs;
+  readonly defaultUlimits: readonly DockerUlimit[];
+  /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
+  readonly allowedAnnotations: readonly string[];
   /** The score that this host can give, for the one that is wanted. */
   readonly oomScoreAdj: (wanted: number) => number;
   /** Full id of the container whose PID namespace is to be joined; throws when there is none. */
@@ -106,6 +112,7 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
     StdinOnce: config.stdin_once,
     Tty: config.tty,
     StopSignal: stopSignalName(config.stop_signal),
+    StopTimeout: gracePeriodSeconds(config.annotations),
     Healthcheck: { Test: ["NONE"] },
     Labels: toDockerLabels(config.labels, config.annotations, {
       [typeLabel]: containerType,
@@ -173,6 +180,14 @@ function hostConfig(
     SecurityOpt: unlessEmpty(containerSecurityOptions(config, context)),
     // Snapshots name the engine's default, too: saying it would change nothing now, but is not ours to say.
     Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
+    Ulimits: ulimitsField(context.defaultUlimits),
+    Annotations: annotationsField(
+      {
+        ...stopTimeoutProperty(gracePeriodSeconds(config.annotations), facts),
+        ...allowedAnnotations([sandbox_config.annotations, config.annotations], context.allowedAnnotations),
+      },
+      facts,
+    ),
   });
 }
 

@@ -17,6 +17,7 @@ import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { cgroupParent } from "./cgroup-parent.js";
 import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
+import { allowedAnnotations, annotationsField } from "./oci-annotations.js";
 import { podResources, type PodResources } from "./pod-resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
 import { resolvConfContent } from "./resolv-conf.js";
@@ -33,6 +34,8 @@ export interface SandboxContext {
   readonly pauseImage: string;
   /** The score that this host can give, for the one that is wanted. */
   readonly oomScoreAdj: (wanted: number) => number;
+  /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
+  readonly allowedAnnotations: readonly string[];
   /** The engine's files are out of reach: DNS goes into the create body instead of resolv.conf. */
   readonly apiOnlyDns: boolean;
   /** Content of the file that `localhostSeccompPath` named. */
@@ -141,6 +144,10 @@ function createBody(
       Privileged: privileged,
       SecurityOpt: sandboxSecurityOptions(config, context),
       Runtime: dockerRuntime(runtimeHandler, facts),
+      Annotations: annotationsField(
+        allowedAnnotations([config.annotations], context.allowedAnnotations),
+        facts,
+      ),
       // The pause container writes nothing: no log file for each pod.
       LogConfig: { Type: "none", Config: {} },
       ...(context.apiOnlyDns ? dnsFields(config) : {}),

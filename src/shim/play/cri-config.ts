@@ -2,7 +2,13 @@
 import { posix } from "node:path";
 import type { Answer, ContainerConfig, Image, Mount, PodSandboxConfig, PortMapping } from "../domain/cri.js";
 import { Protocol } from "../domain/cri.js";
-import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../domain/labels.js";
+import {
+  containerNameLabel,
+  gracePeriodAnnotation,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+} from "../domain/labels.js";
 import type { DnsConfig } from "./dns.js";
 import { podDns } from "./dns.js";
 import { expandEnvironment, expandVariables } from "./expand-variables.js";
@@ -21,8 +27,7 @@ export interface NodeFacts {
   readonly seLinux: boolean;
 }
 
-/** Annotations that the kubelet puts on containers. */
-export const gracePeriodAnnotation = "io.kubernetes.pod.terminationGracePeriod";
+/** Other annotations that the kubelet puts on containers. */
 const containerHashAnnotation = "io.kubernetes.container.hash";
 const restartCountAnnotation = "io.kubernetes.container.restartCount";
 const messagePathAnnotation = "io.kubernetes.container.terminationMessagePath";

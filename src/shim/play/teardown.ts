@@ -1,8 +1,9 @@
 /** Stops and removes a pod, in the kubelet's order. */
 import type { CriClient } from "./cri-client.js";
-import { defaultGracePeriodSeconds, gracePeriodAnnotation } from "./cri-config.js";
+import { defaultGracePeriodSeconds } from "./cri-config.js";
 import { ContainerState } from "../domain/cri.js";
 import type { Container } from "../domain/cri.js";
+import { gracePeriodAnnotation } from "../domain/labels.js";
 import type { PlayFiles } from "./files.js";
 import type { PodKey } from "./manifest.js";
 import type { Directories } from "./pod-files.js";

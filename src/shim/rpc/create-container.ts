@@ -51,6 +51,8 @@ export async function createContainer(
       facts,
       sandbox,
       inputs: { ...inputs, imageVolumes: imageVolumes.sources },
+      defaultUlimits: deps.settings.defaultUlimits,
+      allowedAnnotations: deps.settings.allowedAnnotations,
       oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
       resolveContainer: (id) => deps.model.requireContainer(id).id,
     });

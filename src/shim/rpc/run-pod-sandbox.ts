@@ -81,6 +81,7 @@ async function planWithInputs(request: ValidRunPodSandbox, deps: Deps, call: Cal
     network: deps.network,
     pauseImage,
     oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
+    allowedAnnotations: deps.settings.allowedAnnotations,
     apiOnlyDns: !host.local,
     seccompProfile,
     loadedAppArmorProfiles,

@@ -3,6 +3,7 @@ import type { KeyedLock } from "../base/keyed-lock.js";
 import type { Logger } from "../base/log.js";
 import type { Nanoseconds } from "../base/time.js";
 import type { Answer, ContainerEventResponse } from "../domain/cri.js";
+import type { DockerUlimit } from "../domain/create-body.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
@@ -75,6 +76,10 @@ export interface ServiceSettings {
   readonly pullProgressDeadlineMs: number;
   /** Whether a pod's status has all its addresses, or only the first. */
   readonly allPodAddresses: boolean;
+  /** Of each container. */
+  readonly defaultUlimits: readonly DockerUlimit[];
+  /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
+  readonly allowedAnnotations: readonly string[];
 }
 
 export interface Services {

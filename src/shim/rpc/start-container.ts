@@ -6,6 +6,7 @@ import type { Snapshot } from "../domain/snapshot.js";
 import type { Answer, StartContainerRequest, StartContainerResponse } from "../domain/cri.js";
 import { ContainerState } from "../domain/cri.js";
 import { isBelow } from "../plan/paths.js";
+import { ulimitError } from "../plan/ulimits.js";
 import { requireReadContainer } from "./find-by-id.js";
 import { mayHaveHappened, untilAppears } from "./lost-answer.js";
 import type { Services } from "./services.js";
@@ -68,7 +69,8 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
     if (oomScoreAdj >= 0) {
       deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
     }
-    failure = inKubeletWords(ShimError.from(error), id);
+    const refused = ulimitError(error, deps.settings.defaultUlimits);
+    failure = inKubeletWords(refused ?? ShimError.from(error), id);
     if (!call.signal.aborted) {
       // The first error is the one to report; events bring the state in any case.
       await sync.refresh(id, call.signal).catch(() => undefined);

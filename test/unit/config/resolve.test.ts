@@ -48,6 +48,8 @@ describe("resolveConfig() without anything given", () => {
       builtinPauseImage: "fallback",
       dockerConfigDir: undefined,
       imagePullProgressDeadlineMs: 60_000,
+      defaultUlimits: [],
+      allowedAnnotations: [],
       networkPlugin: "auto",
       cniConfDir: "/etc/cni/net.d",
       cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],

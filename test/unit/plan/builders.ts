@@ -82,6 +82,7 @@ export function sandboxContext(overrides: Partial<SandboxContext> = {}): Sandbox
     network: { name: "kubernetes.io/no-op", dockerNetworkMode: "default", dockerPublishesPorts: true },
     pauseImage: "registry.example/pause:1",
     oomScoreAdj: (wanted) => wanted,
+    allowedAnnotations: [],
     apiOnlyDns: false,
     ...overrides,
   };
@@ -148,6 +149,8 @@ export function containerContext(overrides: Partial<ContainerContext> = {}): Con
       snapshot: { pidMode: "", privileged: false, runtime: "runc" },
     },
     inputs: {},
+    defaultUlimits: [],
+    allowedAnnotations: [],
     oomScoreAdj: (wanted) => wanted,
     resolveContainer: (id) => `full-${id}`,
     ...overrides,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { CreateBody } from "../../../src/shim/domain/create-body.js";
 import type { LinuxContainerSecurityContext } from "../../../src/shim/domain/cri.js";
+import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
 import type { ValidContainerConfig } from "../../../src/shim/domain/requests.js";
 import {
   containerNeeds,
@@ -331,6 +332,96 @@ describe("planContainer()", () => {
         );
       });
     }
+  });
+
+  describe("StopTimeout", () => {
+    const graceOf = (annotations: Readonly<Record<string, string>>): number | undefined =>
+      body({ annotations }).StopTimeout;
+
+    for (const [text, expected] of [
+      ["30", 30],
+      ["0", 2],
+      ["-1", 2],
+      ["1800", 1800],
+      ["9223372036854775807", 1800],
+      ["", undefined],
+      ["30s", undefined],
+      ["1e3", undefined],
+    ] as const) {
+      test(`for the grace period ${JSON.stringify(text)} is ${String(expected)}`, () => {
+        assert.equal(graceOf({ "io.kubernetes.pod.terminationGracePeriod": text }), expected);
+      });
+    }
+
+    test("is the engine's own for clients that name no grace period, whatever the pod's annotations say", () => {
+      assert.equal("StopTimeout" in body({}), false);
+      const pod = { annotations: { "io.kubernetes.pod.terminationGracePeriod": "99" } };
+      assert.equal(planContainer(createRequest({}, pod), containerContext()).body.StopTimeout, undefined);
+    });
+
+    const property = "org.systemd.property.TimeoutStopUSec";
+    const annotations = { "io.kubernetes.pod.terminationGracePeriod": "45" };
+    const annotationsOf = (facts: Partial<NodeFacts>, context: Partial<ContainerContext> = {}) =>
+      body(
+        { annotations: { ...annotations, [property]: "uint64 7" } },
+        { facts: nodeFacts(facts), ...context },
+      ).HostConfig.Annotations;
+
+    test("is the timeout of the systemd scope, too, where the engine uses scopes and takes annotations", () => {
+      assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }), {
+        [property]: "uint64 45000000",
+      });
+      assert.equal(annotationsOf({ cgroupDriver: "systemd", apiMinor: 42 }), undefined);
+      assert.equal(annotationsOf({ cgroupDriver: "cgroupfs", apiMinor: 43 }), undefined);
+      assert.equal(annotationsOf({ cgroupDriver: "none", apiMinor: 43 }), undefined);
+    });
+
+    test("gives way to a property that the operator lets pods set", () => {
+      const allowed = { allowedAnnotations: ["org.systemd.property."] };
+      assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }, allowed), {
+        [property]: "uint64 7",
+      });
+    });
+  });
+
+  describe("annotations for the OCI runtime", () => {
+    const request = createRequest(
+      { annotations: { "run.oci.a": "container", "run.oci.b": "b", runx: "no" } },
+      {
+        annotations: {
+          "run.oci.a": "pod",
+          "run.oci.p": "p",
+          "io.x": "exact",
+          "io.xy": "longer",
+          other: "no",
+        },
+      },
+    );
+    const planned = (allowedAnnotations: readonly string[], apiMinor = 43) =>
+      planContainer(request, containerContext({ facts: nodeFacts({ apiMinor }), allowedAnnotations })).body
+        .HostConfig;
+
+    test("are those of the pod and of the container whose keys begin with an allowed prefix", () => {
+      assert.deepEqual(planned(["run.oci.", "io.x"]).Annotations, {
+        "run.oci.a": "container",
+        "run.oci.b": "b",
+        "run.oci.p": "p",
+        "io.x": "exact",
+        "io.xy": "longer",
+      });
+    });
+
+    test("are none by default, when none match, and for engines that know none", () => {
+      assert.equal("Annotations" in planned([]), false);
+      assert.equal("Annotations" in planned(["no.such."]), false);
+      assert.equal("Annotations" in planned(["run.oci."], 42), false);
+    });
+  });
+
+  test("has the node's default ulimits", () => {
+    const defaultUlimits = [{ Name: "nofile", Soft: 1024, Hard: 524288 }];
+    assert.deepEqual(body({}, { defaultUlimits }).HostConfig.Ulimits, defaultUlimits);
+    assert.equal("Ulimits" in body({}).HostConfig, false);
   });
 
   describe("CDI", () => {

@@ -68,6 +68,16 @@ describe("planSandbox()", () => {
     assert.equal(alternativeName(0xbeef), "k8s_POD_web-0_default_uid-1_2_0000beef");
   });
 
+  test("passes the annotations that are allowed to the OCI runtime of engines that take them", () => {
+    const request = runRequest({ annotations: { "run.oci.a": "1", other: "2" } });
+    const planned = (apiMinor: number, allowedAnnotations: readonly string[]) =>
+      planSandbox(request, sandboxContext({ facts: nodeFacts({ apiMinor }), allowedAnnotations })).body
+        .HostConfig;
+    assert.deepEqual(planned(43, ["run.oci."]).Annotations, { "run.oci.a": "1" });
+    assert.equal("Annotations" in planned(42, ["run.oci."]), false);
+    assert.equal("Annotations" in planned(43, []), false);
+  });
+
   test("with the host's network has no network request, publishes nothing and still has resolv.conf", () => {
     const linux = sandboxLinux({
       security_context: sandboxSecurity({ namespace_options: namespaces({ network: 2 }) }),

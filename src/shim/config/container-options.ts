@@ -1,0 +1,91 @@
+/** Options of what every container gets. Part of the table in options.ts. */
+import { ShimError } from "../base/errors.js";
+import type { DockerUlimit } from "../domain/create-body.js";
+import { option, type ValueKind } from "./option.js";
+
+/** What setrlimit(2) has, without `RLIMIT_`; Docker refuses other names. */
+const ulimitNames = [
+  "core",
+  "cpu",
+  "data",
+  "fsize",
+  "locks",
+  "memlock",
+  "msgqueue",
+  "nice",
+  "nofile",
+  "nproc",
+  "rss",
+  "rtprio",
+  "rttime",
+  "sigpending",
+  "stack",
+];
+
+const unlimited = -1;
+
+function parseUlimit(text: string): DockerUlimit {
+  const refuse = (reason: string): never => {
+    throw new ShimError("invalid", `ulimit ${JSON.stringify(text)}: ${reason}`);
+  };
+  const [, Name = "", soft, hard = soft] = /^([^=]*)=(-1|\d{1,16})(?::(-1|\d{1,16}))?$/.exec(text) ?? [];
+  if (soft === undefined) return refuse("is not of the form name=soft:hard, such as nofile=1024:524288");
+  if (!ulimitNames.includes(Name)) refuse(`the name must be one of ${ulimitNames.join(", ")}`);
+  const [Soft, Hard] = [Number(soft), Number(hard)];
+  if (Math.max(Soft, Hard) > Number.MAX_SAFE_INTEGER) refuse("is too large; -1 stands for unlimited");
+  if (Hard !== unlimited && (Soft === unlimited || Soft > Hard))
+    refuse("the soft limit exceeds the hard one");
+  if (Name === "nofile" && Hard === unlimited)
+    refuse("nofile cannot be unlimited, the kernel ends it at fs.nr_open");
+  return { Name, Soft, Hard };
+}
+
+/** None, or ulimits of different names, separated by commas. */
+export const ulimitsKind: ValueKind<readonly DockerUlimit[]> = {
+  placeholder: "name=soft:hard,…",
+  isList: true,
+  isRepeatable: true,
+  parse(text) {
+    const ulimits = text === "" ? [] : text.split(",").map((part) => parseUlimit(part.trim()));
+    const names = ulimits.map(({ Name }) => Name);
+    const twice = names.find((name, index) => names.indexOf(name) !== index);
+    if (twice !== undefined) throw new ShimError("invalid", `names the ulimit "${twice}" twice`);
+    return ulimits;
+  },
+  format: (ulimits) => ulimits.map(({ Name, Soft, Hard }) => `${Name}=${String(Soft)}:${String(Hard)}`),
+};
+
+/** None, or beginnings of annotation keys, separated by commas. */
+export const annotationPrefixesKind: ValueKind<readonly string[]> = {
+  placeholder: "prefix,…",
+  isList: true,
+  isRepeatable: true,
+  parse(text) {
+    if (text === "") return [];
+    const prefixes = text.split(",").map((part) => part.trim());
+    // It would be the beginning of every key.
+    if (prefixes.includes("")) throw new ShimError("invalid", "has an empty prefix");
+    return [...new Set(prefixes)];
+  },
+  format: (prefixes) => prefixes,
+};
+
+export const containerOptions = {
+  defaultUlimits: option({
+    name: "default-ulimits",
+    group: "Containers",
+    kind: ulimitsKind,
+    default: "",
+    defaultShown: "the engine's",
+    help: "Ulimits of each container, as name=soft:hard, separated by commas or given repeatedly; -1: unlimited",
+  }),
+  allowedAnnotations: option({
+    name: "allowed-annotations",
+    group: "Containers",
+    kind: annotationPrefixesKind,
+    default: "",
+    defaultShown: "none",
+    help: "Prefixes of annotations of pods that are passed to the OCI runtime (Docker Engine 24 and later), separated by commas or given repeatedly",
+    why: "some of them give a pod power over the node",
+  }),
+};

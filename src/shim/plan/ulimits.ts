@@ -1,0 +1,35 @@
+/** Ulimits of containers. */
+import { messageOf, ShimError } from "../base/errors.js";
+import type { DockerUlimit, HostConfig } from "../domain/create-body.js";
+
+/** Later lists win by name. So far there are the node's defaults alone: the CRI has no ulimits of single containers yet. */
+export function ulimitsField(...lists: readonly (readonly DockerUlimit[])[]): HostConfig["Ulimits"] {
+  const byName = new Map(lists.flat().map((ulimit) => [ulimit.Name, ulimit]));
+  return byName.size === 0 ? undefined : [...byName.values()];
+}
+
+/** `nofile=1024:524288`; -1 stands for unlimited. */
+export function formatUlimit({ Name, Soft, Hard }: DockerUlimit): string {
+  return `${Name}=${String(Soft)}:${String(Hard)}`;
+}
+
+/** What runc and crun say when the kernel does not let them set a limit. */
+const refusedByKernel = /setting rlimit|setrlimit/;
+
+/** The error of a start that failed by `ulimits`; undefined for all others. */
+export function ulimitError(error: unknown, ulimits: readonly DockerUlimit[]): ShimError | undefined {
+  const message = messageOf(error);
+  if (!refusedByKernel.test(message)) return undefined;
+  const given =
+    ulimits.length === 0
+      ? "of the engine's configuration"
+      : `of --default-ulimits (${ulimits.map(formatUlimit).join(", ")})`;
+  const reason =
+    "a hard limit above the engine's own needs CAP_SYS_RESOURCE, and nofile may not exceed fs.nr_open";
+  return new ShimError(
+    "precondition",
+    `set the ulimits ${given}: ${reason}: ${message}`,
+    {},
+    { cause: error },
+  );
+}

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind } from "../../../src/shim/base/errors.js";
+import { ulimitError, ulimitsField } from "../../../src/shim/plan/ulimits.js";
+
+const nofile = { Name: "nofile", Soft: 1024, Hard: 4096 };
+const core = { Name: "core", Soft: -1, Hard: -1 };
+
+test("ulimitsField() lets the later list win by name", () => {
+  const more = { Name: "nofile", Soft: 2048, Hard: 4096 };
+  assert.deepEqual(ulimitsField([nofile, core], [more]), [more, core]);
+  assert.equal(ulimitsField([], []), undefined);
+});
+
+describe("ulimitError()", () => {
+  const runc = new Error("OCI runtime create failed: error setting rlimit type 7: operation not permitted");
+  const crun = new Error(
+    "OCI runtime create failed: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted",
+  );
+
+  for (const [runtime, error] of Object.entries({ runc, crun })) {
+    test(`names the flag, its values and the way out for what ${runtime} says`, () => {
+      const told = ulimitError(error, [nofile, core]);
+      assert.ok(isKind(told, "precondition"));
+      assert.match(
+        told.message,
+        /^set the ulimits of --default-ulimits \(nofile=1024:4096, core=-1:-1\): .*CAP_SYS_RESOURCE/,
+      );
+      assert.ok(told.message.endsWith(error.message));
+    });
+  }
+
+  test("blames the engine's configuration when the flag has none", () => {
+    assert.match(ulimitError(runc, [])?.message ?? "", /^set the ulimits of the engine's configuration: /);
+  });
+
+  test("leaves other errors alone", () => {
+    assert.equal(ulimitError(new Error("executable file not found in $PATH"), [nofile]), undefined);
+  });
+});
