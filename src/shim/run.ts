@@ -45,6 +45,10 @@ process.exitCode = await runCommandLine(
       const { runDoctorNetwork } = await import("./commands/doctor-command.js");
       return runDoctorNetwork(resolved, options, process.env, writeOut);
     },
+    doctorUlimits: async (resolved) => {
+      const { runDoctorUlimits } = await import("./commands/doctor-ulimits.js");
+      return runDoctorUlimits(resolved, process.env, writeOut);
+    },
     play: async (options) => {
       for (const name of ["SIGINT", "SIGTERM"] as const) {
         process.once(name, () => {

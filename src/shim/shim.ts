@@ -10,6 +10,7 @@ import { openImageHelpers } from "./composition/image-helpers.js";
 import { createContainerLogs } from "./composition/logs.js";
 import { openMetrics } from "./composition/metrics.js";
 import { openNetwork } from "./composition/network.js";
+import { OpenFilesNotice } from "./composition/open-files.js";
 import { createPauseImages } from "./composition/pause.js";
 import { createPodDialer } from "./composition/pod-dialer.js";
 import { serve } from "./composition/server.js";
@@ -122,6 +123,7 @@ async function open(
   const background = new AbortController();
   const lateEffects = new LateEffects({ log, timeoutMs: cleanUpTimeoutMs });
   lifetime.onClose("requests without an answer", () => lateEffects.stop());
+  const openFiles = new OpenFilesNotice({ host: () => host, defaultUlimits: config.defaultUlimits, log });
   const sync = new StateSync({
     engine,
     model,
@@ -140,6 +142,7 @@ async function open(
       }
       hostFacts = facts;
       nodePrepared = network.engineFound({ local: host.local });
+      openFiles.engineFound();
       if (host.local) {
         await oomScores.detect();
         signal.throwIfAborted();
@@ -154,7 +157,10 @@ async function open(
     },
     onImageEvent: forgetImages,
     onChange: (id, snapshot) => {
-      if (snapshot !== undefined) lateEffects.observe(snapshot);
+      if (snapshot !== undefined) {
+        lateEffects.observe(snapshot);
+        openFiles.observe(snapshot);
+      }
       limits.observe(id, snapshot);
     },
     beforeChange: (id, snapshot) =>

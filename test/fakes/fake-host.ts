@@ -9,6 +9,7 @@ import type {
   HostAccess,
   LayerDirectory,
   LogLink,
+  OpenFileLimits,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
 import { mergeCgroupSettings } from "../../src/shim/state/container-record.js";
@@ -30,6 +31,8 @@ export class FakeHost implements HostAccess {
   readonly cgroups = new Map<string, CgroupSettings>();
   /** What archives of checkpoints hold, by location. */
   readonly checkpointArchives = new Map<string, CheckpointContent>();
+  /** Of the first process of every container that runs. */
+  fileLimits: OpenFileLimits | undefined = { soft: 1_048_576, hard: 1_048_576 };
   cdiSpecs: readonly CdiSpecDocument[] = [];
   appArmorProfiles: ReadonlySet<string> | undefined = new Set<string>();
   /** Where images are, when that is not the engine's data root. */
@@ -154,6 +157,12 @@ export class FakeHost implements HostAccess {
 
   async expandDevice(hostPath: string): Promise<readonly string[]> {
     return this.#do("expandDevice", [hostPath], undefined, () => [hostPath]);
+  }
+
+  async openFileLimits({ id, state }: Snapshot): Promise<OpenFileLimits | undefined> {
+    return this.#do("openFileLimits", [id], undefined, () =>
+      this.local && state.running ? this.fileLimits : undefined,
+    );
   }
 
   async readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {

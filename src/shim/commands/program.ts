@@ -13,6 +13,7 @@ import { refuseArguments, usageErrorsOf } from "./usage-errors.js";
 export interface Actions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
+  doctorUlimits(resolved: ResolvedConfig): Promise<number>;
   play(options: PlayOptions): Promise<number>;
 }
 
@@ -103,19 +104,24 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   });
 
   const doctor = addCommand("doctor", "compare the node with the engine, changing nothing");
-  doctor.usage("network [flags]");
-  doctor.option("--check", "also ask the CNI plugins about the pods that run (CHECK)");
+  doctor.usage("network|ulimits [flags]");
+  doctor.option("--check", "network: also ask the CNI plugins about the pods that run (CHECK)");
   addServeFlags(doctor, flags);
   doctor.action(async ({ check = false }: { check?: boolean }) => {
     const [subject, ...rest] = doctor.args;
-    if (subject !== "network" || rest.length > 0) {
+    if ((subject !== "network" && subject !== "ulimits") || rest.length > 0) {
       const given = doctor.args.map((word) => JSON.stringify(word)).join(" ");
       throw new ShimError(
         "invalid",
-        `command "doctor": ${given === "" ? "no subject given" : given}; it knows "network"`,
+        `command "doctor": ${given === "" ? "no subject given" : given}; it knows "network" and "ulimits"`,
       );
     }
-    await withConfig((resolved) => actions.doctorNetwork(resolved, { check }));
+    if (check && subject !== "network") {
+      throw new ShimError("invalid", `command "doctor": --check is for "network" alone`);
+    }
+    await withConfig((resolved) =>
+      subject === "network" ? actions.doctorNetwork(resolved, { check }) : actions.doctorUlimits(resolved),
+    );
   });
 
   const play = addCommand("play", "run Kubernetes Pod manifests through the CRI");

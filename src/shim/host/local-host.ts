@@ -11,6 +11,7 @@ import type {
   CgroupSettings,
   CheckpointContent,
   HostAccess,
+  OpenFileLimits,
   ProvenNamespace,
 } from "../ports/host.js";
 import { readCdiSpecs } from "./cdi-specs.js";
@@ -22,6 +23,7 @@ import { imageDirectory } from "./image-directory.js";
 import { layerDirectories } from "./layer-directories.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
 import * as nodeFiles from "./node-files.js";
+import { openFileLimits } from "./open-file-limits.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
 import { killProcessTree } from "./process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
@@ -135,6 +137,10 @@ export class LocalHost implements HostAccess {
       if (isKind(error, "unsupported")) return undefined;
       throw error;
     }
+  }
+
+  openFileLimits({ id: containerId, state: { pid } }: Snapshot): Promise<OpenFileLimits | undefined> {
+    return openFileLimits(new ProcFiles(), { containerId, pid });
   }
 
   writableLayer(container: Snapshot): Promise<string | undefined> {

@@ -61,6 +61,10 @@ export class RemoteHost implements HostAccess {
     return Promise.resolve(undefined);
   }
 
+  openFileLimits(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
   writableLayer(): Promise<undefined> {
     return Promise.resolve(undefined);
   }

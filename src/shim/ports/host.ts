@@ -60,6 +60,8 @@ export interface HostAccess {
 
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
   cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
+  /** What its first process may open; undefined when the process is out of reach or not provably the container's. */
+  openFileLimits(container: Snapshot): Promise<OpenFileLimits | undefined>;
   /** The directory on this host that holds what the container has written; undefined where there is none to be found. */
   writableLayer(container: Snapshot): Promise<string | undefined>;
 
@@ -117,6 +119,12 @@ export interface LayerDirectory {
   readonly path: string;
   /** The same by the short name that the graph driver has given to the layer, where it has. */
   readonly shortPath: string | undefined;
+}
+
+/** Numbers of files that a process may have open (RLIMIT_NOFILE); `Infinity` for unlimited. */
+export interface OpenFileLimits {
+  readonly soft: number;
+  readonly hard: number;
 }
 
 export interface CgroupDirectories {

@@ -31,6 +31,7 @@ export async function run(
         return rule.serve?.() ?? Promise.resolve(0);
       },
       doctorNetwork: () => Promise.resolve(0),
+      doctorUlimits: () => Promise.resolve(5),
       play: (options) => {
         noted.played = options;
         return Promise.resolve(7);

@@ -1,0 +1,68 @@
+/** `dockershim doctor ulimits`: how many files containers may open. Looks, and changes nothing. */
+import { withDeadline } from "../base/abort.js";
+import { Lifetime } from "../base/lifetime.js";
+import { silentLogger } from "../base/log.js";
+import { createEngine, engineEndpoint, type Environment } from "../composition/engine.js";
+import { configuredOpenFiles, isLow, readOpenFileLimits } from "../composition/open-files.js";
+import type { ResolvedConfig } from "../config/resolve.js";
+import type { DockerUlimit } from "../domain/create-body.js";
+import { formatEndpoint } from "../engine/endpoint.js";
+import { chooseHost } from "../host/choose-host.js";
+import type { OpenFileLimits } from "../ports/host.js";
+
+const timeoutMs = 60_000;
+
+/** Exit code 1 when containers may open few files, else 0. */
+export async function runDoctorUlimits(
+  { config }: ResolvedConfig,
+  environment: Environment,
+  writeOut: (text: string) => void,
+): Promise<number> {
+  const log = silentLogger();
+  const lifetime = new Lifetime(log);
+  try {
+    const endpoint = await engineEndpoint(config, environment);
+    const engine = createEngine(endpoint, config, log, lifetime);
+    const limits = await withDeadline(
+      undefined,
+      timeoutMs,
+      "read the limits of a pause container",
+      async (signal) => {
+        const facts = await engine.connect(signal);
+        const host = await chooseHost(facts, formatEndpoint(endpoint), log);
+        return readOpenFileLimits(engine, host, signal);
+      },
+    );
+    const { text, exitCode } = describeOpenFiles(limits, config.defaultUlimits);
+    writeOut(text);
+    return exitCode;
+  } finally {
+    await lifetime.close();
+  }
+}
+
+export function describeOpenFiles(
+  limits: OpenFileLimits | undefined,
+  defaultUlimits: readonly DockerUlimit[],
+): { readonly text: string; readonly exitCode: number } {
+  const lines: string[] = [];
+  if (limits === undefined) {
+    lines.push(
+      "Open files, as the engine gives them: not known, no pod runs whose pause container is in reach.",
+    );
+  } else {
+    lines.push(
+      `Open files, as the engine gives them: ${String(limits.soft)} soft, ${String(limits.hard)} hard.`,
+    );
+  }
+  const own = configuredOpenFiles(defaultUlimits);
+  if (own !== undefined) {
+    lines.push(
+      `Open files of containers, by --default-ulimits: ${String(own.Soft)} soft, ${String(own.Hard)} hard.`,
+    );
+  }
+  const isProblem = own === undefined && limits !== undefined && isLow(limits);
+  if (isProblem)
+    lines.push("Programs that do not raise their soft limit may need more: see --default-ulimits.");
+  return { text: `${lines.join("\n")}\n`, exitCode: isProblem ? 1 : 0 };
+}

@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { describeOpenFiles } from "../../../src/shim/commands/doctor-ulimits.js";
+import { run } from "./command-line.js";
+
+const low = { soft: 1024, hard: 524_288 };
+const nofile = { Name: "nofile", Soft: 65_536, Hard: 524_288 };
+
+test("describeOpenFiles() finds fault with a low limit that nothing raises", () => {
+  const problem = describeOpenFiles(low, []);
+  assert.equal(problem.exitCode, 1);
+  assert.match(problem.text, /1024 soft, 524288 hard\.\n.*see --default-ulimits\.\n$/);
+  assert.equal(describeOpenFiles({ soft: 4096, hard: 4096 }, []).exitCode, 0);
+});
+
+test("describeOpenFiles() tells what is configured", () => {
+  const { text, exitCode } = describeOpenFiles(low, [nofile]);
+  assert.equal(exitCode, 0);
+  assert.match(text, /1024 soft, 524288 hard\.\n.*by --default-ulimits: 65536 soft, 524288 hard\.\n$/);
+});
+
+test("describeOpenFiles() says that it does not know", () => {
+  const { text, exitCode } = describeOpenFiles(undefined, []);
+  assert.equal(exitCode, 0);
+  assert.match(text, /not known/);
+});
+
+test("doctor takes one of its subjects", async () => {
+  assert.equal((await run("doctor ulimits")).exitCode, 5);
+  assert.equal((await run("doctor network --check")).exitCode, 0);
+  for (const line of ["doctor", "doctor nodes", "doctor ulimits network"]) {
+    assert.match((await run(line)).err, /command "doctor": .*; it knows "network" and "ulimits"/);
+  }
+  assert.match((await run("doctor ulimits --check")).err, /--check is for "network" alone/);
+});
