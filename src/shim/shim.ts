@@ -7,6 +7,7 @@ import type { Logger } from "./base/log.js";
 import { createEngine, engineEndpoint, type Environment } from "./composition/engine.js";
 import { cleanNetworkLeftovers, isAccustomedEngine } from "./composition/leftovers.js";
 import { openImageHelpers } from "./composition/image-helpers.js";
+import { createHostPaths } from "./composition/host-paths.js";
 import { createContainerLogs } from "./composition/logs.js";
 import { openMetrics } from "./composition/metrics.js";
 import { openNetwork } from "./composition/network.js";
@@ -114,6 +115,7 @@ async function open(
   // Before the CRI, so that no URL is without a port.
   const streaming = await openStreaming(config, log, lifetime);
 
+  const hostPaths = createHostPaths(log, lifetime);
   let host: HostAccess = new RemoteHost();
   let hostFacts: NodeFacts | undefined;
   let nodePrepared = Promise.resolve();
@@ -132,7 +134,7 @@ async function open(
     onConnect: async (facts, signal) => {
       refuseOtherCgroupDriver(config, facts);
       warnOfUnknownAnnotations(config, facts, log);
-      const chosen = await chooseHost(facts, formatEndpoint(endpoint), log);
+      const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
       // It may have taken so long that the next connect has been made.
       signal.throwIfAborted();
       // What is kept for an engine (rates, open files) stays true when only the link to it broke.
@@ -181,6 +183,7 @@ async function open(
   const settings = {
     cleanUpTimeoutMs,
     pullProgressDeadlineMs: config.imagePullProgressDeadlineMs,
+    absentMountSourcesToReject: new Set(config.absentMountSourcesToReject),
     allPodAddresses: config.ipv6DualStack,
     defaultUlimits: config.defaultUlimits,
     allowedAnnotations: config.allowedAnnotations,

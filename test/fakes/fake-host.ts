@@ -6,10 +6,14 @@ import type {
   CgroupSettings,
   CheckpointContent,
   FileSystemUsage,
+  FoundMount,
+  FoundPaths,
   HostAccess,
   LayerDirectory,
   LogLink,
   OpenFileLimits,
+  PathProblem,
+  PathsToFind,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
 import { mergeCgroupSettings } from "../../src/shim/state/container-record.js";
@@ -21,6 +25,7 @@ export class FakeHost implements HostAccess {
   /** Content by path. */
   readonly nodeFiles = new Map<string, string>();
   readonly paths = new Map<string, "file" | "directory" | "other">();
+  readonly pathProblems = new Map<string, PathProblem>();
   /** Log path → container id. */
   /** Paths at which a log is a file, and not a link. */
   readonly logFiles = new Set<string>();
@@ -139,8 +144,25 @@ export class FakeHost implements HostAccess {
     });
   }
 
-  async statPath(path: string): Promise<"file" | "directory" | "other" | undefined> {
-    return this.#do("statPath", [path], undefined, () => this.paths.get(path));
+  /** `paths` is what there is; `pathProblems` are those of others. */
+  async findPaths(
+    paths: PathsToFind,
+    _sandboxId: string,
+    signal: AbortSignal,
+  ): Promise<FoundPaths | undefined> {
+    return this.#do("findPaths", [paths], signal, () => {
+      if (!this.local) return undefined;
+      const find = (path: string, absent: FoundMount): readonly [string, FoundMount] => {
+        const found = this.pathProblems.get(path) ?? (this.paths.has(path) ? "present" : absent);
+        if (found === "made") this.paths.set(path, "directory");
+        return [path, found];
+      };
+      const made = paths.make.map((path) => find(path, "made"));
+      return {
+        mounts: new Map([...paths.look.map((path) => find(path, "missing")), ...made]),
+        devices: new Map(paths.devices.map((path) => [path, this.pathProblems.get(path) ?? [path]])),
+      };
+    });
   }
 
   async readNodeFile(path: string, limitBytes: number): Promise<string> {
@@ -153,10 +175,6 @@ export class FakeHost implements HostAccess {
 
   async loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {
     return this.#do("loadedAppArmorProfiles", [], undefined, () => this.appArmorProfiles);
-  }
-
-  async expandDevice(hostPath: string): Promise<readonly string[]> {
-    return this.#do("expandDevice", [hostPath], undefined, () => [hostPath]);
   }
 
   async openFileLimits({ id, state }: Snapshot): Promise<OpenFileLimits | undefined> {

@@ -153,6 +153,7 @@ export class TestShim implements AsyncDisposable {
     const settings: Services["settings"] = {
       ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
       ...{ defaultUlimits: [], allowedAnnotations: [] },
+      absentMountSourcesToReject: new Set(),
       ...options.settings,
     };
     const containerLanes = new KeyedLock();

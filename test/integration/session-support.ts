@@ -51,6 +51,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   const settings = {
     ...{ cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true },
     ...{ defaultUlimits: [], allowedAnnotations: [] },
+    absentMountSourcesToReject: new Set<string>(),
   };
   const deps = { engine, link, model, sync, host: () => host, settings, streaming, podDialer };
   const call = (rpc: string): Call => ({ rpc, signal: AbortSignal.timeout(60_000), log });

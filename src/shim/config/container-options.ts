@@ -2,6 +2,7 @@
 import { ShimError } from "../base/errors.js";
 import type { DockerUlimit } from "../domain/create-body.js";
 import { option, type ValueKind } from "./option.js";
+import { emptyPathListKind } from "./value-kinds.js";
 
 /** What setrlimit(2) has, without `RLIMIT_`; Docker refuses other names. */
 const ulimitNames = [
@@ -87,5 +88,14 @@ export const containerOptions = {
     defaultShown: "none",
     help: "Prefixes of annotations of pods that are passed to the OCI runtime (Docker Engine 24 and later), separated by commas or given repeatedly",
     why: "some of them give a pod power over the node",
+  }),
+  absentMountSourcesToReject: option({
+    name: "absent-mount-sources-to-reject",
+    group: "Containers",
+    kind: emptyPathListKind,
+    default: "",
+    defaultShown: "none",
+    help: "Host paths, separated by commas: a mount of one that is missing is an error; all others are made as directories",
+    why: "CRI-O's option of that name; a missing /etc/hostname, say, is not to become a directory",
   }),
 };

@@ -107,6 +107,12 @@ export const pathListKind: ValueKind<readonly string[]> = {
   format: (value) => value,
 };
 
+/** The same, or none. */
+export const emptyPathListKind: ValueKind<readonly string[]> = {
+  ...pathListKind,
+  parse: (text) => (text === "" ? [] : pathListKind.parse(text)),
+};
+
 function parseCidr(text: string): string {
   const [, address = "", prefix = ""] = /^([^/]*)\/(\d{1,3})$/.exec(text) ?? [];
   const family = isIP(address);

@@ -21,6 +21,7 @@ export interface DockerMount {
     readonly ReadOnlyNonRecursive?: boolean;
     /** API 1.44: fail rather than mount something below writable. */
     readonly ReadOnlyForceRecursive?: boolean;
+    readonly CreateMountpoint?: boolean;
   };
   readonly VolumeOptions?: {
     readonly NoCopy?: boolean;

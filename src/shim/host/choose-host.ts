@@ -1,10 +1,11 @@
 import { readFile, stat } from "node:fs/promises";
 import { release } from "node:os";
 import { isAbsolute, join } from "node:path";
+import { KernelNamespaces } from "../base/network-namespaces.js";
 import { silentLogger, type Logger } from "../base/log.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { HostAccess } from "../ports/host.js";
-import { LocalHost } from "./local-host.js";
+import { LocalHost, noPathFinder, type PathFinder } from "./local-host.js";
 import { RemoteHost } from "./remote-host.js";
 
 /**
@@ -16,6 +17,7 @@ export async function chooseHost(
   facts: NodeFacts,
   engineEndpoint: string,
   log: Pick<Logger, "warn"> = silentLogger(),
+  hostPaths: PathFinder = noPathFinder,
 ): Promise<HostAccess> {
   const { dockerRootDir, kernelVersion, engineId } = facts;
   if (!engineEndpoint.startsWith("unix://") || kernelVersion !== release()) return new RemoteHost();
@@ -24,5 +26,5 @@ export async function chooseHost(
   if (containers?.isDirectory() !== true) return new RemoteHost();
   const writtenId = await readFile(join(dockerRootDir, "engine-id"), "utf8").catch(() => "");
   const isOther = writtenId.trim() !== "" && engineId !== "" && writtenId.trim() !== engineId;
-  return isOther ? new RemoteHost() : new LocalHost(facts, log);
+  return isOther ? new RemoteHost() : new LocalHost(facts, log, new KernelNamespaces(), hostPaths);
 }

@@ -10,8 +10,10 @@ import type {
   CgroupDirectories,
   CgroupSettings,
   CheckpointContent,
+  FoundPaths,
   HostAccess,
   OpenFileLimits,
+  PathsToFind,
   ProvenNamespace,
 } from "../ports/host.js";
 import { readCdiSpecs } from "./cdi-specs.js";
@@ -19,6 +21,7 @@ import { archiveCheckpoint } from "./checkpoint-archive.js";
 import { applyCgroup, presentCgroup } from "./cgroup-files.js";
 import { type CgroupMounts, readCgroupMounts } from "./cgroup-mounts.js";
 import { ContainerCgroup } from "./container-cgroup.js";
+import type { HostPaths } from "./host-paths.js";
 import { imageDirectory } from "./image-directory.js";
 import { layerDirectories } from "./layer-directories.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
@@ -29,13 +32,17 @@ import { killProcessTree } from "./process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
 import { type EngineStorage, WritableLayerDirectories } from "./writable-layer.js";
 
+export type PathFinder = Pick<HostPaths, "find">;
+
+/** Leaves all paths to the engine. */
+export const noPathFinder: PathFinder = { find: () => Promise.resolve(undefined) };
+
 /**
  * The engine runs on this host, and its files are ours to reach. Whether its processes are (this program may be in another
  * PID namespace) shows at each one of them.
  */
 export class LocalHost implements HostAccess {
   readonly local = true;
-  readonly statPath = nodeFiles.statPath;
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
   readonly unlinkLog = unlinkLog;
@@ -49,6 +56,7 @@ export class LocalHost implements HostAccess {
     private readonly facts: Pick<NodeFacts, "cgroupVersion"> & EngineStorage,
     private readonly log: Pick<Logger, "warn">,
     private readonly namespaces: NetworkNamespaces = new KernelNamespaces(),
+    private readonly hostPaths: PathFinder = noPathFinder,
   ) {
     this.#writableLayers = new WritableLayerDirectories(facts);
   }
@@ -156,8 +164,8 @@ export class LocalHost implements HostAccess {
     return nodeFiles.loadedAppArmorProfiles();
   }
 
-  expandDevice(hostPath: string): Promise<readonly string[]> {
-    return nodeFiles.expandDevice(hostPath);
+  findPaths(paths: PathsToFind, sandboxId: string, signal: AbortSignal): Promise<FoundPaths | undefined> {
+    return this.hostPaths.find(paths, sandboxId, signal);
   }
 
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]> {

@@ -73,17 +73,13 @@ export class RemoteHost implements HostAccess {
     return Promise.resolve(undefined);
   }
 
-  /** The engine itself says whether it has the path: bind mounts of missing paths fail at its side. */
-  statPath(): Promise<"other"> {
-    return Promise.resolve("other");
+  /** The engine itself looks at them, and makes what is missing where it is asked to. */
+  findPaths(): Promise<undefined> {
+    return Promise.resolve(undefined);
   }
 
   loadedAppArmorProfiles(): Promise<undefined> {
     return Promise.resolve(undefined);
-  }
-
-  expandDevice(hostPath: string): Promise<readonly string[]> {
-    return Promise.resolve([hostPath]);
   }
 
   readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {

@@ -6,7 +6,7 @@ import { packageDirectory } from "../base/package-directory.js";
 import type { ImageArchitecture } from "./image-archive.js";
 import { buildTar, type ArchiveEntry } from "./tar.js";
 
-export type ProgramName = "pause" | "pod-dialer" | "port-forward";
+export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths";
 
 /**
  * Where the port-forward program is in a container. The number is that of its protocol (pause/port-forward.c): a pod that

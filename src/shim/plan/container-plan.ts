@@ -16,7 +16,7 @@ import { alternativeName, containerName } from "../domain/names.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
 import { stopSignalName } from "../domain/stop-signal.js";
-import type { CgroupSettings } from "../ports/host.js";
+import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
 import { cgroupParent } from "./cgroup-parent.js";
@@ -28,7 +28,7 @@ import { environment, overrideEnvironment } from "./environment.js";
 import { gracePeriodSeconds } from "./grace-period.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./log-path.js";
-import { planMounts, type PathKind } from "./mounts.js";
+import { planMounts } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
 import { allowedAnnotations, annotationsField, stopTimeoutProperty } from "./oci-annotations.js";
 import { createResources } from "./resources.js";
@@ -45,12 +45,14 @@ export interface ContainerInputs {
   readonly seccompProfile?: string | undefined;
   /** Undefined when the node's profiles cannot be read. */
   readonly loadedAppArmorProfiles?: ReadonlySet<string> | undefined;
-  /** Undefined, or without a path, where the node cannot be looked at: then the engine's own check has to do. */
-  readonly hostPaths?: ReadonlyMap<string, PathKind> | undefined;
+  /** Undefined, or without a path, where the node cannot be looked at: then the path is left to the engine. */
+  readonly hostPaths?: ReadonlyMap<string, FoundMount> | undefined;
+  /** Host paths of which no directory is made when they are missing. */
+  readonly absentToReject?: ReadonlySet<string> | undefined;
   /** By the index of the mount; undefined when the request has no image volumes. */
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
   /** Host path → device nodes there; undefined, or without a path, where the node cannot be looked at. */
-  readonly devices?: ReadonlyMap<string, readonly string[]> | undefined;
+  readonly devices?: ReadonlyMap<string, FoundDevices> | undefined;
   /** Where the engine injects the devices: their environment alone, undefined when the node cannot be looked at. */
   readonly cdi?: CdiEdits | undefined;
   /** Undefined when the image has no such user. */
@@ -148,7 +150,8 @@ function hostConfig(
   const privileged = security?.privileged ?? false;
   const { runtime } = sandbox.snapshot;
   const { Mounts, Binds } = planMounts(config.mounts, {
-    ...{ facts, runtime, hostPaths: inputs.hostPaths, imageVolumes: inputs.imageVolumes },
+    ...{ facts, runtime, hostPaths: inputs.hostPaths, absentToReject: inputs.absentToReject },
+    imageVolumes: inputs.imageVolumes,
   });
   return defined({
     ...containerNamespaceModes(security?.namespace_options, sandbox, {

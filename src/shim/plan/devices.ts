@@ -1,7 +1,8 @@
 /** Device nodes of a container. */
 import type { Device } from "../domain/cri.js";
 import type { DockerDevice } from "../domain/create-body.js";
-import { preconditionField, unsupportedField } from "./field-errors.js";
+import type { FoundDevices } from "../ports/host.js";
+import { preconditionField, problemField, unsupportedField } from "./field-errors.js";
 import { isBelow, tidyPath } from "./paths.js";
 
 /**
@@ -11,7 +12,7 @@ import { isBelow, tidyPath } from "./paths.js";
  */
 export function planDevices(
   devices: readonly Device[],
-  expanded: ReadonlyMap<string, readonly string[]> | undefined,
+  expanded: ReadonlyMap<string, FoundDevices> | undefined,
 ): readonly DockerDevice[] {
   return devices.flatMap((device, index) => {
     const field = `config.devices[${String(index)}].host_path`;
@@ -26,6 +27,7 @@ export function planDevices(
       }
       return [toDocker(device, device.host_path, device.container_path)];
     }
+    if ("reason" in nodes) throw problemField(field, nodes, device.host_path);
     if (nodes.length === 0) throw preconditionField(field, "no device nodes there", device.host_path);
     return nodes.map((node) => toDocker(device, node, containerPath(device, node)));
   });

@@ -1,5 +1,6 @@
 /** Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`. */
 import { ShimError } from "../base/errors.js";
+import type { PathProblem } from "../ports/host.js";
 
 const shownCharacters = 80;
 
@@ -21,6 +22,11 @@ export function unsupportedField(field: string, reason: string, value?: string):
 /** The request is sound, but the node is not as it would have to be (a missing path, a profile that is not loaded). */
 export function preconditionField(field: string, reason: string, value?: string): ShimError {
   return new ShimError("precondition", describe(field, reason, value), { field });
+}
+
+/** A path of the node cannot be used. */
+export function problemField(field: string, { kind, reason }: PathProblem, path: string): ShimError {
+  return new ShimError(kind, describe(field, reason, path), { field });
 }
 
 function describe(field: string, reason: string, value: string | undefined): string {

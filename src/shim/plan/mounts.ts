@@ -4,27 +4,27 @@ import { MountPropagation, type Mount } from "../domain/cri.js";
 import type { DockerMount } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { defined, unlessEmpty } from "./defined.js";
-import { preconditionField, quote, unsupportedField } from "./field-errors.js";
+import type { FoundMount } from "../ports/host.js";
+import { preconditionField, problemField, quote, unsupportedField } from "./field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
 import { readOnlyOptionsApiMinor, whyNoRecursiveReadOnly } from "./recursive-read-only.js";
-
-/** Kind of a path on the node. */
-export type PathKind = "file" | "directory" | "other" | "missing";
 
 export interface MountContext {
   readonly facts: NodeFacts;
   /** Docker runtime of the pod, as `runc`; `""` is the engine's default. */
   readonly runtime: string;
-  /** Host paths that could be looked at; one that is not in the map is left to the engine's own check. */
-  readonly hostPaths: ReadonlyMap<string, PathKind> | undefined;
+  /** Host paths that could be looked at; one that is not in the map is left to the engine. */
+  readonly hostPaths: ReadonlyMap<string, FoundMount> | undefined;
+  /** Host paths of which no directory is made when they are missing. */
+  readonly absentToReject?: ReadonlySet<string> | undefined;
   /** Where the files of image volumes are, by the index of the mount. */
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
 }
 
 /**
- * `Mounts` of type bind refuse a missing host path and know recursive read-only; `Binds` would make the path as a
- * directory, but only they can relabel for SELinux. On engines without SELinux relabelling means nothing, and kubelets
- * ask for it everywhere.
+ * `Mounts` of type bind refuse a missing host path and know recursive read-only; `Binds` make the path as a directory,
+ * and only they can relabel for SELinux. On engines without SELinux relabelling means nothing, and kubelets ask for it
+ * everywhere.
  */
 export function planMounts(
   mounts: readonly Mount[],
@@ -38,10 +38,14 @@ export function planMounts(
       typed.push(imageMount(mount, context.imageVolumes?.get(index)));
       continue;
     }
-    checkHostPath(mount, field, context);
+    const engineMakes = checkHostPath(mount, field, context);
     checkRecursiveReadOnly(mount, field, context);
-    if (mount.selinux_relabel && context.facts.security.selinux) binds.push(bindText(mount, field));
-    else typed.push(bindMount(mount, context.facts));
+    const { facts } = context;
+    const relabels = mount.selinux_relabel && facts.security.selinux;
+    if (relabels) checkColons(mount, field);
+    if (relabels || (engineMakes && facts.apiMinor < createMountpointApiMinor && !hasColon(mount)))
+      binds.push(bindText(mount, { relabels }));
+    else typed.push(bindMount(mount, facts, { engineMakes }));
   }
   return defined({ Binds: unlessEmpty(binds), Mounts: unlessEmpty(typed) });
 }
@@ -51,13 +55,22 @@ export function recursiveReadOnlyMounts(facts: NodeFacts, runtime: string): bool
   return whyNoRecursiveReadOnly(facts, runtime) === undefined;
 }
 
+/** First API version in which `Mounts` can have the engine make a missing host path. */
+const createMountpointApiMinor = 42;
+
 /**
- * The request is sound and may succeed later, hence a precondition; "not found" would tell a kubelet that the
- * container or the sandbox is gone.
+ * Whether the engine is to make the path if it is missing. Errors are preconditions: the request is sound and may succeed
+ * later, and "not found" would tell a kubelet that the container or the sandbox is gone.
  */
-function checkHostPath(mount: Mount, field: string, { hostPaths }: MountContext): void {
-  if (hostPaths?.get(mount.host_path) !== "missing") return;
-  throw preconditionField(`${field}.host_path`, "no such path on the node", mount.host_path);
+function checkHostPath(mount: Mount, field: string, { hostPaths, absentToReject }: MountContext): boolean {
+  const path = mount.host_path;
+  const found = hostPaths?.get(path);
+  if (found === "present" || found === "made") return false;
+  const isRejected = absentToReject?.has(path) === true;
+  if (typeof found === "object") throw problemField(`${field}.host_path`, found, path);
+  if (found !== "missing" || !isRejected) return !isRejected;
+  const reason = "no such path on the node, and --absent-mount-sources-to-reject has it";
+  throw preconditionField(`${field}.host_path`, reason, path);
 }
 
 function checkRecursiveReadOnly(mount: Mount, field: string, { facts, runtime }: MountContext): void {
@@ -81,9 +94,14 @@ function imageMount(mount: Mount, source: ImageVolumeSource | undefined): Docker
   return imageVolumeMount(mount.container_path, source);
 }
 
-function bindMount(mount: Mount, facts: NodeFacts): DockerMount {
+function bindMount(
+  mount: Mount,
+  facts: NodeFacts,
+  { engineMakes }: { readonly engineMakes: boolean },
+): DockerMount {
   const options = {
     ...propagation(mount.propagation),
+    ...(engineMakes && facts.apiMinor >= createMountpointApiMinor ? { CreateMountpoint: true } : {}),
     // From this API version on the engine would make plain read-only recursive wherever it can.
     ...(mount.readonly && facts.apiMinor >= readOnlyOptionsApiMinor
       ? mount.recursive_read_only
@@ -112,8 +130,11 @@ function propagation(mode: MountPropagation): { readonly Propagation?: string } 
   }
 }
 
-/** `<host>:<container>:<options>`, options in dockershim's order. */
-function bindText(mount: Mount, field: string): string {
+function hasColon({ host_path, container_path }: Mount): boolean {
+  return host_path.includes(":") || container_path.includes(":");
+}
+
+function checkColons(mount: Mount, field: string): void {
   for (const [name, path] of [
     ["host_path", mount.host_path],
     ["container_path", mount.container_path],
@@ -126,7 +147,17 @@ function bindText(mount: Mount, field: string): string {
       );
     }
   }
+}
+
+/** `<host>:<container>:<options>`, options in dockershim's order. */
+function bindText(mount: Mount, { relabels }: { readonly relabels: boolean }): string {
   const mode = propagation(mount.propagation).Propagation;
-  const options = [...(mount.readonly ? ["ro"] : []), "Z", ...(mode === undefined ? [] : [mode])];
-  return `${mount.host_path}:${mount.container_path}:${options.join(",")}`;
+  const options = [
+    ...(mount.readonly ? ["ro"] : []),
+    ...(relabels ? ["Z"] : []),
+    ...(mode === undefined ? [] : [mode]),
+  ];
+  return [mount.host_path, mount.container_path, ...(options.length === 0 ? [] : [options.join(",")])].join(
+    ":",
+  );
 }

@@ -3,6 +3,7 @@
  * remote socket, other namespaces), so each of these has an implementation for a local engine and one that uses only
  * the API or refuses; which one is decided once per engine connection.
  */
+import type { ErrorKind } from "../base/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 
@@ -71,14 +72,16 @@ export interface HostAccess {
    * file. Whether a directory is opaque is not seen. Undefined when the layers are out of reach.
    */
   layerDirectories(layers: readonly string[], path: string): Promise<readonly LayerDirectory[] | undefined>;
-  /** Undefined: no such path. Used before binding it into a container. */
-  statPath(path: string): Promise<"file" | "directory" | "other" | undefined>;
+  /**
+   * Looks at paths that a container is to get from the node, for the pod with this sandbox. Such paths may be on volumes
+   * that hang: that ends after 10 s, and is a problem of that path. After a problem others may be missing in the result.
+   * Undefined where nothing can be looked at: the engine's own checks have to do.
+   */
+  findPaths(paths: PathsToFind, sandboxId: string, signal: AbortSignal): Promise<FoundPaths | undefined>;
   /** Content of a node file that a request names (seccomp profile); at most `limitBytes`. */
   readNodeFile(path: string, limitBytes: number): Promise<string>;
   /** Names of the AppArmor profiles that the kernel has loaded; undefined when that cannot be read. */
   loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined>;
-  /** Device nodes for a host path: itself, or for a directory below /dev every device in it. */
-  expandDevice(hostPath: string): Promise<readonly string[]>;
   /** Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and left out. */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
   /** The directory in which the engine keeps images and writable layers, as far as it can be told. */
@@ -96,6 +99,33 @@ export interface HostAccess {
     dump: (directory: string) => Promise<CheckpointContent>,
     signal: AbortSignal,
   ): Promise<void>;
+}
+
+/** All of them absolute. */
+export interface PathsToFind {
+  /** Sources of mounts that stay missing when they are. */
+  readonly look: readonly string[];
+  /** Sources of mounts that are made as directories when they are missing, without following links in what is missing. */
+  readonly make: readonly string[];
+  /** Devices, or directories below /dev, which stand for all devices in them. */
+  readonly devices: readonly string[];
+}
+
+/** Why a path of the node cannot be used: what comes behind the path in an error. */
+export interface PathProblem {
+  readonly kind: ErrorKind;
+  readonly reason: string;
+}
+
+/** `made`: it was missing, and is a directory now. */
+export type FoundMount = "present" | "made" | "missing" | PathProblem;
+/** Paths of device nodes. */
+export type FoundDevices = readonly string[] | PathProblem;
+
+/** By the paths as they were given. */
+export interface FoundPaths {
+  readonly mounts: ReadonlyMap<string, FoundMount>;
+  readonly devices: ReadonlyMap<string, FoundDevices>;
 }
 
 /** A network namespace, and what tells it from a later one at the same path. */

@@ -1,4 +1,5 @@
 /** What CreateContainer must learn of the node and the image before it can plan. */
+import { posix } from "node:path";
 import type { Call } from "../base/call.js";
 import { ShimError } from "../base/errors.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
@@ -10,12 +11,11 @@ import type { ContainerInputs } from "../plan/container-plan.js";
 import { containerNeeds, engineInjectsCdi } from "../plan/container-needs.js";
 import type { CdiEdits } from "../plan/cdi.js";
 import { cdiEnvironment, resolveCdiDevices } from "../plan/cdi.js";
-import type { PathKind } from "../plan/mounts.js";
-import type { HostAccess } from "../ports/host.js";
+import type { FoundPaths, HostAccess } from "../ports/host.js";
 import { readLocalhostProfile } from "./localhost-profile.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "engine" | "host" | "imageUsers">;
+type Deps = Pick<Services, "engine" | "host" | "imageUsers" | "settings">;
 
 export async function gatherContainerInputs(
   request: ValidCreateContainer,
@@ -25,15 +25,17 @@ export async function gatherContainerInputs(
 ): Promise<ContainerInputs> {
   const host = deps.host();
   const needs = containerNeeds(request);
-  const [seccompProfile, loadedAppArmorProfiles, hostPaths, devices, cdi, imageUser] = await Promise.all([
+  const { absentMountSourcesToReject: rejected } = deps.settings;
+  const absentToReject = new Set(needs.hostPaths.filter((path) => rejected.has(posix.resolve(path))));
+  const [seccompProfile, loadedAppArmorProfiles, found, cdi, imageUser] = await Promise.all([
     readLocalhostProfile(request.config.linux?.security_context, host),
     needs.appArmorProfile === undefined ? undefined : host.loadedAppArmorProfiles(),
-    host.local ? lookAt(needs.hostPaths, host) : undefined,
-    host.local ? expand(needs.devicePaths, host) : undefined,
+    findPaths(request.pod_sandbox_id, needs, absentToReject, facts, host, call),
     needs.cdiDevices.length === 0 ? undefined : readCdi(needs.cdiDevices, facts, host),
     readImageUser(request.config.image.image, needs, deps, call),
   ]);
-  return { seccompProfile, loadedAppArmorProfiles, hostPaths, devices, cdi, imageUser };
+  const { mounts: hostPaths, devices } = found ?? {};
+  return { seccompProfile, loadedAppArmorProfiles, hostPaths, absentToReject, devices, cdi, imageUser };
 }
 
 /** Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their environment. */
@@ -49,19 +51,24 @@ async function readCdi(
   return { env: cdiEnvironment(files, names), devices: [], mounts: [], groups: [] };
 }
 
-async function lookAt(paths: readonly string[], host: HostAccess): Promise<ReadonlyMap<string, PathKind>> {
-  return new Map(
-    await Promise.all(paths.map(async (path) => [path, (await host.statPath(path)) ?? "missing"] as const)),
-  );
-}
-
-async function expand(
-  paths: readonly string[],
+/** A missing source of a mount is made as a directory, as all runtimes do; it stays when the container is not created. */
+async function findPaths(
+  sandboxId: string,
+  { hostPaths, devicePaths: devices }: ContainerNeeds,
+  absentToReject: ReadonlySet<string>,
+  { security }: NodeFacts,
   host: HostAccess,
-): Promise<ReadonlyMap<string, readonly string[]>> {
-  return new Map(
-    await Promise.all(paths.map(async (path) => [path, await host.expandDevice(path)] as const)),
-  );
+  call: Call,
+): Promise<FoundPaths | undefined> {
+  if (hostPaths.length === 0 && devices.length === 0) return undefined;
+  // Such engines give what they make to the user that is root in the containers.
+  const engineMakes = security.usernsRemap || security.rootless;
+  const make = engineMakes ? [] : hostPaths.filter((path) => !absentToReject.has(path));
+  const look = engineMakes ? hostPaths : [...absentToReject];
+  const found = await host.findPaths({ look, make, devices }, sandboxId, call.signal);
+  for (const [path, state] of found?.mounts ?? [])
+    if (state === "made") call.log.info({ path }, "made the missing source of a mount as a directory");
+  return found;
 }
 
 /** Undefined when nothing needs it, or when the image does not know the user. */

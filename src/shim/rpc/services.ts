@@ -74,6 +74,8 @@ export interface ServiceSettings {
   readonly cleanUpTimeoutMs: number;
   /** A pull that makes no progress for so long is given up, milliseconds. */
   readonly pullProgressDeadlineMs: number;
+  /** Sources of mounts that are refused when they are missing, and not made; absolute, without `.` and `..`. */
+  readonly absentMountSourcesToReject: ReadonlySet<string>;
   /** Whether a pod's status has all its addresses, or only the first. */
   readonly allPodAddresses: boolean;
   /** Of each container. */

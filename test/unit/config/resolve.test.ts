@@ -50,6 +50,7 @@ describe("resolveConfig() without anything given", () => {
       imagePullProgressDeadlineMs: 60_000,
       defaultUlimits: [],
       allowedAnnotations: [],
+      absentMountSourcesToReject: [],
       networkPlugin: "auto",
       cniConfDir: "/etc/cni/net.d",
       cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"],
@@ -337,6 +338,18 @@ describe("resolveConfig() configuration file", () => {
     assert.equal(config.logLevel, "debug");
     assert.equal(config.runtimeCgroups, undefined);
   });
+
+  for (const file of [
+    "absent-mount-sources-to-reject: /etc/hostname/,/a/./b",
+    "absent-mount-sources-to-reject: [/etc/x/../hostname, /a/b]",
+  ]) {
+    test(`cleans paths: ${file}`, async () => {
+      assert.deepEqual((await resolve({ file })).config.absentMountSourcesToReject, [
+        "/etc/hostname",
+        "/a/b",
+      ]);
+    });
+  }
 
   for (const [name, file] of [
     ["an empty file", ""],

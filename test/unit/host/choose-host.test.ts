@@ -92,7 +92,7 @@ describe("RemoteHost", () => {
   test("leaves to the engine what the engine can tell", async () => {
     assert.equal(host.networkNamespace(container), undefined);
     assert.equal(await host.killProcessTree(container.id, 100, signal), false);
-    assert.equal(await host.statPath("/no/such/path"), "other");
-    assert.deepEqual(await host.expandDevice("/dev/fuse"), ["/dev/fuse"]);
+    const paths = { look: [], make: ["/no/such/path"], devices: ["/dev/fuse"] };
+    assert.equal(await host.findPaths(paths, idOf("a0"), signal), undefined);
   });
 });

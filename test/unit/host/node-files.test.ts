@@ -5,30 +5,12 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/base/errors.js";
 import { readCdiSpecs } from "../../../src/shim/host/cdi-specs.js";
-import {
-  expandDevice,
-  fileSystemUsage,
-  loadedAppArmorProfiles,
-  readNodeFile,
-  statPath,
-} from "../../../src/shim/host/node-files.js";
+import { fileSystemUsage, loadedAppArmorProfiles, readNodeFile } from "../../../src/shim/host/node-files.js";
 import { rewriteInPlace } from "../../../src/shim/host/resolv-conf-file.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 
 const makeFifo = (path: string): unknown => execFileSync("mkfifo", [path]);
-
-test("statPath() tells files, directories, others and nothing apart", async () => {
-  await using at = await temporaryDirectory();
-  const path = (name: string): string => join(at.path, name);
-  await writeFile(path("file"), "");
-  await symlink("file", path("link"));
-  await symlink("loop", path("loop"));
-  makeFifo(path("fifo"));
-  const names = ["file", "link", "", "fifo", "missing", "file/below", "loop"];
-  const kinds = await Promise.all(names.map((name) => statPath(path(name))));
-  assert.deepEqual(kinds, ["file", "file", "directory", "other", undefined, undefined, "other"]);
-});
 
 describe("readNodeFile()", () => {
   test("reads up to the limit, through links", async () => {
@@ -62,49 +44,6 @@ test("loadedAppArmorProfiles() reads names with blanks, and undefined from a ker
   await writeFile(path, "docker-default (enforce)\n/usr/bin/man (complain)\nmy profile (x) (kill)\n");
   const profiles = await loadedAppArmorProfiles(path);
   assert.deepEqual([...(profiles ?? [])], ["docker-default", "/usr/bin/man", "my profile (x)"]);
-});
-
-describe("expandDevice()", () => {
-  test("leaves a device as it is", async () => {
-    assert.deepEqual(await expandDevice("/dev/null"), ["/dev/null"]);
-  });
-
-  test("finds the devices of a directory below /dev, and nothing that is none", async () => {
-    const found = await expandDevice("/dev");
-    assert.ok(found.includes("/dev/null") && found.includes("/dev/zero"));
-    assert.ok(!found.includes("/dev/fd") && !found.includes("/dev"));
-  });
-
-  test(
-    "finds the same ones in the directories below",
-    { skip: process.getuid?.() !== 0 },
-    async (context) => {
-      await using at = await temporaryDirectory();
-      await mkdir(join(at.path, "a", "b"), { recursive: true });
-      const nodes = ["a/b/null", "a/zero"].map((name) => join(at.path, name));
-      try {
-        for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
-      } catch (error) {
-        // Without CAP_MKNOD, as in most containers; nothing else could stand in for a node.
-        context.skip(`device nodes cannot be made here: ${String(error)}`);
-        return;
-      }
-      await symlink("/dev", join(at.path, "a", "link"));
-      assert.deepEqual(await expandDevice(at.path, at.path), nodes);
-    },
-  );
-
-  const refused: readonly (readonly [what: string, path: string])[] = [
-    ["a path that does not exist", "/dev/no-such-device"],
-    ["a path below a file", "/dev/null/x"],
-    ["a directory outside of /dev", "/etc"],
-    ["a directory outside of /dev through /dev", "/dev/../etc"],
-  ];
-  for (const [what, path] of refused) {
-    test(`refuses ${what}`, async () => {
-      await assert.rejects(expandDevice(path), (error) => isKind(error, "invalid"));
-    });
-  }
 });
 
 test("fileSystemUsage() tells what is in use, and undefined of a path that does not exist", async () => {

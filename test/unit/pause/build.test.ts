@@ -12,7 +12,9 @@ const toolMissing = 2;
 
 describe("pause/bin", () => {
   for (const architecture of ["amd64", "arm64"]) {
-    const names = ["pause", "pod-dialer", "port-forward"].map((program) => `${program}-${architecture}`);
+    const names = ["pause", "pod-dialer", "port-forward", "host-paths"].map(
+      (program) => `${program}-${architecture}`,
+    );
 
     test(`the programs for ${architecture} are what their sources give with the named compiler, wherever they are built`, async (t) => {
       const directory = await mkdtemp(join(tmpdir(), "pause-build-"));

@@ -324,6 +324,17 @@ describe("planContainer()", () => {
       );
       assert.equal(planned.HostConfig.Devices?.[0]?.PathInContainer, "/dev/k");
     });
+    test("a path with a problem is refused with it", () => {
+      const problem = { kind: "invalid", reason: "does not exist" } as const;
+      assert.throws(
+        () =>
+          body(
+            { devices: [device({ host_path: "/dev/kvm" })] },
+            { inputs: { devices: new Map([["/dev/kvm", problem]]) } },
+          ),
+        refusal("invalid", /^config\.devices\[0\]\.host_path "\/dev\/kvm": does not exist$/),
+      );
+    });
     for (const path of ["/", "/etc", "/dev/../etc", "/dev"]) {
       test(`${path} is refused when nobody can look`, () => {
         assert.throws(

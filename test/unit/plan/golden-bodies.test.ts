@@ -233,7 +233,10 @@ const cases: readonly Case[] = [
           { log_directory: "/var/log/pods/web-0", linux: sandboxLinux({ cgroup_parent: cgroupParent }) },
         ),
         containerContext({
-          inputs: { imageUser: resolveImageUser(parseImageUserFiles("root:x:0:0::/root:/bin/sh", ""), "0") },
+          inputs: {
+            hostPaths: new Map(["/h", "/h2", "/h3"].map((path) => [path, "present"])),
+            imageUser: resolveImageUser(parseImageUserFiles("root:x:0:0::/root:/bin/sh", ""), "0"),
+          },
         }),
       ),
     differences: [

@@ -14,7 +14,8 @@ function plan(
   facts: NodeFacts = nodeFacts(),
   context: Partial<MountContext> = {},
 ) {
-  return planMounts([mount(overrides)], { facts, runtime: "", hostPaths: undefined, ...context });
+  const hostPaths = new Map([[overrides.host_path ?? "/srv/data", "present"]] as const);
+  return planMounts([mount(overrides)], { facts, runtime: "", hostPaths, ...context });
 }
 
 describe("planMounts()", () => {
@@ -73,13 +74,75 @@ describe("planMounts()", () => {
     );
   });
 
-  test("refuses a host path that is known to be missing, and only then", () => {
-    const context = { hostPaths: new Map([["/srv/data", "missing"]] as const) };
+  const missing = { hostPaths: new Map([["/srv/data", "missing"]] as const) };
+  const unknown = { hostPaths: undefined };
+  const absentToReject = new Set(["/srv/data"]);
+
+  for (const [what, context] of [
+    ["is missing", missing],
+    ["could not be looked at", unknown],
+  ] as const) {
+    for (const [which, overrides, facts, expected] of [
+      [
+        "API 1.42 and later: as an option",
+        { propagation: 1 },
+        nodeFacts({ apiMinor: 42 }),
+        { Mounts: [{ ...target, BindOptions: { Propagation: "rslave", CreateMountpoint: true } }] },
+      ],
+      ["before: by a bind string", {}, nodeFacts({ apiMinor: 41 }), { Binds: ["/srv/data:/data"] }],
+      [
+        "before: by a bind string with options",
+        { readonly: true, propagation: 2 },
+        nodeFacts({ apiMinor: 41 }),
+        { Binds: ["/srv/data:/data:ro,rshared"] },
+      ],
+      [
+        "before, with a colon: not at all, the engine refuses it when it is missing",
+        { container_path: "/a:b" },
+        nodeFacts({ apiMinor: 41 }),
+        { Mounts: [{ ...target, Target: "/a:b" }] },
+      ],
+      [
+        "with SELinux: by the bind string",
+        { selinux_relabel: true },
+        selinux,
+        { Binds: ["/srv/data:/data:Z"] },
+      ],
+    ] as const) {
+      test(`lets the engine make a host path that ${what}: ${which}`, () => {
+        assert.deepEqual(plan(overrides, facts, context), expected);
+      });
+    }
+  }
+
+  test("has the engine make nothing of a path that was made already", () => {
+    const hostPaths = new Map([["/srv/data", "made"]] as const);
+    assert.deepEqual(plan({}, modern, { hostPaths }), { Mounts: [target] });
+  });
+
+  test("refuses a missing host path that is to be rejected, and nothing makes it", () => {
     assert.throws(
-      () => plan({}, nodeFacts(), context),
-      refusal("precondition", /^config\.mounts\[0\]\.host_path "\/srv\/data"/),
+      () => plan({}, nodeFacts(), { ...missing, absentToReject }),
+      refusal(
+        "precondition",
+        /^config\.mounts\[0\]\.host_path "\/srv\/data": no such path on the node, .*--absent-mount-sources-to-reject/,
+      ),
     );
-    assert.ok(plan({ host_path: "/other" }, nodeFacts(), context).Mounts);
+    assert.deepEqual(plan({}, nodeFacts(), { ...unknown, absentToReject }), { Mounts: [target] });
+    assert.deepEqual(plan({}, modern, { ...unknown, absentToReject }), { Mounts: [target] });
+    const present = { hostPaths: new Map([["/srv/data", "present"]] as const), absentToReject };
+    assert.deepEqual(plan({}, nodeFacts(), present), { Mounts: [target] });
+  });
+
+  test("refuses a host path with a problem, by the problem's kind", () => {
+    const problem = { kind: "timeout", reason: "the file system does not answer (10s)" } as const;
+    assert.throws(
+      () => plan({}, nodeFacts(), { hostPaths: new Map([["/srv/data", problem]]) }),
+      refusal(
+        "timeout",
+        /^config\.mounts\[0\]\.host_path "\/srv\/data": the file system does not answer \(10s\)$/,
+      ),
+    );
   });
 
   for (const [what, facts, runtime] of [

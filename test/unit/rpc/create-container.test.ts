@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
 import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
+import type { Mount } from "../../../src/shim/domain/cri.js";
 import { nameOf } from "../../fakes/journal.js";
 import {
   createContainer,
@@ -281,6 +282,73 @@ describe("createContainer() with a taken name", () => {
     assert.equal(shim.engine.containers.get(running).state.running, true);
     const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
     assert.ok(!removed.includes(running));
+  });
+
+  const bind = (host_path: string): Mount => ({
+    ...{ container_path: "/data", host_path, readonly: false, selinux_relabel: false, propagation: 0 },
+    ...{ uidMappings: [], gidMappings: [], recursive_read_only: false, image: null, image_sub_path: "" },
+    mount_options: [],
+  });
+
+  test("makes a missing source of a mount, says so, and leaves it when the create fails", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("createContainer", new ShimError("unknown", "create fails"));
+    await rejectsWith(createContainer(shim, sandbox, { mounts: [bind("/srv/x")] }), "unknown");
+    assert.equal(shim.world.host.paths.get("/srv/x"), "directory");
+    assert.deepEqual(
+      shim.log.lines
+        .filter(({ message }) => message.startsWith("made the missing"))
+        .map(({ fields }) => fields),
+      [{ path: "/srv/x" }],
+    );
+    const id = await createContainer(shim, sandbox, { mounts: [bind("/srv/x")] });
+    const { Mounts } = shim.engine.containers.get(id).body.HostConfig;
+    assert.deepEqual(Mounts, [{ Type: "bind", Source: "/srv/x", Target: "/data" }]);
+  });
+
+  test("makes no source that is to be rejected, however its path is written", async () => {
+    const absentMountSourcesToReject = new Set(["/etc/hostname"]);
+    await using shim = await TestShim.start({ settings: { absentMountSourcesToReject } });
+    const sandbox = await runSandbox(shim);
+    for (const path of ["/etc/hostname", "/etc/./x/../hostname/"]) {
+      await rejectsWith(
+        createContainer(shim, sandbox, { mounts: [bind(path)] }),
+        "precondition",
+        /config\.mounts\[0\]\.host_path ".*": no such path on the node, .*--absent-mount-sources-to-reject/,
+      );
+    }
+    assert.equal(shim.world.host.paths.size, 0);
+    await createContainer(shim, sandbox, { mounts: [bind("/etc/hostname/below")] });
+  });
+
+  for (const [what, security] of [
+    ["user namespaces", { usernsRemap: true }],
+    ["no root", { rootless: true }],
+  ] as const) {
+    test(`leaves it to an engine with ${what} to make a missing source, with the right owner`, async () => {
+      await using shim = await TestShim.start({
+        prepare: ({ engine }) => {
+          engine.facts = { ...engine.facts, security: { ...engine.facts.security, ...security } };
+        },
+      });
+      const id = await createContainer(shim, await runSandbox(shim), { mounts: [bind("/srv/x")] });
+      assert.equal(shim.world.host.paths.size, 0);
+      assert.deepEqual(shim.engine.containers.get(id).body.HostConfig.Binds, ["/srv/x:/data"]);
+    });
+  }
+
+  test("fails by the path whose file system does not answer, and leaves no container", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const reason = "the file system does not answer (10s)";
+    shim.world.host.pathProblems.set("/mnt/nfs", { kind: "timeout", reason });
+    await rejectsWith(
+      createContainer(shim, sandbox, { mounts: [bind("/srv"), bind("/mnt/nfs")] }),
+      "timeout",
+      /config\.mounts\[1\]\.host_path "\/mnt\/nfs": the file system does not answer \(10s\)$/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
   test("takes a random suffix when a stranger has it", async () => {
