@@ -58,8 +58,7 @@ export class HostPaths {
     ];
     const found: Found = { mounts: new Map(), devices: new Map() };
     // Nothing is asked for a container that is refused in any case.
-    const refused = entries.find((entry) => this.#refuse(entry, pod, found));
-    if (refused !== undefined) return found;
+    if (this.#refuse(entries, pod, found)) return found;
     try {
       for (const batch of batches(entries)) if (!(await this.#askTwice(batch, pod, found, signal))) break;
       this.#hasWarned = false;
@@ -76,25 +75,28 @@ export class HostPaths {
     }
   }
 
-  /** Whether it is known, without asking, that the path cannot be looked at. */
-  #refuse(entry: Entry, pod: string, found: Found): boolean {
-    const problem = this.#problemOf(entry, pod);
-    if (problem !== undefined) note(entry, problem, found);
-    return problem !== undefined;
-  }
-
-  #problemOf({ path, text }: Entry, pod: string): PathProblem | undefined {
-    if (path.length >= pathLimitBytes) {
-      return { kind: "precondition", reason: `longer than ${String(pathLimitBytes - 1)} bytes` };
-    }
+  /** Whether it is known, without asking, that the paths of a container cannot be looked at; the problem is noted. */
+  #refuse(entries: readonly Entry[], pod: string, found: Found): boolean {
     const hanging = [...this.#hanging];
-    // Whoever looks for what is below it has to pass there. Other paths are not concerned, not even of the same pod.
-    if (hanging.some((one) => text === one.path || text.startsWith(`${one.path}/`))) {
-      return { kind: "timeout", reason: "the file system still does not answer" };
+    // Whoever looks for what is below such a path has to pass there. Others are not concerned.
+    const isHanging = ({ text }: Entry): boolean =>
+      hanging.some(({ path }) => text === path || text.startsWith(`${path}/`));
+    for (const entry of entries) {
+      if (entry.path.length >= pathLimitBytes) {
+        const reason = `longer than ${String(pathLimitBytes - 1)} bytes`;
+        note(entry, { kind: "precondition", reason }, found);
+      } else if (isHanging(entry)) {
+        note(entry, { kind: "timeout", reason: "the file system still does not answer" }, found);
+      } else {
+        continue;
+      }
+      return true;
     }
-    if (hanging.filter((one) => one.pod === pod).length < hangingPerPod) return undefined;
+    const [first] = entries;
+    if (first === undefined || hanging.filter((one) => one.pod === pod).length < hangingPerPod) return false;
     const reason = `${String(hangingPerPod)} other paths of this pod are on file systems that do not answer`;
-    return { kind: "exhausted", reason };
+    note(first, { kind: "exhausted", reason }, found);
+    return true;
   }
 
   /** The helper may have been killed meanwhile: a second one is started. */

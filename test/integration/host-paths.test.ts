@@ -1,0 +1,229 @@
+/** Sources of mounts that are missing, and those on a volume that hangs: a real one, whose server answers nothing. */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { lstat, mkdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ContainerState, type Answer, type Mount } from "../../src/shim/domain/cri.js";
+import { rejectsWith } from "../support/cri-client.js";
+import { forwardEngine } from "../support/forward-engine.js";
+import { mountHanging, reasonForNoHangingMount } from "../support/hanging-mount.js";
+import type { Pod } from "../support/pod.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+const skip = await reasonToSkip();
+const bind = (host_path: string, container_path = "/data"): Answer<Mount> => ({ host_path, container_path });
+
+describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let root: string;
+  before(async () => {
+    bed = await TestBed.open();
+    // Where DaemonSets have such paths. Not made yet: nobody else has the name.
+    root = `/var/lib/dockershim-test-${bed.run}`;
+    bed.onClose(() => rm(root, { recursive: true, force: true }));
+    shim = await bed.startShim({ flags: [`--absent-mount-sources-to-reject=${root}/reject/`] });
+  });
+  after(() => bed.close());
+
+  /** A pod as a DaemonSet has it writes into `path`, and the node has what it wrote. */
+  async function write(
+    path: string,
+    mount: Answer<Mount> = bind(path),
+    from: ShimProcess = shim,
+  ): Promise<void> {
+    await using pod = await bed.runPod(from.cri);
+    const id = await pod.start({ mounts: [mount] });
+    assert.equal((await pod.containerStatus(id)).state, ContainerState.CONTAINER_RUNNING);
+    await pod.shell(id, "echo from the pod > /data/file");
+    await pod.remove();
+    assert.equal(await readFile(join(path, "file"), "utf8"), "from the pod\n");
+  }
+
+  async function assertMade(path: string): Promise<void> {
+    for (let part = path; part !== "/var/lib"; part = dirname(part)) {
+      const { mode, uid, gid } = await stat(part);
+      assert.deepEqual([mode.toString(8), uid, gid], ["40755", 0, 0], part);
+    }
+  }
+
+  test("is made as a directory with its parents, and stays when the pod goes", async () => {
+    const path = join(root, "x", "y");
+    await write(path);
+    await assertMade(path);
+    assert.match(shim.log, /made the missing source of a mount as a directory/);
+    await write(path, { ...bind(path), propagation: 2 });
+    await write(path, { ...bind(path), selinux_relabel: true });
+  });
+
+  test("is made by the engine where its files are out of reach", async () => {
+    await using forwarded = await forwardEngine();
+    const remote = await bed.startShim({ dockerEndpoint: forwarded.endpoint });
+    const path = join(root, "remote", "y");
+    await write(path, bind(path), remote);
+    await assertMade(path);
+    await write(path, { ...bind(path), propagation: 2 }, remote);
+    await remote.stop();
+  });
+
+  test("is made once for two containers at the same time", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    for (let round = 0; round < 5; round++) {
+      const path = join(root, "both", String(round), "a", "b");
+      await Promise.all(
+        ["one", "two"].map((name) =>
+          pod.create({ metadata: { name: `${name}-${String(round)}`, attempt: 0 }, mounts: [bind(path)] }),
+        ),
+      );
+      await assertMade(path);
+    }
+  });
+
+  test("is refused when it is to be rejected, and can be used when it is there", async () => {
+    const path = join(root, "reject");
+    await using pod = await bed.runPod(shim.cri);
+    await rejectsWith(
+      pod.create({ mounts: [bind(`${root}/./reject`)] }),
+      "FAILED_PRECONDITION",
+      /config\.mounts\[0\]\.host_path ".*": no such path on the node, .*--absent-mount-sources-to-reject/,
+    );
+    assert.ok(!existsSync(path));
+    await mkdir(path, { recursive: true });
+    await pod.start({ mounts: [bind(path)] });
+  });
+
+  test("is not made at or behind a link that leads to nothing, nor below a file", async () => {
+    await mkdir(root, { recursive: true });
+    const link = join(root, "link");
+    await symlink(join(root, "gone"), link);
+    await writeFile(join(root, "plain"), "");
+    await using pod = await bed.runPod(shim.cri);
+    for (const path of [link, join(link, "x"), join(root, "plain", "x")])
+      await rejectsWith(
+        pod.create({ mounts: [bind(path)] }),
+        "FAILED_PRECONDITION",
+        /host_path ".*": (".*" is a symbolic link that leads to nothing|not a directory)/,
+      );
+    assert.ok((await lstat(link)).isSymbolicLink());
+    assert.ok(!existsSync(join(root, "gone")));
+  });
+});
+
+const skipHanging = skip === false ? reasonForNoHangingMount() : skip;
+
+describe("a volume whose server does not answer", { skip: skipHanging, timeout: 300_000 }, () => {
+  let bed: TestBed;
+  before(async () => {
+    bed = await TestBed.open();
+  });
+  after(() => bed.close());
+
+  /** More than the threads that Node.js has for files. */
+  const names = ["a", "b", "c", "d", "e", "f"];
+  const noAnswer = /host_path "[^"]*": the file system (still )?does not answer/;
+
+  const createAll = (pod: Pod, path: string, prefix: string): Promise<unknown> =>
+    Promise.all(
+      names.map((name) =>
+        rejectsWith(
+          pod.create({
+            metadata: { name: prefix + name, attempt: 0 },
+            mounts: [bind(join(bed.directory, "fine"), "/fine"), bind(join(path, name))],
+          }),
+          "DEADLINE_EXCEEDED",
+          noAnswer,
+        ),
+      ),
+    );
+
+  async function live(shim: ShimProcess): Promise<void> {
+    await using pod = await bed.runPod(shim.cri);
+    const id = await pod.start({ mounts: [bind(join(bed.directory, "fine"))] });
+    assert.equal(await pod.shell(id, "echo well"), "well");
+    await shim.cri.StopContainer({ container_id: id, timeout: "2" });
+    await shim.cri.RemoveContainer({ container_id: id });
+    await pod.stop();
+    await pod.remove();
+  }
+
+  test("costs its own containers an error; other pods live on, and SIGTERM ends the program", async () => {
+    const shim = await bed.startShim();
+    const hung = await bed.runPod(shim.cri);
+    await using mount = await mountHanging();
+
+    const failing = createAll(hung, mount.path, "first-");
+    failing.catch(() => undefined); // Heard below, also when something else fails before.
+    await until("processes hang", () => stuckProcesses(shim.pid) >= 4);
+    await live(shim);
+    await failing;
+    assert.ok(mount.taken > 0);
+    // Killed, and still there.
+    assert.ok(stuckProcesses(shim.pid) >= 4);
+
+    const forked = stuckProcesses(shim.pid);
+    await createAll(hung, mount.path, "second-");
+    assert.equal(stuckProcesses(shim.pid), forked);
+    await live(shim);
+
+    const { code, signal } = await shim.stop();
+    assert.deepEqual([code, signal], [0, null]);
+
+    mount.abort();
+    const next = await bed.startShim({ directory: dirname(shim.stateDirectory) });
+    await live(next);
+    await next.cri.StopPodSandbox({ pod_sandbox_id: hung.id });
+    await next.cri.RemovePodSandbox({ pod_sandbox_id: hung.id });
+    assert.equal((await next.stop()).code, 0);
+  });
+
+  test("a caller with a shorter deadline gets its own; what worked again works at once", async () => {
+    const shim = await bed.startShim();
+    {
+      await using pod = await bed.runPod(shim.cri);
+      await using mount = await mountHanging();
+      const create = shim.cri.CreateContainer(
+        {
+          pod_sandbox_id: pod.id,
+          config: bed.containerConfig({ mounts: [bind(mount.path)] }),
+          sandbox_config: pod.config,
+        },
+        { timeoutMs: 1_000 },
+      );
+      await rejectsWith(create, "DEADLINE_EXCEEDED");
+      await until("it is known to hang", () => stuckProcesses(shim.pid) === 1);
+      await rejectsWith(pod.create({ mounts: [bind(mount.path)] }), "DEADLINE_EXCEEDED", noAnswer);
+      mount.abort();
+      // What the kernel says of a file system whose server is gone, once the shim has heard that nothing hangs any more.
+      await until("the path is looked at again", async () => {
+        const error: unknown = await pod
+          .create({ mounts: [bind(mount.path)] })
+          .catch((reason: unknown) => reason);
+        return /FAILED_PRECONDITION.*\(ENOTCONN\)/s.test(String(error));
+      });
+      assert.equal(stuckProcesses(shim.pid), 0);
+    }
+    await live(shim);
+    assert.equal((await shim.stop()).code, 0);
+  });
+});
+
+/** Processes of the helper that the kernel does not let end (state D). */
+function stuckProcesses(shim: number): number {
+  const stats = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => {
+      try {
+        return {
+          pid: Number(name),
+          words: readFileSync(`/proc/${name}/stat`, "utf8").split(/\) /)[1]?.split(" "),
+        };
+      } catch {
+        return { pid: Number(name), words: undefined };
+      }
+    });
+  const helpers = new Set(stats.filter(({ words }) => Number(words?.[1]) === shim).map(({ pid }) => pid));
+  return stats.filter(({ words }) => words?.[0] === "D" && helpers.has(Number(words[1]))).length;
+}
