@@ -60,8 +60,8 @@ export class FakeImages {
 
   list(): readonly ListedImage[] {
     return [...this.#images.values()].map((image) => {
-      const { id, repoTags, repoDigests, size, labels } = snapshotOfImage(image);
-      return { id, repoTags, repoDigests, size, sharedSize: -1, labels };
+      const { id, repoTags, repoDigests, size, hasRegistry, labels } = snapshotOfImage(image);
+      return { id, repoTags, repoDigests, size, hasRegistry, sharedSize: -1, labels };
     });
   }
 
@@ -100,6 +100,7 @@ function snapshotOfImage({ id, tags, digests, changes }: FakeImage): ImageSnapsh
     repoTags: [...tags],
     repoDigests: [...digests],
     size: 1000,
+    hasRegistry: digests.size > 0,
     user: "",
     stopSignal: "",
     labels: {},

@@ -122,6 +122,8 @@ export interface ImageSnapshot {
   readonly repoDigests: readonly string[];
   /** Bytes. */
   readonly size: number;
+  /** As that of a listed image, but always true of a named one on the containerd image store. */
+  readonly hasRegistry: boolean;
   /** `Config.User` */
   readonly user: string;
   readonly stopSignal: string;
@@ -148,6 +150,11 @@ export interface ListedImage {
   readonly repoDigests: readonly string[];
   /** Bytes. */
   readonly size: number;
+  /**
+   * False when the engine knows of no registry that has it: it was built, committed, imported or loaded here, and never
+   * pulled or pushed. The containerd image store tells this from API 1.54 on.
+   */
+  readonly hasRegistry: boolean;
   /** Bytes shared with other images; -1 when the engine did not say. */
   readonly sharedSize: number;
   readonly labels: Labels;

@@ -41,6 +41,8 @@ export interface EngineRequest {
   readonly essentials?: Essentials;
   /** Without the negotiated version in the path. */
   readonly unversioned?: boolean;
+  /** API 1.`apiMinor` in place of the negotiated version: for what only newer ones can say. */
+  readonly apiMinor?: number;
   /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
   readonly timeoutMs?: number;
 }
@@ -84,7 +86,7 @@ export class EngineClient {
 
   /** API version 1.`minor` from the next request on. */
   useApiMinor(minor: number): void {
-    this.#versionPrefix = `/v1.${String(minor)}`;
+    this.#versionPrefix = versionPrefix(minor);
   }
 
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
@@ -222,7 +224,8 @@ export class EngineClient {
     if (this.#versionPrefix === undefined && request.unversioned !== true) {
       throw new ShimError("unavailable", `${request.action}: not connected to the Docker Engine yet`);
     }
-    const prefix = request.unversioned === true ? "" : (this.#versionPrefix ?? "");
+    const version = request.apiMinor === undefined ? this.#versionPrefix : versionPrefix(request.apiMinor);
+    const prefix = request.unversioned === true ? "" : (version ?? "");
     const path = `${prefix}/${request.path.map(encodeURIComponent).join("/")}`;
     const query = new URLSearchParams(request.query).toString();
     return query === "" ? path : `${path}?${query}`;
@@ -258,6 +261,10 @@ export class EngineClient {
       throw unreachable(this.#endpoint, error);
     }
   }
+}
+
+function versionPrefix(minor: number): string {
+  return `/v1.${String(minor)}`;
 }
 
 function nothingThere(): Answer {

@@ -29,7 +29,7 @@ import { brokenAnswer } from "./errors.js";
 import { execEssentials } from "./essentials.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { openLogs } from "./logs.js";
-import { negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
+import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
 import { ImageCalls } from "./image-calls.js";
 import { asObject, flagOf, type Json, numberOf } from "./json.js";
 import { openProcessStreams } from "./process-streams.js";
@@ -75,6 +75,7 @@ export class DockerEngine implements Engine {
     const apiMinor = negotiateMinor(version);
     this.#client.useApiMinor(apiMinor);
     this.#apiMinor = apiMinor;
+    this.#images.useApi({ apiMinor, highestMinor: highestMinor(version) });
     const action = "read the engine's configuration";
     const info = await this.#client.json({ action, method: "GET", path: ["info"], lane: "free" }, signal);
     return toNodeFacts(version, info, apiMinor);

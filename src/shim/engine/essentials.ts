@@ -48,7 +48,7 @@ export const imageEssentials: Essentials = {
 
 /** Of an entry of `GET /images/json`. */
 export const listedImageEssentials: Essentials = {
-  ...members("Id", "RepoTags", "RepoDigests", "Created", "Size", "SharedSize"),
+  ...members("Id", "RepoTags", "RepoDigests", "Created", "Size", "SharedSize", "Manifests"),
   Labels: labels(),
 };
 

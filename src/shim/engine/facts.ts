@@ -22,6 +22,11 @@ export function toEngineVersion(answer: unknown): EngineVersion {
   return { version: cleanVersion(textOf(json, "Version")), apiVersion };
 }
 
+/** The minor of the highest API version that the engine speaks. */
+export function highestMinor(answer: unknown): number {
+  return minorOf(toEngineVersion(answer).apiVersion) ?? 0;
+}
+
 /** The minor of the API version to speak; `precondition` for an engine that is too old. */
 export function negotiateMinor(answer: unknown): number {
   const { version, apiVersion } = toEngineVersion(answer);

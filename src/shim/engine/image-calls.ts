@@ -13,14 +13,23 @@ import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./p
 
 /** The API version from which `system/df` can leave out the volumes, whose sizes it counts file by file. */
 const partialUsageMinor = 42;
+/** The API version from which the list can tell whether an image was pulled, pushed or built. */
+const identityMinor = 54;
 const loadTimeoutMs = 10 * 60_000;
 /** What two removals of one image that meet say, up to Docker 20.10. */
 const goneMeanwhile = /unrecognized image ID|image does not exist|no such image/i;
 
 export class ImageCalls {
   readonly #layerSizes = new LayerSizes();
+  /** The API version to ask the list in; undefined where it tells no identities. */
+  #identityApiMinor: number | undefined;
 
   constructor(private readonly client: EngineClient) {}
+
+  /** To be called at each connect, with the API version that is spoken and the highest that the engine speaks. */
+  useApi({ apiMinor, highestMinor }: { readonly apiMinor: number; readonly highestMinor: number }): void {
+    this.#identityApiMinor = highestMinor < identityMinor ? undefined : Math.max(identityMinor, apiMinor);
+  }
 
   async list(signal: AbortSignal): Promise<readonly ListedImage[]> {
     const request: EngineRequest = {
@@ -28,9 +37,15 @@ export class ImageCalls {
       method: "GET",
       path: ["images", "json"],
       lane: "read",
+      // Identities come with the manifests only. An inspect has them as well, but may verify signatures for them.
+      ...(this.#identityApiMinor !== undefined && {
+        apiMinor: this.#identityApiMinor,
+        query: { manifests: "1", identity: "1" },
+      }),
     };
     const reading = { essentials: listedImageEssentials, convert: toListedImage };
-    return this.client.list(request, reading, signal);
+    const images = await this.client.list(request, reading, signal);
+    return images.filter((image) => image !== undefined);
   }
 
   async inspect(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {

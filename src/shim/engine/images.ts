@@ -1,7 +1,18 @@
 /** Images as the engine describes them, in our own shape, for API 1.41 to 1.56. */
 import { ShimError } from "../base/errors.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
-import { asObject, type Json, labelsOf, numberOf, objectOf, textOf, textsOf } from "./json.js";
+import {
+  asList,
+  asObject,
+  flagOf,
+  type Json,
+  labelsOf,
+  numberOf,
+  objectOf,
+  objectsOf,
+  textOf,
+  textsOf,
+} from "./json.js";
 
 /** The answer of `GET /images/{reference}/json`. At API 1.52 it leaves out all empty fields. */
 export function toImageSnapshot(answer: unknown): ImageSnapshot {
@@ -11,7 +22,8 @@ export function toImageSnapshot(answer: unknown): ImageSnapshot {
     id: idOf(json),
     repoTags: tagsOf(json),
     repoDigests: digestsOf(json),
-    size: numberOf(json, "Size"),
+    size: sizeOf(json),
+    hasRegistry: hasDigest(json),
     user: textOf(config, "User"),
     stopSignal: textOf(config, "StopSignal"),
     labels: labelsOf(config, "Labels"),
@@ -27,14 +39,17 @@ export function toImageSnapshot(answer: unknown): ImageSnapshot {
   };
 }
 
-/** One entry of the answer of `GET /images/json`. */
-export function toListedImage(answer: unknown): ListedImage {
+/** One entry of the answer of `GET /images/json`. Undefined for one without an id: nobody could ask for it. */
+export function toListedImage(answer: unknown): ListedImage | undefined {
   const json = asObject(answer);
+  const id = textOf(json, "Id");
+  if (id === "") return undefined;
   return {
-    id: idOf(json),
+    id,
     repoTags: tagsOf(json),
     repoDigests: digestsOf(json),
-    size: numberOf(json, "Size"),
+    size: sizeOf(json),
+    hasRegistry: hasDigest(json) && !isKnownAsLocal(json),
     sharedSize: typeof json["SharedSize"] === "number" ? json["SharedSize"] : -1,
     labels: labelsOf(json, "Labels"),
   };
@@ -46,14 +61,43 @@ function idOf(json: Json): string {
   return id;
 }
 
+/** Not every number is one: an answer of the CRI with another size would fail as a whole. */
+function sizeOf(json: Json): number {
+  const size = numberOf(json, "Size");
+  return Number.isSafeInteger(size) && size >= 0 ? size : 0;
+}
+
 /**
  * Without `<none>:<none>`, which engines before API 1.43 give to an image without a tag, and without the digest
  * reference that the containerd image store gives to one that was pulled by digest.
  */
 function tagsOf(json: Json): readonly string[] {
-  return textsOf(json, "RepoTags").filter((tag) => tag !== "<none>:<none>" && !tag.includes("@"));
+  return textsOf(json, "RepoTags").filter((tag) => tag !== "" && !isPlaceholder(tag) && !tag.includes("@"));
 }
 
+/** Without `<none>@<none>`, and without the bare digest of an image that is here for other platforms only. */
 function digestsOf(json: Json): readonly string[] {
-  return textsOf(json, "RepoDigests").filter((digest) => digest !== "<none>@<none>");
+  return textsOf(json, "RepoDigests").filter((digest) => !isPlaceholder(digest) && digest.includes("@"));
+}
+
+function isPlaceholder(name: string): boolean {
+  return name.includes("<none>");
+}
+
+/** Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a name. */
+function hasDigest(json: Json): boolean {
+  return !textsOf(json, "RepoDigests").every(isPlaceholder);
+}
+
+/**
+ * Whether the identities that the list tells of the platforms of an image name no registry. The engine notes a registry
+ * at a pull, and at a push.
+ */
+function isKnownAsLocal(json: Json): boolean {
+  const platforms = objectsOf(json, "Manifests").filter(
+    (manifest) => textOf(manifest, "Kind") === "image" && flagOf(manifest, "Available"),
+  );
+  const wasPulled = (manifest: Json): boolean =>
+    asList(objectOf(objectOf(manifest, "ImageData"), "Identity")["Pull"]).length > 0;
+  return platforms.length > 0 && !platforms.some(wasPulled);
 }

@@ -503,6 +503,31 @@ describe("DockerEngine images", () => {
     assert.equal(await (await docker.engine()).imageDiskUsage(never()), 7);
   });
 
+  const identities = "GET /images/json?manifests=1&identity=1";
+  for (const [highest, lowest, target, spoken] of [
+    ["1.41", "1.12", "GET /images/json", "1.41"],
+    ["1.53", "1.40", "GET /images/json", "1.51"],
+    ["1.54", "1.40", identities, "1.54"],
+    ["1.60", "1.58", identities, "1.58"],
+  ] as const) {
+    test(`listImages() of an engine with API ${lowest} to ${highest} asks in API ${spoken}, with identities where they are known`, async () => {
+      await using docker = await startFakeDocker();
+      docker.answers.set(
+        "GET /version",
+        json({ Version: "x", ApiVersion: highest, MinAPIVersion: lowest }),
+      );
+      docker.answers.set("GET /images/json", json([{ RepoTags: ["odd:1"] }, { Id: "a" }]));
+      const images = await (await docker.engine()).listImages(never());
+      assert.deepEqual(
+        images.map((image) => image.id),
+        ["a"],
+        "an entry without an id is left out",
+      );
+      assert.deepEqual(docker.requests, [target]);
+      assert.equal([...docker.versions].at(-1), spoken);
+    });
+  }
+
   test("hanging calls end when their caller leaves, whatever the verb", async () => {
     await using docker = await startFakeDocker();
     for (const method of ["GET", "POST", "DELETE", "PUT"]) docker.answers.set(`${method} /*`, hang);

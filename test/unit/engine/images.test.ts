@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LayerSizes } from "../../../src/shim/engine/disk-usage.js";
-import { toImageSnapshot, toListedImage } from "../../../src/shim/engine/images.js";
+import { toImageSnapshot, toListedImage, toListedImages } from "../../../src/shim/engine/images.js";
 
 describe("toImageSnapshot()", () => {
   test("a full answer is read", () => {
@@ -29,6 +29,7 @@ describe("toImageSnapshot()", () => {
       id: "sha256:x",
       repoTags: ["a:1"],
       repoDigests: ["a@sha256:y"],
+      hasRegistry: true,
       size: 7,
       user: "5",
       stopSignal: "SIGINT",
@@ -78,6 +79,102 @@ describe("toListedImage()", () => {
     const image = toListedImage({ Id: "x", RepoTags: [digest, "a:1"], RepoDigests: [digest] });
     assert.deepEqual([image.repoTags, image.repoDigests], [["a:1"], [digest]]);
   });
+});
+
+describe("toListedImages()", () => {
+  const good = { Id: "good", RepoTags: ["a:1"], Size: 1 };
+  const odd: Readonly<Record<string, unknown>> = {
+    "without an id": { RepoTags: ["a:1"], Size: 1 },
+    "with an id that is no text": { Id: 5, RepoTags: ["a:1"] },
+    "that is null": null,
+    "that is a list": [good],
+  };
+  for (const [what, entry] of Object.entries(odd)) {
+    test(`an entry ${what} costs only itself`, () => {
+      assert.deepEqual(
+        toListedImages([entry, good]).map(({ id }) => id),
+        ["good"],
+      );
+    });
+  }
+
+  test("what is no list has no images", () => {
+    assert.deepEqual(toListedImages(null), []);
+  });
+});
+
+describe("odd fields of an image", () => {
+  const digest = `sha256:${"0".repeat(64)}`;
+  for (const [what, read] of [
+    ["toListedImage()", toListedImage],
+    ["toImageSnapshot()", toImageSnapshot],
+  ] as const) {
+    test(`${what} takes null and mistyped fields for empty ones`, () => {
+      const fields = { RepoTags: [null, 5, "", "a:1"], RepoDigests: null, Labels: null, Config: null };
+      const image = read({ Id: "x", ...fields });
+      assert.deepEqual([image.repoTags, image.repoDigests, image.size], [["a:1"], [], 0]);
+    });
+
+    test(`${what} leaves out names that are none`, () => {
+      const fields = {
+        RepoTags: ["<none>:<none>", "a:<none>"],
+        RepoDigests: ["<none>@<none>", `<none>@${digest}`, digest, `a@${digest}`],
+      };
+      const image = read({ Id: "x", ...fields });
+      assert.deepEqual([image.repoTags, image.repoDigests], [[], [`a@${digest}`]]);
+    });
+
+    for (const size of [-1, 1.5, 1e21, "7", null]) {
+      test(`${what} takes the size ${String(size)} for unknown`, () => {
+        assert.equal(read({ Id: "x", Size: size }).size, 0);
+      });
+    }
+  }
+});
+
+const digested = `a@sha256:${"0".repeat(64)}`;
+
+describe("whether a registry has an image", () => {
+  const byDigest: readonly (readonly [string, object, boolean])[] = [
+    ["a tag and no digest", { RepoTags: ["a:1"], RepoDigests: [] }, false],
+    ["a tag and null as digests", { RepoTags: ["a:1"], RepoDigests: null }, false],
+    ["a tag and no field for digests", { RepoTags: ["a:1"] }, false],
+    ["a tag and a digest", { RepoTags: ["a:1"], RepoDigests: [digested] }, true],
+    ["a digest only", { RepoTags: null, RepoDigests: [digested] }, true],
+    ["placeholders for names", { RepoTags: ["<none>:<none>"], RepoDigests: ["<none>@<none>"] }, false],
+    // The containerd image store says so of an image that is here for another platform only.
+    ["a bare digest", { RepoTags: ["a:1"], RepoDigests: [digested.slice(2)] }, true],
+  ];
+  for (const [what, fields, expected] of byDigest) {
+    test(`is ${String(expected)} with ${what}`, () => {
+      assert.equal(toListedImage({ Id: "x", ...fields }).hasRegistry, expected, "listed");
+      assert.equal(toImageSnapshot({ Id: "x", ...fields }).hasRegistry, expected, "inspected");
+    });
+  }
+
+  const manifest = (Identity: unknown, changes: object = {}): object => ({
+    ...{ Kind: "image", Available: true, ImageData: { Identity } },
+    ...changes,
+  });
+  const pulled = { Pull: [{ Repository: "docker.io/library/a" }] };
+  const built = { Build: [{ Ref: "x" }] };
+  const byIdentity: readonly (readonly [string, readonly object[] | null, boolean])[] = [
+    ["was pulled", [manifest(pulled)], true],
+    ["was built", [manifest(built)], false],
+    ["was loaded", [manifest(undefined)], false],
+    ["was built and pushed", [manifest({ ...built, ...pulled })], true],
+    ["was pulled for one of its platforms", [manifest(undefined), manifest(pulled)], true],
+    ["has no platform that is here", [manifest(undefined, { Available: false })], true],
+    ["has attestations only", [manifest(undefined, { Kind: "attestation", ImageData: undefined })], true],
+    ["has an empty list of manifests", [], true],
+    ["has no list of manifests", null, true],
+  ];
+  for (const [what, manifests, expected] of byIdentity) {
+    test(`is ${String(expected)} for an image of the containerd image store that ${what}`, () => {
+      const image = { Id: "x", RepoTags: ["a:1"], RepoDigests: [digested], Manifests: manifests };
+      assert.equal(toListedImage(image).hasRegistry, expected);
+    });
+  }
 });
 
 describe("LayerSizes", () => {
