@@ -30,6 +30,7 @@ import type { HostAccess } from "./ports/host.js";
 import type { NetworkPlugin } from "./ports/network-plugin.js";
 import { ContainerEvents } from "./rpc/container-events.js";
 import { forgetContainer } from "./rpc/forget-container.js";
+import { ImagePins } from "./rpc/image-pins.js";
 import { LateEffects } from "./rpc/late-effects.js";
 import { LimitKeeper } from "./rpc/limit-keeper.js";
 import { repairAfterStart } from "./rpc/repair.js";
@@ -37,6 +38,7 @@ import type { Services } from "./rpc/services.js";
 import { readConditions } from "./rpc/status.js";
 import { EngineLink } from "./state/engine-link.js";
 import { ImageCache } from "./state/image-cache.js";
+import { OutsideImages } from "./state/outside-images.js";
 import { ReadModel } from "./state/read-model.js";
 import { StateSync } from "./state/state-sync.js";
 
@@ -107,6 +109,8 @@ async function open(
   });
   const images = new ImageCache(engine);
   const pauseImages = createPauseImages(config, engine, link, log);
+  const outsideImages = new OutsideImages({ engine, now: () => performance.now(), log });
+  const imagePins = new ImagePins({ pauseImages, outsideImages, patterns: config.pinnedImages });
   const forgetImages = (): void => {
     images.forget();
     pauseImages.invalidate();
@@ -151,6 +155,7 @@ async function open(
         engineProcesses.start();
       }
       forgetImages();
+      outsideImages.forget();
     },
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
@@ -158,6 +163,9 @@ async function open(
       tidyUps.request(facts);
     },
     onImageEvent: forgetImages,
+    onOtherContainer: () => {
+      outsideImages.forget();
+    },
     onChange: (id, snapshot) => {
       if (snapshot !== undefined) {
         lateEffects.observe(snapshot);
@@ -190,6 +198,7 @@ async function open(
   };
   const services: Services = {
     ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages },
+    imagePins,
     ...imageHelpers,
     ...{ stats, layers, logs, lateEffects, limits, log },
     host: () => host,

@@ -4,7 +4,8 @@ import { turns } from "./turns.js";
 
 interface Subscription {
   readonly queue: EngineEvent[];
-  readonly labelled: (event: EngineEvent) => boolean;
+  /** The event as this subscription has it, if it has it. */
+  readonly told: (event: EngineEvent) => EngineEvent | undefined;
   wake: () => void;
   broken: Error | undefined;
 }
@@ -46,7 +47,11 @@ export class FakeEvents {
   ): AsyncGenerator<EngineEvent, void> {
     const subscription: Subscription = {
       queue: [],
-      labelled: (event) => event.type !== "container" || this.#hasLabel(event, labelKey),
+      told: (event) => {
+        if (event.type !== "container" || this.#hasLabel(event, labelKey)) return event;
+        const isTold = event.action === "create" || event.action === "destroy";
+        return isTold ? { ...event, type: "otherContainer" } : undefined;
+      },
       wake: () => undefined,
       broken: undefined,
     };
@@ -73,8 +78,9 @@ export class FakeEvents {
   #deliver(event: EngineEvent, labels: Readonly<Record<string, string>>): void {
     this.#labels.set(event, labels);
     for (const subscription of this.#subscriptions) {
-      if (!subscription.labelled(event)) continue;
-      subscription.queue.push(event);
+      const told = subscription.told(event);
+      if (told === undefined) continue;
+      subscription.queue.push(told);
       subscription.wake();
     }
   }

@@ -9,6 +9,7 @@ import { imageRpcs, runtimeRpcs } from "../../src/shim/rpc/table.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";
 import { ImageCache } from "../../src/shim/state/image-cache.js";
+import { ImagePins } from "../../src/shim/rpc/image-pins.js";
 import { ImageUserReader } from "../../src/shim/rpc/image-user-reader.js";
 import { ImageVolumeStore } from "../../src/shim/rpc/image-volume-store.js";
 import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/rpc/image-volumes.js";
@@ -18,6 +19,7 @@ import { LateEffects } from "../../src/shim/rpc/late-effects.js";
 import { LimitKeeper } from "../../src/shim/rpc/limit-keeper.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
+import { OutsideImages } from "../../src/shim/state/outside-images.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
@@ -110,6 +112,7 @@ export class TestShim implements AsyncDisposable {
       readonly earlier?: World;
       readonly prepare?: (world: World) => void;
       readonly settings?: Partial<Services["settings"]>;
+      readonly pinnedImages?: readonly string[];
       readonly imageVolumeLimits?: Partial<ImageVolumeLimits>;
       /** Of the logs of containers that this shim creates: links unless given. */
       readonly logFormat?: "cri" | "docker";
@@ -124,6 +127,8 @@ export class TestShim implements AsyncDisposable {
     const podRecords = await openPodRecords(world);
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(world.engine);
+    const outsideImages = new OutsideImages({ engine: world.engine, now: () => 0, log });
+    const pauseImages = new FakePauseImages(world);
     const logs = new ContainerLogWriters({
       ...{ engine: world.engine, host: () => world.host, log, format: options.logFormat ?? "docker" },
       records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
@@ -138,6 +143,9 @@ export class TestShim implements AsyncDisposable {
         onLive: () => undefined,
         onImageEvent: () => {
           images.forget();
+        },
+        onOtherContainer: () => {
+          outsideImages.forget();
         },
         onChange: (id, snapshot) => {
           if (snapshot !== undefined) lateEffects.observe(snapshot);
@@ -196,7 +204,8 @@ export class TestShim implements AsyncDisposable {
       streaming: world.streaming,
       stats: () => stats,
       layers: { usageOf: (id) => world.layers.get(id) },
-      pauseImages: new FakePauseImages(world),
+      pauseImages,
+      imagePins: new ImagePins({ pauseImages, outsideImages, patterns: options.pinnedImages ?? [] }),
       oomScores: new FakeOomScores(),
       sandboxLanes: new KeyedLock(),
       containerLanes,

@@ -7,6 +7,7 @@ import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../base/errors.js";
 import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
+import { imagePatternsKind } from "./image-patterns-kind.js";
 import { logLevelKind } from "./log-level.js";
 import { option, type Option, type ValueKind } from "./option.js";
 import {
@@ -137,6 +138,14 @@ const images = {
     kind: enumKind(["fallback", "forbid"]),
     default: "fallback",
     help: "Whether pods may use the pause image that is part of dockershim when the configured one cannot be pulled",
+  }),
+  pinnedImages: option({
+    name: "pinned-images",
+    group: "Images",
+    kind: imagePatternsKind,
+    default: "",
+    defaultShown: "none",
+    help: "Images that the kubelet's garbage collection spares, separated by commas: names, beginnings as registry.example/*, or parts as *web*",
   }),
   dockerConfigDir: option({
     name: "docker-config-dir",

@@ -17,6 +17,8 @@ const wantedActions = [
   ...["pull", "tag", "untag", "delete", "import", "load"],
   "reload",
 ];
+/** What changes which containers there are. */
+const otherActions = ["create", "destroy"];
 
 /**
  * The query of the subscription. No filter for the label: it would apply to images as well. The engine answers before
@@ -30,7 +32,10 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   };
 }
 
-/** The events in `chunks`, those of containers without label `labelKey` left out. No event can break the stream. */
+/**
+ * The events in `chunks`; of containers without label `labelKey` only those in `otherActions`. No event can break the
+ * stream.
+ */
 export async function* readEvents(
   chunks: AsyncIterable<Buffer>,
   labelKey: string,
@@ -56,10 +61,9 @@ function toEvent(answer: unknown, labelKey: string): EngineEvent | undefined {
   const json = asObject(answer);
   const type = textOf(json, "Type");
   const actor = objectOf(json, "Actor");
-  if (type === "container") {
-    if (!Object.hasOwn(objectOf(actor, "Attributes"), labelKey)) return undefined;
-  } else if (type !== "image" && type !== "daemon" && type !== "unknown") {
-    return undefined;
-  }
-  return { type, action: textOf(json, "Action"), id: textOf(actor, "ID") };
+  const event = { action: textOf(json, "Action"), id: textOf(actor, "ID") };
+  if (type === "image" || type === "daemon" || type === "unknown") return { type, ...event };
+  if (type !== "container") return undefined;
+  if (Object.hasOwn(objectOf(actor, "Attributes"), labelKey)) return { type, ...event };
+  return otherActions.includes(event.action) ? { type: "otherContainer", ...event } : undefined;
 }

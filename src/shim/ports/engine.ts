@@ -20,8 +20,11 @@ export interface EngineVersion {
 }
 
 export interface EngineEvent {
-  /** `daemon` is the engine itself. `unknown`: something happened, and the event does not say to what. */
-  readonly type: "container" | "image" | "daemon" | "unknown";
+  /**
+   * `otherContainer`: without the label of the subscription; only its creation and its removal are told. `daemon` is the
+   * engine itself. `unknown`: something happened, and the event does not say to what.
+   */
+  readonly type: "container" | "otherContainer" | "image" | "daemon" | "unknown";
   /** Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, …; for the engine reload. */
   readonly action: string;
   /** Container id, or image id or reference. */
@@ -264,9 +267,9 @@ export interface Engine {
   imageDiskUsage(signal: AbortSignal): Promise<number | undefined>;
 
   /**
-   * Container events of containers with label `labelKey`, image events, and reloads of the engine's configuration, until
-   * `signal` aborts or the connection breaks (which throws). `onOpen` runs when the engine has accepted the subscription:
-   * events after it are not missed.
+   * Container events of containers with label `labelKey`, the creation and removal of others, image events, and reloads of
+   * the engine's configuration, until `signal` aborts or the connection breaks (which throws). `onOpen` runs when the
+   * engine has accepted the subscription: events after it are not missed.
    */
   events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }

@@ -1,29 +1,29 @@
 /** Images as the CRI shows them. */
 import type { Answer, Image } from "../domain/cri.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
-import type { Services } from "./services.js";
 
-type Pins = Pick<Services["pauseImages"], "isPinned">;
-
-export function listedImageItem(image: ListedImage, pins: Pins): Answer<Image> {
+export function listedImageItem(image: ListedImage, { pinned }: { readonly pinned: boolean }): Answer<Image> {
   return {
     id: image.id,
     repo_tags: image.repoTags,
     repo_digests: image.repoDigests,
     size: String(image.size),
-    pinned: pins.isPinned([...image.repoTags, ...image.repoDigests]),
+    pinned,
   };
 }
 
 /** `uid` or `username` from the image's user, the part before the colon: kubelets check runAsNonRoot with it. */
-export function inspectedImageItem(image: ImageSnapshot, pins: Pins): Answer<Image> {
+export function inspectedImageItem(
+  image: ImageSnapshot,
+  { pinned }: { readonly pinned: boolean },
+): Answer<Image> {
   const user = image.user.split(":")[0] ?? "";
   return {
     id: image.id,
     repo_tags: image.repoTags,
     repo_digests: image.repoDigests,
     size: String(image.size),
-    pinned: pins.isPinned([...image.repoTags, ...image.repoDigests]),
+    pinned,
     // Any image may have this text. A longer number is nobody's id, and the field may not be able to say it.
     ...(/^\d{1,18}$/.test(user) ? { uid: { value: user } } : { username: user }),
   };

@@ -9,15 +9,18 @@ import type { Services } from "./services.js";
 /** An absent image is an empty answer, not an error. */
 export async function imageStatus(
   request: ValidImageStatus,
-  services: Pick<Services, "engine" | "pauseImages">,
+  services: Pick<Services, "engine" | "imagePins">,
   call: Call,
 ): Promise<Answer<ImageStatusResponse>> {
   const { image: name, annotations } = request.image;
-  const image = await findImage(services.engine, name, call.signal);
+  const [image, isPinned] = await Promise.all([
+    findImage(services.engine, name, call.signal),
+    services.imagePins.rule(call.signal),
+  ]);
   if (image === undefined) return { image: null };
   return {
     // The same for whatever name was asked by, so the spec echoes the annotations only.
-    image: { ...inspectedImageItem(image, services.pauseImages), spec: { annotations } },
+    image: { ...inspectedImageItem(image, { pinned: isPinned(image) }), spec: { annotations } },
     info: request.verbose ? { info: await verboseInfo(image, services, call) } : {},
   };
 }

@@ -7,10 +7,11 @@ import type { Services } from "./services.js";
 /** All images; with a filter those of that name, digest or id. */
 export async function listImages(
   request: ListImagesRequest,
-  { engine, pauseImages }: Pick<Services, "engine" | "pauseImages">,
+  { engine, imagePins }: Pick<Services, "engine" | "imagePins">,
   call: Call,
 ): Promise<Answer<ListImagesResponse>> {
-  const listed = await engine.listImages(call.signal);
+  const [listed, isPinned] = await Promise.all([engine.listImages(call.signal), imagePins.rule(call.signal)]);
+  imagePins.noteListed(listed);
   const wanted = request.filter?.image?.image ?? "";
   const normalized = normalizeReference(wanted);
   const matching = listed.filter(
@@ -20,5 +21,5 @@ export async function listImages(
       image.id === `sha256:${wanted}` ||
       [...image.repoTags, ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
   );
-  return { images: matching.map((image) => listedImageItem(image, pauseImages)) };
+  return { images: matching.map((image) => listedImageItem(image, { pinned: isPinned(image) })) };
 }

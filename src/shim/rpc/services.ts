@@ -16,6 +16,7 @@ import type { StreamingServer } from "../ports/streaming.js";
 import type { ContainerRecords } from "../state/container-records.js";
 import type { EngineLink } from "../state/engine-link.js";
 import type { ImageCache } from "../state/image-cache.js";
+import type { ImagePins } from "./image-pins.js";
 import type { ImageUserReader } from "./image-user-reader.js";
 import type { ImageVolumes } from "./image-volumes.js";
 import type { ScratchContainers } from "./scratch-containers.js";
@@ -104,6 +105,7 @@ export interface Services {
   readonly pauseImages: PauseImageSource;
   readonly oomScores: OomScores;
   readonly images: ImageCache;
+  readonly imagePins: ImagePins;
   readonly imageUsers: ImageUserReader;
   readonly imageVolumes: ImageVolumes;
   readonly scratch: ScratchContainers;

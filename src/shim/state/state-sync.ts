@@ -52,6 +52,8 @@ export interface StateSyncDeps {
   readonly onLive: (facts: NodeFacts) => void;
   /** Image events, for the caches of images. */
   readonly onImageEvent: (event: EngineEvent) => void;
+  /** A container outside of pods was created or removed. */
+  readonly onOtherContainer?: () => void;
   /**
    * What an inspect said, before the read model has it; undefined: the container is gone. Only that container waits for
    * it. Must end by itself and never throw.
@@ -253,6 +255,7 @@ export class StateSync {
     for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
       if (event.type === "image") this.deps.onImageEvent(event);
       else if (event.type === "container") this.#refreshInBackground(event.id);
+      else if (event.type === "otherContainer") this.deps.onOtherContainer?.();
       else this.#compareSoon({ withFacts: event.type === "daemon" });
     }
     throw new ShimError("unavailable", "the event stream of the Docker Engine ended");

@@ -46,6 +46,7 @@ describe("resolveConfig() without anything given", () => {
       clampOomScores: "auto",
       pauseImage: "registry.k8s.io/pause:3.10",
       builtinPauseImage: "fallback",
+      pinnedImages: [],
       dockerConfigDir: undefined,
       imagePullProgressDeadlineMs: 60_000,
       defaultUlimits: [],

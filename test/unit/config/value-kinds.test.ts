@@ -9,6 +9,7 @@ import {
   pathKind,
   pathListKind,
 } from "../../../src/shim/config/value-kinds.js";
+import { imagePatternsKind } from "../../../src/shim/config/image-patterns-kind.js";
 import { logLevelKind } from "../../../src/shim/config/log-level.js";
 import { testKind } from "./kinds.js";
 
@@ -135,6 +136,22 @@ testKind("dualStackCidrsKind", dualStackCidrsKind, {
     ["10.1.0.0/16,10.2.0.0/16", /at most one IPv4 and one IPv6/],
     ["10.1.0.0/16,fd00::/64,fd01::/64", /at most one/],
     ["10.1.0.0/16,", /CIDR/],
+  ],
+});
+
+testKind("imagePatternsKind", imagePatternsKind, {
+  good: [
+    ["", [], []],
+    ["busybox", ["busybox"], ["busybox"]],
+    [
+      "busybox, registry.example/*,*web*,busybox",
+      ["busybox", "registry.example/*", "*web*"],
+      ["busybox", "registry.example/*", "*web*"],
+    ],
+  ],
+  bad: [
+    ["busybox,", /^pattern "" is not an image reference$/],
+    ["busybox,a*b", /^pattern "a\*b" may have a \* at its end/],
   ],
 });
 

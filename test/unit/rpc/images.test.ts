@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import type { NewImage } from "../../fakes/fake-images.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { imageSpec } from "../../fakes/requests.js";
 import { pauseImage, TestShim } from "../../fakes/services.js";
@@ -126,6 +127,145 @@ test("listImages() shows all images, and those of the pause program pinned", asy
   const pinned = images.filter((image) => image.pinned).map((image) => image.repo_tags);
   assert.equal(images.length, 3);
   assert.deepEqual(pinned, [[pauseImage]]);
+});
+
+describe("an image", () => {
+  const run = (shim: TestShim, image: string, labels = {}): string =>
+    shim.engine.containers.create("stranger", { Image: image, Labels: labels, HostConfig: {} });
+  const add = (shim: TestShim, image: Omit<NewImage, "id">): void => {
+    shim.engine.images.add({ id, ...image });
+  };
+  const pulled = { tags: ["app:latest"], digests: [`app@${digest}`] };
+
+  /** As list and status have it, which must agree. */
+  async function pinned(shim: TestShim, image = id): Promise<boolean | undefined> {
+    const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+    const listed = images.find((one) => one.id === image)?.pinned;
+    assert.equal((await status(shim, image)).image?.pinned, listed);
+    return listed;
+  }
+
+  const cases: Readonly<Record<string, [expected: boolean, (shim: TestShim) => unknown]>> = {
+    "that was pulled": [false, (shim) => add(shim, pulled)],
+    "that was built or loaded, and never pulled or pushed": [true, (shim) => add(shim, { tags: ["app:1"] })],
+    "that a pull of its tag has left with a digest": [
+      false,
+      (shim) => add(shim, { digests: [`app@${digest}`] }),
+    ],
+    "that a build has left without a name": [false, (shim) => add(shim, {})],
+    "without a name that a container outside of pods uses": [
+      true,
+      (shim) => {
+        add(shim, {});
+        run(shim, id);
+      },
+    ],
+    "that a container outside of pods uses": [
+      true,
+      (shim) => {
+        add(shim, pulled);
+        run(shim, id);
+      },
+    ],
+    "that a container outside of pods uses which has ended": [
+      true,
+      (shim) => {
+        add(shim, pulled);
+        const container = run(shim, id);
+        shim.engine.containers.start(container);
+        shim.engine.containers.exit(container, 0);
+      },
+    ],
+    "that a container of somebody else's pod uses": [
+      false,
+      (shim) => {
+        add(shim, pulled);
+        const labels = { "io.kubernetes.docker.type": "container" };
+        shim.engine.containers.create("k8s_a_b_c_d_0", { Image: id, Labels: labels, HostConfig: {} });
+      },
+    ],
+  };
+  for (const [what, [expected, prepare]] of Object.entries(cases)) {
+    test(`${what} is ${expected ? "" : "not "}pinned`, async () => {
+      await using shim = await TestShim.start();
+      prepare(shim);
+      assert.equal(await pinned(shim), expected);
+    });
+  }
+
+  test("is pinned for as long as a container outside of pods has it", async () => {
+    await using shim = await shimWithImage();
+    assert.equal(await pinned(shim), false);
+    const container = run(shim, id);
+    await turns(5);
+    assert.equal(await pinned(shim), true);
+    shim.engine.containers.remove(container, { force: true });
+    await turns(5);
+    assert.equal(await pinned(shim), false);
+  });
+
+  for (const [pattern, expected] of [
+    ["app", true],
+    ["registry.example:5000/*", true],
+    ["*example*", true],
+    [`app@${digest}`, true],
+    ["app:2", false],
+    ["other/*", false],
+  ] as const) {
+    test(`with --pinned-images=${pattern.replace(digest, "…")} is ${expected ? "" : "not "}pinned`, async () => {
+      await using shim = await TestShim.start({
+        pinnedImages: [pattern],
+        prepare: ({ engine }) => {
+          const tags = ["registry.example:5000/app:1", "app:latest"];
+          engine.images.add({ id, tags, digests: [`app@${digest}`] });
+        },
+      });
+      assert.equal(await pinned(shim), expected);
+    });
+  }
+
+  test("is pinned by status as by the last list, where an inspect cannot tell where it is from", async () => {
+    await using shim = await shimWithImage();
+    let hasRegistry = false;
+    const list = shim.engine.listImages.bind(shim.engine);
+    shim.engine.listImages = async (signal) =>
+      (await list(signal)).map((image) => ({ ...image, hasRegistry: image.id === id ? hasRegistry : true }));
+    assert.equal(await pinned(shim), true);
+    hasRegistry = true;
+    assert.equal(await pinned(shim), false);
+  });
+
+  test("that is pinned can be removed", async () => {
+    await using shim = await TestShim.start({ pinnedImages: ["*"] });
+    add(shim, { tags: ["app:1"] });
+    assert.equal(await pinned(shim), true);
+    await remove(shim, "app:1");
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+});
+
+describe("listImages() and imageStatus()", () => {
+  test("make no request for containers while none outside of pods comes or goes", async () => {
+    await using shim = await shimWithImage();
+    await list(shim, null);
+    const sandbox = await runSandbox(shim);
+    await runContainer(shim, sandbox);
+    await turns(5);
+    shim.world.journal.clear();
+    await list(shim, null);
+    await status(shim, "app");
+    assert.deepEqual(shim.world.journal.names(), ["engine.listImages", "engine.inspectImage"]);
+  });
+
+  test("answer when containers cannot be listed, and RemoveImage still refuses what one uses", async () => {
+    await using shim = await shimWithImage();
+    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    await turns(5);
+    shim.engine.failNext("listContainers", new ShimError("exhausted", "too large"));
+    assert.deepEqual(await list(shim, "app"), [id]);
+    assert.equal((await status(shim, "app")).image?.id, id);
+    await rejectsWith(remove(shim, "app"), "precondition", /container ".*" uses it/);
+  });
 });
 
 describe("removeImage()", () => {

@@ -289,6 +289,20 @@ describe("StateSync while live", () => {
     assert.deepEqual(harness.engine.journal.names(), []);
   });
 
+  test("creation and removal of containers outside of pods go to their callback and inspect nothing", async () => {
+    await using harness = new Harness();
+    await harness.start();
+    await turns(5);
+    harness.engine.journal.clear();
+    const id = harness.engine.containers.create("stranger", body({}));
+    harness.engine.containers.start(id);
+    harness.engine.containers.remove(id, { force: true });
+    await until("both events are there", () => harness.otherContainers === 2);
+    await turns(5);
+    assert.equal(harness.otherContainers, 2);
+    assert.deepEqual(harness.engine.journal.names(), []);
+  });
+
   test("refresh() answers what the engine says now, events or not", async () => {
     await using harness = new Harness();
     await harness.start();

@@ -25,6 +25,7 @@ export class Harness implements AsyncDisposable {
   readonly link = new EngineLink();
   readonly log = recordingLog();
   readonly imageEvents: EngineEvent[] = [];
+  otherContainers = 0;
   readonly changes: string[] = [];
   readonly sync: StateSync;
 
@@ -36,6 +37,7 @@ export class Harness implements AsyncDisposable {
         onConnect: () => Promise.resolve(),
         onLive: () => undefined,
         onImageEvent: (event) => this.imageEvents.push(event),
+        onOtherContainer: () => (this.otherContainers += 1),
         onChange: (id, snapshot) =>
           this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
         ...deps,

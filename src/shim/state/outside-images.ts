@@ -1,0 +1,97 @@
+import { withDeadline } from "../base/abort.js";
+import { isKind, messageOf } from "../base/errors.js";
+import type { Logger } from "../base/log.js";
+import { SingleFlight } from "../base/single-flight.js";
+import { mayBeImageClaim } from "../domain/image-claims.js";
+import { typeLabel } from "../domain/labels.js";
+import type { ListedContainer } from "../domain/snapshot.js";
+import { listedName } from "../domain/unread.js";
+import type { Engine } from "../ports/engine.js";
+
+/** Limit of one list, whose callers share it. */
+const listTimeoutMs = 5_000;
+/** For so long after a list that failed, none is tried: it must not hold up every ListImages and ImageStatus. */
+const retryMs = 30_000;
+/** A list is believed for so long without an event, since the engine drops events for a slow reader. */
+const freshMs = 10 * 60_000;
+
+export interface OutsideImagesDeps {
+  readonly engine: Pick<Engine, "listContainers">;
+  /** Milliseconds of a clock that never goes back. */
+  readonly now: () => number;
+  readonly log: Pick<Logger, "warn">;
+}
+
+interface Known {
+  readonly ids: ReadonlySet<string>;
+  /** Of `forget` calls before the list was asked for. */
+  readonly generation: number;
+  readonly readAtMs: number;
+}
+
+/**
+ * Ids of the images that containers outside of pods are made of, running or not. The read model has no such containers,
+ * so the engine's whole list is asked for, but only after one of them was created or removed.
+ */
+export class OutsideImages {
+  readonly #flights = new SingleFlight<ReadonlySet<string>>();
+  #generation = 0;
+  #known: Known = { ids: new Set(), generation: -1, readAtMs: 0 };
+  /** No list is tried before. */
+  #retryAtMs = -Infinity;
+  #isFailing = false;
+
+  constructor(private readonly deps: OutsideImagesDeps) {}
+
+  /**
+   * What was known last when the engine does not answer: the answer guards images from garbage collection, and one that a
+   * container uses cannot be removed anyway. Throws the caller's abort, and `unavailable` when there is no engine.
+   */
+  async ids(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { ids, generation, readAtMs } = this.#known;
+    const nowMs = this.deps.now();
+    const isFresh = generation === this.#generation && nowMs - readAtMs < freshMs;
+    if (isFresh || nowMs < this.#retryAtMs) return ids;
+    const asked = this.#generation;
+    return this.#flights.run(String(asked), signal, (shared) => this.#read(asked, shared));
+  }
+
+  /** To be called when a container outside of pods was created or removed, and after each reconnect. */
+  forget(): void {
+    this.#generation += 1;
+  }
+
+  async #read(generation: number, signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const readAtMs = this.deps.now();
+    try {
+      const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited) =>
+        this.deps.engine.listContainers({}, limited),
+      );
+      const ids = new Set(listed.filter(isOutsideOfPods).map(({ imageId }) => imageId));
+      // A later list may have ended earlier.
+      if (this.#known.generation <= generation) this.#known = { ids, generation, readAtMs };
+      this.#isFailing = false;
+      return ids;
+    } catch (error) {
+      if (signal.aborted || isKind(error, "unavailable")) throw error;
+      this.#retryAtMs = this.deps.now() + retryMs;
+      if (!this.#isFailing) {
+        this.deps.log.warn(
+          { err: messageOf(error) },
+          "containers outside of pods cannot be listed: their images may not be shown as pinned",
+        );
+      }
+      this.#isFailing = true;
+      return this.#known.ids;
+    }
+  }
+}
+
+/**
+ * Those of dockershim, cri-dockerd and this program have the label, its helper containers too. One that an image gave the
+ * label is none of them.
+ */
+function isOutsideOfPods(container: ListedContainer): boolean {
+  const { labels } = container;
+  return !Object.hasOwn(labels, typeLabel) || mayBeImageClaim({ labels, name: listedName(container) });
+}

@@ -1,0 +1,123 @@
+/** Which images are shown as pinned: those that the kubelet's garbage collection spares. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import {
+  createContainer,
+  dockerJson,
+  inspectImage,
+  removeContainer,
+  removeImage,
+  tagImage,
+} from "../support/docker.js";
+import type { ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { testImageArchive } from "../support/test-image.js";
+import { until } from "../support/wait.js";
+import { startRegistry, type TestRegistry } from "./engine-registry.js";
+
+/** Why the engine cannot tell what was never pulled, or false. */
+async function originUnknownReason(): Promise<string | false> {
+  const { DriverStatus = [] } = (await dockerJson("GET", "/info")) as { DriverStatus?: [string, string][] };
+  const { ApiVersion } = (await dockerJson("GET", "/version")) as { ApiVersion: string };
+  const hasContainerdStore = DriverStatus.some(([, value]) => value.includes("containerd.snapshotter"));
+  return hasContainerdStore && Number(ApiVersion.split(".")[1]) < 54
+    ? "the containerd image store tells no origin of images before API 1.54"
+    : false;
+}
+
+const skip = await reasonToSkip();
+const skipOfOrigins = skip === false && (await originUnknownReason());
+
+describe("pinned images", { skip }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let registry: TestRegistry;
+  /** In the registry, and pulled. */
+  let pulled: string;
+  let kept: string;
+  before(async () => {
+    bed = await TestBed.open();
+    registry = await startRegistry(await testImageArchive({ reference: "x:1", marker: `pulled-${bed.run}` }));
+    bed.onClose(async () => registry[Symbol.asyncDispose]());
+    shim = await bed.startShim({ flags: [`--pinned-images=*/kept-${bed.run}*`] });
+    pulled = `${registry.host}/test/pulled-${bed.run}:1`;
+    kept = `${registry.host}/test/kept-${bed.run}:1`;
+    for (const reference of [pulled, kept]) bed.onClose(() => removeImage(reference));
+    await shim.cri.PullImage({ image: { image: pulled } });
+  });
+  after(() => bed.close());
+
+  async function isPinned(reference: string): Promise<boolean | undefined> {
+    const id = (await inspectImage(reference))?.Id;
+    // The list first: it is what kubelets go by, and what statuses on the containerd image store know of origins.
+    const listed = (await shim.cri.ListImages({})).images.find((image) => image.id === id);
+    const { image } = await shim.cri.ImageStatus({ image: { image: reference } });
+    assert.equal(image?.pinned, listed?.pinned);
+    return listed?.pinned;
+  }
+
+  /** Events of the engine arrive a little later. */
+  async function becomesPinned(reference: string, expected: boolean): Promise<void> {
+    await until(`${reference} is ${expected ? "" : "not "}pinned`, async () => {
+      return (await isPinned(reference)) === expected;
+    });
+  }
+
+  /** The engine keeps it after its name is gone, so it goes by id. */
+  async function commit(container: string, repository: string): Promise<string> {
+    const query = `container=${container}&repo=${encodeURIComponent(repository)}&tag=1`;
+    const { Id } = (await dockerJson("POST", `/commit?${query}`, {})) as { Id: string };
+    bed.onClose(() => removeImage(Id));
+    return Id;
+  }
+
+  test("the pause image is, and an image that was pulled is not, also when a pod uses it", async () => {
+    await using pod = await bed.runPod(shim.cri);
+    await pod.create({ image: { image: pulled } });
+    assert.equal(await isPinned(builtinPauseReference), true);
+    assert.equal(await isPinned(pulled), false);
+  });
+
+  test("one that was pulled is for as long as a container outside of pods has it", async () => {
+    assert.equal(await isPinned(pulled), false);
+    const container = await createContainer(bed.newName("stranger"), { Image: pulled });
+    try {
+      await becomesPinned(pulled, true);
+    } finally {
+      await removeContainer(container);
+    }
+    await becomesPinned(pulled, false);
+  });
+
+  test("one that --pinned-images names is, and can be removed", async () => {
+    const [repository = "", tag = ""] = kept.split(/:(?=[^:/]*$)/);
+    await tagImage(pulled, repository, tag);
+    assert.equal(await isPinned(kept), true);
+    await removeImage(kept);
+    assert.equal(await isPinned(pulled), false);
+  });
+
+  test(
+    "one that was loaded or committed is, and what a build of the same name leaves is not",
+    { skip: skipOfOrigins },
+    async () => {
+      assert.equal(await isPinned(bed.image), true);
+      const repository = `dockershim.test/${bed.newName("built")}`;
+      const container = await createContainer(bed.newName("builder"), { Image: pulled });
+      try {
+        const first = await commit(container, repository);
+        assert.equal(await isPinned(first), true);
+        const second = await commit(container, repository);
+        assert.notEqual(second, first);
+        assert.equal(await isPinned(second), true);
+        assert.deepEqual((await shim.cri.ImageStatus({ image: { image: first } })).image?.repo_tags, []);
+        assert.equal(await isPinned(first), false);
+        await shim.cri.RemoveImage({ image: { image: second } });
+        assert.equal(await inspectImage(second), undefined);
+      } finally {
+        await removeContainer(container);
+      }
+    },
+  );
+});

@@ -1,0 +1,137 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { containerType, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
+import { OutsideImages } from "../../../src/shim/state/outside-images.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { turns } from "../../fakes/turns.js";
+
+const never = new AbortController().signal;
+const minute = 60_000;
+
+/** An engine with the images `a:1` and `b:1`, and a clock. */
+class Setting {
+  readonly engine = new FakeEngine();
+  readonly a = this.engine.images.add({ tags: ["a:1"] });
+  readonly b = this.engine.images.add({ tags: ["b:1"] });
+  readonly log = recordingLog();
+  nowMs = 0;
+  readonly images = new OutsideImages({ engine: this.engine, now: () => this.nowMs, log: this.log });
+
+  create(name: string, image: string, labels: Readonly<Record<string, string>> = {}): string {
+    return this.engine.containers.create(name, { Image: image, Labels: labels, HostConfig: {} });
+  }
+
+  get lists(): number {
+    return this.engine.journal.names("engine.listContainers").length;
+  }
+
+  async ids(): Promise<readonly string[]> {
+    return [...(await this.images.ids(never))].toSorted();
+  }
+}
+
+describe("OutsideImages", () => {
+  const containers: readonly (readonly [string, string, Readonly<Record<string, string>>, boolean])[] = [
+    ["one without labels", "stranger", {}, true],
+    ["one with labels of its own", "stranger", { a: "b" }, true],
+    ["a sandbox", "k8s_POD_a_default_uid_0", { [typeLabel]: sandboxType }, false],
+    ["a container of a pod", "k8s_c_a_default_uid_0", { [typeLabel]: containerType }, false],
+    ["a helper of this program", "dockershim-scratch-1", { [typeLabel]: "" }, false],
+    [
+      "one that passes for a container by the label of its image",
+      "web",
+      { [typeLabel]: containerType },
+      true,
+    ],
+  ];
+  for (const [what, name, labels, counts] of containers) {
+    test(`${counts ? "counts" : "does not count"} ${what}`, async () => {
+      const setting = new Setting();
+      setting.create(name, "a:1", labels);
+      assert.deepEqual(await setting.ids(), counts ? [setting.a] : []);
+    });
+  }
+
+  test("lists once, also for concurrent callers, until forget()", async () => {
+    const setting = new Setting();
+    setting.create("one", "a:1");
+    await Promise.all([setting.ids(), setting.ids()]);
+    await setting.ids();
+    assert.equal(setting.lists, 1);
+    setting.create("two", "b:1");
+    setting.images.forget();
+    assert.deepEqual(await setting.ids(), [setting.a, setting.b].toSorted());
+    await setting.ids();
+    assert.equal(setting.lists, 2);
+  });
+
+  test("lists again after forget() while a list is under way", async () => {
+    const setting = new Setting();
+    const early = setting.ids();
+    setting.create("one", "a:1");
+    setting.images.forget();
+    assert.deepEqual(await setting.ids(), [setting.a]);
+    await early;
+    assert.deepEqual(await setting.ids(), [setting.a]);
+    assert.equal(setting.lists, 2);
+  });
+
+  test("lists again after ten minutes without an event", async () => {
+    const setting = new Setting();
+    await setting.ids();
+    setting.nowMs = 10 * minute - 1;
+    await setting.ids();
+    assert.equal(setting.lists, 1);
+    setting.nowMs = 10 * minute;
+    await setting.ids();
+    assert.equal(setting.lists, 2);
+  });
+
+  test("answers what was known last when the list fails, warns once, and tries again after half a minute", async () => {
+    const setting = new Setting();
+    setting.create("one", "a:1");
+    await setting.ids();
+    for (const again of [0, minute]) {
+      setting.nowMs = again;
+      setting.images.forget();
+      setting.engine.failNext("listContainers", new ShimError("timeout", "too slow"));
+      assert.deepEqual(await setting.ids(), [setting.a]);
+    }
+    assert.deepEqual(
+      setting.log.lines.map(({ level, fields }) => [level, fields["err"]]),
+      [["warn", "too slow"]],
+    );
+    setting.nowMs = minute + 29_999;
+    setting.create("two", "b:1");
+    setting.images.forget();
+    assert.deepEqual(await setting.ids(), [setting.a]);
+    assert.equal(setting.lists, 3);
+    setting.nowMs = minute + 30_000;
+    assert.deepEqual(await setting.ids(), [setting.a, setting.b].toSorted());
+  });
+
+  test("fails without an engine, and lists when it is back", async () => {
+    const setting = new Setting();
+    setting.create("one", "a:1");
+    setting.engine.down();
+    await assert.rejects(setting.ids(), (error) => isKind(error, "unavailable"));
+    setting.engine.up();
+    assert.deepEqual(await setting.ids(), [setting.a]);
+  });
+
+  test("its list ends when the last caller has left, and the next caller has one of its own", async () => {
+    const setting = new Setting();
+    setting.create("one", "a:1");
+    setting.engine.freeze();
+    const caller = new AbortController();
+    const waiting = setting.images.ids(caller.signal);
+    await turns(2);
+    caller.abort(new ShimError("cancelled", "left"));
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    setting.engine.up();
+    assert.deepEqual(await setting.ids(), [setting.a]);
+    assert.deepEqual(setting.log.lines, []);
+  });
+});
