@@ -39,22 +39,46 @@ export const imageScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
     };
   },
 
-  // What was measured counts for 30 s, so each case has a shim of its own.
-  ImageFsInfo: async ({ bed, proxy }) => {
-    const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
-    const measure = async (options = {}) => shim.cri.ImageFsInfo({}, options);
-    await shim.cri.ListContainers({});
+  // What was measured counts for 30 s.
+  ImageFsInfo: async (scene) => {
+    const { cri, end } = await shimOfItsOwn(scene);
+    const measure = async (options = {}) => cri.ImageFsInfo({}, options);
     return {
-      call: measure,
+      ...{ call: measure, end },
       holds: async () => {
         const { image_filesystems: images } = await measure();
         assert.ok(Number(images[0]?.used_bytes?.value) > 0);
       },
-      end: () => shim.stop(),
     };
   },
 
-  StreamImages: async ({ cri, socket }) => {
+  // Containers outside of pods are asked for once.
+  ListImages: async (scene) => {
+    const { cri, end } = await shimOfItsOwn(scene);
+    const filter = { image: { image: scene.bed.image } };
+    return {
+      call: (options) => cri.ListImages({}, options),
+      holds: async () => {
+        assert.equal((await cri.ListImages({ filter })).images.length, 1);
+      },
+      end,
+    };
+  },
+
+  ImageStatus: async (scene) => {
+    const { cri, end } = await shimOfItsOwn(scene);
+    const { image } = scene.bed;
+    return {
+      call: (options) => cri.ImageStatus({ image: { image }, verbose: true }, options),
+      holds: async () => {
+        assert.deepEqual((await cri.ImageStatus({ image: { image } })).image?.repo_tags, [image]);
+      },
+      end,
+    };
+  },
+
+  StreamImages: async (scene) => {
+    const { cri, socket, end } = await shimOfItsOwn(scene);
     const list = async ({ timeoutMs }: { readonly timeoutMs: number }): Promise<Buffer> => {
       using client = new RawClient(socket);
       const { code, details, body } = await client.stream(
@@ -66,16 +90,26 @@ export const imageScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
       if (code !== 0) throw Object.assign(new Error(details), { code });
       return body;
     };
-    return Promise.resolve({
-      call: list,
+    return {
+      ...{ call: list, end },
       holds: async () => {
         const { images } = await cri.ListImages({});
         const body = (await list({ timeoutMs: 30_000 })).toString("latin1");
         for (const { id } of images) assert.ok(body.includes(id), id);
       },
-    });
+    };
   },
 };
+
+/** Knows nothing yet but the containers of pods. */
+async function shimOfItsOwn({
+  bed,
+  proxy,
+}: Scene): Promise<Pick<Scene, "cri" | "socket"> & { readonly end: () => Promise<unknown> }> {
+  const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  await shim.cri.ListContainers({});
+  return { cri: shim.cri, socket: shim.socket, end: () => shim.stop() };
+}
 
 /** Of whose image the shim does not know the names: it was loaded after all others, and forgotten. */
 async function containerOfUnknownImage({ bed, cri, proxy, pod, containerId }: Scene): Promise<{

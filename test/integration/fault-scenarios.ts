@@ -216,21 +216,6 @@ export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
     };
   },
 
-  ListImages: async ({ cri, bed }) => ({
-    call: (options) => cri.ListImages({}, options),
-    holds: async () => {
-      assert.equal((await cri.ListImages({ filter: { image: { image: bed.image } } })).images.length, 1);
-    },
-  }),
-
-  ImageStatus: async ({ cri, bed }) => ({
-    call: (options) => cri.ImageStatus({ image: { image: bed.image }, verbose: true }, options),
-    holds: async () => {
-      const { image } = await cri.ImageStatus({ image: { image: bed.image } });
-      assert.deepEqual(image?.repo_tags, [bed.image]);
-    },
-  }),
-
   PullImage: async ({ cri, bed, registry }) => {
     assert.ok(registry !== undefined);
     const name = bed.newName("image");

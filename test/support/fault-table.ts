@@ -64,8 +64,8 @@ const resize: Pick<FaultRow, "strikes" | "outcomes"> = {
   strikes: "every",
   outcomes: { delay: "OK", stall: "OK", withhold: "OK", close: "OK", lose: "OK", cut: "OK", error: "OK" },
 };
-/** Names of images are left out of answers when they are not known. */
-const imageNames: Pick<FaultRow, "strikes" | "outcomes"> = {
+/** Names of images and users of images outside of pods are left out of answers when they are not known. */
+const dispensable: Pick<FaultRow, "strikes" | "outcomes"> = {
   strikes: "every",
   outcomes: { ...unanswered, close: "OK", lose: "OK", cut: "OK", garble: "OK", error: "OK" },
 };
@@ -127,8 +127,8 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "Exec session with a terminal", request: "POST /exec/ID/resize", ...resize },
   { rpc: "Attach session", request: "POST /containers/ID/attach", strikes: "first", outcomes: inSession },
   { rpc: "Attach session with a terminal", request: "POST /containers/ID/resize", ...resize },
-  { rpc: "ContainerStatus", request: inspectImage, ...imageNames },
-  { rpc: "CheckpointContainer", request: inspectImage, ...imageNames },
+  { rpc: "ContainerStatus", request: inspectImage, ...dispensable },
+  { rpc: "CheckpointContainer", request: inspectImage, ...dispensable },
   {
     ...{ rpc: "CheckpointContainer", request: "POST /containers/ID/checkpoints", strikes: "first" },
     outcomes: {
@@ -140,8 +140,11 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "ImageFsInfo", request: "GET /images/json", api: "before 1.42", ...read },
   { rpc: "ImageFsInfo", request: "GET /images/NAME/history", api: "before 1.42", ...read },
   { rpc: "ListImages", request: "GET /images/json", ...read },
+  { rpc: "ListImages", request: "GET /containers/json", ...dispensable },
   { rpc: "StreamImages", request: "GET /images/json", ...read },
+  { rpc: "StreamImages", request: "GET /containers/json", ...dispensable },
   { rpc: "ImageStatus", request: inspectImage, ...read },
+  { rpc: "ImageStatus", request: "GET /containers/json", ...dispensable },
   { rpc: "ImageStatus", request: "GET /images/NAME/history", ...read },
   { rpc: "PullImage", request: "POST /images/create", ...once },
   { rpc: "PullImage", request: inspectImage, ...read },

@@ -44,8 +44,8 @@ export class OutsideImages {
   constructor(private readonly deps: OutsideImagesDeps) {}
 
   /**
-   * What was known last when the engine does not answer: the answer guards images from garbage collection, and one that a
-   * container uses cannot be removed anyway. Throws the caller's abort, and `unavailable` when there is no engine.
+   * What was known last when the engine does not answer: it is about garbage collection, and an image that a container uses
+   * cannot be removed anyway. Throws only the caller's abort.
    */
   async ids(signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { ids, generation, readAtMs } = this.#known;
@@ -73,17 +73,23 @@ export class OutsideImages {
       this.#isFailing = false;
       return ids;
     } catch (error) {
-      if (signal.aborted || isKind(error, "unavailable")) throw error;
-      this.#retryAtMs = this.deps.now() + retryMs;
-      if (!this.#isFailing) {
-        this.deps.log.warn(
-          { err: messageOf(error) },
-          "containers outside of pods cannot be listed: their images may not be shown as pinned",
-        );
-      }
-      this.#isFailing = true;
+      if (signal.aborted) throw error;
+      // Whoever has no engine at all learns that from the question about the images themselves.
+      if (!isKind(error, "unavailable")) this.#noteFailure(error);
       return this.#known.ids;
     }
+  }
+
+  /** Logged once, until a list succeeds. */
+  #noteFailure(error: unknown): void {
+    this.#retryAtMs = this.deps.now() + retryMs;
+    if (!this.#isFailing) {
+      this.deps.log.warn(
+        { err: messageOf(error) },
+        "containers outside of pods cannot be listed: their images may not be shown as pinned",
+      );
+    }
+    this.#isFailing = true;
   }
 }
 
