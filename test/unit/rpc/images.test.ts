@@ -384,8 +384,9 @@ describe("imageFsInfo()", () => {
     await using shim = await TestShim.start();
     const [first, second] = await Promise.all([info(shim), info(shim)]);
     const third = await info(shim);
-    assert.deepEqual(first, second);
-    assert.deepEqual(first, third);
+    // The other file system has the time of the call.
+    assert.deepEqual(first.image_filesystems, second.image_filesystems);
+    assert.deepEqual(first.image_filesystems, third.image_filesystems);
     assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
   });
 
