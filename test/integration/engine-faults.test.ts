@@ -27,8 +27,7 @@ import type { ShimProcess } from "../support/shim-process.js";
 import { openSpdy } from "../support/streaming-client.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { imageScenarios } from "./fault-image-scenarios.js";
-import { until } from "../support/wait.js";
-import { type Act, basicScenarios, removePod, type Scene } from "./fault-scenarios.js";
+import { type Act, basicScenarios, quiet, removePod, type Scene } from "./fault-scenarios.js";
 import { sessionScenarios } from "./fault-session-scenarios.js";
 
 /** Of a call whose request is not answered. */
@@ -48,7 +47,6 @@ const closingMs = 2_000;
 const cleanUpMs = 31_000;
 /** A stream that says nothing for so long was accepted. */
 const streamPatienceMs = 500;
-const quietMs = 300;
 const inspect = "GET /containers/ID/json";
 const scenarios = { ...basicScenarios, ...sessionScenarios, ...imageScenarios };
 
@@ -227,21 +225,12 @@ describe("fault table", { skip: skipAll }, () => {
     client.socket.destroy();
   }
 
-  /** What the preparation of a call set off has ended: the read model has seen it, users of images are read. */
-  async function quiet(): Promise<void> {
-    await until("the engine is asked nothing", async () => {
-      const { length } = proxy.requests;
-      await sleep(quietMs);
-      return proxy.requests.length === length && proxy.openRequests.length === 0;
-    });
-  }
-
   for (const [rpc, prepare] of Object.entries(scenarios)) {
     const skip = rpc === "PullImage" ? noRegistryReason() : false;
     test(`${rpc}: each engine request that it makes is in the table`, { skip }, async () => {
       const act = await prepare(scene);
       try {
-        await quiet();
+        await quiet(proxy);
         proxy.forget();
         await act.call({ timeoutMs: 30_000 });
         const rows = faultTable.filter(

@@ -4,7 +4,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inspectContainer } from "../support/docker.js";
 import { RawClient } from "../support/hostile/raw-client.js";
-import { type Act, forgetImages, type Scene } from "./fault-scenarios.js";
+import { type Act, forgetImages, quiet, type Scene } from "./fault-scenarios.js";
 
 export const imageScenarios: Readonly<Record<string, (scene: Scene) => Promise<Act>>> = {
   ContainerStatus: async (scene) => {
@@ -108,6 +108,8 @@ async function shimOfItsOwn({
 }: Scene): Promise<Pick<Scene, "cri" | "socket"> & { readonly end: () => Promise<unknown> }> {
   const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
   await shim.cri.ListContainers({});
+  // After a start it looks for leftovers of earlier ones.
+  await quiet(proxy);
   return { cri: shim.cri, socket: shim.socket, end: () => shim.stop() };
 }
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import {
   containersWithLabel,
@@ -21,6 +22,7 @@ import { until } from "../support/wait.js";
 
 /** On what a case makes; the value is its name. */
 const caseLabel = "dockershim.test/case";
+const quietMs = 300;
 
 export interface Scene {
   readonly bed: TestBed;
@@ -252,6 +254,15 @@ export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
     };
   },
 };
+
+/** Returns when what a preparation set off has ended: the read model has seen it, users of images are read. */
+export async function quiet(proxy: Scene["proxy"]): Promise<void> {
+  await until("the engine is asked nothing", async () => {
+    const { length } = proxy.requests;
+    await sleep(quietMs);
+    return proxy.requests.length === length && proxy.openRequests.length === 0;
+  });
+}
 
 export async function removePod(cri: CriClient, id: string): Promise<void> {
   await cri.StopPodSandbox({ pod_sandbox_id: id });
