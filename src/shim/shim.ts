@@ -141,12 +141,12 @@ async function open(
       const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
       // It may have taken so long that the next connect has been made.
       signal.throwIfAborted();
-      // What is kept for an engine (rates, open files) stays true when only the link to it broke.
-      if (hostFacts === undefined || !isSameEngine(hostFacts, facts) || chosen.local !== host.local) {
-        host = chosen;
-        useHost(host);
-      }
+      const isOther =
+        hostFacts === undefined || !isSameEngine(hostFacts, facts) || chosen.local !== host.local;
+      host = chosen;
       hostFacts = facts;
+      // Else the rates and open files of statistics are as good as before: only the link broke.
+      if (isOther) useHost(host);
       nodePrepared = network.engineFound({ local: host.local });
       openFiles.engineFound();
       if (host.local) {

@@ -10,6 +10,8 @@ export const sandboxIdLabel = "io.kubernetes.sandbox.id";
 export const logPathLabel = "io.kubernetes.container.logpath";
 /** Which mounts of a container are image volumes: see image-mounts.ts. */
 export const imageMountsLabel = "dockershim.image-mounts";
+/** Label of the containers that keep an image for its volume: the id of the image. */
+export const pinnedImageLabel = "dockershim.image-volume.image";
 /** JSON list of those Docker labels that begin with `annotationPrefix` and are labels of the request. */
 const prefixedLabelsLabel = "dockershim.prefixed-labels";
 /**
@@ -70,7 +72,7 @@ const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel
  */
 export const essentialLabels: readonly string[] = [
   ...[typeLabel, containerNameLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels],
-  ...[podNameLabel, podNamespaceLabel, podUidLabel],
+  ...[podNameLabel, podNamespaceLabel, podUidLabel, pinnedImageLabel],
   ...[
     "container.hash",
     "container.restartCount",

@@ -52,8 +52,8 @@ export class Modem {
 
   constructor(endpoint: EngineEndpoint, options: { readonly maxSockets: number; readonly idleMs: number }) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
-    // The agent closes a connection after this time only when no request has it, and takes it out of the pool at once: no
-    // request can meet one that is being closed. On one that a request has, it does nothing.
+    // After this time without data the agent closes a connection, unless a request has it. The pool gives out the one that
+    // was used last, and drops closed ones when it looks at the one that was used first.
     const pool = {
       ...{ keepAlive: true, timeout: options.idleMs },
       ...{ maxSockets: options.maxSockets, maxFreeSockets: 32 },

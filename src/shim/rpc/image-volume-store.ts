@@ -8,7 +8,7 @@ import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { Rollback } from "../base/rollback.js";
 import type { CreateBody, DockerMount } from "../domain/create-body.js";
-import { typeLabel } from "../domain/labels.js";
+import { pinnedImageLabel, typeLabel } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import {
@@ -24,8 +24,6 @@ import type { ScratchContainers } from "./scratch-containers.js";
 
 /** Label of pins and volumes; the value is the state directory's. */
 export const imageVolumeLabel = "dockershim.image-volume";
-/** Label of pins: the id of the image. */
-const imageLabel = "dockershim.image-volume.image";
 const namePrefix = "dockershim-image-";
 /** Where pins have their volume. */
 const pinPath = "/dockershim-image-volume";
@@ -122,7 +120,7 @@ export class ImageVolumeStore {
     // The label alone could be that of the image of somebody's container.
     return listed.flatMap(({ names, labels }) => {
       const name = names.find((one) => one.startsWith(namePrefix));
-      return name === undefined ? [] : [{ name, imageId: labels[imageLabel] ?? "" }];
+      return name === undefined ? [] : [{ name, imageId: labels[pinnedImageLabel] ?? "" }];
     });
   }
 
@@ -226,7 +224,7 @@ export class ImageVolumeStore {
       Entrypoint: ["none"],
       WorkingDir: "/",
       // No type: else the image could name one, and make this a part of a pod.
-      Labels: { [imageVolumeLabel]: place, [imageLabel]: image.id, [typeLabel]: "" },
+      Labels: { [imageVolumeLabel]: place, [pinnedImageLabel]: image.id, [typeLabel]: "" },
       HostConfig: {
         NetworkMode: "none",
         LogConfig: { Type: "none", Config: {} },

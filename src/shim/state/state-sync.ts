@@ -323,6 +323,8 @@ export class StateSync {
     const facts = await this.#connect(signal);
     if (!isSameEngine(known, facts))
       throw new ShimError("unavailable", "the Docker Engine is another one than at the connect");
+    // The link may have broken meanwhile.
+    signal.throwIfAborted();
     link.set({ phase: "live", facts });
     const runtimes = facts.runtimes.map(({ name }) => name);
     log.info({ runtimes }, "engine configuration reloaded");

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import {
   annotationPrefix,
   containerType,
+  pinnedImageLabel,
   sandboxIdLabel,
   typeLabel,
 } from "../../../src/shim/domain/labels.js";
@@ -69,13 +70,13 @@ describe("containers with labels of any size", () => {
       assert.deepEqual({ status, names, labels }, { status: "running", names: ["k8s_x"], labels: podLabels });
   });
 
-  test("listContainers() keeps the label that it was asked for", async () => {
+  test("listContainers() keeps the label that it was asked for, and those of helper containers", async () => {
     await using docker = await startFakeDocker();
-    const Labels = { other: huge(megabyte), wanted: "x" };
+    const Labels = { other: huge(megabyte), wanted: "x", [pinnedImageLabel]: "sha256:1" };
     docker.answers.set("GET /containers/json", json([{ Id: id("1"), Labels }]));
     const engine = await docker.engine();
     const [listed] = await engine.listContainers({ labelKey: "wanted" }, signal);
-    assert.deepEqual(listed?.labels, { wanted: "x" });
+    assert.deepEqual(listed?.labels, { wanted: "x", [pinnedImageLabel]: "sha256:1" });
   });
 
   for (const [what, Config] of [
