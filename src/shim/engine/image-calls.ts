@@ -55,21 +55,8 @@ export class ImageCalls {
   }
 
   async history(id: string, signal: AbortSignal): Promise<readonly Json[]> {
-    return ((await this.#history(id, signal)) ?? []).map(asObject);
-  }
-
-  /** Undefined for no such image. Empty for a history that is too large: only that image goes without. */
-  async #history(id: string, signal: AbortSignal): Promise<readonly unknown[] | undefined> {
-    try {
-      const history = await this.client.jsonIfThere(
-        get(`read history of image "${id}"`, id, "history"),
-        signal,
-      );
-      return history === undefined ? undefined : asList(history);
-    } catch (error) {
-      if (isKind(error, "exhausted")) return [];
-      throw error;
-    }
+    const history = await unlessTooLarge(this.client.json(historyRequest(id), signal));
+    return asList(history).map(asObject);
   }
 
   /** No deadline of its own: how long a pull may go without progress is the caller's rule. */
@@ -136,7 +123,10 @@ export class ImageCalls {
       const images = await this.list(signal);
       return this.#layerSizes.sum(
         images.map((image) => image.id),
-        (id) => this.#history(id, signal),
+        async (id) => {
+          const history = await unlessTooLarge(this.client.jsonIfThere(historyRequest(id), signal));
+          return history === undefined ? undefined : asList(history);
+        },
       );
     }
     const action = "read disk usage of images";
@@ -157,4 +147,18 @@ export class ImageCalls {
 
 function get(action: string, reference: string, what: string): EngineRequest {
   return { action, method: "GET", path: ["images", ...reference.split("/"), what], lane: "read" };
+}
+
+function historyRequest(id: string): EngineRequest {
+  return get(`read history of image "${id}"`, id, "history");
+}
+
+/** An empty list for one that is too large: only that image goes without its history. */
+async function unlessTooLarge(history: Promise<unknown>): Promise<unknown> {
+  try {
+    return await history;
+  } catch (error) {
+    if (isKind(error, "exhausted")) return [];
+    throw error;
+  }
 }

@@ -8,6 +8,7 @@ import {
   sandboxIdLabel,
   typeLabel,
 } from "../../../src/shim/domain/labels.js";
+import { isKind } from "../../../src/shim/base/errors.js";
 import { descriptionLimitBytes } from "../../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../../src/shim/ports/engine.js";
 import { toSnapshot } from "../../../src/shim/engine/snapshot.js";
@@ -160,6 +161,7 @@ describe("images with labels of any size", () => {
     const engine = await docker.engine();
     assert.deepEqual(await engine.imageHistory("large", signal), []);
     assert.equal(await engine.imageDiskUsage(signal), 7);
+    await assert.rejects(engine.imageHistory("missing", signal), (error) => isKind(error, "notFound"));
   });
 
   test("imageDiskUsage() finds the sum in an answer beyond the limit", async () => {
