@@ -9,8 +9,8 @@ import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/st
 import { Cgroup } from "./cgroup/cgroup.js";
 import { CpuRate } from "./cpu-rate.js";
 import { MemoryFiles } from "./memory-files.js";
-import { parseInterfaces } from "./network-interfaces.js";
-import { countProcesses } from "./process-counts.js";
+import { interfacesLimitBytes, parseInterfaces } from "./network-interfaces.js";
+import { CallLooks, countProcesses, type PodLooks } from "./process-counts.js";
 import { ProcessDirectory } from "./process-directory.js";
 import { sumReadings } from "./sum-readings.js";
 
@@ -26,6 +26,13 @@ interface Known {
   /** Of sandboxes without a cgroup of the whole pod. */
   readonly podRate: CpuRate;
   process: ProcessDirectory | undefined;
+}
+
+/** One container or pod within one call. */
+interface Reading {
+  readonly options: ReadOptions;
+  readonly looks: PodLooks;
+  readonly signal: AbortSignal;
 }
 
 export interface CgroupStatsDeps {
@@ -59,8 +66,10 @@ export class CgroupStats implements StatsSource {
     signal: AbortSignal,
   ): AsyncGenerator<readonly [string, ResourceReading]> {
     const unreachable: Snapshot[] = [];
-    for (const container of containers) {
-      const reading = await this.#readContainer(container, unreachable, options, signal);
+    const looks = new CallLooks();
+    for (const [index, container] of containers.entries()) {
+      const own: Reading = { options, signal, looks: looks.forPod(containers.length - index) };
+      const reading = await this.#readContainer(container, unreachable, own);
       if (reading !== undefined) yield [container.id, reading];
     }
     if (unreachable.length > 0) yield* this.deps.elsewhere.readContainers(unreachable, options, signal);
@@ -73,8 +82,10 @@ export class CgroupStats implements StatsSource {
   ): AsyncGenerator<readonly [string, PodReading]> {
     const unreachable: PodParts[] = [];
     const unreachableContainers: Snapshot[] = [];
-    const incomplete: (readonly [PodParts, Map<string, ResourceReading>])[] = [];
-    for (const pod of pods) {
+    const incomplete: (readonly [PodParts, Map<string, ResourceReading>, Reading])[] = [];
+    const looks = new CallLooks();
+    for (const [index, pod] of pods.entries()) {
+      const own: Reading = { options, signal, looks: looks.forPod(pods.length - index) };
       signal.throwIfAborted();
       const known = this.#current(pod.sandbox) ?? (await this.#find(pod.sandbox));
       if (known?.cgroup === undefined) {
@@ -84,14 +95,14 @@ export class CgroupStats implements StatsSource {
       const containers = new Map<string, ResourceReading>();
       const before = unreachableContainers.length;
       for (const container of pod.containers) {
-        const reading = await this.#readContainer(container, unreachableContainers, options, signal);
+        const reading = await this.#readContainer(container, unreachableContainers, own);
         if (reading !== undefined) containers.set(container.id, reading);
       }
       if (unreachableContainers.length > before) {
-        incomplete.push([pod, containers]);
+        incomplete.push([pod, containers, own]);
         continue;
       }
-      const reading = await this.#readPod(pod, containers, options, signal);
+      const reading = await this.#readPod(pod, containers, own);
       if (reading !== undefined) yield [pod.sandbox.id, reading];
     }
     // Elsewhere is asked once for all of them.
@@ -100,12 +111,12 @@ export class CgroupStats implements StatsSource {
       const readings = this.deps.elsewhere.readContainers(unreachableContainers, options, signal);
       for await (const [id, reading] of readings) others.set(id, reading);
     }
-    for (const [pod, containers] of incomplete) {
+    for (const [pod, containers, own] of incomplete) {
       for (const { id } of pod.containers) {
         const reading = others.get(id);
         if (reading !== undefined) containers.set(id, reading);
       }
-      const reading = await this.#readPod(pod, containers, options, signal);
+      const reading = await this.#readPod(pod, containers, own);
       if (reading !== undefined) yield [pod.sandbox.id, reading];
     }
     if (unreachable.length > 0) yield* this.deps.elsewhere.readPods(unreachable, options, signal);
@@ -137,12 +148,11 @@ export class CgroupStats implements StatsSource {
   async #readContainer(
     container: Snapshot,
     unreachable: Snapshot[],
-    options: ReadOptions,
-    signal: AbortSignal,
+    own: Reading,
   ): Promise<ResourceReading | undefined> {
-    signal.throwIfAborted();
+    own.signal.throwIfAborted();
     const known = this.#current(container) ?? (await this.#find(container));
-    if (known?.cgroup !== undefined) return this.#read(container.id, known.cgroup, options, signal);
+    if (known?.cgroup !== undefined) return this.#read(container.id, known.cgroup, own);
     if (known !== undefined) unreachable.push(container);
     return undefined;
   }
@@ -151,15 +161,14 @@ export class CgroupStats implements StatsSource {
   async #readPod(
     pod: PodParts,
     containers: ReadonlyMap<string, ResourceReading>,
-    options: ReadOptions,
-    signal: AbortSignal,
+    own: Reading,
   ): Promise<PodReading | undefined> {
     const { sandbox } = pod;
     // Again: while something was waited for another call may have let go of what is known.
     const known = this.#current(sandbox) ?? (await this.#find(sandbox));
     if (known?.cgroup === undefined) return undefined;
     const interfaces = pod.hostNetwork ? undefined : this.#interfaces(sandbox, known);
-    const resources = await this.#readResources(pod, known, containers, options, signal);
+    const resources = await this.#readResources(pod, known, containers, own);
     return { resources, interfaces, containers };
   }
 
@@ -167,15 +176,14 @@ export class CgroupStats implements StatsSource {
     { sandbox, hasOwnCgroup }: PodParts,
     known: Known,
     containers: ReadonlyMap<string, ResourceReading>,
-    options: ReadOptions,
-    signal: AbortSignal,
+    own: Reading,
   ): Promise<ResourceReading | undefined> {
     if (hasOwnCgroup && known.parent !== undefined) {
       // Its processes are in the cgroups below.
-      return this.#guard(sandbox.id, () => known.parent?.read(options));
+      return this.#guard(sandbox.id, () => known.parent?.read(own.options));
     }
     const { cgroup } = known;
-    const pause = cgroup === undefined ? undefined : await this.#read(sandbox.id, cgroup, options, signal);
+    const pause = cgroup === undefined ? undefined : await this.#read(sandbox.id, cgroup, own);
     const sum = pause === undefined ? undefined : sumReadings([pause, ...containers.values()]);
     if (sum === undefined) return undefined;
     const usage = sum.cpu?.usageNanoseconds;
@@ -186,12 +194,11 @@ export class CgroupStats implements StatsSource {
   async #read(
     id: string,
     cgroup: Cgroup,
-    options: ReadOptions,
-    signal: AbortSignal,
+    { options, looks, signal }: Reading,
   ): Promise<ResourceReading | undefined> {
     const reading = this.#guard(id, () => cgroup.read(options));
     if (reading?.details === undefined) return reading;
-    const processes = await countProcesses(cgroup.processes(), this.#files, signal);
+    const processes = await countProcesses(cgroup.processes(), this.#files, looks, signal);
     return { ...reading, details: { ...reading.details, processes } };
   }
 
@@ -225,7 +232,7 @@ export class CgroupStats implements StatsSource {
         );
       if (process?.isKept === true) known.process = process;
       try {
-        const text = process?.text("net/dev");
+        const text = process?.text("net/dev", interfacesLimitBytes);
         return text === undefined ? undefined : parseInterfaces(text);
       } finally {
         if (process?.isKept === false) process.close();

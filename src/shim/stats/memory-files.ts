@@ -8,6 +8,8 @@ import { hasCode } from "../base/file-errors.js";
 
 /** Larger than any file with statistics; lists of processes may be longer. */
 const bufferBytes = 64 * 1024;
+/** Of a list, unless the reader says less: how long some are is for containers to decide. */
+const listLimitBytes = 4 * 1024 * 1024;
 /** Of the files that this program may have open, the rest is for connections. */
 const shareOfLimit = 4;
 /** Enough for what kubelets ask of 200 pods every ten seconds; the kernel keeps a page or two for each. */
@@ -51,8 +53,11 @@ export class MemoryFiles {
     closeSync(descriptor);
   }
 
-  /** From the begin. Undefined when what the file tells of is gone, or its subject is switched off. */
-  read(descriptor: number): string | undefined {
+  /**
+   * From the begin. Undefined when what the file tells of is gone, or its subject is switched off. Of a list that is longer
+   * than `limitBytes` the lines until there.
+   */
+  read(descriptor: number, limitBytes = listLimitBytes): string | undefined {
     try {
       // A statistic comes whole with the first read; lists come in pages, so they end with an empty one.
       const first = readSync(descriptor, this.#buffer, 0, bufferBytes, 0);
@@ -63,6 +68,7 @@ export class MemoryFiles {
         if (more === 0) return parts.join("");
         parts.push(this.#buffer.toString("latin1", 0, more));
         at += more;
+        if (at >= limitBytes) return wholeLines(parts.join(""));
       }
     } catch (error) {
       if (isGone(error)) return undefined;
@@ -70,11 +76,11 @@ export class MemoryFiles {
     }
   }
 
-  readOnce(path: string): string | undefined {
+  readOnce(path: string, limitBytes?: number): string | undefined {
     const descriptor = this.open(path);
     if (descriptor === undefined) return undefined;
     try {
-      return this.read(descriptor);
+      return this.read(descriptor, limitBytes);
     } finally {
       closeSync(descriptor);
     }
@@ -83,6 +89,10 @@ export class MemoryFiles {
 
 /** The kernel hands lists over in pages; a shorter part may still be followed by another one. */
 const listPageBytes = 2048;
+
+function wholeLines(text: string): string {
+  return text.slice(0, text.lastIndexOf("\n") + 1);
+}
 
 function isGone(error: unknown): boolean {
   return hasCode(error, "ENOENT", "ENOTDIR", "ESRCH", "ENODEV", "EOPNOTSUPP", "ENOTSUP");

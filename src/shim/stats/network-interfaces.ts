@@ -3,11 +3,15 @@ import type { DirectionReading, InterfaceReading } from "../domain/resource-read
 import { TextScanner } from "./text-scanner.js";
 
 const defaultInterface = "eth0";
+/** Of a pod. One that may change its network can make any number of them. */
+const mostInterfaces = 100;
+/** Of `net/dev`; room for some 400 interfaces. Those that were there first, as the default one, come first. */
+export const interfacesLimitBytes = 64 * 1024;
 const space = 0x20;
 
 /**
  * Lines `name: bytes packets errs drop fifo frame compressed multicast` and as many for what was sent; without `lo`, and
- * `eth0` first, which is the pod's default interface.
+ * `eth0` first, which is the pod's default interface. Of more than 100 the first ones, and `eth0`.
  */
 export function parseInterfaces(text: string): readonly InterfaceReading[] {
   const interfaces: InterfaceReading[] = [];
@@ -19,7 +23,10 @@ export function parseInterfaces(text: string): readonly InterfaceReading[] {
     const received = readDirection(scanner);
     const transmitted = readDirection(scanner);
     if (received === undefined || transmitted === undefined) continue;
-    interfaces.push({ name: text.slice(start, colon), received, transmitted });
+    const name = text.slice(start, colon);
+    // One place is kept for it.
+    const room = name === defaultInterface ? mostInterfaces : mostInterfaces - 1;
+    if (interfaces.length < room) interfaces.push({ name, received, transmitted });
   }
   return defaultFirst(interfaces);
 }

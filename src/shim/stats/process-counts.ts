@@ -1,42 +1,127 @@
 /** What the processes of a cgroup have open. */
-import { readdir, readlink } from "node:fs/promises";
+import { type Dir, opendirSync } from "node:fs";
+import { readlink, stat } from "node:fs/promises";
 import { hasCode } from "../base/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
 import type { MemoryFiles } from "./memory-files.js";
 
-/** Whether a descriptor is a socket takes a look at each; of more than these the sockets are not counted. */
-const looksPerCgroup = 10_000;
+/** Whether a descriptor is a socket takes a look at each; of more than these of a pod the sockets are not counted. */
+const looksPerPod = 10_000;
+/** Of one call. Where pods use less than an equal part of it, the others can have more. */
+const looksPerCall = 200_000;
 const looksAtOnce = 16;
+/** Read without a pause, and then the descriptors are looked at. */
+const namesAtOnce = 512;
+
+/** How much of what containers have open one call looks at. */
+export class CallLooks {
+  #left = looksPerCall;
+
+  /** For the next one of so many pods that are still to be read. */
+  forPod(podsLeft: number): PodLooks {
+    return new PodLooks(Math.min(looksPerPod, Math.ceil(this.#left / Math.max(podsLeft, 1))), (looks) => {
+      this.#left -= looks;
+    });
+  }
+}
+
+export class PodLooks {
+  constructor(
+    private left: number,
+    private readonly onTake: (looks: number) => void,
+  ) {}
+
+  /** So many of `wanted` may be looked at. */
+  take(wanted: number): number {
+    const looks = Math.min(wanted, this.left);
+    this.giveBack(-looks);
+    return looks;
+  }
+
+  giveBack(looks: number): void {
+    this.left += looks;
+    this.onTake(-looks);
+  }
+}
 
 /**
- * Processes that end meanwhile do not count. The processes are only counted, so one that got the id of another does no harm.
+ * Processes that end meanwhile do not count. The processes are only counted, so one that got the id of another does no
+ * harm. When no looks are left processes are taken for living, and only descriptors are counted that the kernel counts
+ * itself (Linux 6.2 and later).
  */
 export async function countProcesses(
   pids: readonly number[],
   files: MemoryFiles,
+  looks: PodLooks,
   signal: AbortSignal,
 ): Promise<ProcessReading> {
-  let processes = 0;
-  let fileDescriptors = 0;
-  let sockets = 0;
+  const reading = { processes: 0, fileDescriptors: 0, sockets: 0 };
   let openFilesLimit: number | undefined;
-  for (const pid of pids) {
+  for (const [index, pid] of pids.entries()) {
     signal.throwIfAborted();
-    const directory = `/proc/${String(pid)}`;
-    const names = await unlessGone(readdir(`${directory}/fd`));
-    if (names === undefined) continue;
-    if (processes === 0) openFilesLimit = softLimit(files.readOnce(`${directory}/limits`));
-    processes += 1;
-    const looks = names.slice(0, Math.max(looksPerCgroup - fileDescriptors, 0));
-    fileDescriptors += names.length;
-    for (let from = 0; from < looks.length; from += looksAtOnce) {
-      const targets = await Promise.all(
-        looks.slice(from, from + looksAtOnce).map((name) => unlessGone(readlink(`${directory}/fd/${name}`))),
-      );
-      sockets += targets.filter((target) => target?.startsWith("socket:")).length;
+    if (looks.take(1) === 0) {
+      reading.processes += pids.length - index;
+      break;
     }
+    const directory = `/proc/${String(pid)}`;
+    const descriptors = await countDescriptors(`${directory}/fd`, looks, signal);
+    if (descriptors === undefined) continue;
+    if (reading.processes === 0) openFilesLimit = softLimit(files.readOnce(`${directory}/limits`));
+    reading.processes += 1;
+    reading.fileDescriptors += descriptors.all;
+    reading.sockets += descriptors.sockets;
   }
-  return { processes, fileDescriptors, sockets, openFilesLimit };
+  return { ...reading, openFilesLimit };
+}
+
+/** Undefined for what may not be looked at, or has ended. */
+async function countDescriptors(
+  directory: string,
+  looks: PodLooks,
+  signal: AbortSignal,
+): Promise<{ readonly all: number; readonly sockets: number } | undefined> {
+  const opened = unlessGone(() => opendirSync(directory, { bufferSize: namesAtOnce }));
+  if (opened === undefined) return undefined;
+  try {
+    let all = 0;
+    let sockets = 0;
+    for (;;) {
+      const most = looks.take(namesAtOnce);
+      if (most === 0) break;
+      const names = unlessGone(() => readNames(opened, most)) ?? [];
+      looks.giveBack(most - names.length);
+      all += names.length;
+      sockets += await countSockets(directory, names);
+      if (names.length < most) return { all, sockets };
+      signal.throwIfAborted();
+    }
+    // Kernels before Linux 6.2 say 0.
+    const { size } = await stat(directory).catch(() => ({ size: 0 }));
+    return { all: Math.max(all, size), sockets };
+  } finally {
+    opened.closeSync();
+  }
+}
+
+function readNames(directory: Dir, most: number): readonly string[] {
+  const names: string[] = [];
+  while (names.length < most) {
+    const entry = directory.readSync();
+    if (entry === null) break;
+    names.push(entry.name);
+  }
+  return names;
+}
+
+async function countSockets(directory: string, names: readonly string[]): Promise<number> {
+  let sockets = 0;
+  for (let from = 0; from < names.length; from += looksAtOnce) {
+    const targets = await Promise.all(
+      names.slice(from, from + looksAtOnce).map((name) => readlink(`${directory}/${name}`).catch(() => "")),
+    );
+    sockets += targets.filter((target) => target.startsWith("socket:")).length;
+  }
+  return sockets;
 }
 
 /** `Max open files  SOFT  HARD  files` */
@@ -46,9 +131,9 @@ export function softLimit(limits: string | undefined): number | undefined {
 }
 
 /** Kernel threads, processes of other owners where this program is not root, and what has ended. */
-async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
+function unlessGone<T>(look: () => T): T | undefined {
   try {
-    return await looking;
+    return look();
   } catch (error) {
     if (hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM")) return undefined;
     throw error;

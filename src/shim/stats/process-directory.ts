@@ -44,8 +44,8 @@ export class ProcessDirectory {
    * The text of a file, as `net/dev`; undefined when the process has ended. It is opened each time: an open file of a
    * network namespace would keep the namespace alive after its pod.
    */
-  text(name: string): string | undefined {
-    return this.files.readOnce(`/proc/self/fd/${String(this.descriptor)}/${name}`);
+  text(name: string, limitBytes?: number): string | undefined {
+    return this.files.readOnce(`/proc/self/fd/${String(this.descriptor)}/${name}`, limitBytes);
   }
 
   close(): void {

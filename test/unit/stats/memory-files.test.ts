@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { temporaryDirectory } from "../base/temporary-directory.js";
+
+test("MemoryFiles reads whole lines of a list until its limit", async () => {
+  await using directory = await temporaryDirectory();
+  const path = join(directory.path, "list");
+  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${String(index)}\n`);
+  writeFileSync(path, lines.join(""));
+  const files = new MemoryFiles();
+  assert.equal(files.readOnce(path), lines.join(""));
+  const part = files.readOnce(path, 64 * 1024) ?? "";
+  assert.ok(part.length <= 128 * 1024 && part.endsWith("\n"));
+  assert.ok(lines.join("").startsWith(part));
+});
+
+test("MemoryFiles does not read a list without an end", () => {
+  const text = new MemoryFiles().readOnce("/dev/zero");
+  assert.equal(text, "");
+});
