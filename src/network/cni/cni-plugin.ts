@@ -1,6 +1,6 @@
 /** The network plugin `cni`: pod networks by the plugins of a network list. */
 import { orAbort, sleep, withDeadline } from "../../shim/base/abort.js";
-import { messageOf, ShimError } from "../../shim/base/errors.js";
+import { isKind, messageOf, ShimError } from "../../shim/base/errors.js";
 import type { Logger } from "../../shim/base/log.js";
 import type {
   NetworkPlugin,
@@ -50,7 +50,7 @@ export interface CniPluginParts {
   readonly status: StatusProbe;
   /** Called at the start, before anything is run. */
   readonly open: () => Promise<void>;
-  readonly log: Pick<Logger, "info" | "warn">;
+  readonly log: Pick<Logger, "debug" | "info" | "warn">;
   /** Known before UpdateRuntimeConfig brings them, which it does only when the kubelet starts. */
   readonly podCidrs?: readonly string[];
   readonly timeouts?: Partial<CniTimeouts>;
@@ -167,7 +167,13 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (await this.parts.attachments.isKnown(sandboxId)) return undefined;
     const namespace = look();
     const { namespaces } = this.parts.engine.invoker;
-    return namespace && namespaceAddresses(namespaces, namespace, podInterface);
+    if (namespace === undefined) return undefined;
+    return namespaceAddresses(namespaces, namespace, podInterface).catch((error: unknown) => {
+      if (!isKind(error, "exhausted")) throw error;
+      // A pod without an address, but not without a status.
+      this.parts.log.debug({ sandboxId, err: error.message }, "cannot tell the addresses of the pod");
+      return undefined;
+    });
   }
 
   podCidrChanged(cidrs: readonly string[]): Promise<void> {

@@ -1,15 +1,18 @@
 /** Addresses of a pod by a look into its network namespace, for pods of which no result is kept. Runs nothing. */
 import { isIP } from "node:net";
 import { requireNamespace, type PodNamespace } from "./network-namespace.js";
+import { isKind } from "../../shim/base/errors.js";
 import { readKernelFile } from "../../shim/base/kernel-file.js";
 import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
 
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
+/** Of each of its files: a pod that may change its network can make them as long as it likes. */
+const fileLimitBytes = 256 * 1024;
 
 /**
  * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no process.
  * That a pod has addresses does not prove that its set-up ever ended. Throws `precondition` when the namespace is not
- * the pod's.
+ * the pod's, `exhausted` when it has more addresses or routes than any pod that a plugin has set up.
  */
 export async function namespaceAddresses(
   namespaces: NetworkNamespaces,
@@ -19,7 +22,11 @@ export async function namespaceAddresses(
   const [, directory] = processPath.exec(namespace.netns) ?? [];
   if (directory === undefined) return undefined;
   // These show the namespace of that process. A kernel without one of the families has no such file.
-  const read = (name: string): Promise<string> => readKernelFile(`${directory}/net/${name}`).catch(() => "");
+  const read = (name: string): Promise<string> =>
+    readKernelFile(`${directory}/net/${name}`, fileLimitBytes).catch((error: unknown) => {
+      if (isKind(error, "exhausted")) throw error;
+      return "";
+    });
   const [tries, routes, ipv6] = await Promise.all(["fib_trie", "route", "if_inet6"].map(read));
   // Only now it is certain whose files these were.
   requireNamespace(namespaces, namespace);
@@ -49,9 +56,14 @@ export function ipv4Addresses(fibTrie: string, routes: string, ifName: string): 
       destination: Number.parseInt(destination, 16),
       mask: Number.parseInt(mask, 16),
     }));
+  // There are 33 masks at most, however many routes.
+  const destinations = new Map<number, Set<number>>();
+  for (const { destination, mask } of ranges) {
+    destinations.set(mask, (destinations.get(mask) ?? new Set()).add(destination));
+  }
   const routed = [...local].filter((each) => {
     const number = reversedNumber(each);
-    return ranges.some(({ destination, mask }) => (number & mask) >>> 0 === destination);
+    return [...destinations].some(([mask, found]) => found.has((number & mask) >>> 0));
   });
   return routed.length > 0 || local.size !== 1 ? routed : [...local];
 }

@@ -10,6 +10,7 @@ const freshForMs = 30_000;
 
 export type ImageFsDeps = Pick<Services, "engine" | "link" | "host" | "model" | "layers"> & {
   readonly flight: SingleFlight<Answer<FilesystemUsage>>;
+  /** By a clock that is never set. */
   readonly cache: { value: Answer<FilesystemUsage> | undefined; readAtMs: number };
 };
 
@@ -25,11 +26,11 @@ export async function imageFsInfo(
 ): Promise<Answer<ImageFsInfoResponse>> {
   const facts = await deps.link.live(call.signal);
   const { cache } = deps;
-  if (cache.value === undefined || Date.now() - cache.readAtMs > freshForMs) {
+  if (cache.value === undefined || performance.now() - cache.readAtMs > freshForMs) {
     cache.value = await deps.flight.run("image file system", call.signal, (signal) =>
       measure(facts, deps, signal),
     );
-    cache.readAtMs = Date.now();
+    cache.readAtMs = performance.now();
   }
   const mountpoint = await deps.host().imageDirectory(facts);
   return { image_filesystems: [cache.value], container_filesystems: [containerFileSystem(mountpoint, deps)] };

@@ -390,6 +390,19 @@ describe("imageFsInfo()", () => {
     assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
   });
 
+  test("measures again after half a minute, also when the clock was set back meanwhile", async (t) => {
+    await using shim = await TestShim.start();
+    await info(shim);
+    const [date, monotonic] = [Date.now(), performance.now()];
+    t.mock.method(Date, "now", () => date - 3_600_000);
+    t.mock.method(performance, "now", () => monotonic + 29_000);
+    await info(shim);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
+    t.mock.method(performance, "now", () => monotonic + 31_000);
+    await info(shim);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 2);
+  });
+
   test("tells the file system's use when the engine cannot say", async () => {
     await using shim = await TestShim.start();
     shim.engine.imageDiskUsage = () => turns(1).then(() => undefined);

@@ -51,6 +51,19 @@ test("ipv6Addresses() finds global ones of the interface in their short form", (
   assert.deepEqual(ipv6Addresses(text, "eth0"), ["fd00:181::5"]);
 });
 
+test("ipv4Addresses() compares no address with every route", (t) => {
+  const parts = Array.from({ length: 30_000 }, (_, index) => [index >> 8, index & 255] as const);
+  const routes = parts.map(([high, low]) => {
+    const destination = [low, high, 20, 10].map((part) => part.toString(16).padStart(2, "0")).join("");
+    return `eth0\t${destination}\t00000000\t0001\t0\t0\t0\tFFFFFFFF`;
+  });
+  const addresses = local(...parts.map(([high, low]) => `10.30.${String(high)}.${String(low)}`), "10.20.1.1");
+  const has = t.mock.method(Set.prototype, "has");
+  assert.deepEqual(ipv4Addresses(addresses, head + routes.join("\n"), "eth0"), ["10.20.1.1"]);
+  const comparisons = has.mock.callCount();
+  assert.ok(comparisons > 0 && comparisons < 100_000, String(comparisons));
+});
+
 describe("namespaceAddresses()", () => {
   const netns = `/proc/${String(process.pid)}/ns/net`;
   const namespaces = { look: () => ({ identity: "this", own: false }) };
