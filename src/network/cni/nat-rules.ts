@@ -13,6 +13,8 @@ export interface ContainerRules {
   readonly chains: readonly string[];
 }
 
+/** In every line of the plugins: their chains, and the rules that lead to them or stand in them. */
+const mark = "CNI-";
 const ownChain = /^CNI-(?:DN-[0-9a-f]{21}|[0-9a-f]{24})$/;
 /** As in `--comment "dnat name: \"demo\" id: \"8dbd…\""`. */
 const comment = /^-A (\S+) .*--comment "(?:dnat )?name: \\"[^"\\]*\\" id: \\"([^"\\]+)\\"".* -j (\S+)$/;
@@ -25,7 +27,7 @@ export function readNatRules(save: string): {
   const found = new Map<string, { rules: string[]; chains: Set<string> }>();
   const declared = new Set<string>();
   const used = new Set<string>();
-  for (const line of save.split("\n")) {
+  for (const line of linesWith(save, mark)) {
     const chain = /^:(\S+) /.exec(line)?.[1];
     if (chain !== undefined && ownChain.test(chain)) declared.add(chain);
     const [, from, containerId, target] = comment.exec(line) ?? [];
@@ -46,6 +48,16 @@ export function readNatRules(save: string): {
     })),
     orphanChains: [...declared].filter((chain) => !used.has(chain)),
   };
+}
+
+/** The lines with `wanted`. Services make the table tens of MB long, and this is done with each tear-down. */
+function* linesWith(text: string, wanted: string): Generator<string, void, void> {
+  for (let found = text.indexOf(wanted); found !== -1;) {
+    const end = text.indexOf("\n", found);
+    yield text.slice(text.lastIndexOf("\n", found) + 1, end === -1 ? text.length : end);
+    if (end === -1) return;
+    found = text.indexOf(wanted, end);
+  }
 }
 
 /** Names of the chains that bridge and portmap give a container, by the plugins' own formula. */
