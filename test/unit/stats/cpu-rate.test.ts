@@ -10,19 +10,39 @@ describe("CpuRate.next()", () => {
   }[] = [
     { title: "is the average since the start at first", steps: [[5e8, 2000, 2.5e8]] },
     {
-      title: "is that since the reading before",
+      title: "is that since the reading before for a caller that comes every ten seconds, or more seldom",
       steps: [
         [0, 10_000, 0],
-        [1e9, 12_000, 5e8],
-        [1e9, 15_000, 0],
+        [5e9, 20_000, 5e8],
+        [5e9, 30_000, 0],
+        [11e9, 90_000, 1e8],
       ],
     },
     {
-      title: "stays the same for callers within a second, whose readings do not count",
+      title: "has a window of ten seconds and more, also when another caller has just read",
+      steps: [
+        [10e9, 10_000, 1e9],
+        // It worked for a second in between, and not since the last reading.
+        [11e9, 20_000, 1e8],
+        [11e9, 21_500, (1e9 / 11_500) * 1000],
+        [11e9, 29_000, (1e9 / 19_000) * 1000],
+        [11e9, 30_000, 0],
+      ],
+    },
+    {
+      title: "is that of this moment as soon as two readings of a container are there that has run for long",
+      steps: [
+        [36e9, 3_600_000, 1e7],
+        [36.5e9, 3_600_500, 1e7],
+        [38e9, 3_602_000, 1e9],
+      ],
+    },
+    {
+      title: "is the average since the start in its first seconds",
       steps: [
         [1e9, 1000, 1e9],
-        [1.9e9, 1500, 1e9],
-        [3e9, 2000, 2e9],
+        [1.5e9, 1500, 1e9],
+        [3e9, 6000, 5e8],
       ],
     },
     {
@@ -30,6 +50,7 @@ describe("CpuRate.next()", () => {
       steps: [
         [5e9, 1000, 5e9],
         [1e9, 2000, 5e9],
+        [1e9, 2500, 5e9],
         [2e9, 3000, 1e9],
       ],
     },
@@ -40,7 +61,7 @@ describe("CpuRate.next()", () => {
       const rate = new CpuRate(0);
       assert.deepEqual(
         steps.map(([usage, atMs]) => rate.next(usage, atMs)),
-        steps.map(([, , expected]) => expected),
+        steps.map(([, , expected]) => expected && Math.round(expected)),
       );
     });
   }
