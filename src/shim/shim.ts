@@ -34,6 +34,7 @@ import { ImagePins } from "./rpc/image-pins.js";
 import { LateEffects } from "./rpc/late-effects.js";
 import { LimitKeeper } from "./rpc/limit-keeper.js";
 import { repairAfterStart } from "./rpc/repair.js";
+import { ResolvConfKeeper } from "./rpc/resolv-conf-keeper.js";
 import type { Services } from "./rpc/services.js";
 import { readConditions } from "./rpc/status.js";
 import { EngineLink } from "./state/engine-link.js";
@@ -137,6 +138,7 @@ async function open(
     log,
     onConnect: async (facts, signal) => {
       refuseOtherCgroupDriver(config, facts);
+      resolvConfs.engineConnected();
       warnOfUnknownAnnotations(config, facts, log);
       const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
       // It may have taken so long that the next connect has been made.
@@ -172,12 +174,15 @@ async function open(
         openFiles.observe(snapshot);
       }
       limits.observe(id, snapshot);
+      resolvConfs.observe(id, snapshot);
     },
     beforeChange: (id, snapshot) =>
       snapshot === undefined
         ? forgetContainer(id, { ...stores, model, host: () => host, logs, log })
         : logs.observe(snapshot),
   });
+  const resolvConfs = new ResolvConfKeeper({ ...stores, host: () => host, log });
+  lifetime.onClose("resolv.conf of sandboxes", () => resolvConfs.stop());
   const containerLanes = new KeyedLock();
   const limits = new LimitKeeper({
     ...{ ...stores, host: () => host, model, sync, containerLanes, log, timeoutMs: cleanUpTimeoutMs },

@@ -47,9 +47,11 @@ export class FakeHost implements HostAccess {
 
   constructor(private readonly journal = new Journal()) {}
 
-  async writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<void> {
-    await this.#do("writeResolvConf", [sandbox.id, content], signal, () => {
+  async writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean> {
+    return this.#do("writeResolvConf", [sandbox.id, content], signal, () => {
+      const isOther = this.resolvConfs.get(sandbox.id) !== content;
       this.resolvConfs.set(sandbox.id, content);
+      return isOther;
     });
   }
 

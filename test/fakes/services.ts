@@ -13,6 +13,7 @@ import { ImagePins } from "../../src/shim/rpc/image-pins.js";
 import { ImageUserReader } from "../../src/shim/rpc/image-user-reader.js";
 import { ImageVolumeStore } from "../../src/shim/rpc/image-volume-store.js";
 import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/rpc/image-volumes.js";
+import { ResolvConfKeeper } from "../../src/shim/rpc/resolv-conf-keeper.js";
 import { ScratchContainers } from "../../src/shim/rpc/scratch-containers.js";
 import { forgetContainer } from "../../src/shim/rpc/forget-container.js";
 import { LateEffects } from "../../src/shim/rpc/late-effects.js";
@@ -139,7 +140,10 @@ export class TestShim implements AsyncDisposable {
     const sync = new StateSync(
       {
         ...{ engine: world.engine, model, link, log },
-        onConnect: () => Promise.resolve(),
+        onConnect: () => {
+          resolvConfs.engineConnected();
+          return Promise.resolve();
+        },
         onLive: () => undefined,
         onImageEvent: () => {
           images.forget();
@@ -150,6 +154,7 @@ export class TestShim implements AsyncDisposable {
         onChange: (id, snapshot) => {
           if (snapshot !== undefined) lateEffects.observe(snapshot);
           limits.observe(id, snapshot);
+          resolvConfs.observe(id, snapshot);
         },
         beforeChange: (id, snapshot) =>
           snapshot === undefined
@@ -164,6 +169,7 @@ export class TestShim implements AsyncDisposable {
       absentMountSourcesToReject: new Set(),
       ...options.settings,
     };
+    const resolvConfs = new ResolvConfKeeper({ podRecords, host: () => world.host, log });
     const containerLanes = new KeyedLock();
     const limits = new LimitKeeper({
       ...{ host: () => world.host, model, sync, containerRecords, containerLanes, log },
@@ -218,6 +224,7 @@ export class TestShim implements AsyncDisposable {
       await imageVolumes.stop();
       await lateEffects.stop();
       await limits.stop();
+      await resolvConfs.stop();
       await sync.stop();
       await logs.stop();
       await removeFiles();

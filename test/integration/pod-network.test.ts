@@ -1,9 +1,9 @@
 /** The pod's address, its host ports, and resolv.conf, with the fallback network plugin. */
 import assert from "node:assert/strict";
-import { readFile, stat } from "node:fs/promises";
+import { readFile, stat, writeFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
-import { inspectContainer } from "../support/docker.js";
+import { docker, inspectContainer } from "../support/docker.js";
 import { freePort } from "../support/registry.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
@@ -114,6 +114,18 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     assert.equal((await stat(path)).ino, ino);
     await behindProxy.cri.StopPodSandbox({ pod_sandbox_id });
     await behindProxy.cri.RemovePodSandbox({ pod_sandbox_id });
+  });
+
+  test("resolv.conf is the pod's again after a restart of the pause container by somebody else", async () => {
+    await using pod = await bed.runPod(shim.cri, { dns_config: { servers: ["10.96.0.10"] } });
+    const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
+    const expected = "nameserver 10.96.0.10\n";
+    assert.equal(await readFile(path, "utf8"), expected);
+    // As engines do that write their own one.
+    await writeFile(path, "nameserver 192.0.2.1\n");
+    await docker("POST", `/containers/${pod.id}/restart?t=1`);
+    await until("it is the pod's", async () => (await readFile(path, "utf8")) === expected);
+    await shim.untilLogged(new RegExp(`${pod.id}.*wrote resolv.conf of a sandbox again`));
   });
 
   test("a host-network pod gets the pod's resolv.conf too", async () => {

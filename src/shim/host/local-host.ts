@@ -61,13 +61,13 @@ export class LocalHost implements HostAccess {
     this.#writableLayers = new WritableLayerDirectories(facts);
   }
 
-  async writeResolvConf(sandbox: Snapshot, content: string): Promise<void> {
+  async writeResolvConf(sandbox: Snapshot, content: string): Promise<boolean> {
     if (sandbox.resolvConfPath === "") {
       throw new ShimError("unavailable", "the engine names no resolv.conf for the sandbox", {
         sandboxId: sandbox.id,
       });
     }
-    await rewriteInPlace(sandbox.resolvConfPath, content);
+    return rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
   /**

@@ -12,7 +12,7 @@ export class RemoteHost implements HostAccess {
   /** Profiles are read here and sent to the engine as text. */
   readonly readNodeFile = nodeFiles.readNodeFile;
 
-  writeResolvConf(): Promise<void> {
+  writeResolvConf(): Promise<never> {
     return Promise.reject(outOfReach("resolv.conf of the sandbox"));
   }
 

@@ -27,8 +27,11 @@ export interface HostAccess {
   /** Whether processes and files of the engine's host are ours to reach. */
   readonly local: boolean;
 
-  /** Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it bind-mounted. */
-  writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it bind-mounted. False when it
+   * was this already.
+   */
+  writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean>;
 
   /** Undefined when the sandbox does not run or its processes are out of reach. */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined;

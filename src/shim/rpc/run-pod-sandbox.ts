@@ -275,6 +275,7 @@ function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network
     logDirectory: plan.logDirectory,
     cgroupParent: plan.cgroupParent,
     requestHash,
+    ...(plan.resolvConf === undefined ? {} : { resolvConf: plan.resolvConf }),
     ...(plan.resources === undefined ? {} : { resources: plan.resources }),
   };
 }

@@ -32,6 +32,8 @@ export interface PodRecord {
   readonly cgroupParent: string;
   /** SHA-256 of the RunPodSandbox request, so that a repeated one can be recognised. */
   readonly requestHash?: string;
+  /** What its resolv.conf is to hold. Missing where the engine's own file stays, and in records of earlier releases. */
+  readonly resolvConf?: string;
   /** What kubelets told of the pod's overhead and of the sum of its containers, in the CRI's words. */
   readonly resources?: {
     readonly overhead: LinuxContainerResources | null;
@@ -111,6 +113,7 @@ const recordChecks: Record<keyof PodRecord, FieldCheck> = {
   logDirectory: isString,
   cgroupParent: isString,
   requestHash: (value) => value === undefined || isString(value),
+  resolvConf: (value) => value === undefined || isString(value),
   resources: (value) => value === undefined || isTable(value),
 };
 
