@@ -8,6 +8,8 @@ import { startShim } from "../shim.js";
 
 /** How long a drain waits for calls in flight. With all that follows the end takes 45 s at most: docs/faults.md. */
 const drainTimeoutMs = 30_000;
+/** One Ctrl-C under npm is two signals: that of the terminal, and the same one from npm, which passes it on. */
+const repeatMs = 500;
 /** When everything is closed, only what hangs keeps the process from ending. */
 const remainderMs = 1_000;
 /** How long the first screen waits for the engine before it says that there is none yet. */
@@ -31,13 +33,17 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   const example = await writeExampleNetwork(config, log);
   const shim = await startShim(config, log, environment);
   let stopping = false;
+  let first = { name: "", atMs: 0 };
   const signalled = new Promise<string>((resolve) => {
     io.onSignal((name) => {
+      const atMs = performance.now();
       if (stopping) {
+        if (name === first.name && atMs - first.atMs < repeatMs) return;
         log.warn({ signal: name }, "a second signal while stopping: ended at once");
         io.endAtOnce();
       }
       stopping = true;
+      first = { name, atMs };
       resolve(name);
     });
   });

@@ -19,7 +19,7 @@ export async function releaseDeadAttempts(pod: PodIdentity, deps: Deps, call: Ca
     if (record.uid !== pod.uid || record.name !== pod.name || record.namespace !== pod.namespace) continue;
     if (!holdsNetwork(sandboxId, deps)) continue;
     try {
-      // The lane of its name: a RunPodSandbox that is still at work on it is waited for.
+      // The lock of its name: a RunPodSandbox that is still at work on it is waited for.
       await sandboxLanes.run(sandboxName(record), call.signal, () =>
         sandboxLanes.run(sandboxId, call.signal, async () => {
           if (!(await isDead(sandboxId, deps, call))) return;

@@ -24,10 +24,11 @@ export class TlsFiles {
   /** Throws `invalid`, with the flag, for a file that cannot be read. */
   async read(): Promise<TlsMaterial> {
     // Before the files are read: what changes meanwhile is read again at the next look.
-    this.#seen = await this.#look().catch(() => "");
+    const seen = await this.#look().catch(() => "");
     // One after the other: of two that cannot be read, always the same one is named.
     const cert = await this.#readOne("cert");
     const key = await this.#readOne("key");
+    this.#seen = seen;
     return { cert, key };
   }
 

@@ -249,7 +249,7 @@ describe("startStreamingServer()", () => {
     const [key, cert] = [join(directory.path, "key.pem"), join(directory.path, "cert.pem")];
     await makeCertificate({ key, cert });
     const tls = { key: await readFile(key), cert: await readFile(cert) };
-    await using bed = await startStreamingBed({ tls });
+    await using bed = await startStreamingBed({ tls, maxConnections: 1 });
     const garbage = connect(Number(new URL(bed.server.urlBase).port), "127.0.0.1");
     garbage.on("error", () => undefined);
     garbage.write("GET / HTTP/1.1\r\n\r\n", () => garbage.resetAndDestroy());
@@ -259,6 +259,11 @@ describe("startStreamingServer()", () => {
     const socket = connectTls({ host: "127.0.0.1", port: Number(new URL(url).port), ca: tls.cert });
     socket.write(`${spdyRequest(url, commandProtocols).join("\r\n")}\r\n\r\n`);
     assert.equal((await readAnswer(socket)).status, 101);
+    // It has a session, so it does not make room for another one.
+    const another = connect(Number(new URL(url).port), "127.0.0.1");
+    another.on("error", () => undefined);
+    await once(another, "close");
+    assert.equal(bed.server.running, 1);
     socket.destroy();
     await bed.empty();
   });
