@@ -190,10 +190,10 @@ describe("a volume whose server does not answer", { skip: skipHanging, timeout: 
           config: bed.containerConfig({ mounts: [bind(mount.path)] }),
           sandbox_config: pod.config,
         },
-        { timeoutMs: 1_000 },
+        { timeoutMs: 5_000 },
       );
       await rejectsWith(create, "DEADLINE_EXCEEDED");
-      await until("it is known to hang", () => stuckProcesses(shim.pid) === 1);
+      await until("its process hangs", () => stuckProcesses(shim.pid) === 1);
       await rejectsWith(pod.create({ mounts: [bind(mount.path)] }), "DEADLINE_EXCEEDED", noAnswer);
       mount.abort();
       // What the kernel says of a file system whose server is gone, once the shim has heard that nothing hangs any more.

@@ -67,7 +67,7 @@ const kinds: Readonly<
 };
 
 async function checkHostPath(path: string, type: HostPathType): Promise<void> {
-  if (type === "") return; // Kubernetes checks nothing then; the runtime refuses a path that is not there.
+  if (type === "") return; // Kubernetes checks nothing then; the runtime makes a directory of a path that is not there.
   let stats = await statOrUndefined(path);
   if (stats === undefined && type === "DirectoryOrCreate")
     await mkdir(path, { recursive: true, mode: 0o755 });
