@@ -60,7 +60,13 @@ export class HostPathsProcess {
 
   #running(): ChildProcess {
     if (this.#isClosed) throw new ShimError("cancelled", "the shim is stopping");
-    return (this.#child ??= this.#start(this.#options.program()));
+    if (this.#child !== undefined) return this.#child;
+    const program = this.#options.program();
+    try {
+      return (this.#child = this.#start(program));
+    } catch (error) {
+      throw new ShimError("unavailable", `start "${program}": ${messageOf(error)}`, {}, { cause: error });
+    }
   }
 
   #start(program: string): ChildProcess {
