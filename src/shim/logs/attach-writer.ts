@@ -2,6 +2,7 @@
 import { orAbort, sleep, withDeadline } from "../base/abort.js";
 import { isKind, messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
+import { WallClock } from "../base/wall-clock.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
 import { LineAssembler, LineBuffer } from "./cri-lines.js";
 import { absenceNotice } from "./gap-notice.js";
@@ -30,6 +31,7 @@ export interface AttachSource {
 
 export class AttachWriter implements LogWriter {
   readonly #lane = new Lane();
+  readonly #clock = new WallClock();
   readonly #stop = new AbortController();
   /** Ends what waits for the container to run; its output is still read to the end. */
   readonly #finishing = new AbortController();
@@ -165,13 +167,13 @@ export class AttachWriter implements LogWriter {
     try {
       await streams.readOutput((stream, data) => {
         this.#pieces += 1;
-        assemblers[stream].push(data, timeNow());
+        assemblers[stream].push(data, this.#clock.now());
         return batch.settled();
       });
     } finally {
       // Also when they broke: what came is not lost.
-      assemblers.stdout.end(timeNow());
-      assemblers.stderr.end(timeNow());
+      assemblers.stdout.end(this.#clock.now());
+      assemblers.stderr.end(this.#clock.now());
       await this.#append(lines.take(), signal);
     }
   }
@@ -182,7 +184,7 @@ export class AttachWriter implements LogWriter {
       { containerId, gaps: gaps + 1 },
       "output of a container was missed, its log driver keeps none",
     );
-    await this.#append(Buffer.from(absenceNotice(timeNow(), gaps + 1)), signal);
+    await this.#append(Buffer.from(absenceNotice(this.#clock.now(), gaps + 1)), signal);
     await this.#lane.run(() => this.output.save(beginning, { gaps: gaps + 1 }));
   }
 
@@ -195,12 +197,4 @@ export class AttachWriter implements LogWriter {
       this.#unwritten -= 1;
     }
   }
-}
-
-/** Of microseconds, in the form of Docker. */
-export function timeNow(): string {
-  const now = performance.timeOrigin + performance.now();
-  const whole = Math.floor(now);
-  const micro = String(Math.floor((now - whole) * 1000)).padStart(3, "0");
-  return `${new Date(whole).toISOString().slice(0, -1)}${micro}000Z`;
 }

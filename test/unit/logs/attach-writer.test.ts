@@ -128,6 +128,17 @@ describe("AttachWriter", () => {
     });
   });
 
+  test("a line has the time of the clock that was set since the start of the program", async (t) => {
+    const engine = new Engine(["a line\n"]);
+    await withWriter(engine, async (writer, written) => {
+      const set = Date.parse("2036-01-02T15:04:05.123Z");
+      t.mock.method(Date, "now", () => set);
+      writer.start();
+      await until(() => written().includes(" a line\n"));
+      assert.match(written(), /^2036-01-02T15:04:05\.123\S+ stdout F a line$/m);
+    });
+  });
+
   test("reports once that it cannot attach, however often it tries", async () => {
     const engine = new Engine();
     engine.attachError = new ShimError("unavailable", "no engine");
