@@ -133,7 +133,6 @@ export class TestShim implements AsyncDisposable {
     const logs = new ContainerLogWriters({
       ...{ engine: world.engine, host: () => world.host, log, format: options.logFormat ?? "docker" },
       records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
-      scratchDirectory: `${world.directory}/logs`,
     });
     const lateEffects = new LateEffects({ log, timeoutMs: 5_000 });
     const containerRecords = await ContainerRecords.open(`${world.directory}/containers`, log);

@@ -1,5 +1,4 @@
 /** The writer of container logs. */
-import { join } from "node:path";
 import type { Lifetime } from "../base/lifetime.js";
 import type { Logger } from "../base/log.js";
 import type { Config } from "../config/resolve.js";
@@ -10,15 +9,14 @@ import type { Stores } from "./stores.js";
 
 /** Writes nothing before the first container is observed. */
 export function createContainerLogs(
-  { stateDir, containerLogFormat: format }: Config,
+  { containerLogFormat: format }: Config,
   { logRecords: records }: Stores,
   engine: Engine,
   host: () => HostAccess,
   log: Logger,
   lifetime: Lifetime,
 ): ContainerLogWriters {
-  const scratchDirectory = join(stateDir, "logs");
-  const writers = new ContainerLogWriters({ engine, host, records, scratchDirectory, format, log });
+  const writers = new ContainerLogWriters({ engine, host, records, format, log });
   lifetime.onClose("container logs", () => writers.stop());
   return writers;
 }

@@ -4,14 +4,16 @@ import { messageOf } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import { DirectoryWatch } from "./directory-watch.js";
 import { GapMarker } from "./gap-marker.js";
+import { FileReports } from "./file-reports.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
 import { Lane, type LogOutput } from "./log-output.js";
 import { beginning, type SourcePosition } from "./log-record.js";
+import { longestEntryBytes } from "./log-source.js";
 import type { Turn, TurnBuffers, TurnQueue } from "./turn-queue.js";
 import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
-import { WrittenLines } from "./written-lines.js";
+import { countLines, WrittenLines } from "./written-lines.js";
 
 /** So many wake-ups between two turns are a flood: looking now and then costs less than hearing of each write. */
 const floodEvents = 32;
@@ -20,8 +22,6 @@ const retryMs = 1_000;
 /** The position is recorded after so much, and so often. */
 const recordBytes = 16 * 1024 * 1024;
 const recordMs = 60_000;
-/** A longer line is no entry. */
-const longestEntryBytes = 8 * 1024 * 1024;
 
 export class FileWriter implements LogWriter {
   readonly #reader: JsonFileReader;
@@ -30,6 +30,7 @@ export class FileWriter implements LogWriter {
   readonly #formatted = nothingFormatted();
   readonly #written: WrittenLines;
   readonly #gap: GapMarker;
+  readonly #reports: FileReports;
   #large: TurnBuffers | undefined;
   #isScheduled = false;
   #isDirty = false;
@@ -41,7 +42,6 @@ export class FileWriter implements LogWriter {
   #timer: NodeJS.Timeout | undefined;
   #unrecordedBytes = 0;
   #recordedMs = 0;
-  #hasReportedDamage = false;
   #phase: "following" | "finishing" | "finished" | "closed" = "following";
   readonly #run: Turn = (buffers) => this.#lane.run(() => this.#turn(buffers));
   readonly #end: Promise<void>;
@@ -52,9 +52,10 @@ export class FileWriter implements LogWriter {
     written: Written,
     private readonly source: ReaderOptions,
     private readonly queue: TurnQueue,
-    private readonly log: Pick<Logger, "warn">,
+    log: Pick<Logger, "warn">,
   ) {
     const { position } = output.record;
+    this.#reports = new FileReports(() => output.record, log);
     this.#reader = new JsonFileReader(source);
     this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
       this.#onEvent(event);
@@ -140,12 +141,9 @@ export class FileWriter implements LogWriter {
     let outcome: Outcome;
     try {
       outcome = await this.#copyChunk(this.#large ?? buffers);
+      this.#reports.readable();
     } catch (error) {
-      const { containerId, path } = this.output.record;
-      this.log.warn(
-        { containerId, path, err: messageOf(error) },
-        "cannot read a container's log, trying again",
-      );
+      this.#reports.unreadable(messageOf(error));
       outcome = "blocked";
     }
     this.#isCaughtUp = outcome === "caughtUp" || outcome === "end";
@@ -186,20 +184,18 @@ export class FileWriter implements LogWriter {
     const bytes = await this.#reader.read(buffers.input, { isFresh: this.#isCaughtUp });
     if (bytes === 0) return this.#atEnd();
     const formatted = this.#formatted;
-    const toSkip = this.#written.remaining;
-    const limit = toSkip > 0 ? toSkip : Number.MAX_SAFE_INTEGER;
-    formatEntries(buffers.input.subarray(0, bytes), buffers.output, limit, formatted);
+    const input = buffers.input.subarray(0, bytes);
+    formatEntries(input, buffers.output, Number.MAX_SAFE_INTEGER, formatted);
     const { consumed, produced } = formatted;
-    if (formatted.damaged > 0) this.#reportDamage(formatted.damaged);
+    if (formatted.damaged > 0) this.#reports.damagedEntries(formatted.damaged);
     if (consumed === 0) {
       if (bytes < buffers.input.length) return this.#atEnd();
       this.#enlarge(buffers.input.length);
       return "more";
     }
     this.#large = undefined;
-    if (toSkip > 0) {
-      this.#skipped(buffers.output.subarray(0, produced), formatted.lines);
-      this.#reader.advance(consumed);
+    if (this.#written.isSkipping) {
+      await this.#skip(input, buffers.output);
       return "more";
     }
     if (this.#gap.isDue && produced > 0) await this.#gap.announceBefore(buffers.output.subarray(0, produced));
@@ -208,7 +204,7 @@ export class FileWriter implements LogWriter {
     if (appended.error !== undefined) {
       const lines = countLines(buffers.output.subarray(0, appended.bytes));
       if (lines > 0) {
-        formatEntries(buffers.input.subarray(0, bytes), buffers.output, lines, formatted);
+        formatEntries(input, buffers.output, lines, formatted);
         this.#reader.advance(formatted.consumed);
       }
       this.#unrecordedBytes += appended.bytes;
@@ -222,13 +218,35 @@ export class FileWriter implements LogWriter {
 
   /** Until the position is that of the end of the file. */
   async #skipAll(): Promise<void> {
-    if (this.#written.remaining === 0) return;
+    if (!this.#written.isSkipping) return;
     const size = 256 * 1024;
     const buffers = { input: Buffer.allocUnsafeSlow(size), output: Buffer.allocUnsafeSlow(size) };
-    while (this.#written.remaining > 0) {
+    while (this.#written.isSkipping) {
       this.#mayHaveRotated = true;
       if ((await this.#copyChunk(this.#large ?? buffers)) !== "more") break;
     }
+  }
+
+  /** Of `input`, formatted just now into `output`, what is written already. */
+  async #skip(input: Buffer, output: Buffer): Promise<void> {
+    const formatted = this.#formatted;
+    const count = this.#written.among(output.subarray(0, formatted.produced), formatted.lines);
+    if (count < formatted.lines) formatEntries(input, output, count, formatted);
+    const comparison = this.#written.skipped(output.subarray(0, formatted.produced), count);
+    if (comparison === "changed") await this.#searchLast();
+    else this.#reader.advance(formatted.consumed);
+  }
+
+  /**
+   * The lines of the file are not those that the source has behind the position: somebody has truncated the file, or
+   * wrote to it. From the position on once more: all up to the last line of the file is written, or nothing of it is.
+   */
+  async #searchLast(): Promise<void> {
+    if (!this.#written.search()) {
+      this.#written.forget();
+      this.#reports.changedFile();
+    }
+    await this.#reader.close();
   }
 
   async #open(): Promise<boolean> {
@@ -243,10 +261,12 @@ export class FileWriter implements LogWriter {
     this.#mayHaveRotated = false;
     const step = await this.#reader.next();
     if (step === "end") {
-      if (this.#written.remaining > 0) this.#giveUpSkipping();
-      return "end";
+      if (!this.#written.isSkipping) return "end";
+      await this.#searchLast();
+      return "more";
     }
-    if (step === "gap") this.#noteGap();
+    if (step === "damaged") this.#reports.damagedArchive(this.#reader.damage);
+    if (step !== "next") this.#noteGap();
     this.#mayHaveRotated = true;
     // The old file may be gone soon: from here on the new one is where to go on.
     this.#recordedMs = 0;
@@ -265,41 +285,16 @@ export class FileWriter implements LogWriter {
   #enlarge(bytes: number): void {
     if (bytes >= longestEntryBytes) {
       this.#reader.advance(bytes);
-      this.#reportDamage(1);
+      this.#reports.damagedEntries(1);
       this.#large = undefined;
       return;
     }
     this.#large = { input: Buffer.allocUnsafeSlow(bytes * 4), output: Buffer.allocUnsafeSlow(bytes * 4) };
   }
 
-  #skipped(lines: Buffer, count: number): void {
-    if (this.#written.skipped(lines, count) === "changed") this.#reportChange();
-  }
-
-  /** There are more lines in the file than the source has: somebody else wrote there. */
-  #giveUpSkipping(): void {
-    this.#written.forget();
-    this.#reportChange();
-  }
-
-  #reportChange(): void {
-    const { containerId, path } = this.output.record;
-    this.log.warn({ containerId, path }, "a container's log file was changed by somebody else");
-  }
-
   #noteGap(): void {
     this.#written.forget();
     this.#gap.noteGap();
-  }
-
-  #reportDamage(entries: number): void {
-    if (this.#hasReportedDamage) return;
-    this.#hasReportedDamage = true;
-    const { containerId } = this.output.record;
-    this.log.warn(
-      { containerId, entries },
-      "the engine's log file has entries that cannot be read, left out",
-    );
   }
 
   async #finished(): Promise<void> {
@@ -318,8 +313,7 @@ export class FileWriter implements LogWriter {
       try {
         await held.close();
       } catch (error) {
-        const { containerId, path } = this.output.record;
-        this.log.warn({ containerId, path, err: messageOf(error) }, "cannot close a container's log");
+        this.#reports.notClosed(messageOf(error));
       }
     }
   }
@@ -335,9 +329,3 @@ type Outcome =
   | "end"
   /** The disk does not take it. */
   | "blocked";
-
-function countLines(lines: Buffer): number {
-  let count = 0;
-  for (let at = lines.indexOf(0x0a); at >= 0; at = lines.indexOf(0x0a, at + 1)) count += 1;
-  return count;
-}

@@ -1,17 +1,24 @@
 /** Docker's json-file log of one container, read from a position onwards, across rotations. */
-import { readSync } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
-import { identityOf, type Found, type OpenLog, RotatedFiles } from "./rotated-files.js";
+import type { DockerLogFile } from "./docker-log-file.js";
+import { identityOf, type Found, RotatedFiles } from "./rotated-files.js";
 
 export interface ReaderOptions {
   /** `LogPath` of the container. */
   readonly path: string;
-  readonly scratchPath: string;
+  /** A compressed file that unpacks to more is damaged. */
+  readonly archiveLimitBytes: number;
   /**
    * Of `max-size`, when Docker keeps no second file and empties the only one instead; undefined otherwise. It does so
    * before the first entry that finds the file so large.
    */
   readonly emptiedAtBytes: number | undefined;
+}
+
+/** All entries before it are done with. */
+export interface ReaderPosition {
+  /** As `identityOf` says. */
+  readonly file: string;
+  readonly offset: number;
 }
 
 /** Where the reader went when the end of a file was reached. */
@@ -21,41 +28,54 @@ export type Step =
   /** In the next file, nothing is missing. */
   | "next"
   /** In the oldest file that is left; what was in between is lost. */
-  | "gap";
+  | "gap"
+  /** In the next file; the one before was damaged, and its rest is lost: see `damage`. */
+  | "damaged";
 
 const newline = 0x0a;
 const headBytes = 512;
+/** Between the last whole entry and the end of a file. */
+const longestRestBytes = 1024 * 1024;
 
 export class JsonFileReader {
   readonly #files: RotatedFiles;
-  #handle: FileHandle | undefined;
-  #inode = "";
+  #file: DockerLogFile | undefined;
   #head: Buffer = Buffer.alloc(0);
   #identity = "";
   #offset = 0;
-  /** As long as nothing of a file has been read, one goes on after the file before it. */
-  #before: { readonly file: string; readonly offset: number } | undefined;
+  /**
+   * As long as nothing of a file is done with, one goes on after the file before it. After a gap that is so until
+   * something was read.
+   */
+  #before: { readonly at: ReaderPosition; readonly isGap: boolean } | undefined;
+  #damage = "";
 
   constructor(private readonly options: ReaderOptions) {
-    this.#files = new RotatedFiles(options.path, options.scratchPath);
+    this.#files = new RotatedFiles(options.path, options.archiveLimitBytes);
   }
 
   get isOpen(): boolean {
-    return this.#handle !== undefined;
+    return this.#file !== undefined;
   }
 
   /** What to begin with after a restart, when all entries before have been written. */
-  get position(): { readonly file: string; readonly offset: number } {
-    return this.#before ?? { file: this.#identity, offset: this.#offset };
+  get position(): ReaderPosition {
+    return this.#before?.at ?? { file: this.#identity, offset: this.#offset };
   }
 
-  /** Opens the file of a position, empty for the oldest. False when there is no file at all yet. Once. */
-  async open(position: { readonly file: string; readonly offset: number }): Promise<Step | undefined> {
+  /** Why the rest of the last damaged file could not be read. */
+  get damage(): string {
+    return this.#damage;
+  }
+
+  /** Opens the file of a position, empty for the oldest. Undefined when there is no file at all yet. After `close`, again. */
+  async open(position: ReaderPosition): Promise<Step | undefined> {
     const found = await this.#files.openKnown(position.file);
     if (found.kind === "nothing" || found.kind === "newest") return undefined;
+    const isGap = found.kind === "gone";
     await this.#use(found.log);
-    this.#before = undefined;
-    if (found.kind === "gone") return "gap";
+    this.#before = isGap ? { at: position, isGap } : undefined;
+    if (isGap) return "gap";
     if (position.file !== "") {
       this.#identity = position.file;
       this.#offset = position.offset;
@@ -65,18 +85,17 @@ export class JsonFileReader {
   }
 
   /**
-   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file. `isFresh`: what is
-   * to be read was written a moment ago, so it is in memory, and a read is over sooner than a thread is woken for it.
+   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file. `isFresh`: see
+   * `DockerLogFile`.
    */
   async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
-    if (this.#handle === undefined) return 0;
-    const bytesRead = isFresh
-      ? readSync(this.#handle.fd, buffer, 0, buffer.length, this.#offset)
-      : (await this.#handle.read(buffer, 0, buffer.length, this.#offset)).bytesRead;
+    if (this.#file === undefined) return 0;
+    const bytesRead = await this.#file.read(buffer, this.#offset, { isFresh });
     if (this.options.emptiedAtBytes !== undefined && bytesRead > 0 && !(await this.#hasSameHead())) return 0;
     if (this.#offset === 0 && bytesRead > 0) {
       this.#identity = identityOf(buffer.subarray(0, bytesRead));
       this.#head = Buffer.from(buffer.subarray(0, Math.min(bytesRead, headBytes)));
+      if (this.#before?.isGap === true) this.#before = undefined;
     }
     return bytesRead;
   }
@@ -90,36 +109,36 @@ export class JsonFileReader {
 
   /** At the end of a file: goes to the next one if there is one. */
   async next(): Promise<Step> {
-    if (this.#handle === undefined) return "end";
+    if (this.#file === undefined) return "end";
     if (this.options.emptiedAtBytes !== undefined) {
       const emptied = await this.#restartEmptied(this.options.emptiedAtBytes);
       if (emptied !== undefined) return emptied;
     }
-    if (this.#inode !== "" && !(await this.#files.hasMoved(this.#inode))) return "end";
-    const found: Found = await this.#files.after(
-      this.#inode === "" ? { identity: this.#identity } : { inode: this.#inode, identity: this.#identity },
-    );
+    const { inode, damage } = this.#file;
+    if (!(await this.#files.hasMoved(inode))) return "end";
+    const found: Found = await this.#files.after({ inode, identity: this.#identity });
     if (found.kind === "newest" || found.kind === "nothing") return "end";
     // The engine may have written to the old file until the new one was there.
     if (await this.#hasMore()) {
-      await found.log.handle.close();
+      await found.log.close();
       return "next";
     }
-    const before = this.position;
+    const at = this.position;
+    const step = damage !== undefined ? "damaged" : found.kind === "gone" ? "gap" : "next";
     await this.#use(found.log);
-    this.#before = found.kind === "gone" ? undefined : before;
-    return found.kind === "gone" ? "gap" : "next";
+    this.#damage = damage ?? "";
+    this.#before = { at, isGap: step !== "next" };
+    return step;
   }
 
   async close(): Promise<void> {
-    await this.#handle?.close();
-    this.#handle = undefined;
+    await this.#file?.close();
+    this.#file = undefined;
   }
 
-  async #use({ handle, inode }: OpenLog): Promise<void> {
-    await this.#handle?.close();
-    this.#handle = handle;
-    this.#inode = inode;
+  async #use(file: DockerLogFile): Promise<void> {
+    await this.#file?.close();
+    this.#file = file;
     this.#identity = "";
     this.#head = Buffer.alloc(0);
     this.#offset = 0;
@@ -127,39 +146,36 @@ export class JsonFileReader {
 
   /** A last, torn entry is no more: the engine that left it is gone, and it was never whole. */
   async #hasMore(): Promise<boolean> {
-    if (this.#handle === undefined) return false;
-    const { size } = await this.#handle.stat();
-    if (size <= this.#offset) return false;
-    const rest = Buffer.alloc(Math.min(size - this.#offset, 1024 * 1024));
-    const { bytesRead } = await this.#handle.read(rest, 0, rest.length, this.#offset);
-    return rest.subarray(0, bytesRead).includes(newline);
+    return (await this.#readAt(this.#offset, longestRestBytes)).includes(newline);
   }
 
   /** The file begins anew: "next" when all of its old content was read, "gap" when that cannot be told. */
   async #restartEmptied(capacity: number): Promise<Step | undefined> {
-    if (this.#handle === undefined || this.#offset === 0) return undefined;
-    const { size } = await this.#handle.stat();
-    if (size >= this.#offset && (await this.#hasSameHead())) return undefined;
+    if (this.#file === undefined || this.#offset === 0) return undefined;
+    const isShorter = (await this.#readAt(this.#offset - 1, 1)).length === 0;
+    if (!isShorter && (await this.#hasSameHead())) return undefined;
     const wasComplete = this.#offset >= capacity;
-    const before = this.position;
+    const at = this.position;
     this.#identity = "";
     this.#head = Buffer.alloc(0);
     this.#offset = 0;
-    this.#before = wasComplete ? before : undefined;
+    this.#before = wasComplete ? { at, isGap: false } : undefined;
     return wasComplete ? "next" : "gap";
   }
 
   async #hasSameHead(): Promise<boolean> {
-    if (this.#handle === undefined || this.#head.length === 0) return true;
-    const now = Buffer.alloc(this.#head.length);
-    const { bytesRead } = await this.#handle.read(now, 0, now.length, 0);
-    return bytesRead === now.length && now.equals(this.#head);
+    if (this.#file === undefined || this.#head.length === 0) return true;
+    return (await this.#readAt(0, this.#head.length)).equals(this.#head);
   }
 
   async #readHead(): Promise<void> {
-    if (this.#handle === undefined) return;
-    const head = Buffer.alloc(headBytes);
-    const { bytesRead } = await this.#handle.read(head, 0, head.length, 0);
-    this.#head = Buffer.from(head.subarray(0, Math.min(bytesRead, this.#offset)));
+    if (this.options.emptiedAtBytes === undefined) return;
+    this.#head = Buffer.from(await this.#readAt(0, Math.min(headBytes, this.#offset)));
+  }
+
+  async #readAt(offset: number, bytes: number): Promise<Buffer> {
+    const buffer = Buffer.alloc(bytes);
+    const bytesRead = (await this.#file?.read(buffer, offset, { isFresh: false })) ?? 0;
+    return buffer.subarray(0, bytesRead);
   }
 }

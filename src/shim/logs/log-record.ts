@@ -67,7 +67,7 @@ export function newRecord(
   };
 }
 
-/** Also compressed files of the engine that were being read: see `RotatedFiles`. */
+/** Also what earlier versions unpacked compressed files of the engine to. */
 const temporary = [/^\.dockershim-[0-9a-f]{16}$/, /^[0-9a-f]{64}\.unpacked$/];
 const suffix = ".json";
 

@@ -87,8 +87,8 @@ export class LogSink {
   }
 
   /**
-   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes: none when
-   * the file has become shorter than that, because somebody has emptied it.
+   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes. All lines
+   * when those bytes are not what they were: somebody has truncated the file, and all that it has came later.
    */
   async settle(from: number): Promise<Written> {
     const { lines, last, end, size } = await this.look(from);
@@ -102,7 +102,7 @@ export class LogSink {
     const { size } = await this.file.stat();
     const buffer = Buffer.allocUnsafe(tailBytes);
     let lines = 0;
-    let end = Math.min(from, size);
+    let end = (await this.#endsLine(from, size)) ? from : 0;
     for (let at = end; at < size;) {
       const { bytesRead } = await this.file.read(buffer, 0, buffer.length, at);
       if (bytesRead === 0) break;
@@ -114,6 +114,14 @@ export class LogSink {
       at += bytesRead;
     }
     return { lines, last: await this.#lineBefore(end, buffer), end, size };
+  }
+
+  /** Whether a line ends at `offset`, where one did. */
+  async #endsLine(offset: number, size: number): Promise<boolean> {
+    if (offset === 0) return true;
+    if (offset > size) return false;
+    const { buffer } = await this.file.read(Buffer.alloc(1), 0, 1, offset - 1);
+    return buffer[0] === newline;
   }
 
   /** The first bytes, as many as there are. */

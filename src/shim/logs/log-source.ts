@@ -1,6 +1,10 @@
 /** Where the output of a container is to be had, by its log driver. */
 import type { Snapshot } from "../domain/snapshot.js";
 
+/** A longer line of Docker's file is no entry. */
+export const longestEntryBytes = 8 * 1024 * 1024;
+const unknownArchiveBytes = 1024 ** 3;
+
 export type LogSource = "file" | "api" | "attach";
 
 /**
@@ -25,6 +29,12 @@ export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" |
 export function emptiedAtBytes(options: Snapshot["logOptions"]): number | undefined {
   const maximum = parseSize(options["max-size"] ?? "");
   return maximum !== undefined && Number(options["max-file"] ?? "1") <= 1 ? maximum : undefined;
+}
+
+/** What an archive of a log can unpack to: Docker rotates before the entry that finds the file so large. */
+export function archiveLimitBytes(options: Snapshot["logOptions"]): number {
+  // Docker compresses only with a `max-size`.
+  return (parseSize(options["max-size"] ?? "") ?? unknownArchiveBytes) + longestEntryBytes;
 }
 
 /** Docker's notation: decimal units, `10m` are ten million bytes. */

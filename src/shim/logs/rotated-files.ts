@@ -4,23 +4,16 @@
  * its first line (which has a time of nanoseconds) for ever.
  */
 import { createHash } from "node:crypto";
-import { constants, createReadStream } from "node:fs";
-import { open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
+import { constants } from "node:fs";
+import { open, readdir, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import type { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import { createGunzip } from "node:zlib";
 import { sleep } from "../base/abort.js";
 import { hasCode } from "../base/file-errors.js";
-
-export interface OpenLog {
-  readonly handle: FileHandle;
-  readonly inode: string;
-}
+import { CompressedLog, PlainLog, type DockerLogFile } from "./docker-log-file.js";
 
 /** What is known of the file after which one looks. */
 export interface KnownFile {
-  /** Only of a file that is still open: else another one may have it by now. */
+  /** Only of a file that is still open: else another one may have it by now. Compressing a file gives it another one. */
   readonly inode?: string;
   /** Hash of the first line; empty when it was never read. */
   readonly identity: string;
@@ -30,14 +23,16 @@ export type Found =
   /** The known file itself, and no newer one. */
   | { readonly kind: "newest" }
   /** The file after the known one; for a file that is not open, itself comes first: see `openKnown`. */
-  | { readonly kind: "next"; readonly log: OpenLog }
+  | { readonly kind: "next"; readonly log: DockerLogFile }
   /** The known file is gone, and what came after it perhaps too: the oldest that is left. */
-  | { readonly kind: "gone"; readonly log: OpenLog }
+  | { readonly kind: "gone"; readonly log: DockerLogFile }
   | { readonly kind: "nothing" };
 
 const newline = 0x0a;
 /** A line of 16 KiB of which each byte is escaped, with room for attributes. */
 const longestLineBytes = 256 * 1024;
+/** Most first lines are shorter. */
+const headBytes = 16 * 1024;
 /** Names are exchanged within microseconds; what is still not there after so many looks is gone. */
 const looks = 5;
 const pauseMs = 10;
@@ -52,8 +47,8 @@ export class RotatedFiles {
   constructor(
     /** Of the newest file. */
     private readonly path: string,
-    /** Where a compressed file is unpacked to; removed as soon as it is open. */
-    private readonly scratchPath: string,
+    /** A compressed file that unpacks to more is damaged. */
+    private readonly archiveLimitBytes: number,
   ) {}
 
   /** The file after `known`. */
@@ -61,7 +56,7 @@ export class RotatedFiles {
     return this.#look(async () => {
       let newer: Entry | undefined;
       for (const entry of await this.#list()) {
-        if (await isKnown(entry, known)) {
+        if (await this.#isKnown(entry, known)) {
           return newer === undefined ? { kind: "newest" } : this.#opened("next", newer);
         }
         newer = entry;
@@ -75,7 +70,7 @@ export class RotatedFiles {
     return this.#look(async () => {
       if (identity === "") return this.#openOldest("next");
       for (const entry of await this.#list()) {
-        if (await isKnown(entry, { identity })) return this.#opened("next", entry);
+        if (await this.#isKnown(entry, { identity })) return this.#opened("next", entry);
       }
       return undefined;
     });
@@ -107,7 +102,7 @@ export class RotatedFiles {
     if (oldest === undefined) return undefined;
     const opened = await this.#opened(kind, oldest);
     if (opened === undefined || (await this.#list()).at(-1)?.inode === oldest.inode) return opened;
-    await opened.log.handle.close();
+    await opened.log.close();
     return undefined;
   }
 
@@ -139,35 +134,41 @@ export class RotatedFiles {
 
   /** Undefined when its name stands for another file by now: look again. */
   async #opened<Kind extends "next" | "gone">(kind: Kind, entry: Entry): Promise<Opened<Kind> | undefined> {
+    const log = await this.#open(entry);
+    if (log === undefined || log.inode === entry.inode) return log && { kind, log };
+    await log.close();
+    return undefined;
+  }
+
+  /** Undefined when there is none of that name by now. */
+  async #open({ path, isCompressed }: Entry): Promise<DockerLogFile | undefined> {
     try {
-      const handle = entry.isCompressed ? await this.#unpack(entry.path) : await openUntouched(entry.path);
-      const looked = entry.isCompressed
-        ? await stat(entry.path, { bigint: true })
-        : await handle.stat({ bigint: true });
-      if (String(looked.ino) === entry.inode) {
-        return { kind, log: { handle, inode: entry.isCompressed ? "" : entry.inode } };
-      }
-      await handle.close();
-      return undefined;
+      return isCompressed ? await CompressedLog.open(path, this.archiveLimitBytes) : await openPlain(path);
     } catch (error) {
       if (hasCode(error, "ENOENT")) return undefined;
       throw error;
     }
   }
 
-  /** Nothing is left under the scratch path, whatever happens; after a kill, the next start removes it. */
-  async #unpack(path: string): Promise<FileHandle> {
-    await rm(this.scratchPath, { force: true });
-    const file = await open(this.scratchPath, "wx", 0o600);
+  async #isKnown(entry: Entry, { inode, identity }: KnownFile): Promise<boolean> {
+    if (inode !== undefined && (entry.inode === inode || !entry.isCompressed)) return entry.inode === inode;
+    return identity !== "" && (await this.#identityOf(entry)) === identity;
+  }
+
+  /** Empty when no line of it can be read. */
+  async #identityOf(entry: Entry): Promise<string> {
+    const log = await this.#open(entry);
+    if (log === undefined) return "";
     try {
-      try {
-        await pipeline(createReadStream(path), createGunzip(), file.createWriteStream());
-      } finally {
-        await file.close().catch(() => undefined); // The stream has closed it, unless that failed.
+      let chunk = Buffer.alloc(headBytes);
+      let bytes = await log.read(chunk, 0, { isFresh: false });
+      if (bytes === headBytes && !chunk.includes(newline)) {
+        chunk = Buffer.alloc(longestLineBytes);
+        bytes = await log.read(chunk, 0, { isFresh: false });
       }
-      return await open(this.scratchPath, "r");
+      return identityOf(chunk.subarray(0, bytes));
     } finally {
-      await rm(this.scratchPath, { force: true }).catch(() => undefined);
+      await log.close();
     }
   }
 }
@@ -182,7 +183,7 @@ interface Entry {
 
 interface Opened<Kind extends "next" | "gone"> {
   readonly kind: Kind;
-  readonly log: OpenLog;
+  readonly log: DockerLogFile;
 }
 
 /** The access is not noted: that would be a change on the disk for each new entry. Only the owner or root may ask for it. */
@@ -195,30 +196,13 @@ async function openUntouched(path: string): Promise<FileHandle> {
   }
 }
 
-async function isKnown(entry: Entry, { inode, identity }: KnownFile): Promise<boolean> {
-  if (inode !== undefined && !entry.isCompressed) return entry.inode === inode;
+async function openPlain(path: string): Promise<PlainLog> {
+  const handle = await openUntouched(path);
   try {
-    return identity !== "" && (await readIdentity(entry)) === identity;
+    const { ino } = await handle.stat({ bigint: true });
+    return new PlainLog(handle, String(ino));
   } catch (error) {
-    if (hasCode(error, "ENOENT")) return false;
+    await handle.close();
     throw error;
   }
-}
-
-async function readIdentity({ path, isCompressed }: Entry): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  const file = createReadStream(path, { highWaterMark: 16 * 1024 });
-  const bytes: Readable = isCompressed ? file.pipe(createGunzip()) : file;
-  file.on("error", (error) => bytes.destroy(error));
-  try {
-    for await (const chunk of bytes as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (chunk.includes(newline) || size > longestLineBytes) break;
-    }
-  } finally {
-    file.destroy();
-  }
-  return identityOf(Buffer.concat(chunks));
 }

@@ -1,6 +1,6 @@
 /** Which source the log of a container is written from, and the writer for it. */
 import { access, constants } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import type { Logger } from "../base/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
@@ -11,7 +11,7 @@ import { FileWriter } from "./file-writer.js";
 import type { LogOutput } from "./log-output.js";
 import type { LogRecord } from "./log-record.js";
 import type { Written } from "./log-sink.js";
-import { emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
+import { archiveLimitBytes, emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
 import type { TurnQueue } from "./turn-queue.js";
 
@@ -19,8 +19,6 @@ export interface SourceWritersDeps {
   readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
   /** As chosen for the present engine connection. */
   readonly host: () => Pick<HostAccess, "local">;
-  /** For compressed files of the engine, while they are read. */
-  readonly scratchDirectory: string;
   readonly log: Logger;
 }
 
@@ -45,7 +43,7 @@ export class SourceWriters {
 
   /** Goes on in `output`, which is open; `written` as its opening has answered. It is not started. */
   open(container: Snapshot, source: LogSource, output: LogOutput, written: Written): LogWriter {
-    const { engine, scratchDirectory, log } = this.deps;
+    const { engine, log } = this.deps;
     switch (source) {
       case "file":
         return new FileWriter(
@@ -53,7 +51,7 @@ export class SourceWriters {
           written,
           {
             path: container.logPath,
-            scratchPath: join(scratchDirectory, `${container.id}.unpacked`),
+            archiveLimitBytes: archiveLimitBytes(container.logOptions),
             emptiedAtBytes: emptiedAtBytes(container.logOptions),
           },
           this.queue,

@@ -37,7 +37,6 @@ async function withBlockedLog(
     {
       ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri" },
       records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
-      scratchDirectory: join(root, "logs"),
     },
     retry,
   );
@@ -141,7 +140,6 @@ async function logsAcrossSources(
     new ContainerLogWriters({
       ...{ engine: engineOf(docker, () => (reads += 1)), host: () => ({ local }), log, format: "cri" },
       records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
-      scratchDirectory: join(root, "logs"),
     });
   const first = await open(true);
   await first.created(container, target);

@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, renameSync, rmSync, truncateSync } from "node:fs";
+import {
+  appendFileSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import type { Entry } from "./fake-docker-log.js";
 import { LogBench, randomOf } from "./log-bench.js";
 
@@ -75,6 +85,55 @@ describe("FileWriter", () => {
     assert.equal(bench.output.record.gaps, 1);
   });
 
+  const damages: readonly (readonly [string, (archive: string) => void])[] = [
+    ["truncated", (archive) => truncateSync(archive, statSync(archive).size - 12)],
+    ["empty", (archive) => truncateSync(archive, 0)],
+    ["no gzip", (archive) => writeFileSync(archive, "no gzip at all")],
+  ];
+  for (const [name, damage] of damages) {
+    for (const age of [3, 2]) {
+      test(`a damaged archive (${name}, the ${age === 3 ? "oldest" : "second oldest"}) is a gap, and the log goes on`, async () => {
+        await using bench = await LogBench.open({ compress: true });
+        for (let count = 0; count < 3; count += 1) {
+          bench.docker.write([line(`${String(count)}a`), line(`${String(count)}b`)]);
+          bench.docker.rotate();
+        }
+        bench.docker.write([line("newest")]);
+        damage(`${bench.docker.path}.${String(age)}.gz`);
+        for (let start = 0; start < 2; start += 1) {
+          await bench.start();
+          await bench.writer.finish();
+        }
+        const texts = bench.written.trimEnd().split("\n");
+        assert.equal(texts.filter((one) => one.includes("gap 1 of this log")).length, 1);
+        assert.equal(bench.output.record.gaps, 1);
+        const isDamaged = (one: string): boolean => one.includes(` F ${String(3 - age)}`);
+        const kept = texts.filter((one) => !one.includes("gap 1") && !isDamaged(one));
+        assert.equal(
+          kept.map((one) => `${one}\n`).join(""),
+          bench.docker.expected.filter((one) => !isDamaged(one)).join(""),
+        );
+        const reports = bench.log.lines.filter(({ message }) => message.includes("archive"));
+        assert.equal(reports.length, 1);
+        assert.deepEqual(
+          bench.log.lines.filter(({ message }) => message.includes("trying again")),
+          [],
+        );
+      });
+    }
+  }
+
+  test("an archive that unpacks to more than it can have is a gap", async () => {
+    await using bench = await LogBench.open({ compress: true, archiveLimitBytes: 64 * 1024 });
+    bench.docker.write([line("first")]);
+    bench.docker.rotate();
+    writeFileSync(`${bench.docker.path}.1.gz`, gzipSync(Buffer.alloc(200 * 1024 * 1024, " ")));
+    bench.docker.write([line("last")]);
+    await bench.start();
+    await bench.writer.finish();
+    assert.match(bench.written, /gap 1 of this log.*\n\S+ stdout F last\n$/);
+  });
+
   test("a log that Docker empties when it is full: no gap when all of it was read, else one", async () => {
     await using bench = await LogBench.open({ emptiedAtBytes: 150 });
     await bench.start();
@@ -139,6 +198,42 @@ describe("FileWriter", () => {
     await bench.start();
     await bench.writer.finish();
     assert.equal(bench.written, bench.docker.expected.slice(1).join(""));
+  });
+
+  /** The log file when a predecessor had recorded ten lines, had written thirty more, and was killed. */
+  const killedBehindRecord = async (bench: LogBench): Promise<void> => {
+    await bench.start();
+    bench.docker.write(Array.from({ length: 10 }, (_, index) => line(`recorded ${String(index)}`)));
+    await bench.writer.finish();
+    const record = readFileSync(bench.recordPath);
+    await bench.start();
+    bench.docker.write(Array.from({ length: 30 }, (_, index) => line(`behind ${String(index)}`)));
+    await bench.writer.finish();
+    writeFileSync(bench.recordPath, record);
+    bench.docker.write([line("after the kill")]);
+  };
+
+  for (const kept of [1, 5, 10, 11, 12, 20, 29, 30, 35]) {
+    test(`a log that somebody truncated, with ${String(kept)} lines since then, goes on behind its last line`, async () => {
+      await using bench = await LogBench.open();
+      await killedBehindRecord(bench);
+      // In place, as `truncate` and agents do it.
+      writeFileSync(bench.path, bench.docker.expected.slice(40 - kept, 40).join(""));
+      await bench.start();
+      await bench.writer.finish();
+      assert.equal(bench.written, bench.docker.expected.slice(40 - kept).join(""));
+    });
+  }
+
+  test("a log to which somebody else has written loses no line", async () => {
+    await using bench = await LogBench.open();
+    await killedBehindRecord(bench);
+    appendFileSync(bench.path, "2026-01-02T15:04:05Z stdout F a foreign line\n");
+    await bench.start();
+    await bench.writer.finish();
+    for (const one of bench.docker.expected) assert.ok(bench.written.includes(one), one);
+    const reports = bench.log.lines.filter(({ message }) => message.includes("changed by somebody else"));
+    assert.equal(reports.length, 1);
   });
 
   test("whatever Docker wrote and rotated, wherever it was killed and reopened: every byte, once, in order", async () => {

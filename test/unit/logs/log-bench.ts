@@ -12,6 +12,13 @@ import { FakeDockerLog } from "./fake-docker-log.js";
 
 export const containerId = idOf("ab");
 
+interface BenchOptions {
+  readonly maxFiles?: number;
+  readonly compress?: boolean;
+  readonly emptiedAtBytes?: number;
+  readonly archiveLimitBytes?: number;
+}
+
 export class LogBench implements AsyncDisposable {
   readonly log = recordingLog();
   /** Every record in the order in which it reached the disk, since the last start. */
@@ -23,22 +30,16 @@ export class LogBench implements AsyncDisposable {
   private constructor(
     readonly directory: string,
     readonly docker: FakeDockerLog,
-    private readonly emptiedAtBytes: number | undefined,
+    private readonly options: BenchOptions,
     private readonly cleanUp: () => Promise<void>,
   ) {}
 
-  static async open(
-    options: {
-      readonly maxFiles?: number;
-      readonly compress?: boolean;
-      readonly emptiedAtBytes?: number;
-    } = {},
-  ): Promise<LogBench> {
+  static async open(options: BenchOptions = {}): Promise<LogBench> {
     const directory = await temporaryDirectory();
     mkdirSync(join(directory.path, "docker"));
     mkdirSync(join(directory.path, "pod"));
     const docker = new FakeDockerLog(join(directory.path, "docker", `${containerId}-json.log`), options);
-    const bench = new LogBench(directory.path, docker, options.emptiedAtBytes, () =>
+    const bench = new LogBench(directory.path, docker, options, () =>
       Promise.resolve(directory[Symbol.asyncDispose]()),
     );
     const records = await bench.#open();
@@ -77,8 +78,8 @@ export class LogBench implements AsyncDisposable {
       written,
       {
         path: this.docker.path,
-        scratchPath: join(this.directory, "logs", "unpacked"),
-        emptiedAtBytes: this.emptiedAtBytes,
+        archiveLimitBytes: this.options.archiveLimitBytes ?? 1024 * 1024,
+        emptiedAtBytes: this.options.emptiedAtBytes,
       },
       new TurnQueue((error) => {
         this.log.error({ err: String(error) }, "a turn failed");

@@ -3,7 +3,6 @@ import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { LogRecords, newRecord, parseRecord } from "../../../src/shim/logs/log-record.js";
-import { RotatedFiles } from "../../../src/shim/logs/rotated-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
@@ -28,17 +27,6 @@ test("a position that cannot be stored leaves no temporary file, and says which 
   const record = newRecord(id, { directory: root.path, path: join(root.path, "0.log") });
   await assert.rejects(records.move(record), { message: new RegExp(`write.*${id}`) });
   assert.deepEqual(readdirSync(logs), [`${id}.json`]);
-});
-
-test("a compressed file that is damaged leaves nothing unpacked", async () => {
-  await using root = await temporaryDirectory();
-  const path = join(root.path, "docker", "x-json.log");
-  mkdirSync(join(root.path, "docker"));
-  mkdirSync(join(root.path, "logs"));
-  writeFileSync(`${path}.1.gz`, "no gzip");
-  const files = new RotatedFiles(path, join(root.path, "logs", "x.unpacked"));
-  await assert.rejects(files.openKnown(""));
-  assert.deepEqual(readdirSync(join(root.path, "logs")), []);
 });
 
 test("a record says whose the log is; one that does not is of a log that is written", () => {
