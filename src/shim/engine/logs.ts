@@ -11,7 +11,7 @@ const cannotRead = /does not support reading/;
 export async function openLogs(
   client: EngineClient,
   id: string,
-  { sinceSeconds, follow, tty }: LogOptions,
+  { sinceSeconds, follow, tty, tail }: LogOptions,
   signal: AbortSignal,
 ): Promise<LogStream> {
   const action = `read the log of container "${id}"`;
@@ -22,6 +22,7 @@ export async function openLogs(
         query: {
           ...{ stdout: "1", stderr: "1", timestamps: "1", follow: follow ? "1" : "0" },
           ...(sinceSeconds === 0 ? {} : { since: String(sinceSeconds) }),
+          ...(tail === undefined ? {} : { tail: String(tail) }),
         },
       },
       signal,

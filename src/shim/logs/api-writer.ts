@@ -2,31 +2,25 @@
 import { sleep } from "../base/abort.js";
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
-import type { Engine } from "../ports/engine.js";
-import { LineBuffer, TimedLineAssembler } from "./cri-lines.js";
+import { lastLine, readLines, Restart, secondIn, timeIn, type ApiSource, type Gap } from "./api-lines.js";
 import { GapMarker } from "./gap-marker.js";
 import { noticeTime } from "./gap-notice.js";
 import { Lane, type LogOutput } from "./log-output.js";
 import type { SourcePosition } from "./log-record.js";
 import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
-import { OutputBatch } from "./output-batch.js";
+import { setBackTo } from "./newest-entries.js";
 import { appendPatiently, retryUntilTaken } from "./patient-output.js";
-import { ReplayCounter, secondOf, withWholeTime } from "./replay.js";
+import { ReplayCounter, withWholeTime } from "./replay.js";
 
 const retryMs = { first: 200, last: 5_000 };
 const recordMs = 60_000;
 const recordBytes = 16 * 1024 * 1024;
 const newline = 0x0a;
+/** More of them in a row wait as after other failures: the engine answers other lines each time. */
+const promptRestarts = 8;
 /** Entries of two streams may be stored a little out of order. */
 const disorderSeconds = 1;
-
-export interface ApiSource {
-  readonly engine: Pick<Engine, "containerLogs">;
-  readonly containerId: string;
-  readonly tty: boolean;
-  readonly logDriver: string;
-}
 
 export class ApiWriter implements LogWriter {
   readonly #lane = new Lane();
@@ -39,6 +33,14 @@ export class ApiWriter implements LogWriter {
   /** Lines of the present replay that are still to come and are written. */
   #skip = 0;
   #last: Buffer | undefined;
+  /** The last line that is written, while a replay is looked through for it, however many lines come before it. */
+  #sought: Buffer | undefined;
+  /** The clock was set back between the lines of the position: newer ones may come before the last one. */
+  #hasStepBack = false;
+  #restarts = 0;
+  /** Since the last look at the newest entries nothing was read for a while, or the clock was set back. */
+  #mayHaveSetBack = true;
+  readonly #stopListening: () => void;
   /** The engine has dropped lines, and none of those after them is written yet. */
   #gap: Gap | undefined;
   readonly #marker: GapMarker;
@@ -70,6 +72,10 @@ export class ApiWriter implements LogWriter {
     this.#skip = this.#gap === undefined ? this.#written.position.lines : 0;
     this.#last = this.#written.last;
     this.#marker = new GapMarker(pending, output, () => this.#position, log);
+    this.#stopListening = source.clockSteps.onSetBack(() => {
+      this.#mayHaveSetBack = true;
+      this.#following.abort(new Restart("the clock was set back"));
+    });
   }
 
   start(): void {
@@ -88,6 +94,7 @@ export class ApiWriter implements LogWriter {
   }
 
   async close(): Promise<void> {
+    this.#stopListening();
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
     await this.#lane.run(async () => {
@@ -107,7 +114,7 @@ export class ApiWriter implements LogWriter {
   }
 
   get #isWhereItWas(): boolean {
-    return this.#skip === 0 && this.#gap === undefined;
+    return this.#skip === 0 && this.#gap === undefined && this.#sought === undefined;
   }
 
   /** Never rejects. */
@@ -117,6 +124,7 @@ export class ApiWriter implements LogWriter {
     let hasReported = false;
     while (!signal.aborted) {
       const isLast = this.#isFinishing;
+      const isSearch = this.#sought !== undefined;
       this.#following = new AbortController();
       try {
         await this.#replay(isLast, AbortSignal.any([signal, this.#following.signal]));
@@ -126,9 +134,13 @@ export class ApiWriter implements LogWriter {
         }
         hasReported = false;
         pauseMs = retryMs.first;
+        if (isSearch) continue;
+        this.#restarts = 0;
       } catch (error) {
         if (this.#isClosed) return;
-        if (error instanceof Restart || this.#following.signal.aborted) continue;
+        if (this.#following.signal.aborted) continue;
+        if (error instanceof Restart && (this.#restarts += 1) <= promptRestarts) continue;
+        this.#mayHaveSetBack = true;
         const { containerId } = this.source;
         if (!hasReported) {
           this.log.warn(
@@ -147,38 +159,36 @@ export class ApiWriter implements LogWriter {
 
   async #replay(isLast: boolean, signal: AbortSignal): Promise<void> {
     const { engine, containerId, tty, logDriver } = this.source;
-    const quirks = { losesLineEnds: logDriver === "local" };
+    await this.#lookForSetBack(signal);
     const { since, lines: written } = this.#written.position;
     this.#counter = new ReplayCounter(since);
-    this.#skip = this.#gap === undefined ? written : 0;
+    this.#skip = this.#gap === undefined && this.#sought === undefined ? written : 0;
     this.#last = this.#written.last;
     await this.#writeNotice(signal);
-    const lines = new LineBuffer();
-    const assemblers = {
-      stdout: new TimedLineAssembler("stdout", lines, quirks),
-      stderr: new TimedLineAssembler("stderr", lines, quirks),
-    };
-    const options = { sinceSeconds: since, follow: !isLast, tty };
+    // A search has to come to an end, found or not.
+    const options = { sinceSeconds: since, follow: !isLast && this.#sought === undefined, tty };
     const stream = await engine.containerLogs(containerId, options, signal);
     try {
-      const batch = new OutputBatch(() => this.#take(lines.take(), signal));
-      await stream.readOutput((name, data, endsMessage) => {
-        assemblers[name].push(data);
-        if (endsMessage) assemblers[name].end();
-        return batch.settled();
-      });
-      assemblers.stdout.end();
-      assemblers.stderr.end();
-      await this.#take(lines.take(), signal);
+      await readLines(stream, { losesLineEnds: logDriver === "local" }, (lines) => this.#take(lines, signal));
+      if (this.#sought !== undefined) this.#giveUpSearch(this.#sought);
       if (this.#skip > 0 && this.#last !== undefined) this.#loseSight(this.#last);
     } finally {
       stream.close();
-      if (this.#isWhereItWas) this.#written = { position: this.#counter.position, last: this.#last };
+      this.#keepPlace();
     }
+  }
+
+  #keepPlace(): void {
+    if (!this.#isWhereItWas) return;
+    const { position, setBackTo: to, hasStepBack } = this.#counter;
+    this.#written = { position, last: this.#last };
+    this.#hasStepBack = hasStepBack;
+    if (to !== undefined) this.#goBackTo(to);
   }
 
   async #take(lines: Buffer, signal: AbortSignal): Promise<void> {
     let fresh = lines;
+    if (this.#sought !== undefined) fresh = this.#searchIn(fresh, this.#sought);
     if (this.#skip > 0) fresh = this.#skipIn(fresh);
     if (this.#gap !== undefined) fresh = await this.#dropOld(fresh, this.#gap, signal);
     if (this.#recordedMs === 0) await this.#recordCount();
@@ -199,6 +209,42 @@ export class ApiWriter implements LogWriter {
       },
       signal,
     );
+    if (this.#counter.setBackTo === undefined) return;
+    // Engines may have left out what is older than the begin of this replay.
+    this.#mayHaveSetBack = true;
+    throw new Restart("the clock was set back");
+  }
+
+  /**
+   * A position is a second, and so many lines from there on. Lines that are written after the clock was set back behind
+   * it are in no replay from there, as long as it has not caught up.
+   */
+  async #lookForSetBack(signal: AbortSignal): Promise<void> {
+    const { position, last } = this.#written;
+    if (!this.#mayHaveSetBack || this.#gap !== undefined) return;
+    const from = await setBackTo(this.source, { since: position.since, last }, signal);
+    this.#mayHaveSetBack = false;
+    if (from !== undefined) this.#goBackTo(from);
+  }
+
+  /** How many lines of a replay from there are written is not known: the last one is looked for. */
+  #goBackTo(since: number): void {
+    const { position, last } = this.#written;
+    this.#written = { position: { ...position, since, lines: last === undefined ? 0 : 1 }, last };
+  }
+
+  /** What of `lines` comes after the one that is sought. */
+  #searchIn(lines: Buffer, sought: Buffer): Buffer {
+    for (let start = 0; start < lines.length;) {
+      const end = lines.indexOf(newline, start) + 1;
+      const line = lines.subarray(start, end);
+      this.#counter.addOld(line);
+      start = end;
+      if (!line.equals(sought)) continue;
+      this.#sought = undefined;
+      return lines.subarray(start);
+    }
+    return lines.subarray(lines.length);
   }
 
   /** What of `lines` comes after the ones that are written. */
@@ -208,8 +254,9 @@ export class ApiWriter implements LogWriter {
       const end = lines.indexOf(newline, start) + 1;
       const line = lines.subarray(start, end);
       const last = this.#last;
-      if (last !== undefined && secondIn(line) > secondIn(last) + disorderSeconds) this.#loseSight(last);
-      this.#counter.add(line);
+      if (last !== undefined && !this.#hasStepBack && secondIn(line) > secondIn(last) + disorderSeconds)
+        this.#loseSight(last);
+      this.#counter.addOld(line);
       if (this.#skip === 1 && last !== undefined && !line.equals(last)) this.#loseSight(last);
       this.#skip -= 1;
       start = end;
@@ -217,9 +264,19 @@ export class ApiWriter implements LogWriter {
     return lines.subarray(start);
   }
 
-  /** The replay is not the one that was written: the engine has dropped lines. Once more, from the last line's time on. */
+  /** The replay is not the one that was counted. Once more, to the last line that is written. */
   #loseSight(last: Buffer): never {
-    this.#gap = { kind: "suspected", time: timeIn(last) };
+    this.#sought = last;
+    throw new Restart();
+  }
+
+  /** The engine has dropped lines, that one too. Once more, from its time on, or from the first that is left. */
+  #giveUpSearch(last: Buffer): never {
+    this.#sought = undefined;
+    this.#gap = {
+      kind: "suspected",
+      time: this.#counter.hasSetBackSince(secondIn(last)) ? "" : timeIn(last),
+    };
     throw new Restart();
   }
 
@@ -283,34 +340,10 @@ export class ApiWriter implements LogWriter {
   }
 
   async #finished(): Promise<void> {
+    this.#stopListening();
     await this.#lane.run(async () => {
       await this.output.save(this.#position, { finished: true });
       await this.output.close();
     });
   }
-}
-
-interface Gap {
-  /**
-   * `suspected`: a replay has not the lines that were written, of which `time` is the last one's. `announced`: there is a
-   * notice of the gap, written or about to be, and `time` is that of the first line after it.
-   */
-  readonly kind: "suspected" | "announced";
-  readonly time: string;
-}
-
-/** To be read once more, from the start of the replay. */
-class Restart extends Error {}
-
-function timeIn(line: Buffer): string {
-  return line.toString("latin1", 0, Math.max(0, line.indexOf(0x20)));
-}
-
-function secondIn(line: Buffer): number {
-  return secondOf(line.toString("latin1", 0, 19));
-}
-
-function lastLine(lines: Buffer): Buffer {
-  const before = lines.length < 2 ? -1 : lines.lastIndexOf(newline, lines.length - 2);
-  return Buffer.from(lines.subarray(before + 1));
 }

@@ -302,7 +302,9 @@ export class ContainerLogWriters implements ContainerLogs {
       return this.#sources.open(container, source, output, { lines: 0, last });
     }
     if (former !== source || finished) await output.save(position, { source, finished: false });
-    return this.#sources.open(container, source, output, written);
+    // A replay is compared with the last line, also when that is in the file before.
+    const last = written.last ?? (source === "api" ? await output.lastBeforeReopening() : undefined);
+    return this.#sources.open(container, source, output, { ...written, last });
   }
 
   async #sourceOf(container: Snapshot): Promise<LogSource> {

@@ -7,6 +7,7 @@ import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import { ApiWriter } from "./api-writer.js";
 import { AttachWriter } from "./attach-writer.js";
+import { ClockSteps } from "./clock-steps.js";
 import { FileWriter } from "./file-writer.js";
 import type { LogOutput } from "./log-output.js";
 import type { LogRecord } from "./log-record.js";
@@ -23,6 +24,8 @@ export interface SourceWritersDeps {
 }
 
 export class SourceWriters {
+  readonly #clockSteps = new ClockSteps();
+
   constructor(
     private readonly deps: SourceWritersDeps,
     private readonly queue: TurnQueue,
@@ -42,9 +45,9 @@ export class SourceWriters {
   }
 
   /** Goes on in `output`, which is open; `written` as its opening has answered. It is not started. */
-  open(container: Snapshot, source: LogSource, output: LogOutput, written: Written): LogWriter {
+  open(container: Snapshot, kind: LogSource, output: LogOutput, written: Written): LogWriter {
     const { engine, log } = this.deps;
-    switch (source) {
+    switch (kind) {
       case "file":
         return new FileWriter(
           output,
@@ -59,7 +62,8 @@ export class SourceWriters {
         );
       case "api": {
         const { id: containerId, tty, logDriver } = container;
-        return new ApiWriter(output, written, { engine, containerId, tty, logDriver }, log);
+        const source = { engine, containerId, tty, logDriver, clockSteps: this.#clockSteps };
+        return new ApiWriter(output, written, source, log);
       }
       case "attach":
         return this.openAttached(container, output);

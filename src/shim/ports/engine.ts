@@ -97,6 +97,8 @@ export interface LogOptions {
   readonly follow: boolean;
   /** Whether the container has a terminal: its output comes as it is, without frames. */
   readonly tty: boolean;
+  /** Of all these only so many, the newest; all when it is not given. */
+  readonly tail?: number;
 }
 
 /** Which streams of a container's main process are wanted. */

@@ -11,6 +11,7 @@ import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/lo
 import { recordFromFile } from "../../../src/shim/logs/lost-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
+import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../base/temporary-directory.js";
 import { randomOf } from "./log-bench.js";
 
@@ -27,6 +28,9 @@ class FakeLog {
   readonly messages: { readonly second: number; readonly text: string }[] = [];
   readonly expected: string[] = [];
   isRunning = true;
+  /** Docker 20.10 looks at the time of each message, newer engines at all up to the first that is new enough. */
+  filtersEach = true;
+  requests = 0;
   #wake: (() => void)[] = [];
 
   write(second: number, text: string): void {
@@ -42,14 +46,18 @@ class FakeLog {
     this.messages.push({ second, text: `${time} ${text}\n` });
   }
 
-  async *read({ sinceSeconds, follow }: LogOptions, signal: AbortSignal): AsyncGenerator<Message> {
-    for (let index = 0; ; index += 1) {
+  async *read({ sinceSeconds, follow, tail }: LogOptions, signal: AbortSignal): AsyncGenerator<Message> {
+    this.requests += 1;
+    let hasBegun = false;
+    for (let index = Math.max(0, this.messages.length - (tail ?? Infinity)); ; index += 1) {
       while (index >= this.messages.length) {
         if (!follow || !this.isRunning) return;
         await orAbort(new Promise<void>((wake) => this.#wake.push(wake)), signal);
       }
       const message = this.messages[index];
-      if (message === undefined || message.second < sinceSeconds) continue;
+      if (message === undefined) continue;
+      if (message.second < sinceSeconds && (this.filtersEach || !hasBegun)) continue;
+      hasBegun = true;
       yield { stream: "stdout", data: Buffer.from(message.text), endsMessage: true };
     }
   }
@@ -69,6 +77,8 @@ class Bench {
   /** What was recorded, in order. */
   readonly recorded: LogRecord[] = [];
   writer!: ApiWriter;
+  /** As if the system's clock had been seen to be set back. */
+  setBack: () => void = () => undefined;
 
   constructor(private readonly directory: string) {}
 
@@ -117,7 +127,8 @@ class Bench {
         close: () => undefined,
       }),
     };
-    const source = { engine, containerId, tty: false, logDriver: "local" };
+    const clockSteps = { onSetBack: (listener: () => void) => ((this.setBack = listener), () => undefined) };
+    const source = { engine, containerId, tty: false, logDriver: "local", clockSteps };
     this.writer = new ApiWriter(output, written!, source, this.log);
     this.writer.start();
   }
@@ -153,6 +164,128 @@ describe("ApiWriter", () => {
         assert.deepEqual(bench.log.lines, []);
       });
     }
+  });
+
+  for (const filtersEach of [true, false]) {
+    const name = `an engine that filters ${filtersEach ? "each line" : "up to the first line"}`;
+
+    test(`a clock that is set back while nothing is read: every line once, with ${name}`, async () => {
+      for (const [back, lines] of [
+        [5, 3],
+        [100, 3],
+        [100, 99],
+        [3600, 1],
+      ] as const) {
+        await withBench(async (bench) => {
+          bench.source.filtersEach = filtersEach;
+          let second = 1_770_000_000;
+          const write = (count: number): void => {
+            for (let line = 0; line < count; line += 1) bench.source.write((second += 1), String(line));
+          };
+          write(20);
+          await bench.start();
+          await bench.writer.finish();
+          second -= back;
+          write(lines);
+          for (let round = 0; round < 4; round += 1) {
+            await bench.start();
+            await bench.writer.finish();
+            assert.equal(bench.written, bench.source.expected.join(""), `${String(back)}: ${String(round)}`);
+            write(2);
+          }
+          assert.deepEqual(bench.log.lines, []);
+        });
+      }
+    });
+
+    test(`a clock that is set back again and again, and kills at any point: every line once, with ${name}`, async () => {
+      for (let seed = 1; seed <= 15; seed += 1) {
+        await withBench(async (bench) => {
+          bench.source.filtersEach = filtersEach;
+          const random = randomOf(seed);
+          let second = 1_770_000_000;
+          await bench.start();
+          for (let step = 0; step < 10; step += 1) {
+            // Seen at once by the one that reads, or at the next start.
+            if (random() < 0.4) second -= Math.floor(random() * 60);
+            for (let line = Math.floor(random() * 20); line >= 0; line -= 1) {
+              if (random() < 0.3) second += Math.floor(random() * 3);
+              bench.source.write(second, `${String(line)} of ${String(step)}`);
+            }
+            bench.setBack();
+            await bench.writer.finish();
+            const record = readFileSync(bench.recordPath, "utf8");
+            const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
+            bench.source.write(second, "after the record");
+            await bench.start();
+            await bench.writer.finish();
+            await bench.writer.close();
+            const log = readFileSync(bench.path);
+            writeFileSync(bench.recordPath, record);
+            const kept = size + Math.floor(random() * (log.length - size + 1));
+            writeFileSync(bench.path, log.subarray(0, kept));
+            await bench.start();
+          }
+          await bench.writer.finish();
+          assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
+          assert.deepEqual(bench.log.lines, []);
+        });
+      }
+    });
+
+    test(`a clock that is set back while the log is followed: every line once, with ${name}`, async () => {
+      await withBench(async (bench) => {
+        bench.source.filtersEach = filtersEach;
+        for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+        await bench.start();
+        const isWhole = (): boolean => bench.written === bench.source.expected.join("");
+        await until("the first lines", isWhole);
+        for (const back of [1_769_999_000, 1_769_998_000]) {
+          bench.setBack();
+          for (let line = 0; line < 10; line += 1) bench.source.write(back + line, String(line));
+          await until("the lines after the clock was set back", isWhole);
+        }
+        const before = bench.source.requests;
+        bench.source.write(1_769_998_020, "last");
+        await until("the last line", isWhole);
+        assert.equal(bench.source.requests, before, "it is followed");
+        await bench.writer.finish();
+        assert.deepEqual(bench.log.lines, []);
+      });
+    });
+  }
+
+  test("a clock that is set back, and what was written before it dropped: a gap, and every line that is left", async () => {
+    await withBench(async (bench) => {
+      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+      await bench.start();
+      await bench.writer.finish();
+      for (let line = 0; line < 10; line += 1) bench.source.write(1_769_000_000 + line, String(line));
+      bench.source.messages.splice(0, 13);
+      for (let round = 0; round < 2; round += 1) {
+        await bench.start();
+        await bench.writer.finish();
+        const lines = linesOf(readFileSync(bench.path));
+        const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(13)];
+        assert.deepEqual(
+          lines.filter((line) => !line.includes("gap 1")),
+          kept,
+          JSON.stringify(lines.slice(8)),
+        );
+        assert.equal(lines.length, kept.length + 1);
+      }
+    });
+  });
+
+  test("the end of a container that was followed costs one request", async () => {
+    await withBench(async (bench) => {
+      bench.source.write(1_770_000_000, "line");
+      await bench.start();
+      await until("the line", () => bench.written === bench.source.expected.join(""));
+      const before = bench.source.requests;
+      await bench.writer.finish();
+      assert.equal(bench.source.requests, before + 1);
+    });
   });
 
   test("marks where the engine has dropped lines, and loses none of those that are left", async () => {
