@@ -117,6 +117,7 @@ export class TestShim implements AsyncDisposable {
       readonly imageVolumeLimits?: Partial<ImageVolumeLimits>;
       /** Of the logs of containers that this shim creates: links unless given. */
       readonly logFormat?: "cri" | "docker";
+      readonly adoptedLogs?: "keep" | "convert";
     } = {},
   ): Promise<TestShim> {
     const own = options.earlier === undefined ? await newWorld() : undefined;
@@ -131,7 +132,13 @@ export class TestShim implements AsyncDisposable {
     const outsideImages = new OutsideImages({ engine: world.engine, now: () => 0, log });
     const pauseImages = new FakePauseImages(world);
     const logs = new ContainerLogWriters({
-      ...{ engine: world.engine, host: () => world.host, log, format: options.logFormat ?? "docker" },
+      ...{
+        engine: world.engine,
+        host: () => world.host,
+        log,
+        format: options.logFormat ?? "docker",
+        adopted: options.adoptedLogs ?? "keep",
+      },
       records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
     });
     const lateEffects = new LateEffects({ log, timeoutMs: 5_000 });

@@ -79,7 +79,7 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     const log = recordingLog();
     const open = async (): Promise<ContainerLogWriters> =>
       new ContainerLogWriters({
-        ...{ engine: engine.engine, host: () => ({ local }), log, format: "cri" },
+        ...{ engine: engine.engine, host: () => ({ local }), log, format: "cri", adopted: "keep" },
         records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
       });
     await using container = await engine.container({

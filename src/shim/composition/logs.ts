@@ -9,14 +9,14 @@ import type { Stores } from "./stores.js";
 
 /** Writes nothing before the first container is observed. */
 export function createContainerLogs(
-  { containerLogFormat: format }: Config,
+  { containerLogFormat: format, adoptedLogs: adopted }: Config,
   { logRecords: records }: Stores,
   engine: Engine,
   host: () => HostAccess,
   log: Logger,
   lifetime: Lifetime,
 ): ContainerLogWriters {
-  const writers = new ContainerLogWriters({ engine, host, records, format, log });
+  const writers = new ContainerLogWriters({ engine, host, records, format, adopted, log });
   lifetime.onClose("container logs", () => writers.stop());
   return writers;
 }

@@ -316,6 +316,14 @@ const logging = {
     criDockerdDefault: "docker (no flag)",
     why: "kubelets rotate files of the CRI's format, and log agents read the same format on all nodes",
   }),
+  adoptedLogs: option({
+    name: "adopted-logs",
+    group: "Logging",
+    kind: enumKind(["keep", "convert"]),
+    default: "keep",
+    help: "Logs of running containers that dockershim or cri-dockerd made: kept as links to Docker's JSON files, which kubelets cannot rotate, or converted to files in the CRI's format at the first rotation",
+    criDockerdDefault: "keep (no flag)",
+  }),
   logLevel: option({
     name: "log-level",
     group: "Logging",

@@ -98,6 +98,11 @@ export function madeLabels(docker: Labels): Labels {
   return Object.fromEntries(Object.entries(docker).filter(([key]) => isMade(key)));
 }
 
+/** Whether this program made the sandbox or container, not dockershim or cri-dockerd. */
+export function isMadeHere(docker: Labels): boolean {
+  return madeKeys(docker) !== undefined;
+}
+
 function madeKeys(docker: Labels): ReadonlySet<string> | undefined {
   // Only these are made with a list: that of a helper container is the image's.
   if (!hasPodType(docker)) return undefined;

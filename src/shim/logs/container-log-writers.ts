@@ -2,9 +2,13 @@
 import { messageOf, ShimError } from "../base/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-logs.js";
-import { LaterTry, type LaterTimes } from "./later-try.js";
-import { Lane, LogOutput } from "./log-output.js";
-import { newRecord, type LogFormat, type LogRecord, type LogRecords } from "./log-record.js";
+import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted-links.js";
+import { removeBeside, removeEngineLinks } from "./engine-links.js";
+import { historyTemporary } from "./history-writer.js";
+import type { LaterTimes } from "./later-try.js";
+import { isKnownSink, LogEntry, runs } from "./log-entry.js";
+import { LogOutput } from "./log-output.js";
+import { newRecord, type LogFormat, type LogRecords } from "./log-record.js";
 import type { Written } from "./log-sink.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
@@ -17,6 +21,8 @@ export interface LogWritersDeps extends SourceWritersDeps {
   readonly records: LogRecords;
   /** Of containers that are created from now on. */
   readonly format: LogFormat;
+  /** Of containers of dockershim and cri-dockerd. */
+  readonly adopted: AdoptedLogs;
 }
 
 /** A container that ended is shown as ended after that time at the latest. */
@@ -26,17 +32,8 @@ const removeTimeoutMs = 1_000;
 /** A log that could not be begun or ended: too many open files, a file system that is full or read-only. */
 const laterTimes: LaterTimes = { first: 1_000, last: 30_000 };
 
-interface Entry {
-  readonly lane: Lane;
-  readonly later: LaterTry;
-  writer: LogWriter | undefined;
-  /** As it was seen last. */
-  container: Snapshot | undefined;
-  isRemoved: boolean;
-}
-
 export class ContainerLogWriters implements ContainerLogs {
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, LogEntry>();
   readonly #queue = new TurnQueue((error) => {
     this.deps.log.error({ err: messageOf(error) }, "a log cannot be written on");
   });
@@ -127,7 +124,7 @@ export class ContainerLogWriters implements ContainerLogs {
     try {
       if (runs(container) && (writer === undefined || record.finished)) {
         await this.#inTime(entry, this.#begin(container));
-      } else if (hasEnded && !record.finished) {
+      } else if (hasEnded && (!record.finished || (record.history !== null && entry.history === undefined))) {
         await this.#end(container);
       } else if (status === "created" && container.state.exitCode !== 0 && writer !== undefined) {
         // It could not be started, and there is nothing to wait for.
@@ -136,6 +133,23 @@ export class ContainerLogWriters implements ContainerLogs {
     } catch (error) {
       this.#tryLater(entry, container, error);
     }
+  }
+
+  async convert(container: Snapshot, target: LogTarget): Promise<void> {
+    const { id: containerId } = container;
+    const { adopted, records, log } = this.deps;
+    if (adopted === "keep") throw keptLink(containerId);
+    await records.put(await convertedRecord(container, target));
+    const entry = this.#entry(containerId);
+    entry.container = container;
+    await entry.lane.run(async () => {
+      if (entry.isRemoved || this.#isStopped || entry.writer !== undefined) return;
+      await this.#start(entry, container);
+    });
+    log.info(
+      { containerId, path: target.path },
+      "the link to the engine's log of a container has become a file",
+    );
   }
 
   async reopen(containerId: string): Promise<void> {
@@ -158,6 +172,7 @@ export class ContainerLogWriters implements ContainerLogs {
         throw new ShimError("precondition", `container "${containerId}" is not running`, fields);
       }
       await entry.writer.reopen();
+      entry.history?.retry();
     });
   }
 
@@ -170,8 +185,11 @@ export class ContainerLogWriters implements ContainerLogs {
         const { writer } = entry;
         if (writer !== undefined) {
           await within(removeTimeoutMs, writer.finish());
-          await writer.close();
         }
+        await entry.close();
+        const record = this.deps.records.get(containerId);
+        if (record !== undefined && record.history !== null)
+          await removeBeside(record, historyTemporary(record).path);
         await this.deps.records.remove(containerId);
       });
     } catch (error) {
@@ -200,9 +218,7 @@ export class ContainerLogWriters implements ContainerLogs {
   async stop(): Promise<void> {
     this.#isStopped = true;
     for (const { later } of this.#entries.values()) later.cancel();
-    await Promise.allSettled(
-      [...this.#entries.values()].map((entry) => entry.lane.run(async () => entry.writer?.close())),
-    );
+    await Promise.allSettled([...this.#entries.values()].map((entry) => entry.lane.run(() => entry.close())));
   }
 
   async #begin(container: Snapshot): Promise<void> {
@@ -211,21 +227,21 @@ export class ContainerLogWriters implements ContainerLogs {
       if (entry.isRemoved || this.#isStopped) return;
       const isOver = this.deps.records.get(container.id)?.finished === true;
       if (entry.writer !== undefined && !isOver) return;
-      await entry.writer?.close();
+      await entry.close();
       entry.writer = undefined;
       await this.#start(entry, container);
     });
   }
 
   /** To be called in the lane of the entry. */
-  async #start(entry: Entry, container: Snapshot): Promise<void> {
+  async #start(entry: LogEntry, container: Snapshot): Promise<void> {
     entry.writer = await this.#open(container, { create: true });
     entry.writer?.start();
     entry.later.succeeded();
   }
 
   /** Whether `work` ended in time. Its error is thrown; one that comes later leads to another try, too. */
-  async #inTime(entry: Entry, work: Promise<unknown>): Promise<boolean> {
+  async #inTime(entry: LogEntry, work: Promise<unknown>): Promise<boolean> {
     const { container } = entry;
     const isInTime = await within(finishTimeoutMs, work);
     if (!isInTime && container !== undefined) {
@@ -237,7 +253,7 @@ export class ContainerLogWriters implements ContainerLogs {
   }
 
   /** Nobody else would: what is known of a container is looked at once, unless something happens to it. */
-  #tryLater(entry: Entry, container: Snapshot, error: unknown): void {
+  #tryLater(entry: LogEntry, container: Snapshot, error: unknown): void {
     const { id: containerId } = container;
     if (entry.isRemoved || this.#isStopped || entry.container !== container) return;
     entry.later.failed(() => void this.observe(container));
@@ -270,7 +286,7 @@ export class ContainerLogWriters implements ContainerLogs {
   async #abandon(containerId: string): Promise<void> {
     const entry = this.#entry(containerId);
     await entry.lane.run(async () => {
-      await entry.writer?.close();
+      await entry.close();
       entry.writer = undefined;
     });
   }
@@ -278,13 +294,20 @@ export class ContainerLogWriters implements ContainerLogs {
   async #open(container: Snapshot, { create }: { readonly create: boolean }): Promise<LogWriter | undefined> {
     const output = this.#output(container.id);
     if (output === undefined) return undefined;
+    const { history } = output.record;
+    // Before there is a record the link is the log; from then on it is in the way, wherever a kubelet has renamed it to.
+    if (history !== null) await removeEngineLinks(output.target, container.id);
     const written = await output.open({ create });
     if (written === undefined) {
       await output.save(output.record.position, { finished: true });
       return undefined;
     }
     try {
-      return await this.#goOn(container, output, written);
+      const writer = await this.#goOn(container, output, written);
+      const entry = this.#entry(container.id);
+      entry.history = this.#sources.openHistory(container, output);
+      entry.history?.start();
+      return writer;
     } catch (error) {
       await output.close();
       throw error;
@@ -317,24 +340,11 @@ export class ContainerLogWriters implements ContainerLogs {
     return record === undefined ? undefined : new LogOutput(record, records, log);
   }
 
-  #entry(containerId: string): Entry {
+  #entry(containerId: string): LogEntry {
     const known = this.#entries.get(containerId);
     if (known !== undefined) return known;
-    const entry: Entry = {
-      ...{ lane: new Lane(), later: new LaterTry(this.times) },
-      ...{ writer: undefined, container: undefined, isRemoved: false },
-    };
+    const entry = new LogEntry(this.times);
     if (this.owns(containerId)) this.#entries.set(containerId, entry);
     return entry;
   }
-}
-
-function runs(container: Snapshot | undefined): container is Snapshot {
-  const status = container?.state.status;
-  return status === "running" || status === "paused" || status === "restarting";
-}
-
-/** Whether something was written to a file already. */
-function isKnownSink(record: LogRecord | undefined): boolean {
-  return record !== undefined && record.sink.inode !== "";
 }

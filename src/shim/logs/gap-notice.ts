@@ -23,3 +23,8 @@ const longestNoticeBytes = 1024;
 export function absenceNotice(time: string, count: number): string {
   return `${time} stderr F dockershim: output is missing here, it was written while dockershim did not run and the log driver keeps none (gap ${String(count)} of this log)\n`;
 }
+
+/** For a log that was a link to the engine's file, where that was too long to be written anew. */
+export function cutNotice(time: string): string {
+  return `${time} stderr F dockershim: older lines are left in the Docker Engine's file\n`;
+}

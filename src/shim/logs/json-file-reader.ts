@@ -63,6 +63,11 @@ export class JsonFileReader {
     return this.#before?.at ?? { file: this.#identity, offset: this.#offset };
   }
 
+  /** Which file is read, empty before its first entry was, and from where. */
+  get place(): ReaderPosition {
+    return { file: this.#identity, offset: this.#offset };
+  }
+
   /** Why the rest of the last damaged file could not be read. */
   get damage(): string {
     return this.#damage;

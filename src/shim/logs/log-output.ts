@@ -10,6 +10,7 @@ export class LogOutput {
   #sink: LogSink | undefined;
   #record: LogRecord;
   #hasReported = false;
+  readonly #writes = new Lane();
 
   constructor(
     record: LogRecord,
@@ -111,8 +112,18 @@ export class LogOutput {
       position,
       ...(sink === undefined ? {} : { sink: { inode: sink.inode, size: sink.size } }),
     };
+    await this.#store();
+  }
+
+  /** What was to be written of the time before this log has its file now. */
+  async endHistory(): Promise<void> {
+    this.#record = { ...this.#record, history: null };
+    await this.#store();
+  }
+
+  async #store(): Promise<void> {
     try {
-      await this.records.move(this.#record);
+      await this.#writes.run(() => this.records.move(this.#record));
     } catch (error) {
       // The log goes on. After a kill the older position is compared with the file, which takes longer.
       const { containerId } = this.#record;

@@ -30,6 +30,17 @@ export interface SinkPosition {
 /** `cri`: a file of our own in the CRI's format. `docker`: a link to the engine's file, and nothing is written. */
 export type LogFormat = "cri" | "docker";
 
+/**
+ * Of a log that was a link to the engine's file: what the link led to before this program began to write is still to be
+ * written to a file of its own. All entries before a place in Docker's file.
+ */
+export interface LogHistory {
+  /** Where: the name that a rotation gave the link. */
+  readonly path: string;
+  readonly file: string;
+  readonly offset: number;
+}
+
 export interface LogRecord {
   readonly version: 1;
   readonly containerId: string;
@@ -51,6 +62,8 @@ export interface LogRecord {
   readonly finished: boolean;
   /** How often the engine had dropped lines before they were read. */
   readonly gaps: number;
+  /** Null when there is none, or it is written. Records without it are of the time before there was any. */
+  readonly history: LogHistory | null;
 }
 
 export const beginning: SourcePosition = { file: "", offset: 0, since: 0, lines: 0, notice: "" };
@@ -63,7 +76,7 @@ export function newRecord(
 ): LogRecord {
   return {
     ...{ version: 1, containerId, format, directory, path, source: undefined, position: beginning },
-    ...{ sink: { inode: "", size: 0 }, former: null, finished: false, gaps: 0 },
+    ...{ sink: { inode: "", size: 0 }, former: null, finished: false, gaps: 0, history: null },
   };
 }
 
@@ -162,7 +175,7 @@ export function parseRecord(text: string): LogRecord | undefined {
   if (typeof parsed !== "object" || parsed === null) return undefined;
   const value = parsed as Partial<Record<keyof LogRecord, unknown>>;
   const { version, containerId, directory, path, source, sink, former, finished, gaps } = value;
-  const { format = "cri" } = value;
+  const { format = "cri", history = null } = value;
   const ok =
     version === 1 &&
     (format === "cri" || format === "docker") &&
@@ -173,9 +186,10 @@ export function parseRecord(text: string): LogRecord | undefined {
     (former === null ||
       (hasFields(former, sinkFields) && isPosition((former as { position?: unknown }).position))) &&
     typeof finished === "boolean" &&
-    typeof gaps === "number";
+    typeof gaps === "number" &&
+    (history === null || hasFields(history, { path: "string", file: "string", offset: "number" }));
   // The checks above cover every field of the type.
-  return ok ? ({ ...value, format } as LogRecord) : undefined;
+  return ok ? ({ ...value, format, history } as LogRecord) : undefined;
 }
 
 const sinkFields = { inode: "string", size: "number" } as const;

@@ -139,6 +139,11 @@ export class LogSink {
     return before < 0 && start > 0 ? undefined : Buffer.from(buffer.subarray(before + 1, bytesRead));
   }
 
+  /** What was appended survives a power cut. */
+  async flush(): Promise<void> {
+    await this.file.sync();
+  }
+
   async close(): Promise<void> {
     await this.file.close();
   }

@@ -30,7 +30,7 @@ export type Found =
 
 const newline = 0x0a;
 /** A line of 16 KiB of which each byte is escaped, with room for attributes. */
-const longestLineBytes = 256 * 1024;
+export const longestLineBytes = 256 * 1024;
 /** Most first lines are shorter. */
 const headBytes = 16 * 1024;
 /** Names are exchanged within microseconds; what is still not there after so many looks is gone. */
@@ -76,6 +76,36 @@ export class RotatedFiles {
     });
   }
 
+  /** How many files there are. */
+  async count(): Promise<number> {
+    return (await this.#list()).length;
+  }
+
+  /**
+   * The begin of the last `limitBytes` before `end`, over several files as long as they are not compressed; the begin of
+   * a file, unless one alone is too long: then `isCut`. Undefined when the file of `end` is gone.
+   */
+  async before(
+    { file, offset }: { readonly file: string; readonly offset: number },
+    limitBytes: number,
+  ): Promise<{ readonly file: string; readonly offset: number; readonly isCut: boolean } | undefined> {
+    if (offset > limitBytes) return { file, offset: offset - limitBytes, isCut: true };
+    let begin: { readonly file: string; readonly offset: number; readonly isCut: boolean } | undefined;
+    let bytes = offset;
+    for (const entry of await this.#list()) {
+      if (begin === undefined) {
+        if (await this.#isKnown(entry, { identity: file })) begin = { file, offset: 0, isCut: false };
+        continue;
+      }
+      bytes += entry.isCompressed ? Infinity : entry.size;
+      if (bytes > limitBytes) break;
+      const identity = await this.#identityOf(entry);
+      if (identity === "") break;
+      begin = { file: identity, offset: 0, isCut: false };
+    }
+    return begin;
+  }
+
   /** Whether the newest file is another one than that with this inode. */
   async hasMoved(inode: string): Promise<boolean> {
     const status = await stat(this.path, { bigint: true }).catch(() => undefined);
@@ -113,7 +143,7 @@ export class RotatedFiles {
       if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
       throw error;
     });
-    const ages = new Map<number, Omit<Entry, "inode">>();
+    const ages = new Map<number, Omit<Entry, "inode" | "size">>();
     for (const found of names) {
       if (!found.startsWith(name)) continue;
       const match = /^(?:\.(\d{1,6}))?(\.gz)?$/.exec(found.slice(name.length));
@@ -127,7 +157,8 @@ export class RotatedFiles {
     const entries: Entry[] = [];
     for (const entry of [...ages.values()].sort((one, other) => one.age - other.age)) {
       const status = await stat(entry.path, { bigint: true }).catch(() => undefined);
-      if (status !== undefined) entries.push({ ...entry, inode: String(status.ino) });
+      if (status !== undefined)
+        entries.push({ ...entry, inode: String(status.ino), size: Number(status.size) });
     }
     return entries;
   }
@@ -179,6 +210,8 @@ interface Entry {
   readonly age: number;
   readonly isCompressed: boolean;
   readonly inode: string;
+  /** Bytes on the disk. */
+  readonly size: number;
 }
 
 interface Opened<Kind extends "next" | "gone"> {

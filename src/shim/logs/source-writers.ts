@@ -9,6 +9,8 @@ import { ApiWriter } from "./api-writer.js";
 import { AttachWriter } from "./attach-writer.js";
 import { ClockSteps } from "./clock-steps.js";
 import { FileWriter } from "./file-writer.js";
+import { HistoryWriter } from "./history-writer.js";
+import type { ReaderOptions } from "./json-file-reader.js";
 import type { LogOutput } from "./log-output.js";
 import type { LogRecord } from "./log-record.js";
 import type { Written } from "./log-sink.js";
@@ -49,17 +51,7 @@ export class SourceWriters {
     const { engine, log } = this.deps;
     switch (kind) {
       case "file":
-        return new FileWriter(
-          output,
-          written,
-          {
-            path: container.logPath,
-            archiveLimitBytes: archiveLimitBytes(container.logOptions),
-            emptiedAtBytes: emptiedAtBytes(container.logOptions),
-          },
-          this.queue,
-          log,
-        );
+        return new FileWriter(output, written, readerOptions(container), this.queue, log);
       case "api": {
         const { id: containerId, tty, logDriver } = container;
         const source = { engine, containerId, tty, logDriver, clockSteps: this.#clockSteps };
@@ -70,8 +62,23 @@ export class SourceWriters {
     }
   }
 
+  /** For a log that was a link; undefined when nothing is left to be written of that time. It is not started. */
+  openHistory(container: Snapshot, output: LogOutput): HistoryWriter | undefined {
+    const { history } = output.record;
+    if (history === null) return undefined;
+    return new HistoryWriter(output, history, readerOptions(container), this.queue, this.deps.log);
+  }
+
   /** For a container that is about to be started, which only this source needs. */
   openAttached({ id: containerId, tty }: Snapshot, output: LogOutput): AttachWriter {
     return new AttachWriter(output, { engine: this.deps.engine, containerId, tty }, this.deps.log);
   }
+}
+
+function readerOptions({ logPath, logOptions }: Snapshot): ReaderOptions {
+  return {
+    path: logPath,
+    archiveLimitBytes: archiveLimitBytes(logOptions),
+    emptiedAtBytes: emptiedAtBytes(logOptions),
+  };
 }

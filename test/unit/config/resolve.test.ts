@@ -68,6 +68,7 @@ describe("resolveConfig() without anything given", () => {
       streamingTlsCertFile: undefined,
       streamingTlsPrivateKeyFile: undefined,
       containerLogFormat: "cri",
+      adoptedLogs: "keep",
       logLevel: "info",
       metricsBindAddress: undefined,
     });

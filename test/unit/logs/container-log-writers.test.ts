@@ -35,7 +35,7 @@ async function withBlockedLog(
   const log = recordingLog();
   const writers = new ContainerLogWriters(
     {
-      ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri" },
+      ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri", adopted: "keep" },
       records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
     },
     retry,
@@ -138,7 +138,13 @@ async function logsAcrossSources(
   let reads = 0;
   const open = async (local: boolean): Promise<ContainerLogWriters> =>
     new ContainerLogWriters({
-      ...{ engine: engineOf(docker, () => (reads += 1)), host: () => ({ local }), log, format: "cri" },
+      ...{
+        engine: engineOf(docker, () => (reads += 1)),
+        host: () => ({ local }),
+        log,
+        format: "cri",
+        adopted: "keep",
+      },
       records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
     });
   const first = await open(true);

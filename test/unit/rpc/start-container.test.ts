@@ -55,6 +55,7 @@ describe("startContainer()", () => {
         adopt: () => Promise.resolve(false),
         observe: () => Promise.resolve(),
         reopen: () => Promise.resolve(),
+        convert: () => Promise.resolve(),
       },
       created: (container, { directory, path }) => {
         calls.push(`${container.id} ${directory} ${path}`);

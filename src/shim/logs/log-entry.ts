@@ -1,0 +1,38 @@
+/** What is held of the log of one container while this program runs. */
+import type { Snapshot } from "../domain/snapshot.js";
+import type { HistoryWriter } from "./history-writer.js";
+import { LaterTry, type LaterTimes } from "./later-try.js";
+import { Lane } from "./log-output.js";
+import type { LogRecord } from "./log-record.js";
+import type { LogWriter } from "./log-writer.js";
+
+export class LogEntry {
+  readonly lane = new Lane();
+  readonly later: LaterTry;
+  writer: LogWriter | undefined;
+  history: HistoryWriter | undefined;
+  /** As it was seen last. */
+  container: Snapshot | undefined;
+  isRemoved = false;
+
+  constructor(times: LaterTimes) {
+    this.later = new LaterTry(times);
+  }
+
+  /** In its lane. Both stop at once. */
+  async close(): Promise<void> {
+    await this.history?.stop();
+    this.history = undefined;
+    await this.writer?.close();
+  }
+}
+
+export function runs(container: Snapshot | undefined): container is Snapshot {
+  const status = container?.state.status;
+  return status === "running" || status === "paused" || status === "restarting";
+}
+
+/** Whether something was written to a file already. */
+export function isKnownSink(record: LogRecord | undefined): boolean {
+  return record !== undefined && record.sink.inode !== "";
+}
