@@ -159,6 +159,8 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
       assert.equal(pieces.get("stderr"), undefined);
       assert.match(text, /^one\r\ntwo\r\n\r\nthree\r\nerror\r\n/);
       assert.ok(text.includes(`${long}\r\n`));
+      // Exactly one piece of Docker's: what follows it is the end of the line alone.
+      assert.ok(text.includes(`\n${long.slice(0, 16_384)}\r\nb`));
       assert.match(text, /unterminated\n?$/);
       for (const line of lines) assert.match(line, /^\d{4}-\d\d-\d\dT\S+Z std(out|err) [FP] /s);
     });
