@@ -156,11 +156,12 @@ export class HistoryWriter {
 
   async #end(): Promise<void> {
     const { target } = this.output;
+    const file = this.#sink && { inode: this.#sink.inode, size: this.#sink.size };
     if (this.#sink !== undefined) {
       await this.#sink.flush();
       await renameBeside(target, historyTemporary(target).path, this.history.path);
     }
-    await this.output.endHistory();
+    await this.output.endHistory(file);
     this.#phase = "ended";
     await this.#close();
   }

@@ -3,7 +3,13 @@ import { messageOf, ShimError } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
-import type { LogRecord, LogRecords, SourcePosition } from "./log-record.js";
+import {
+  beginning,
+  type LogRecord,
+  type LogRecords,
+  type SinkPosition,
+  type SourcePosition,
+} from "./log-record.js";
 
 /** All calls of one container come one after the other: see `Lane`. */
 export class LogOutput {
@@ -115,9 +121,15 @@ export class LogOutput {
     await this.#store();
   }
 
-  /** What was to be written of the time before this log has its file now. */
-  async endHistory(): Promise<void> {
-    this.#record = { ...this.#record, history: null };
+  /**
+   * What was to be written of the time before this log is in `file` now; undefined when there was nothing. A kubelet that
+   * did not hear of the first rotation renames that back, too.
+   */
+  async endHistory(file: SinkPosition | undefined): Promise<void> {
+    const { history, former } = this.#record;
+    const position = { ...beginning, file: history?.file ?? "", offset: history?.offset ?? 0 };
+    const before = file === undefined ? null : { ...file, position };
+    this.#record = { ...this.#record, history: null, former: former ?? before };
     await this.#store();
   }
 

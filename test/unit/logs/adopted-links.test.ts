@@ -234,6 +234,27 @@ describe("--adopted-logs=convert", () => {
     }
   }
 
+  test("a kubelet that heard of no success renames the file back over the log: every line once", async () => {
+    await withWorld(async (world) => {
+      world.write(20);
+      world.rename();
+      const first = await world.writers();
+      await first.convert(world.running, world.target);
+      await world.untilWhole();
+      world.write(20);
+      await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
+      await first.stop();
+      renameSync(join(world.target.directory, rotated), world.target.path);
+      const second = await world.writers();
+      await second.observe(world.running);
+      world.write(5);
+      await second.observe(world.exited);
+      world.assertWhole();
+      assert.deepEqual(Object.keys(world.files), ["0.log"]);
+      await second.stop();
+    });
+  });
+
   test("the time before of a container that has ended is written at a later start", async () => {
     await withWorld(async (world) => {
       world.write(20);
@@ -244,7 +265,7 @@ describe("--adopted-logs=convert", () => {
       const first = await world.writers();
       await first.observe(world.exited);
       await first.stop();
-      rmSync(join(world.target.directory, rotated));
+      rmSync(join(world.target.directory, rotated), { force: true });
       const record = JSON.parse(readFileSync(path, "utf8")) as { finished: boolean };
       assert.equal(record.finished, true);
       writeFileSync(path, JSON.stringify({ ...record, history: pending.history }));
