@@ -60,7 +60,7 @@ export class EngineProcesses {
   async check(): Promise<void> {
     const { endpoint, log } = this.options;
     const { signal } = this.#stop;
-    if (endpoint.kind !== "unix" || signal.aborted) return;
+    if (endpoint.kind !== "unix") return;
     try {
       await this.#look.run(signal, () => this.#round(endpoint.path));
     } catch (error) {

@@ -65,7 +65,7 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
     await settle(container, deps, unhurried);
   } catch (error) {
     // A sandbox that runs with a negative score proves that the reason is another one.
-    const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot?.resources ?? {};
+    const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot.resources ?? {};
     if (oomScoreAdj >= 0) {
       deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
     }

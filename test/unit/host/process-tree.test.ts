@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/base/errors.js";
 import { hasEnded } from "../../../src/shim/base/process-stat.js";
@@ -306,50 +304,5 @@ describe("killProcessTree()", () => {
       throw Object.assign(new Error("kill ESRCH"), { code: "ESRCH" });
     };
     assert.equal(await tree.kill(id, 100), true);
-  });
-
-  describe("where the container's cgroup can be read", () => {
-    /** The cgroup of the container, with what the files of it and of those below it say. */
-    const listed = async (
-      tree: FakeTree,
-      files: Readonly<Record<string, string>>,
-    ): Promise<{ readonly pids: () => string }> => {
-      const root = join(tree.fake.directory, "pids");
-      for (const [name, text] of Object.entries(files)) {
-        const path = join(root, "docker", id, name);
-        await mkdir(dirname(path), { recursive: true });
-        await writeFile(path, text);
-      }
-      const mountinfo = `30 20 0:2 / ${root} rw - cgroup cgroup rw,pids\n`;
-      await tree.fake.add("self", { files: { mountinfo } });
-      let scans = 0;
-      tree.onScan = () => (scans += 1);
-      return { pids: () => `${String(scans)} scans of the host` };
-    };
-    const inCgroup = { cgroup: `4:pids:/docker/${id}\n` };
-
-    test("looks at its processes only, those in cgroups below it among them", async () => {
-      await using tree = await FakeTree.make({
-        100: inCgroup,
-        101: { ...inCgroup, parent: 100, session: 101, cgroup: `4:pids:/docker/${id}/inner\n` },
-        102: { ...inCgroup, session: 102 },
-      });
-      const { pids } = await listed(tree, {
-        "cgroup.procs": "100\n102\n",
-        "inner/cgroup.procs": "0\n101\n",
-        "inner/none/other": "",
-      });
-      assert.equal(await tree.kill(id, 100), true);
-      assert.deepEqual(tree.sent, ["SIGSTOP 100", "SIGSTOP 101", "SIGKILL 100", "SIGKILL 101"]);
-      assert.equal(pids(), "0 scans of the host");
-    });
-
-    test("looks at all processes when it is in too many cgroups", async () => {
-      await using tree = await FakeTree.make({ 100: inCgroup });
-      const many = Array.from({ length: 300 }, (_, index) => [`c${String(index)}/cgroup.procs`, ""]);
-      const { pids } = await listed(tree, { ...Object.fromEntries(many), "cgroup.procs": "" });
-      assert.equal(await tree.kill(id, 100), true);
-      assert.notEqual(pids(), "0 scans of the host");
-    });
   });
 });
