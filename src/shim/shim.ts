@@ -46,7 +46,7 @@ import { StateSync } from "./state/state-sync.js";
 /** Limit of each undo and clean-up step. */
 const cleanUpTimeoutMs = 30_000;
 /** How long calls and sessions that a stop has aborted may take to end. */
-const abortedCallsMs = 6_000;
+const abortedCallsMs = 4_000;
 
 export interface Shim {
   /** As formatted for people: `unix:///var/run/dockershim.sock`. */
@@ -65,7 +65,7 @@ export interface Shim {
   /** Rejects with what makes going on impossible, such as an engine whose cgroup driver contradicts the flag. */
   readonly failed: Promise<never>;
   /**
-   * Takes no new calls, waits for those in flight up to `timeoutMs`, and closes everything, within 12 s more. Containers
+   * Takes no new calls, waits for those in flight up to `timeoutMs`, and closes everything, within 9 s more. Containers
    * keep running. The answer names what hangs. Never throws.
    */
   stop(timeoutMs: number): Promise<readonly string[]>;

@@ -10,7 +10,7 @@ export interface CloseLimits {
 }
 
 /** As short as this, so that the promise of docs/faults.md holds. */
-const defaultLimits: CloseLimits = { stepMs: 3_000, allMs: 6_000 };
+const defaultLimits: CloseLimits = { stepMs: 3_000, allMs: 5_000 };
 
 /**
  * What a program has opened, in order, with how each is closed. Closing goes backwards. A step that fails is logged, and one

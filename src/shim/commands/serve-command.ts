@@ -6,8 +6,8 @@ import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../grpc/transport/systemd.js";
 import { startShim } from "../shim.js";
 
-/** How long a drain waits for calls in flight. With all that follows the end takes 45 s at most: docs/faults.md. */
-const drainTimeoutMs = 30_000;
+/** How long a drain waits for calls in flight. With all that follows the end takes 30 s at most: docs/faults.md. */
+const drainTimeoutMs = 18_000;
 /** One Ctrl-C under npm is two signals: that of the terminal, and the same one from npm, which passes it on. */
 const repeatMs = 500;
 /** When everything is closed, only what hangs keeps the process from ending. */
