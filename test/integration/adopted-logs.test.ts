@@ -1,6 +1,7 @@
 /**
- * --adopted-logs=convert: the log of a container as dockershim and cri-dockerd made it, rotated as a kubelet rotates, with
- * the shim killed before each of its steps. Every line stands once in the files of the log, in order.
+ * --adopted-logs=convert: the log of a container as dockershim and cri-dockerd made it, rotated as a kubelet
+ * rotates, with the shim killed before each of its steps. Every line stands once in the files of the log, in
+ * order.
  */
 import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";

@@ -1,12 +1,16 @@
 /** The time of day, with microseconds. */
 
-/** Above this the two clocks have been moved against each other; below it they are only read one after the other. */
+/**
+ * Above this the two clocks have been moved against each other; below it they are only read one after the
+ * other.
+ */
 const toleranceMs = 2;
 const lastMicrosecond = 0.999;
 
 /**
- * Follows each correction of the system's clock, and a suspend, which `performance.timeOrigin + performance.now()` does
- * not: the milliseconds are always those of `Date.now()`. Between corrections it does not go back.
+ * Follows each correction of the system's clock, and a suspend, which `performance.timeOrigin +
+ * performance.now()` does not: the milliseconds are always those of `Date.now()`. Between corrections it does
+ * not go back.
  */
 export class WallClock {
   #offsetMs = performance.timeOrigin;

@@ -1,6 +1,6 @@
 /**
- * Logs of containers that dockershim or cri-dockerd made: links to Docker's file, which kubelets cannot rotate, and which
- * become files in the CRI's format when that is asked for.
+ * Logs of containers that dockershim or cri-dockerd made: links to Docker's file, which kubelets cannot
+ * rotate, and which become files in the CRI's format when that is asked for.
  */
 import { access, constants } from "node:fs/promises";
 import { ShimError } from "../base/errors.js";
@@ -25,8 +25,8 @@ export function keptLink(containerId: string): ShimError {
 }
 
 /**
- * The record of a log that goes on behind the present end of Docker's file; what comes before it is its history.
- * `precondition` when there is no link, or its file is out of reach.
+ * The record of a log that goes on behind the present end of Docker's file; what comes before it is its
+ * history. `precondition` when there is no link, or its file is out of reach.
  */
 export async function convertedRecord(container: Snapshot, target: LogTarget): Promise<LogRecord> {
   const { id, logDriver, logPath, logOptions } = container;

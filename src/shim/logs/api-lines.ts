@@ -15,7 +15,9 @@ export interface ApiSource {
   readonly clockSteps: Pick<ClockSteps, "onSetBack">;
 }
 
-/** Hands over whole lines, several at a time, until `stream` ends. They are valid until `take` has returned. */
+/**
+ * Hands over whole lines, several at a time, until `stream` ends. They are valid until `take` has returned.
+ */
 export async function readLines(
   stream: LogStream,
   quirks: { readonly losesLineEnds: boolean },
@@ -52,9 +54,9 @@ export function lastLine(lines: Buffer): Buffer {
 
 export interface Gap {
   /**
-   * `suspected`: a replay has not the lines that were written, of which `time` is the last one's; empty when the replay
-   * has only lines that came later. `announced`: there is a notice of the gap, written or about to be, and `time` is that
-   * of the first line after it.
+   * `suspected`: a replay has not the lines that were written, of which `time` is the last one's; empty when
+   * the replay has only lines that came later. `announced`: there is a notice of the gap, written or about to
+   * be, and `time` is that of the first line after it.
    */
   readonly kind: "suspected" | "announced";
   readonly time: string;

@@ -33,7 +33,7 @@ export class ApiWriter implements LogWriter {
   /** Lines of the present replay that are still to come and are written. */
   #skip = 0;
   #last: Buffer | undefined;
-  /** The last line that is written, while a replay is looked through for it, however many lines come before it. */
+  /** The last line that is written, while a replay is looked through for it. */
   #sought: Buffer | undefined;
   /** The clock was set back between the lines of the position: newer ones may come before the last one. */
   #hasStepBack = false;
@@ -216,8 +216,8 @@ export class ApiWriter implements LogWriter {
   }
 
   /**
-   * A position is a second, and so many lines from there on. Lines that are written after the clock was set back behind
-   * it are in no replay from there, as long as it has not caught up.
+   * A position is a second, and so many lines from there on. Lines that are written after the clock was set
+   * back behind it are in no replay from there, as long as it has not caught up.
    */
   async #lookForSetBack(signal: AbortSignal): Promise<void> {
     const { position, last } = this.#written;
@@ -270,13 +270,11 @@ export class ApiWriter implements LogWriter {
     throw new Restart();
   }
 
-  /** The engine has dropped lines, that one too. Once more, from its time on, or from the first that is left. */
+  /** The engine has dropped that line. Once more, from its time on, or from the first line that is left. */
   #giveUpSearch(last: Buffer): never {
     this.#sought = undefined;
-    this.#gap = {
-      kind: "suspected",
-      time: this.#counter.hasSetBackSince(secondIn(last)) ? "" : timeIn(last),
-    };
+    const isStretch = this.#counter.hasSetBackSince(secondIn(last));
+    this.#gap = { kind: "suspected", time: isStretch ? "" : timeIn(last) };
     throw new Restart();
   }
 

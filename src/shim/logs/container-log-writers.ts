@@ -295,7 +295,7 @@ export class ContainerLogWriters implements ContainerLogs {
     const output = this.#output(container.id);
     if (output === undefined) return undefined;
     const { history } = output.record;
-    // Before there is a record the link is the log; from then on it is in the way, wherever a kubelet has renamed it to.
+    // Since there is a record the link is not the log any more, whatever name a kubelet has given it.
     if (history !== null) await removeEngineLinks(output.target, container.id);
     const written = await output.open({ create });
     if (written === undefined) {

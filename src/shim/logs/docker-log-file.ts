@@ -1,8 +1,12 @@
-/** One of Docker's log files of a container, held open: a plain one, or a compressed one that is unpacked while it is read. */
+/**
+ * One of Docker's log files of a container, held open: a plain one, or a compressed one that is unpacked
+ * while it is read.
+ */
 import { readSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { createGunzip, type Gunzip } from "node:zlib";
 import { messageOf } from "../base/errors.js";
+import { hasCode } from "../base/file-errors.js";
 
 export interface DockerLogFile {
   /** Whatever its name has become: as long as it is open, no other file has it. */
@@ -10,8 +14,8 @@ export interface DockerLogFile {
   /** Why no more can be read of it, although there should be more; undefined for a whole file. */
   readonly damage: string | undefined;
   /**
-   * Fills `buffer` from `offset`, unless the file ends before. `isFresh`: what is to be read was written a moment ago, so
-   * it is in memory, and a read is over sooner than a thread is woken for it.
+   * Fills `buffer` from `offset`, unless the file ends before. `isFresh`: what is to be read was written a
+   * moment ago, so it is in memory, and a read is over sooner than a thread is woken for it.
    */
   read(buffer: Buffer, offset: number, options: { readonly isFresh: boolean }): Promise<number>;
   close(): Promise<void>;
@@ -39,8 +43,9 @@ export class PlainLog implements DockerLogFile {
 const pieceBytes = 8 * 1024;
 
 /**
- * Unpacks as far as one reads, to memory: nothing is written to the disk, and no more is held than one asks for and one
- * piece of the archive unpacks to. A damaged archive ends where the damage is, at the same byte each time.
+ * Unpacks as far as one reads, to memory: nothing is written to the disk, and no more is held than one asks
+ * for and one piece of the archive unpacks to. A damaged archive ends where the damage is, at the same byte
+ * each time.
  */
 export class CompressedLog implements DockerLogFile {
   #gunzip: Gunzip | undefined;
@@ -120,10 +125,10 @@ export class CompressedLog implements DockerLogFile {
 
   async #unpackPiece(): Promise<void> {
     const gunzip = (this.#gunzip ??= this.#begin());
+    const piece = await this.#readPiece();
     try {
-      const { bytesRead } = await this.handle.read(this.#input, 0, pieceBytes, this.#inputOffset);
-      this.#inputOffset += bytesRead;
-      if (bytesRead > 0) await written(gunzip, this.#input.subarray(0, bytesRead));
+      if (piece === undefined) return;
+      if (piece.length > 0) await written(gunzip, piece);
       else {
         await ended(gunzip);
         this.#isAtEnd = true;
@@ -133,6 +138,19 @@ export class CompressedLog implements DockerLogFile {
     }
     if (this.#start + this.#unpackedBytes > this.limitBytes) {
       this.#endDamaged(`it unpacks to more than ${String(this.limitBytes)} bytes`);
+    }
+  }
+
+  /** Empty at the end of the archive; undefined when the disk does not give it. Throws what passes. */
+  async #readPiece(): Promise<Buffer | undefined> {
+    try {
+      const { bytesRead } = await this.handle.read(this.#input, 0, pieceBytes, this.#inputOffset);
+      this.#inputOffset += bytesRead;
+      return this.#input.subarray(0, bytesRead);
+    } catch (error) {
+      if (!hasCode(error, "EIO")) throw error;
+      this.#endDamaged(messageOf(error));
+      return undefined;
     }
   }
 

@@ -8,7 +8,10 @@ import { fileError, hasCode } from "../base/file-errors.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { holding, logFileDirectory } from "./log-directories.js";
 
-/** Paths of the links: at the log path, or under a name that a rotation gave it. The oldest such name comes first. */
+/**
+ * Paths of the links: at the log path, or under a name that a rotation gave it. The oldest such name comes
+ * first.
+ */
 export async function engineLinks(target: LogTarget, containerId: string): Promise<readonly string[]> {
   return inDirectory(target, "look for links to the engine's log at", (held) =>
     linksIn(held, target, containerId),

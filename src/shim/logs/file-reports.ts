@@ -1,4 +1,7 @@
-/** What the log of the process says about the source of one container's log: each fault once, not at each attempt. */
+/**
+ * What the log of the process says about the source of one container's log: each fault once, not at each
+ * attempt.
+ */
 import type { Logger } from "../base/log.js";
 import type { LogRecord } from "./log-record.js";
 

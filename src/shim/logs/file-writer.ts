@@ -238,8 +238,9 @@ export class FileWriter implements LogWriter {
   }
 
   /**
-   * The lines of the file are not those that the source has behind the position: somebody has truncated the file, or
-   * wrote to it. From the position on once more: all up to the last line of the file is written, or nothing of it is.
+   * The lines of the file are not those that the source has behind the position: somebody has truncated the
+   * file, or wrote to it. From the position on once more: all up to the last line of the file is written, or
+   * nothing of it is.
    */
   async #searchLast(): Promise<void> {
     if (!this.#written.search()) {

@@ -1,6 +1,6 @@
 /**
- * Writes what a log had while it was a link to the engine's file: into a file of its own beside it, in the CRI's format,
- * up to where the log itself begins. One chunk at a time, in turn with the other logs.
+ * Writes what a log had while it was a link to the engine's file: into a file of its own beside it, in the
+ * CRI's format, up to where the log itself begins. One chunk at a time, in turn with the other logs.
  */
 import { basename, dirname, join } from "node:path";
 import { messageOf } from "../base/errors.js";
@@ -22,7 +22,10 @@ import type { Turn, TurnBuffers, TurnQueue } from "./turn-queue.js";
 const limitBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/** Rotations of kubelets do not touch a file of this name; it is gone with its directory, or with the container. */
+/**
+ * Rotations of kubelets do not touch a file of this name; it is gone with its directory, or with the
+ * container.
+ */
 export function historyTemporary(target: LogTarget): LogTarget {
   return { ...target, path: join(dirname(target.path), `.${basename(target.path)}.history`) };
 }
@@ -36,6 +39,8 @@ export class HistoryWriter {
   #large: TurnBuffers | undefined;
   /** What is read next begins within an entry. */
   #isCut = false;
+  /** Lines were read from the file in which the time before ends. */
+  #wasInLast = false;
   /** Older lines are left out, and that is not said yet. */
   #isNoticeDue = false;
   #phase: "writing" | "failed" | "ended" = "writing";
@@ -64,7 +69,10 @@ export class HistoryWriter {
     this.start();
   }
 
-  /** Nothing is written any more when this returns, and nothing half written is left. The next start begins again. */
+  /**
+   * Nothing is written any more when this returns, and nothing half written is left. The next start begins
+   * again.
+   */
   async stop(): Promise<void> {
     await this.#lane.run(async () => {
       if (this.#phase === "writing") await this.#drop();
@@ -103,6 +111,7 @@ export class HistoryWriter {
       return false;
     }
     this.#isCut = this.#isNoticeDue = begin.isCut;
+    this.#wasInLast = begin.file === this.history.file;
     const temporary = historyTemporary(this.output.target);
     await removeBeside(temporary, temporary.path);
     this.#sink = await LogSink.open(temporary, { create: true });
@@ -114,6 +123,12 @@ export class HistoryWriter {
     const read = await this.#reader.read(buffers.input, { isFresh: false });
     const { file, offset } = this.#reader.place;
     const isLast = file === this.history.file;
+    if (this.#wasInLast && !isLast) {
+      // Docker has emptied its only file: what is in it now is not of the time before.
+      this.#warnGone();
+      return false;
+    }
+    this.#wasInLast = isLast;
     const bytes = isLast ? Math.min(read, this.history.offset - offset) : read;
     if (isLast && bytes <= 0) return false;
     const skipped = this.#isCut ? buffers.input.subarray(0, bytes).indexOf(newline) + 1 : 0;

@@ -44,8 +44,8 @@ export class JsonFileReader {
   #identity = "";
   #offset = 0;
   /**
-   * As long as nothing of a file is done with, one goes on after the file before it. After a gap that is so until
-   * something was read.
+   * As long as nothing of a file is done with, one goes on after the file before it. After a gap that is so
+   * until something was read.
    */
   #before: { readonly at: ReaderPosition; readonly isGap: boolean } | undefined;
   #damage = "";
@@ -73,7 +73,10 @@ export class JsonFileReader {
     return this.#damage;
   }
 
-  /** Opens the file of a position, empty for the oldest. Undefined when there is no file at all yet. After `close`, again. */
+  /**
+   * Opens the file of a position, empty for the oldest. Undefined when there is no file at all yet. After
+   * `close`, again.
+   */
   async open(position: ReaderPosition): Promise<Step | undefined> {
     const found = await this.#files.openKnown(position.file);
     if (found.kind === "nothing" || found.kind === "newest") return undefined;
@@ -90,8 +93,8 @@ export class JsonFileReader {
   }
 
   /**
-   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file. `isFresh`: see
-   * `DockerLogFile`.
+   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file.
+   * `isFresh`: see `DockerLogFile`.
    */
   async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
     if (this.#file === undefined) return 0;

@@ -122,8 +122,8 @@ export class LogOutput {
   }
 
   /**
-   * What was to be written of the time before this log is in `file` now; undefined when there was nothing. A kubelet that
-   * did not hear of the first rotation renames that back, too.
+   * What was to be written of the time before this log is in `file` now; undefined when there was nothing. A
+   * kubelet that did not hear of the first rotation renames that back, too.
    */
   async endHistory(file: SinkPosition | undefined): Promise<void> {
     const { history, former } = this.#record;

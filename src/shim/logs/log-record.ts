@@ -31,8 +31,8 @@ export interface SinkPosition {
 export type LogFormat = "cri" | "docker";
 
 /**
- * Of a log that was a link to the engine's file: what the link led to before this program began to write is still to be
- * written to a file of its own. All entries before a place in Docker's file.
+ * Of a log that was a link to the engine's file: what the link led to before this program began to write is
+ * still to be written to a file of its own. All entries before a place in Docker's file.
  */
 export interface LogHistory {
   /** Where: the name that a rotation gave the link. */

@@ -87,8 +87,9 @@ export class LogSink {
   }
 
   /**
-   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes. All lines
-   * when those bytes are not what they were: somebody has truncated the file, and all that it has came later.
+   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes.
+   * All lines when those bytes are not what they were: somebody has truncated the file, and all that it has
+   * came later.
    */
   async settle(from: number): Promise<Written> {
     const { lines, last, end, size } = await this.look(from);

@@ -7,9 +7,9 @@ const entries = 100;
 const newline = 0x0a;
 
 /**
- * From which second on a replay has all that was written since the clock was set back behind `since`, when something
- * shows that it was: two of the newest entries, the newest one alone, or `last`, the last line that is written. Undefined
- * when a replay from `since` has it.
+ * From which second on a replay has all that was written since the clock was set back behind `since`, when
+ * something shows that it was: two of the newest entries, the newest one alone, or `last`, the last line that
+ * is written. Undefined when a replay from `since` has it.
  */
 export async function setBackTo(
   { engine, containerId, tty }: Pick<ApiSource, "engine" | "containerId" | "tty">,

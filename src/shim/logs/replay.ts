@@ -8,10 +8,10 @@ const secondLength = 19;
 export const marginSeconds = 2;
 
 /**
- * Counts the lines of each second of one replay, those included that were written before. A replay from second `since`
- * has all lines of that second and later, in the same order each time: so `since`, and how many of them are written, is
- * a position. While the clock, which was set back, runs through a stretch of time once more, `since` stays before that
- * stretch: from within it, engines answer different lines.
+ * Counts the lines of each second of one replay, those included that were written before. A replay from
+ * second `since` has all lines of that second and later, in the same order each time: so `since`, and how
+ * many of them are written, is a position. While the clock, which was set back, runs through a stretch of
+ * time once more, `since` stays before that stretch: from within it, engines answer different lines.
  */
 export class ReplayCounter {
   readonly #counts = new Map<number, number>();
@@ -37,7 +37,10 @@ export class ReplayCounter {
     return this.#since <= this.#stretchEnd;
   }
 
-  /** From which second on a replay has all lines since the clock was set back, when one was counted that is older. */
+  /**
+   * From which second on a replay has all lines since the clock was set back, when one was counted that is
+   * older.
+   */
   get setBackTo(): number | undefined {
     return this.#setBackTo;
   }

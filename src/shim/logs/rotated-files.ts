@@ -13,7 +13,10 @@ import { CompressedLog, PlainLog, type DockerLogFile } from "./docker-log-file.j
 
 /** What is known of the file after which one looks. */
 export interface KnownFile {
-  /** Only of a file that is still open: else another one may have it by now. Compressing a file gives it another one. */
+  /**
+   * Only of a file that is still open: else another one may have it by now. Compressing a file gives it
+   * another one.
+   */
   readonly inode?: string;
   /** Hash of the first line; empty when it was never read. */
   readonly identity: string;
@@ -82,8 +85,9 @@ export class RotatedFiles {
   }
 
   /**
-   * The begin of the last `limitBytes` before `end`, over several files as long as they are not compressed; the begin of
-   * a file, unless one alone is too long: then `isCut`. Undefined when the file of `end` is gone.
+   * The begin of the last `limitBytes` before `end`, over several files as long as they are not compressed;
+   * the begin of a file, unless one alone is too long: then `isCut`. Undefined when the file of `end` is
+   * gone.
    */
   async before(
     { file, offset }: { readonly file: string; readonly offset: number },

@@ -62,7 +62,9 @@ export class SourceWriters {
     }
   }
 
-  /** For a log that was a link; undefined when nothing is left to be written of that time. It is not started. */
+  /**
+   * For a log that was a link; undefined when nothing is left to be written of that time. It is not started.
+   */
   openHistory(container: Snapshot, output: LogOutput): HistoryWriter | undefined {
     const { history } = output.record;
     if (history === null) return undefined;

@@ -43,8 +43,8 @@ export class WrittenLines {
   }
 
   /**
-   * How many lines are to be skipped is not known any more: all up to the last one of the file. False when that was
-   * looked for already. The source is to be read from the recorded position once more.
+   * How many lines are to be skipped is not known any more: all up to the last one of the file. False when
+   * that was looked for already. The source is to be read from the recorded position once more.
    */
   search(): boolean {
     if (this.#isSearching || this.#last === undefined) return false;

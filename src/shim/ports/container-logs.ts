@@ -56,9 +56,10 @@ export interface ContainerLogs {
   reopen(containerId: string): Promise<void>;
 
   /**
-   * The same for a container that dockershim or cri-dockerd made, of which nothing is known: its log is a link to the
-   * engine's file, at the log path or under the name that a rotation gave it. From now on it is ours, and begins here;
-   * what the link led to becomes the file before it. `precondition` when such links are to be kept, or there is none.
+   * The same for a container that dockershim or cri-dockerd made, of which nothing is known: its log is a
+   * link to the engine's file, at the log path or under the name that a rotation gave it. From now on it is
+   * ours, and begins here; what the link led to becomes the file before it. `precondition` when such links
+   * are to be kept, or there is none.
    */
   convert(container: Snapshot, target: LogTarget): Promise<void>;
 

@@ -10,9 +10,9 @@ import type { Services } from "./services.js";
 type Deps = Pick<Services, "link" | "model" | "sync" | "logs" | "containerLanes">;
 
 /**
- * Goes on in a new file at the log path, after the kubelet has renamed the present one. A container that has ended
- * writes no more: its file would stay empty, so that is an error, as with containerd. The first such request for a
- * container of dockershim or cri-dockerd makes its log a file, if that is wanted.
+ * Goes on in a new file at the log path, after the kubelet has renamed the present one. A container that has
+ * ended writes no more: its file would stay empty, so that is an error, as with containerd. The first such
+ * request for a container of dockershim or cri-dockerd makes its log a file, if that is wanted.
  */
 export async function reopenContainerLog(
   request: ReopenContainerLogRequest,
@@ -30,7 +30,8 @@ export async function reopenContainerLog(
       throw new ShimError("precondition", `container "${id}" is not running`, fields);
     }
     const snapshot = deps.model.snapshot(id);
-    // Of one that this program made nothing is known when another state directory has it: that one keeps its log.
+    // Of one that this program made nothing is known when another state directory has it: that one keeps its
+    // log.
     const isLegacy = deps.logs.keeperOf(id) === undefined && !isMadeHere(snapshot?.labels ?? {});
     try {
       if (isLegacy && snapshot !== undefined) {

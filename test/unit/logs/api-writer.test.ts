@@ -28,7 +28,9 @@ class FakeLog {
   readonly messages: { readonly second: number; readonly text: string }[] = [];
   readonly expected: string[] = [];
   isRunning = true;
-  /** Docker 20.10 looks at the time of each message, newer engines at all up to the first that is new enough. */
+  /**
+   * Docker 20.10 looks at the time of each message, newer engines at all up to the first that is new enough.
+   */
   filtersEach = true;
   requests = 0;
   #wake: (() => void)[] = [];

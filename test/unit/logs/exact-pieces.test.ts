@@ -1,4 +1,7 @@
-/** Lines whose length is a multiple of the 16 KiB at which Docker cuts: what follows the last piece is a newline alone. */
+/**
+ * Lines whose length is a multiple of the 16 KiB at which Docker cuts: what follows the last piece is a
+ * newline alone.
+ */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LineAssembler, LineBuffer, TimedLineAssembler } from "../../../src/shim/logs/cri-lines.js";

@@ -1,6 +1,6 @@
 /**
- * What `kubectl logs` shows of a log in the CRI's format, by the rules of the kubelet's reader: the content of a line with
- * the tag F ends with its newline, that of a line with the tag P does not.
+ * What `kubectl logs` shows of a log in the CRI's format, by the rules of the kubelet's reader: the content
+ * of a line with the tag F ends with its newline, that of a line with the tag P does not.
  */
 export function shownByKubelet(log: Buffer | string): string {
   let shown = "";
