@@ -16,6 +16,8 @@ export interface HostPathsOptions {
   readonly log: Pick<Logger, "warn">;
   /** For the paths of one request to the helper; default 10 s. */
   readonly timeoutMs?: number;
+  /** How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms. */
+  readonly killTimeoutMs?: number;
 }
 
 /** As many requests of one pod may hang and not end when they are killed; what comes then is refused. */
@@ -41,12 +43,14 @@ interface Found {
 export class HostPaths {
   readonly #options: HostPathsOptions;
   readonly #timeoutMs: number;
+  readonly #killTimeoutMs: number;
   readonly #hanging = new Set<Hanging>();
   #hasWarned = false;
 
   constructor(options: HostPathsOptions) {
     this.#options = options;
     this.#timeoutMs = options.timeoutMs ?? 10_000;
+    this.#killTimeoutMs = options.killTimeoutMs ?? 200;
   }
 
   /** As the port says, for the pod with this sandbox. */
@@ -114,30 +118,39 @@ export class HostPaths {
     signal.throwIfAborted();
     return new Promise((resolve, reject) => {
       let current = 0;
+      let isGivenUp = false;
       let hanging: Hanging | undefined;
+      let killed: NodeJS.Timeout | undefined;
       const settle = (): void => {
         clearTimeout(timer);
         signal.removeEventListener("abort", onAbort);
       };
-      const giveUp = (): void => {
+      // Most end when they are killed: only those that stay are known to hang.
+      const giveUp = (then: () => void): void => {
         settle();
-        hanging = { pod, path: entries[current]?.text ?? "" };
-        this.#hanging.add(hanging);
+        isGivenUp = true;
+        killed = setTimeout(() => {
+          hanging = { pod, path: entries[current]?.text ?? "" };
+          this.#hanging.add(hanging);
+          then();
+        }, this.#killTimeoutMs);
         kill();
       };
       const gone = (reason: string): void => {
+        clearTimeout(killed);
         if (hanging !== undefined) this.#hanging.delete(hanging);
         settle();
-        reject(new ShimError("unavailable", reason));
+        if (isGivenUp) resolve(false);
+        else reject(new ShimError("unavailable", reason));
       };
       const onAbort = (): void => {
-        giveUp();
+        giveUp(() => undefined);
         reject(ShimError.from(signal.reason));
       };
       const kill = this.#options.helper.ask(entries, {
         answered: (answer) => {
           const entry = entries[answer.entry];
-          if (entry === undefined || hanging !== undefined) return;
+          if (entry === undefined || isGivenUp) return;
           take(entry, answer, found);
           if (answer.outcome === "devices") return;
           current = answer.entry + 1;
@@ -151,11 +164,12 @@ export class HostPaths {
         lost: gone,
       });
       const timer = setTimeout(() => {
-        giveUp();
         const entry = entries[current];
         const reason = `the file system does not answer (${formatDuration(this.#timeoutMs)})`;
         if (entry !== undefined) note(entry, { kind: "timeout", reason }, found);
-        resolve(false);
+        giveUp(() => {
+          resolve(false);
+        });
       }, this.#timeoutMs);
       listen(signal, onAbort);
     });

@@ -283,6 +283,7 @@ class HangingHelper {
   readonly asked: string[][] = [];
   readonly #hanging: PathListener[] = [];
   killed = 0;
+  endsWhenKilled = false;
 
   ask(entries: readonly PathEntry[], listener: PathListener): () => void {
     this.asked.push(entries.map(({ path }) => path.toString()));
@@ -299,7 +300,10 @@ class HangingHelper {
       }
       listener.ended();
     });
-    return () => (this.killed += 1);
+    return () => {
+      this.killed += 1;
+      if (this.endsWhenKilled) this.endAll();
+    };
   }
 
   endAll(): void {
@@ -310,7 +314,7 @@ class HangingHelper {
 describe("HostPaths at file systems that do not answer", () => {
   function hanging(timeoutMs: number) {
     const helper = new HangingHelper();
-    const paths = new HostPaths({ helper, log: recordingLog(), timeoutMs });
+    const paths = new HostPaths({ helper, log: recordingLog(), timeoutMs, killTimeoutMs: 20 });
     const find = async (path: string, pod = "a", signal = never) =>
       (await paths.find({ ...nothing, make: ["/fine", path] }, pod, signal))?.mounts.get(path);
     return { helper, paths, find };
@@ -337,6 +341,15 @@ describe("HostPaths at file systems that do not answer", () => {
     assert.equal(helper.asked.length, asked + 1);
   });
 
+  test("a path whose process ends when it is killed is looked at again, by others and for the same pod", async () => {
+    const { helper, find } = hanging(20);
+    const reason = "the file system does not answer (20ms)";
+    helper.endsWhenKilled = true;
+    for (const pod of ["a", "a", "a", "a", "a", "b"])
+      assert.deepEqual(await find("/hung/a", pod), { kind: "timeout", reason });
+    assert.equal(helper.asked.length, 6);
+  });
+
   test("a pod with four hanging paths gets no further process; other pods, and others' paths, do", async () => {
     const { helper, paths, find } = hanging(20);
     for (const name of ["1", "2", "3", "4"]) await find(`/hung/${name}`, "a");
@@ -358,6 +371,11 @@ describe("HostPaths at file systems that do not answer", () => {
     caller.abort(new ShimError("cancelled", "the caller left"));
     await assert.rejects(left, /the caller left/);
     assert.equal(helper.killed, 1);
+    await until("it is known to hang", async () => {
+      const asked = helper.asked.length;
+      const again = find("/hung", "b", AbortSignal.timeout(100)).catch(() => undefined);
+      return (await again) !== undefined && helper.asked.length === asked;
+    });
     assert.deepEqual(await find("/hung", "b"), still);
   });
 
