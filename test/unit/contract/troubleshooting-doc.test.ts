@@ -12,6 +12,8 @@ const foreign: ReadonlySet<string> = new Set([
   "validate service connection: … DeadlineExceeded",
   "port is already allocated",
   "removing log file …: no such file or directory",
+  "Failed to rotate container logs",
+  "failed to reopen container log",
 ]);
 
 /** What the sources say, with a mark in the place of each value. */

@@ -202,6 +202,7 @@ describe("events of any size", () => {
     );
     assert.deepEqual(found, [
       { type: "container", action: "create", id: id("1") },
+      { type: "otherContainer", action: "create", id: id("2") },
       { type: "image", action: "pull", id: "busybox" },
       { type: "container", action: "start", id: id("3") },
     ]);
