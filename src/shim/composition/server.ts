@@ -7,6 +7,7 @@ import { keepBytes, withItemBytes, withKeptList, withStreamedItemBytes } from ".
 import { loadCriApi } from "../grpc/proto.js";
 import type { GrpcServer } from "../grpc/server.js";
 import { startGrpcServer } from "../grpc/server.js";
+import { UnknownFields } from "../grpc/unknown-fields.js";
 import { isValidatedRpc, validateRequest } from "../grpc/validate/validate-request.js";
 import type { Observer } from "../ports/observer.js";
 import type { Services } from "../rpc/services.js";
@@ -20,7 +21,7 @@ export async function serve(
   environment: Environment,
   observer?: Observer,
 ): Promise<GrpcServer> {
-  const api = loadCriApi();
+  const api = loadCriApi({ unknownFields: new UnknownFields(log, observer) });
   const runtime = runtimeRpcs(services);
   const images = imageRpcs(services);
   // Kept for list and stream alike.

@@ -7,6 +7,7 @@ import { ShimError } from "../base/errors.js";
 
 /** The parts of a descriptor, as @grpc/proto-loader gives it. */
 export interface MessageDescriptor {
+  readonly name?: string;
   readonly field: readonly FieldDescriptor[];
   /** Entries of maps. */
   readonly nestedType: readonly (MessageDescriptor & {
@@ -40,12 +41,18 @@ const wireTypes: Readonly<Record<string, number>> = {
   ...{ TYPE_FLOAT: fixed32, TYPE_FIXED32: fixed32, TYPE_SFIXED32: fixed32 },
 };
 
-/** Throws `invalid`, with the path of the field: `config.mounts[2].host_path`; `config.labels` for what is in a map. */
-export function checkWire(bytes: Buffer, message: MessageDescriptor, findMessage: FindMessage): void {
-  check(bytes, message, findMessage, "");
+/** What the messages of a request are, and who is told of fields that they do not have: with the name of the message. */
+interface Context {
+  readonly findMessage: FindMessage;
+  readonly onUnknown: (message: string, number: number) => void;
 }
 
-function check(bytes: Buffer, message: MessageDescriptor, findMessage: FindMessage, path: string): void {
+/** Throws `invalid`, with the path of the field: `config.mounts[2].host_path`; `config.labels` for what is in a map. */
+export function checkWire(bytes: Buffer, message: MessageDescriptor, context: Context): void {
+  check(bytes, message, context, "");
+}
+
+function check(bytes: Buffer, message: MessageDescriptor, context: Context, path: string): void {
   const counts = new Map<number, number>();
   const reader = new Reader(bytes, path);
   while (!reader.isAtEnd) {
@@ -55,8 +62,11 @@ function check(bytes: Buffer, message: MessageDescriptor, findMessage: FindMessa
     if (number === 0) throw malformed(path, "has a field with the number 0");
     const content = reader.content(wire);
     const field = message.field.find((candidate) => candidate.number === number);
-    // Of a later version of the protocol.
-    if (field === undefined) continue;
+    if (field === undefined) {
+      // Of a later version of the protocol.
+      context.onUnknown(message.name ?? "", number);
+      continue;
+    }
     const index = counts.get(number) ?? 0;
     counts.set(number, index + 1);
     const nested = message.nestedType.find(({ name }) => name === field.typeName);
@@ -69,17 +79,17 @@ function check(bytes: Buffer, message: MessageDescriptor, findMessage: FindMessa
       throw malformed(place(), `has wire type ${String(wire)} in place of ${String(expected)}`);
     }
     if (field.type === "TYPE_STRING" && !isUtf8(content)) throw malformed(place(), "is not valid UTF-8");
-    const inner = field.type === "TYPE_MESSAGE" ? (nested ?? findMessage(field.typeName)) : undefined;
+    const inner = field.type === "TYPE_MESSAGE" ? (nested ?? context.findMessage(field.typeName)) : undefined;
     if (inner === undefined) continue;
-    if (isMap) checkEntry(content, inner, findMessage, place());
-    else check(content, inner, findMessage, place());
+    if (isMap) checkEntry(content, inner, context, place());
+    else check(content, inner, context, place());
   }
 }
 
 /** Keys may be long and are the caller's own: what is wrong with an entry is said of its map. */
-function checkEntry(bytes: Buffer, entry: MessageDescriptor, findMessage: FindMessage, path: string): void {
+function checkEntry(bytes: Buffer, entry: MessageDescriptor, context: Context, path: string): void {
   try {
-    check(bytes, entry, findMessage, "");
+    check(bytes, entry, context, "");
   } catch (error) {
     const { message } = ShimError.from(error);
     throw malformed(path, message.slice(message.indexOf(": ") + 2));

@@ -16,6 +16,7 @@ import type {
 } from "../domain/cri.js";
 import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
 import { compileEncoder } from "./message-encoder.js";
+import { UnknownFieldsOfRequest, type UnknownFields } from "./unknown-fields.js";
 
 /**
  * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as numbers
@@ -54,8 +55,16 @@ export interface CriApi {
   readonly encodeItem: ItemEncoders;
 }
 
+export interface CriApiOptions {
+  /** `proto` of the installation unless given. */
+  readonly directory?: string;
+  /** Told of each request that has fields of a later version of the protocol. */
+  readonly unknownFields?: Pick<UnknownFields, "seen">;
+}
+
 /** Reads both API versions; about 50 ms. `internal` when the installation lacks its proto files. */
-export function loadCriApi(directory = join(packageDirectory(), "proto")): CriApi {
+export function loadCriApi(options: CriApiOptions = {}): CriApi {
+  const { directory = join(packageDirectory(), "proto"), unknownFields } = options;
   const fileOf = (version: string): string => join(directory, "runtime", version, "api.proto");
   const v1 = loadSync(fileOf("v1"), loadOptions);
   const older = readFileSync(fileOf("v1alpha2"), "utf8");
@@ -64,7 +73,7 @@ export function loadCriApi(directory = join(packageDirectory(), "proto")): CriAp
   const methods = (["RuntimeService", "ImageService"] as const).flatMap((service) => {
     // The type of a package entry cannot be told apart by its fields; a service is one by its name.
     const definition = v1[`runtime.v1.${service}`] as ServiceDefinition;
-    const own = methodsOf(service, definition, findMessage);
+    const own = methodsOf(service, definition, findMessage, unknownFields);
     // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also have the
     // fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
     const names = rpcNames(older, service);
@@ -118,7 +127,12 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-function methodsOf(service: ServiceName, definition: ServiceDefinition, findMessage: FindMessage): Method[] {
+function methodsOf(
+  service: ServiceName,
+  definition: ServiceDefinition,
+  findMessage: FindMessage,
+  unknownFields: CriApiOptions["unknownFields"],
+): Method[] {
   return Object.entries(definition).map(([name, method]) => {
     const { type } = method.requestType as { readonly type: MessageDescriptor };
     const { type: responseType } = method.responseType as { readonly type: MessageDescriptor };
@@ -129,7 +143,13 @@ function methodsOf(service: ServiceName, definition: ServiceDefinition, findMess
       responseStream: method.responseStream,
       decodeRequest: (bytes) => {
         try {
-          checkWire(bytes, type, findMessage);
+          // None are made for a request that has none.
+          let unknown: UnknownFieldsOfRequest | undefined;
+          const onUnknown = (message: string, number: number): void => {
+            (unknown ??= new UnknownFieldsOfRequest()).add(message, number);
+          };
+          checkWire(bytes, type, { findMessage, onUnknown });
+          if (unknown !== undefined) unknownFields?.seen(name, unknown);
           return method.requestDeserialize(bytes);
         } catch (error) {
           throw ShimError.from(error, "invalid").within("decode request");

@@ -6,6 +6,7 @@ import type {
   Observer,
   PluginRunEnded,
   RpcEnded,
+  UnknownFieldSeen,
 } from "../ports/observer.js";
 import { operationTypes } from "./engine-operations.js";
 import type * as prometheusClient from "./prom-client.js";
@@ -95,8 +96,16 @@ export function createOperationMetrics(prometheus: PromClient, registry: Registr
     run,
     dockershimBuckets,
   );
+  const unknownFields = counter(
+    "dockershim_cri_unknown_fields_total",
+    "Requests of the CRI with a field that this version does not know",
+    ["rpc", "message", "field"],
+  );
 
   return {
+    unknownFieldSeen({ rpc, message, field }: UnknownFieldSeen): void {
+      unknownFields.inc({ rpc, message, field });
+    },
     rpcEnded({ rpc, code, ms }: RpcEnded): void {
       rpcTotal.inc({ rpc, code });
       if (!openEndedRpcs.has(rpc)) rpcSeconds.observe({ rpc }, ms / 1000);

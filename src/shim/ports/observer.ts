@@ -11,6 +11,15 @@ export interface Observer {
   engineCallEnded(ended: EngineCallEnded): void;
   networkOperationEnded(ended: NetworkOperationEnded): void;
   pluginRunEnded(ended: PluginRunEnded): void;
+  unknownFieldSeen(seen: UnknownFieldSeen): void;
+}
+
+/** A request of a newer client. All of them are "other" for those beyond the hundred that are told apart. */
+export interface UnknownFieldSeen {
+  readonly rpc: string;
+  readonly message: string;
+  /** Its number. */
+  readonly field: string;
 }
 
 export interface RpcEnded {

@@ -42,6 +42,7 @@ describe("metrics of operations", () => {
         "dockershim_cni_plugin_runs_total counter plugin,command",
         "dockershim_cni_plugin_runs_errors_total counter plugin,command",
         "dockershim_cni_plugin_runs_duration_seconds histogram plugin,command",
+        "dockershim_cri_unknown_fields_total counter rpc,message,field",
       ],
     );
   });
