@@ -1,4 +1,4 @@
-import { withDeadline } from "../base/abort.js";
+import { sleep, withDeadline } from "../base/abort.js";
 import type { Call } from "../base/call.js";
 import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../domain/cri.js";
 import type { ExecOptions, ProcessStreams } from "../ports/engine.js";
@@ -9,10 +9,15 @@ import type { Services } from "./services.js";
 
 type Deps = ExecDeps & Pick<Services, "link" | "model" | "sync">;
 
-/** What is kept of each stream; the rest is read and dropped, so that the process never blocks on a full pipe. */
+/** What is kept of each stream; the rest is read and dropped, so that the process can end. */
 const outputLimitBytes = 16 * 1024 * 1024;
 /** Of both streams together: the answer must fit into a message of 16 MiB. */
 const answerLimitBytes = outputLimitBytes - 64 * 1024;
+/**
+ * Between two chunks (of 64 KiB mostly) of what is dropped. A process that writes without end, as a probe with `yes`, waits
+ * on its full pipe meanwhile; it would take all of this program's time.
+ */
+const dropPauseMs = 20;
 
 /**
  * Runs a command to its end. A non-zero exit is a normal answer. When the time limit passes or the caller leaves, the
@@ -30,7 +35,7 @@ export async function execSync(
   const run = async (signal: AbortSignal): Promise<Answer<ExecSyncResponse>> => {
     const context = { ...call, signal };
     const { result, exitCode } = await runExec(id, options, deps, context, ({ streams }) =>
-      readOutput(streams),
+      readOutput(streams, signal),
     );
     return { ...result, exit_code: exitCode };
   };
@@ -38,8 +43,11 @@ export async function execSync(
   return withDeadline(call.signal, timeoutMs, `exec in container "${id}"`, run);
 }
 
-async function readOutput(
-  streams: ProcessStreams,
+/** `pause` is for tests. */
+export async function readOutput(
+  streams: Pick<ProcessStreams, "readOutput">,
+  signal: AbortSignal,
+  pause: typeof sleep = sleep,
 ): Promise<{ readonly stdout: Buffer; readonly stderr: Buffer }> {
   const kept = { stdout: new KeptOutput(), stderr: new KeptOutput() };
   let room = answerLimitBytes;
@@ -47,7 +55,7 @@ async function readOutput(
     const part = data.length <= room ? data : data.subarray(0, room);
     kept[stream].append(part);
     room -= part.length;
-    return undefined;
+    return room > 0 ? undefined : pause(dropPauseMs, signal);
   });
   return { stdout: kept.stdout.bytes(), stderr: kept.stderr.bytes() };
 }

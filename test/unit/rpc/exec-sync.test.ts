@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/base/errors.js";
+import { readOutput } from "../../../src/shim/rpc/exec-sync.js";
 import type { OutputChunk } from "../../fakes/fake-execs.js";
 import type { FakeProcess } from "../../fakes/fake-execs.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
@@ -147,4 +148,32 @@ describe("execSync()", () => {
     await rejectsWith(exec(shim, "f".repeat(64)), "notFound");
     assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
   });
+});
+
+test("readOutput() makes a process wait once it has written more than fits into an answer", async () => {
+  const signal = new AbortController().signal;
+  const data = Buffer.alloc(1024 * 1024, "x");
+  const waits: (number | undefined)[] = [];
+  const streams: Parameters<typeof readOutput>[0] = {
+    readOutput: async (take) => {
+      for (let chunk = 0; chunk < 30; chunk += 1) {
+        const before = waits.length;
+        const wait = take(chunk % 2 === 0 ? "stdout" : "stderr", data, true);
+        assert.equal(wait !== undefined, waits.length > before);
+        if (wait === undefined) waits.push(undefined);
+        await wait;
+      }
+    },
+  };
+  const pause = (ms: number, own?: AbortSignal): Promise<void> => {
+    assert.equal(own, signal);
+    waits.push(ms);
+    return Promise.resolve();
+  };
+  const { stdout, stderr } = await readOutput(streams, signal, pause);
+  assert.equal(stdout.length + stderr.length, 16 * 1024 * 1024 - 64 * 1024);
+  assert.deepEqual(waits, [
+    ...Array.from({ length: 15 }, () => undefined),
+    ...Array.from({ length: 15 }, () => 20),
+  ]);
 });
