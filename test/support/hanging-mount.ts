@@ -27,6 +27,8 @@ export function reasonForNoHangingMount(): string | false {
 
 const initOpcode = 26;
 const headerBytes = 40;
+/** Else only the first look into a directory would be asked for, and the others would wait for that in the kernel. */
+const parallelLookups = 1 << 18;
 
 export async function mountHanging(): Promise<HangingMount> {
   const directory = await mkdtemp(join(tmpdir(), "hanging-mount-"));
@@ -85,6 +87,7 @@ function initAnswer(request: Buffer): Buffer {
   request.copy(answer, 8, 8, 16);
   answer.writeUInt32LE(request.readUInt32LE(headerBytes), 16); // major
   answer.writeUInt32LE(Math.min(31, request.readUInt32LE(headerBytes + 4)), 20); // minor
+  answer.writeUInt32LE(parallelLookups, 28); // flags
   answer.writeUInt32LE(4096, 36); // the largest write
   return answer;
 }

@@ -14,6 +14,7 @@ import type { Manifest } from "./manifest.js";
 import type { ObservedSandbox } from "./next-step.js";
 import type { Directories } from "./pod-files.js";
 import { hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
+import { safeSubPath } from "./sub-path.js";
 import { graceSeconds } from "./teardown.js";
 import { volumeMounts } from "./volumes.js";
 
@@ -60,13 +61,13 @@ export async function createContainer(input: CreateContainerInput): Promise<void
 }
 
 async function resolvedVolumeMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, volumeImages, deps } = input;
+  const { manifest, container, volumeImages, deps, signal } = input;
   const { key, pod } = manifest;
   const planned = volumeMounts(container, pod.spec, key, deps.directories, deps.node, volumeImages);
   const mounts: Answer<Mount>[] = [];
-  for (const { volumePath, subPath, mount } of planned) {
-    if (subPath === "") mounts.push(mount);
-    else mounts.push({ ...mount, host_path: await deps.files.resolveSubPath(volumePath, subPath) });
+  for (const { mount, ...source } of planned) {
+    if (source.subPath === "") mounts.push(mount);
+    else mounts.push({ ...mount, host_path: await safeSubPath(source, deps, signal) });
   }
   return mounts;
 }

@@ -15,6 +15,8 @@ export interface PlayFiles {
   prepareVolume(volume: VolumePreparation): Promise<void>;
   /** What `subPath` of a volume leads to, made as a directory when missing. Refuses links that leave the volume. */
   resolveSubPath(volumePath: string, subPath: string): Promise<string>;
+  /** The first of `directories` that `path` lies in, at any depth, whatever names lead to it; not `path` itself. */
+  firstAbove(path: string, directories: readonly string[]): Promise<string | undefined>;
   /** Deletes a directory that may be missing. Refuses while anything is mounted below it. */
   removeTree(path: string): Promise<void>;
   /** The last `bytes` of a file; empty when there is none. */
@@ -36,6 +38,7 @@ export const nodeFiles: PlayFiles = {
     else await checkHostPath(volume.path, volume.type);
   },
   resolveSubPath,
+  firstAbove,
   removeTree,
   readTail,
 };
@@ -80,8 +83,8 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 }
 
 /**
- * A container of the pod may have left a link in the volume, so each part is looked at before it is followed. (One that
- * exchanges parts at this very moment could still win the race: what it gains is what a hostPath would give it.)
+ * A container of the pod may have left a link in the volume, so each part is looked at before it is followed. That holds
+ * as long as nobody exchanges parts: see sub-path.ts.
  */
 async function resolveSubPath(volumePath: string, subPath: string): Promise<string> {
   const action = `mount subPath "${subPath}" of "${volumePath}"`;
@@ -107,6 +110,24 @@ async function resolveSubPath(volumePath: string, subPath: string): Promise<stri
     if (error instanceof ShimError) throw error;
     throw new ShimError("invalid", `${action}: ${messageOf(error)}`, {}, { cause: error });
   }
+}
+
+async function firstAbove(path: string, directories: readonly string[]): Promise<string | undefined> {
+  const above = new Set<string>();
+  for (let at = path; at !== dirname(at);) {
+    at = dirname(at);
+    above.add(identity(await stat(at)));
+  }
+  for (const directory of directories) {
+    const stats = await statOrUndefined(directory);
+    if (stats !== undefined && above.has(identity(stats))) return directory;
+  }
+  return undefined;
+}
+
+/** The same for all mounts of a directory. */
+function identity({ dev, ino }: Stats): string {
+  return `${String(dev)}:${String(ino)}`;
 }
 
 async function removeTree(path: string): Promise<void> {

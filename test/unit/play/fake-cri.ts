@@ -6,6 +6,7 @@ import type {
   ContainerConfig,
   ContainerStatus,
   Image,
+  Mount,
   PodSandbox,
   PodSandboxConfig,
   PodSandboxStatus,
@@ -150,7 +151,7 @@ export class FakeCri implements CriClient {
         exit_code: container.exitCode,
         reason: container.exitCode === 0 ? "Completed" : "Error",
         message: "",
-        mounts: [],
+        mounts: (container.config.mounts ?? []).map(toMount),
         log_path: "",
         resources: null,
         user: null,
@@ -161,7 +162,9 @@ export class FakeCri implements CriClient {
 
   listContainers(sandboxId: string): Promise<readonly Container[]> {
     return Promise.resolve(
-      this.containers.filter((entry) => entry.sandboxId === sandboxId).map(listedContainer),
+      this.containers
+        .filter((entry) => sandboxId === "" || entry.sandboxId === sandboxId)
+        .map(listedContainer),
     );
   }
 
@@ -221,6 +224,13 @@ function listedContainer({ id, sandboxId, config, state }: FakeContainer): Conta
   };
 }
 
+function toMount({ host_path = "", container_path = "", readonly = false }: Answer<Mount>): Mount {
+  return {
+    ...{ host_path, container_path, readonly, selinux_relabel: false, propagation: 0, uidMappings: [] },
+    ...{ gidMappings: [], recursive_read_only: false, image: null, image_sub_path: "", mount_options: [] },
+  };
+}
+
 function strings(
   values: Readonly<Record<string, string | undefined>> | undefined,
 ): Readonly<Record<string, string>> {
@@ -266,6 +276,10 @@ export class FakeFiles implements PlayFiles {
 
   resolveSubPath(volumePath: string, subPath: string): Promise<string> {
     return Promise.resolve(`${volumePath}/resolved/${subPath}`);
+  }
+
+  firstAbove(path: string, directories: readonly string[]): Promise<string | undefined> {
+    return Promise.resolve(directories.find((one) => path.startsWith(`${one}/`)));
   }
 
   async removeTree(path: string): Promise<void> {

@@ -123,6 +123,23 @@ describe("resolveSubPath()", () => {
   }
 });
 
+describe("firstAbove()", () => {
+  test("finds the directories that a path lies in, by whatever name, and not the path itself", () =>
+    inDirectory(async (directory) => {
+      const volume = join(directory, "v");
+      await mkdir(join(volume, "a", "b"), { recursive: true });
+      await mkdir(join(volume, "a", "b", "c"));
+      await mkdir(join(volume, "other"));
+      await writeFile(join(volume, "file"), "");
+      await symlink("v", join(directory, "alias"));
+      const path = join(volume, "a", "b");
+      for (const above of [volume, join(volume, "a"), join(directory, "alias", "a"), directory, "/"])
+        assert.equal(await nodeFiles.firstAbove(path, ["/no/such/path", above]), above);
+      const not = ["", "c", "../../other", "../../file"].map((name) => join(path, name));
+      assert.equal(await nodeFiles.firstAbove(path, not), undefined);
+    }));
+});
+
 test("removeTree() accepts a directory that is not there", () =>
   inDirectory((directory) => nodeFiles.removeTree(join(directory, "missing"))));
 
