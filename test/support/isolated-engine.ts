@@ -38,6 +38,8 @@ export interface OwnEngine {
   end(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
   /** Returns when it answers. */
   start(): Promise<void>;
+  /** Has it read its daemon.json once more, with these settings in addition to its own. */
+  reload(settings: Readonly<Record<string, unknown>>): Promise<void>;
   /** To the engine alone: stopped, it accepts connections and answers none. */
   signal(name: "SIGSTOP" | "SIGCONT"): void;
 }
@@ -157,7 +159,7 @@ class Dockerd implements OwnEngine {
     for (const path of ["/run/docker.pid", "/run/docker/containerd/containerd.pid"])
       await rm(path, { force: true });
     await mkdir(join(engineDirectory, "data"), { recursive: true });
-    await writeFile(join(engineDirectory, "daemon.json"), JSON.stringify(this.settings));
+    await this.#writeSettings({});
     const log = openSync(logFile, "a");
     const child = spawn(
       "dockerd",
@@ -185,6 +187,15 @@ class Dockerd implements OwnEngine {
         () => false,
       );
     });
+  }
+
+  async reload(settings: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.#writeSettings(settings);
+    this.#child?.kill("SIGHUP");
+  }
+
+  async #writeSettings(more: Readonly<Record<string, unknown>>): Promise<void> {
+    await writeFile(join(engineDirectory, "daemon.json"), JSON.stringify({ ...this.settings, ...more }));
   }
 
   signal(name: "SIGSTOP" | "SIGCONT"): void {
