@@ -245,6 +245,20 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     assert.equal((await pod.containerStatus(id)).exit_code, 7);
   });
 
+  test("the grace period of the kubelet's annotation is what the engine gives when it stops", async () => {
+    const annotations = { "io.kubernetes.pod.terminationGracePeriod": "45" };
+    const id = await pod.start({ metadata: metadata(), annotations });
+    assert.equal((await inspectContainer(id))?.Config.StopTimeout, 45);
+  });
+
+  test("--default-ulimits are those of a container, and not of the pause container", async () => {
+    const own = await bed.startShim({ flags: ["--default-ulimits=nofile=512:600,core=0"] });
+    await using other = await bed.runPod(own.cri);
+    const id = await other.start({ metadata: metadata() });
+    assert.equal(await other.shell(id, "ulimit -Sn; ulimit -Hn; ulimit -Sc"), "512\n600\n0");
+    assert.equal((await inspectContainer(other.id))?.HostConfig.Ulimits ?? null, null);
+  });
+
   test("what Docker cannot express is refused by name", async () => {
     const mounts = [{ container_path: "/i", image: { image: bed.image } }];
     await assert.rejects(pod.create({ metadata: metadata(), mounts }), /image/);

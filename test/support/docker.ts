@@ -77,6 +77,7 @@ export interface InspectedContainer {
     readonly Labels: Readonly<Record<string, string>>;
     readonly User: string;
     readonly StopSignal?: string;
+    readonly StopTimeout?: number;
   };
   readonly HostConfig: {
     readonly SecurityOpt: readonly string[] | null;
@@ -84,6 +85,8 @@ export interface InspectedContainer {
     readonly CgroupParent: string;
     readonly Memory: number;
     readonly MaskedPaths: readonly string[] | null;
+    readonly Ulimits:
+      readonly { readonly Name: string; readonly Soft: number; readonly Hard: number }[] | null;
   };
   readonly NetworkSettings: { readonly IPAddress: string };
 }

@@ -31,6 +31,19 @@ async function created(
 }
 
 describe("startContainer()", () => {
+  test("says which flag asks for ulimits that the kernel refuses", async () => {
+    const defaultUlimits = [{ Name: "nofile", Soft: 1, Hard: 9_999_999 }];
+    await using shim = await TestShim.start({ settings: { defaultUlimits } });
+    const { id } = await created(shim);
+    const refusal = "OCI runtime create failed: error setting rlimit type 7: operation not permitted";
+    shim.engine.failNext("startContainer", new ShimError("unknown", refusal));
+    await rejectsWith(
+      startContainer(shim, id),
+      "precondition",
+      /^failed to start container ".*": set the ulimits of --default-ulimits \(nofile=1:9999999\): /,
+    );
+  });
+
   test("starts it, links its log and shows it running, events or not", async () => {
     await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
