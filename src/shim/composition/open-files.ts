@@ -1,4 +1,7 @@
-/** How many files containers may open where nothing asks for more: told in the log, and by `dockershim doctor ulimits`. */
+/**
+ * How many files containers may open where nothing asks for more: told in the log, and by `dockershim doctor
+ * ulimits`.
+ */
 import { messageOf } from "../base/errors.js";
 import type { Logger } from "../base/log.js";
 import type { DockerUlimit } from "../domain/create-body.js";
@@ -8,8 +11,8 @@ import type { Engine } from "../ports/engine.js";
 import type { HostAccess, OpenFileLimits } from "../ports/host.js";
 
 /**
- * The soft limit of services of systemd, which containers have with packages of Docker and containerd whose units name no
- * limit. Programs that need more and do not raise it themselves fail with EMFILE.
+ * The soft limit of services of systemd, which containers have with packages of Docker and containerd whose
+ * units name no limit. Programs that need more and do not raise it themselves fail with EMFILE.
  */
 const lowSoftLimit = 1024;
 
@@ -26,8 +29,8 @@ export function configuredOpenFiles(defaultUlimits: readonly DockerUlimit[]): Do
 }
 
 /**
- * Logs a low default once. The pause container of a pod, which gets no ulimits of ours, has what the engine gives to every
- * container; an engine says nothing of that itself.
+ * Logs a low default once. The pause container of a pod, which gets no ulimits of ours, has what the engine
+ * gives to every container; an engine says nothing of that itself.
  */
 export class OpenFilesNotice {
   #attemptsLeft = attempts;
@@ -46,7 +49,10 @@ export class OpenFilesNotice {
     this.#attemptsLeft = attempts;
   }
 
-  /** Told of every container that was inspected. Reads /proc for the first sandboxes that run, and then no more. */
+  /**
+   * Told of every container that was inspected. Reads /proc for the first sandboxes that run, and then no
+   * more.
+   */
   observe(snapshot: Snapshot): void {
     if (this.#attemptsLeft === 0 || configuredOpenFiles(this.deps.defaultUlimits) !== undefined) return;
     if (!snapshot.state.running || snapshot.labels[typeLabel] !== sandboxType) return;

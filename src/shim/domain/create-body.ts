@@ -114,7 +114,10 @@ export interface CreateBody {
   readonly StdinOnce?: boolean;
   readonly Tty?: boolean;
   readonly StopSignal?: string;
-  /** Seconds between the stop signal and SIGKILL, where a stop names none: above all when the engine itself stops. */
+  /**
+   * Seconds between the stop signal and SIGKILL, where a stop names none: above all when the engine itself
+   * stops.
+   */
   readonly StopTimeout?: number;
   readonly ExposedPorts?: Readonly<Record<string, Readonly<Record<string, never>>>>;
   readonly Healthcheck?: { readonly Test: readonly string[] };

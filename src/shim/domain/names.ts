@@ -1,10 +1,11 @@
 /**
- * Container names in Docker: `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>[_<random>]`, as dockershim made them.
+ * Container names in Docker: `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>[_<random>]`, as
+ * dockershim made them.
  *
- * Kubernetes allows no underscore in the four names, other clients of the CRI use it. A name with one in any part is
- * `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>_escaped[_<random>]`: in all four parts `.` is written as `..`
- * and `_` as `.-`. So no two containers share a name, each name can be read back, and cri-dockerd, which ignores a
- * seventh field, reads the escaped parts.
+ * Kubernetes allows no underscore in the four names, other clients of the CRI use it. A name with one in any
+ * part is `k8s_<container or POD>_<pod>_<namespace>_<uid>_<attempt>_escaped[_<random>]`: in all four parts
+ * `.` is written as `..` and `_` as `.-`. So no two containers share a name, and each name can be read back.
+ * cri-dockerd ignores a seventh field and reads the escaped parts; a name with eight fields it does not list.
  */
 import { sandboxContainerName } from "./labels.js";
 
@@ -57,8 +58,8 @@ export function alternativeName(name: string, random: number): string {
 }
 
 /**
- * What a name says (a leading slash is ignored); undefined when neither this program nor dockershim or cri-dockerd made it,
- * or when it has underscores that are not escaped.
+ * What a name says (a leading slash is ignored); undefined when neither this program nor dockershim or
+ * cri-dockerd made it, or when it has underscores that are not escaped.
  */
 export function parseName(
   name: string,

@@ -2,8 +2,8 @@ import type { OpenFileLimits } from "../ports/host.js";
 import { isCgroupOf, type ProcFiles } from "./proc-files.js";
 
 /**
- * What the process of a container may open. Read from a process in a container and not from dockerd or containerd, whose Go
- * runtime raises its own soft limit and gives its children the former one.
+ * What the process of a container may open. Read from a process in a container and not from dockerd or
+ * containerd, whose Go runtime raises its own soft limit and gives its children the former one.
  */
 export async function openFileLimits(
   proc: ProcFiles,

@@ -1,9 +1,10 @@
 /**
- * CDI devices (`vendor.com/class=name`): which are requested, and the Container Device Interface specifications of the
- * node, turned into fields of the create body for engines that cannot inject devices.
+ * CDI devices (`vendor.com/class=name`): which are requested, and the Container Device Interface
+ * specifications of the node, turned into fields of the create body for engines that cannot inject devices.
  *
- * Docker has no field for hooks, mount options other than read-only and propagation, or other owners and modes of device
- * nodes. A device that needs one of those is refused by name: half a device would fail somewhere inside the container.
+ * Docker has no field for hooks, mount options other than read-only and propagation, or other owners and
+ * modes of device nodes. A device that needs one of those is refused by name: half a device would fail
+ * somewhere inside the container.
  */
 import type { DockerDevice, DockerMount } from "../domain/create-body.js";
 import type { ContainerConfig } from "../domain/cri.js";
@@ -28,7 +29,10 @@ export interface CdiEdits {
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** As the library of CDI checks it: a vendor and a class begin with a letter, all parts end with a letter or digit. */
+/**
+ * As the library of CDI checks it: a vendor and a class begin with a letter, all parts end with a letter or
+ * digit.
+ */
 const namePattern =
   /^[A-Za-z](?:[\w.-]*[A-Za-z\d])?\/[A-Za-z](?:[\w.-]*[A-Za-z\d])?=[A-Za-z\d](?:[\w.:-]*[A-Za-z\d])?$/;
 
@@ -40,8 +44,8 @@ export function isCdiDeviceName(name: string): boolean {
 const annotationPrefix = "cdi.k8s.io/";
 
 /**
- * The names of a request's field and of its annotations, each once. Kubelets of a time of transition send the same device
- * in both. Throws `invalid` for a malformed name.
+ * The names of a request's field and of its annotations, each once. Kubelets of a time of transition send the
+ * same device in both. Throws `invalid` for a malformed name.
  */
 export function requestedCdiDevices({
   CDI_devices,
@@ -86,8 +90,8 @@ export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly
 }
 
 /**
- * The environment alone, for devices that the engine injects: it gives that to the first process and to no exec. A device
- * that cannot be resolved adds nothing here, the engine refuses it with its own words.
+ * The environment alone, for devices that the engine injects: it gives that to the first process and to no
+ * exec. A device that cannot be resolved adds nothing here, the engine refuses it with its own words.
  */
 export function cdiEnvironment(files: readonly CdiSpecFile[], names: readonly string[]): readonly string[] {
   const used = new Set<CdiSpecFile>();

@@ -7,8 +7,8 @@ const leastSeconds = 2;
 const mostSeconds = 30 * 60;
 
 /**
- * The pod's terminationGracePeriodSeconds, within these bounds, as kubelets write it into annotations of containers.
- * Undefined for clients that do not: then the engine's own default counts, which is 10 s.
+ * The pod's terminationGracePeriodSeconds, within these bounds, as kubelets write it into annotations of
+ * containers. Undefined for clients that do not: then the engine's own default counts, which is 10 s.
  */
 export function gracePeriodSeconds(annotations: Labels): number | undefined {
   const text = annotations[gracePeriodAnnotation] ?? "";

@@ -24,8 +24,9 @@ export function annotationsField(annotations: Labels, facts: NodeFacts): HostCon
 }
 
 /**
- * With systemd's cgroup driver each container is a scope, which systemd stops with a timeout of its own (90 s unless
- * configured) when it stops the scope or its slice. runc and crun read this as a property of the scope, in microseconds.
+ * With systemd's cgroup driver each container is a scope, which systemd stops with a timeout of its own (90 s
+ * unless configured) when it stops the scope or its slice. runc and crun read this as a property of the
+ * scope, in microseconds.
  */
 export function stopTimeoutProperty(graceSeconds: number | undefined, facts: NodeFacts): Labels {
   if (graceSeconds === undefined || facts.cgroupDriver !== "systemd") return {};

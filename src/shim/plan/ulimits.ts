@@ -2,7 +2,10 @@
 import { messageOf, ShimError } from "../base/errors.js";
 import type { DockerUlimit, HostConfig } from "../domain/create-body.js";
 
-/** Later lists win by name. So far there are the node's defaults alone: the CRI has no ulimits of single containers yet. */
+/**
+ * Later lists win by name. So far there are the node's defaults alone: the CRI has no ulimits of single
+ * containers yet.
+ */
 export function ulimitsField(...lists: readonly (readonly DockerUlimit[])[]): HostConfig["Ulimits"] {
   const byName = new Map(lists.flat().map((ulimit) => [ulimit.Name, ulimit]));
   return byName.size === 0 ? undefined : [...byName.values()];

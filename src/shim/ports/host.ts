@@ -64,7 +64,10 @@ export interface HostAccess {
 
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
   cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
-  /** What its first process may open; undefined when the process is out of reach or not provably the container's. */
+  /**
+   * What its first process may open; undefined when the process is out of reach or not provably the
+   * container's.
+   */
   openFileLimits(container: Snapshot): Promise<OpenFileLimits | undefined>;
   /** The directory on this host that holds what the container has written; undefined where there is none to be found. */
   writableLayer(container: Snapshot): Promise<string | undefined>;

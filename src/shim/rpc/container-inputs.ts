@@ -38,7 +38,10 @@ export async function gatherContainerInputs(
   return { seccompProfile, loadedAppArmorProfiles, hostPaths, absentToReject, devices, cdi, imageUser };
 }
 
-/** Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their environment. */
+/**
+ * Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their
+ * environment.
+ */
 async function readCdi(
   names: readonly string[],
   facts: NodeFacts,
