@@ -101,7 +101,7 @@ export class CheckpointDirectory implements CheckpointStore {
     return this.#corruptCount;
   }
 
-  /** Removes temporary files: our own, which nobody else is writing, and those of others that are older than a minute. */
+  /** Removes temporary files: our own, which nobody is writing, and those of others older than a minute. */
   async sweep(): Promise<void> {
     const { directory, log } = this.options;
     const foreign = { patterns: [foreignTemporaryName], olderThanMs: foreignTemporaryAgeMs };

@@ -45,7 +45,8 @@ export class ResultCache {
   /** Makes the directory and removes what crashed writers left. */
   async open(): Promise<void> {
     await createDirectory(this.#ownDir, directoryMode);
-    // Another instance, with another state directory, may be writing here: it writes again what it does not find.
+    // Another instance, with another state directory, may be writing here: it writes again what it does not
+    // find.
     await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 

@@ -80,7 +80,10 @@ export async function removeFile(path: string): Promise<boolean> {
 export interface SweepOptions {
   /** One of these must match the whole file name. */
   readonly patterns: readonly RegExp[];
-  /** Younger files may belong to a write that is still under way. Not given where nobody else writes: then all go. */
+  /**
+   * Younger files may belong to a write that is still under way. Not given where nobody else writes: then all
+   * go.
+   */
   readonly olderThanMs?: number;
 }
 

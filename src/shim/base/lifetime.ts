@@ -13,8 +13,9 @@ export interface CloseLimits {
 const defaultLimits: CloseLimits = { stepMs: 3_000, allMs: 5_000 };
 
 /**
- * What a program has opened, in order, with how each is closed. Closing goes backwards. A step that fails is logged, and one
- * that does not end in its time is logged and abandoned; neither keeps the others from closing.
+ * What a program has opened, in order, with how each is closed. Closing goes backwards. A step that fails is
+ * logged, and one that does not end in its time is logged and abandoned; neither keeps the others from
+ * closing.
  */
 export class Lifetime {
   readonly #steps: {

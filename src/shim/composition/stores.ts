@@ -24,7 +24,8 @@ export const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
 export async function openStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
   const { checkpoints: directory, pods, containers, logs, quarantine } = await openStateDirectory(root);
   const claim = await claimStateDirectory(root);
-  // While something may still write, the claim is kept until the process has ended: no successor starts before that.
+  // While something may still write, the claim is kept until the process has ended: no successor starts
+  // before that.
   lifetime.onClose("state directory", (abandoned) =>
     abandoned.length === 0 ? claim.release() : Promise.resolve(),
   );

@@ -41,7 +41,10 @@ const wireTypes: Readonly<Record<string, number>> = {
   ...{ TYPE_FLOAT: fixed32, TYPE_FIXED32: fixed32, TYPE_SFIXED32: fixed32 },
 };
 
-/** What the messages of a request are, and who is told of fields that they do not have: with the name of the message. */
+/**
+ * What the messages of a request are, and who is told of fields that they do not have: with the name of the
+ * message.
+ */
 interface Context {
   readonly findMessage: FindMessage;
   readonly onUnknown: (message: string, number: number) => void;

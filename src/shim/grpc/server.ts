@@ -135,7 +135,8 @@ class RunningServer implements GrpcServer {
     }
     for (const socket of this.#sockets) socket.destroy();
     this.#grpc.forceShutdown();
-    // However little patience there was: the file must not outlive the server. One that does is replaced at the next start.
+    // However little patience there was: the file must not outlive the server. One that does is replaced at
+    // the next start.
     await within(cleanUpMs, this.#unlinked).catch(() => {
       this.#log.warn({ endpoint: this.endpoint }, "the socket file cannot be removed in time");
     });

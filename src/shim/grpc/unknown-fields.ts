@@ -1,4 +1,6 @@
-/** Fields of requests that proto/ does not know: of a newer kubelet. They are ignored, counted, and told once. */
+/**
+ * Fields of requests that proto/ does not know: of a newer kubelet. They are ignored, counted, and told once.
+ */
 import type { Logger } from "../base/log.js";
 import type { Observer } from "../ports/observer.js";
 
@@ -8,7 +10,9 @@ export interface UnknownField {
   readonly number: number;
 }
 
-/** Different ones that are told apart; a client can send any number of them. All others are counted as one. */
+/**
+ * Different ones that are told apart; a client can send any number of them. All others are counted as one.
+ */
 const mostKnown = 100;
 
 /** Of one request: each once, however often it is there. */

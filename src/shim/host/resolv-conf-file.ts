@@ -3,9 +3,9 @@ import { ShimError } from "../base/errors.js";
 import { fileError } from "../base/file-errors.js";
 
 /**
- * Writes in place, no rename: the engine bind-mounts this very inode into every container of the pod, and a new file
- * under the name would be seen by none of them. The file must be there, and be a file. False, and nothing is written, when
- * it has this content already.
+ * Writes in place, no rename: the engine bind-mounts this very inode into every container of the pod, and a
+ * new file under the name would be seen by none of them. The file must be there, and be a file. False, and
+ * nothing is written, when it has this content already.
  */
 export async function rewriteInPlace(path: string, content: string): Promise<boolean> {
   let file: FileHandle | undefined;

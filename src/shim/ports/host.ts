@@ -28,8 +28,8 @@ export interface HostAccess {
   readonly local: boolean;
 
   /**
-   * Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it bind-mounted. False when it
-   * was this already.
+   * Rewrites the sandbox's resolv.conf in place, keeping its inode: containers of the pod have it
+   * bind-mounted. False when it was this already.
    */
   writeResolvConf(sandbox: Snapshot, content: string, signal: AbortSignal): Promise<boolean>;
 

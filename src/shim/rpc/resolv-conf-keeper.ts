@@ -10,9 +10,9 @@ type Deps = Pick<Services, "host" | "podRecords" | "log">;
 const placesAtOnce = 2;
 
 /**
- * Sees to it that a sandbox has the resolv.conf that its pod asked for after each start of its container, also one that
- * nobody asked this program for, and after each start of the engine: some engines write their own one then. Only files that
- * differ are written.
+ * Sees to it that a sandbox has the resolv.conf that its pod asked for after each start of its container,
+ * also one that nobody asked this program for, and after each start of the engine: some engines write their
+ * own one then. Only files that differ are written.
  */
 export class ResolvConfKeeper {
   /** Sandbox id → the start after which its file was looked at. */
@@ -23,7 +23,10 @@ export class ResolvConfKeeper {
 
   constructor(private readonly deps: Deps) {}
 
-  /** Before all containers are inspected anew: an engine that was started again may have written the files of all. */
+  /**
+   * Before all containers are inspected anew: an engine that was started again may have written the files of
+   * all.
+   */
   engineConnected(): void {
     this.#done.clear();
   }

@@ -51,7 +51,10 @@ import { version } from "./version.js";
 
 type Rpcs = RuntimeService & ImageService;
 
-/** Answers that are large: the items are given one by one, and the server encodes each before the next one is made. */
+/**
+ * Answers that are large: the items are given one by one, and the server encodes each before the next one is
+ * made.
+ */
 interface ListedItems {
   readonly ListContainerStats: ContainerStats;
   readonly ListPodSandboxStats: PodSandboxStats;

@@ -32,7 +32,10 @@ export interface PodRecord {
   readonly cgroupParent: string;
   /** SHA-256 of the RunPodSandbox request, so that a repeated one can be recognised. */
   readonly requestHash?: string;
-  /** What its resolv.conf is to hold. Missing where the engine's own file stays, and in records of earlier releases. */
+  /**
+   * What its resolv.conf is to hold. Missing where the engine's own file stays, and in records of earlier
+   * releases.
+   */
   readonly resolvConf?: string;
   /** What kubelets told of the pod's overhead and of the sum of its containers, in the CRI's words. */
   readonly resources?: {

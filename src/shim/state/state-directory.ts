@@ -50,8 +50,9 @@ async function isOursAlone(root: string): Promise<boolean> {
 }
 
 /**
- * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a lock file
- * would outlive a crash. What a killed predecessor was writing is removed then. Throws `conflict` when another instance has it.
+ * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a
+ * lock file would outlive a crash. What a killed predecessor was writing is removed then. Throws `conflict`
+ * when another instance has it.
  */
 export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());

@@ -7,9 +7,9 @@ const maxConnections = 4096;
 const keepAliveDelayMs = 30_000;
 
 /**
- * Whoever reaches the port can open connections: any process of the node, and pods in its network namespace. When there are
- * too many, the oldest one without a session makes room. So a flood keeps nobody out: a client that has a token presents it
- * at once, and is no candidate from then on.
+ * Whoever reaches the port can open connections: any process of the node, and pods in its network namespace.
+ * When there are too many, the oldest one without a session makes room. So a flood keeps nobody out: a client
+ * that has a token presents it at once, and is no candidate from then on.
  */
 export class OpenConnections {
   readonly #sockets = new Set<Socket>();

@@ -25,7 +25,10 @@ import { WebSocketUpgrades } from "./websocket-upgrade.js";
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */
   readonly bindAddress: { readonly host: string; readonly port: number };
-  /** Without it the server speaks plain HTTP. `renewed` gives what to use from now on, undefined for the same as before. */
+  /**
+   * Without it the server speaks plain HTTP. `renewed` gives what to use from now on, undefined for the same
+   * as before.
+   */
   readonly tls?: (TlsMaterial & { readonly renewed?: () => Promise<TlsMaterial | undefined> }) | undefined;
   /** 0: never. */
   readonly idleTimeoutMs: number;

@@ -32,7 +32,9 @@ export class TlsFiles {
     return { cert, key };
   }
 
-  /** What is in the files now, when they are others than at the last `read`; else undefined. Throws as `read`. */
+  /**
+   * What is in the files now, when they are others than at the last `read`; else undefined. Throws as `read`.
+   */
   async renewed(): Promise<TlsMaterial | undefined> {
     const present = await this.#look();
     return present === this.#seen ? undefined : this.read();

@@ -48,8 +48,8 @@ function withoutValues(source: string): string {
 }
 
 /**
- * The words of a quoted message between its values (a quoted name, a number, a path, an ellipsis) and between its parts: each
- * caller puts what it did in front of the reason.
+ * The words of a quoted message between its values (a quoted name, a number, a path, an ellipsis) and between
+ * its parts: each caller puts what it did in front of the reason.
  */
 function fixedParts(message: string): readonly string[] {
   return message

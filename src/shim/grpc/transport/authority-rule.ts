@@ -1,7 +1,7 @@
 /**
- * Which `:authority` a request may have. Clients that set none (kubelets before a change of 2024) send the path of the
- * socket, which the HTTP/2 library of Node refuses, as it does an empty or absent one; Go servers answer them all.
- * Nothing in this program reads the authority: a replacement is as good as the original.
+ * Which `:authority` a request may have. Clients that set none (kubelets before a change of 2024) send the
+ * path of the socket, which the HTTP/2 library of Node refuses, as it does an empty or absent one; Go servers
+ * answer them all. Nothing in this program reads the authority: a replacement is as good as the original.
  */
 import type { HeaderField } from "./hpack.js";
 
