@@ -16,8 +16,12 @@ export function formatUlimit({ Name, Soft, Hard }: DockerUlimit): string {
   return `${Name}=${String(Soft)}:${String(Hard)}`;
 }
 
-/** What runc and crun say when the kernel does not let them set a limit. */
-const refusedByKernel = /setting rlimit|setrlimit/;
+/**
+ * What runc and crun say when the kernel does not let them set a limit. With the errno behind it, because the author of a
+ * pod chooses the commands and paths that other errors quote.
+ */
+const refusedByKernel =
+  /(?:error setting rlimit type \d+|setrlimit `?RLIMIT_\w+`?): (?:operation not permitted|invalid argument)\W*(?:unknown)?$/i;
 
 /** The error of a start that failed by `ulimits`; undefined for all others. */
 export function ulimitError(error: unknown, ulimits: readonly DockerUlimit[]): ShimError | undefined {

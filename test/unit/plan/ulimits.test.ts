@@ -35,6 +35,13 @@ describe("ulimitError()", () => {
   });
 
   test("leaves other errors alone", () => {
-    assert.equal(ulimitError(new Error("executable file not found in $PATH"), [nofile]), undefined);
+    const runc = "OCI runtime create failed: runc create failed: unable to start container process";
+    for (const text of [
+      "executable file not found in $PATH",
+      // Commands and paths are the words of the pod's author.
+      `${runc}: exec: "setrlimit": executable file not found in $PATH: unknown`,
+      `${runc}: exec: "/bin/setting rlimit": stat /bin/setting rlimit: no such file or directory: unknown`,
+    ])
+      assert.equal(ulimitError(new Error(text), [nofile]), undefined, text);
   });
 });
