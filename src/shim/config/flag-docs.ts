@@ -16,8 +16,8 @@ unit file, prints each effective value and where it came from.
 
 One order, strongest first:
 
-1. The flag: \`--${options.stateDir.name} /srv/dockershim\` or \`--${options.stateDir.name}=/srv/dockershim\`. The last one counts when it is repeated,
-   unless its row says that it may be.
+1. The flag: \`--${options.stateDir.name} /srv/dockershim\` or \`--${options.stateDir.name}=/srv/dockershim\`. Of a repeated flag the last one counts;
+   values of flags that may be given repeatedly, as their rows say, add up.
    Switches stand alone (\`--${options.ipv6DualStack.name}\`) or have their value after \`=\` (\`--${options.ipv6DualStack.name}=false\`). Underscores in
    names are read as hyphens, as by the kubelet.
 2. The environment variable: \`${environmentName(options.stateDir.name)}\`; that is \`DOCKERSHIM_\` and the flag in upper case with underscores.
