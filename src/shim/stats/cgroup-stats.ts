@@ -31,8 +31,9 @@ interface Known {
 /** One container or pod within one call. */
 interface Reading {
   readonly options: ReadOptions;
-  readonly looks: PodLooks;
   readonly signal: AbortSignal;
+  /** With details only. */
+  readonly looks?: PodLooks;
 }
 
 export interface CgroupStatsDeps {
@@ -66,9 +67,11 @@ export class CgroupStats implements StatsSource {
     signal: AbortSignal,
   ): AsyncGenerator<readonly [string, ResourceReading]> {
     const unreachable: Snapshot[] = [];
-    const looks = new CallLooks();
-    for (const [index, container] of containers.entries()) {
-      const own: Reading = { options, signal, looks: looks.forPod(containers.length - index) };
+    const call = new CallLooks();
+    let left = containers.length;
+    const plain: Reading = { options, signal };
+    for (const container of containers) {
+      const own = options.details ? { ...plain, looks: call.forPod(left--) } : plain;
       const reading = await this.#readContainer(container, unreachable, own);
       if (reading !== undefined) yield [container.id, reading];
     }
@@ -83,9 +86,11 @@ export class CgroupStats implements StatsSource {
     const unreachable: PodParts[] = [];
     const unreachableContainers: Snapshot[] = [];
     const incomplete: (readonly [PodParts, Map<string, ResourceReading>, Reading])[] = [];
-    const looks = new CallLooks();
-    for (const [index, pod] of pods.entries()) {
-      const own: Reading = { options, signal, looks: looks.forPod(pods.length - index) };
+    const call = new CallLooks();
+    let left = pods.length;
+    const plain: Reading = { options, signal };
+    for (const pod of pods) {
+      const own = options.details ? { ...plain, looks: call.forPod(left--) } : plain;
       signal.throwIfAborted();
       const known = this.#current(pod.sandbox) ?? (await this.#find(pod.sandbox));
       if (known?.cgroup === undefined) {
@@ -197,7 +202,7 @@ export class CgroupStats implements StatsSource {
     { options, looks, signal }: Reading,
   ): Promise<ResourceReading | undefined> {
     const reading = this.#guard(id, () => cgroup.read(options));
-    if (reading?.details === undefined) return reading;
+    if (reading?.details === undefined || looks === undefined) return reading;
     const processes = await countProcesses(cgroup.processes(), this.#files, looks, signal);
     return { ...reading, details: { ...reading.details, processes } };
   }
