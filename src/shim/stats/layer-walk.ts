@@ -152,12 +152,14 @@ class LayerWalk {
     const left = this.#levels.pop();
     const above = this.#levels.at(-1);
     this.#remembered -= 1;
-    if (above !== undefined && above.handle === undefined) {
+    try {
+      if (above === undefined || above.handle !== undefined) return;
       const parent = left?.handle === undefined ? undefined : below(left.handle, "..");
       above.handle = parent === undefined ? undefined : await this.#open(parent, above.inode);
       if (above.handle === undefined && above.pending.length > 0) this.#giveUp(above);
+    } finally {
+      await left?.handle?.close();
     }
-    await left?.handle?.close();
   }
 
   #giveUp(level: Level): void {
