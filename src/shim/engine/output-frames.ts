@@ -23,20 +23,26 @@ export class OutputFrames {
   /** Hands the pieces in `chunk` over, all of them; a promise when one of the takers wants the next chunk to wait. */
   push(chunk: Buffer, take: TakeOutput): Promise<unknown> | undefined {
     let waits: Promise<void>[] | undefined;
-    for (let offset = 0; offset < chunk.length;) {
-      if (this.#remaining === 0) {
-        offset += this.#readHeader(chunk, offset);
-        continue;
+    try {
+      for (let offset = 0; offset < chunk.length;) {
+        if (this.#remaining === 0) {
+          offset += this.#readHeader(chunk, offset);
+          continue;
+        }
+        const data = chunk.subarray(offset, offset + this.#remaining);
+        offset += data.length;
+        this.#remaining -= data.length;
+        if (this.#type === 3) {
+          this.#noteReport(data);
+          continue;
+        }
+        const wait = take(this.#type === 2 ? "stderr" : "stdout", data, this.#remaining === 0);
+        if (wait !== undefined) (waits ??= []).push(wait);
       }
-      const data = chunk.subarray(offset, offset + this.#remaining);
-      offset += data.length;
-      this.#remaining -= data.length;
-      if (this.#type === 3) {
-        this.#noteReport(data);
-        continue;
-      }
-      const wait = take(this.#type === 2 ? "stderr" : "stdout", data, this.#remaining === 0);
-      if (wait !== undefined) (waits ??= []).push(wait);
+    } catch (error) {
+      // Nobody waits for them any more; one that fails later must not count as unheard.
+      void Promise.allSettled(waits ?? []);
+      throw error;
     }
     return waits === undefined ? undefined : Promise.all(waits);
   }

@@ -106,3 +106,22 @@ describe("OutputFrames", () => {
     assert.equal(isDone, true);
   });
 });
+
+test("push() that throws leaves no promise of a taker unheard", async () => {
+  const unheard: unknown[] = [];
+  const note = (reason: unknown): void => void unheard.push(reason);
+  process.on("unhandledRejection", note);
+  try {
+    const chunk = Buffer.concat([frame(1, "a"), Buffer.from("this is no frame")]);
+    assert.throws(() =>
+      new OutputFrames().push(chunk, async () => {
+        await Promise.resolve();
+        throw new Error("the caller has left");
+      }),
+    );
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(unheard, []);
+  } finally {
+    process.off("unhandledRejection", note);
+  }
+});
