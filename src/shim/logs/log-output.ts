@@ -5,6 +5,7 @@ import type { LogTarget } from "../ports/container-logs.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {
   beginning,
+  type LogHistory,
   type LogRecord,
   type LogRecords,
   type SinkPosition,
@@ -54,11 +55,12 @@ export class LogOutput {
   }
 
   async #open({ create }: { readonly create: boolean }): Promise<Written | undefined> {
-    const { sink, former } = this.#record;
+    const { sink } = this.#record;
     if (sink.inode !== "") {
       this.#sink = await LogSink.find(this.target, sink.inode);
       if (this.#sink !== undefined) return this.#sink.settle(sink.size);
     }
+    const { former, history } = this.#record;
     const present = await LogSink.open(this.target, { create: false });
     if (present !== undefined && former !== null && present.inode === former.inode) {
       // The rename before the last reopening was taken back, and what was written since then is gone with the new file.
@@ -69,10 +71,24 @@ export class LogOutput {
       };
       return present.settle(former.size);
     }
+    if (present !== undefined && former === null && history !== null && sink.inode !== "") {
+      await this.#takeHistory(present, history);
+      return present.settle(present.size);
+    }
     this.#sink = present ?? (create ? await LogSink.open(this.target, { create: true }) : undefined);
     if (this.#sink === undefined) return undefined;
     await this.save(this.#record.position);
     return { lines: 0, last: undefined };
+  }
+
+  /**
+   * As after `endHistory`, when a kill came before it: nothing but the whole time before gets a name that a kubelet can
+   * rename over the log. Recorded at once, because its size is known only now.
+   */
+  async #takeHistory(present: LogSink, { file, offset }: LogHistory): Promise<void> {
+    this.#sink = present;
+    this.#record = { ...this.#record, history: null };
+    await this.save({ ...beginning, file, offset });
   }
 
   /** The last line of the file before the last reopening, whatever its name is now; undefined when that file is gone. */

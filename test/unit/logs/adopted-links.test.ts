@@ -255,6 +255,37 @@ describe("--adopted-logs=convert", () => {
     });
   });
 
+  test("a kill before that is recorded, and the file is renamed back over the log: every line once", async () => {
+    await withWorld(async (world) => {
+      world.write(20);
+      world.rename();
+      const first = await world.writers();
+      const path = join(world.root, "logs", `${containerId}.json`);
+      const converted = await convertedRecord(world.running, world.target);
+      await first.convert(world.running, world.target);
+      await world.untilWhole();
+      world.write(20);
+      await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
+      await first.stop();
+      const record = JSON.parse(readFileSync(path, "utf8")) as object;
+      writeFileSync(path, JSON.stringify({ ...record, former: null, history: converted.history }));
+      renameSync(join(world.target.directory, rotated), world.target.path);
+      for (const status of ["running", "running", "exited"] as const) {
+        const next = await world.writers();
+        await next.observe(world[status]);
+        world.write(status === "running" ? 5 : 0);
+        const length = world.docker.expected.join("").length;
+        await until("the log goes on", () => (world.files["0.log"] ?? "").length >= length);
+        // A kill: what is recorded only at a stop is not.
+        const recorded = readFileSync(path, "utf8");
+        await next.stop();
+        if (status === "running") writeFileSync(path, recorded);
+      }
+      world.assertWhole();
+      assert.deepEqual(Object.keys(world.files), ["0.log"]);
+    });
+  });
+
   test("the time before of a container that has ended is written at a later start", async () => {
     await withWorld(async (world) => {
       world.write(20);
