@@ -116,6 +116,8 @@ export class HostPaths {
   /** False when a path hangs, which is noted as its problem. `unavailable` without a helper. */
   #ask(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal): Promise<boolean> {
     signal.throwIfAborted();
+    // Of a helper that was lost amid its answers.
+    for (const { task, given } of entries) if (task === "devices") found.devices.delete(given);
     return new Promise((resolve, reject) => {
       let current = 0;
       let isGivenUp = false;

@@ -394,4 +394,28 @@ describe("HostPaths at file systems that do not answer", () => {
     assert.equal(await paths.find({ ...nothing, make: ["/a"] }, "pod", never), undefined);
     assert.deepEqual(asked, ["/a", "/a"]);
   });
+
+  test("a helper that is lost amid the devices of a directory: the next one's answer is the only one", async () => {
+    let asked = 0;
+    const answer: PathAnswer = {
+      ...{ id: 1, entry: 0, errno: 0, length: 0 },
+      outcome: "devices",
+      names: ["/dev/a/1"],
+    };
+    const helper = {
+      ask: (_entries: readonly PathEntry[], listener: PathListener) => {
+        asked += 1;
+        const isLost = asked === 1;
+        queueMicrotask(() => {
+          listener.answered(answer);
+          if (isLost) listener.lost("killed");
+          else listener.answered({ ...answer, outcome: "devicesEnd", names: [] });
+        });
+        return () => undefined;
+      },
+    };
+    const paths = new HostPaths({ helper, log: recordingLog() });
+    const found = await paths.find({ ...nothing, devices: ["/dev/a"] }, "pod", never);
+    assert.deepEqual([asked, found?.devices.get("/dev/a")], [2, ["/dev/a/1"]]);
+  });
 });
