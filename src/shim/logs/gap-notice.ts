@@ -28,3 +28,8 @@ export function absenceNotice(time: string, count: number): string {
 export function cutNotice(time: string): string {
   return `${time} stderr F dockershim: older lines are left in the Docker Engine's file\n`;
 }
+
+/** For the same, where the engine dropped files meanwhile. What has no gaps of its own counts none. */
+export function droppedNotice(time: string): string {
+  return `${time} stderr F dockershim: log lines are missing here, the Docker Engine had dropped them before they were read\n`;
+}

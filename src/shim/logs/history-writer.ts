@@ -8,7 +8,7 @@ import type { Logger } from "../base/log.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { removeBeside, renameBeside } from "./engine-links.js";
 import { timeIn } from "./api-lines.js";
-import { cutNotice } from "./gap-notice.js";
+import { cutNotice, droppedNotice } from "./gap-notice.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
 import { Lane, type LogOutput } from "./log-output.js";
@@ -41,8 +41,8 @@ export class HistoryWriter {
   #isCut = false;
   /** Lines were read from the file in which the time before ends. */
   #wasInLast = false;
-  /** Older lines are left out, and that is not said yet. */
-  #isNoticeDue = false;
+  /** Lines are left out, and that is not said yet. */
+  #notice: ((time: string) => string) | undefined;
   #phase: "writing" | "failed" | "ended" = "writing";
   readonly #run: Turn = (buffers) => this.#lane.run(() => this.#turn(buffers));
 
@@ -106,11 +106,14 @@ export class HistoryWriter {
   async #begin(): Promise<boolean> {
     if (this.history.file === "") return false;
     const begin = await this.#files.before(this.history, this.maximumBytes);
-    if (begin === undefined || (await this.#reader.open(begin)) !== "next") {
+    if (begin === undefined) {
       this.#warnGone();
       return false;
     }
-    this.#isCut = this.#isNoticeDue = begin.isCut;
+    this.#isCut = begin.isCut;
+    this.#notice = begin.isCut ? cutNotice : undefined;
+    const step = await this.#reader.open(begin);
+    if (step !== "next" && !(await this.#passGap())) return false;
     this.#wasInLast = begin.file === this.history.file;
     const temporary = historyTemporary(this.output.target);
     await removeBeside(temporary, temporary.path);
@@ -139,9 +142,9 @@ export class HistoryWriter {
       return !isLast && this.#next();
     }
     const lines = buffers.output.subarray(0, formatted.produced);
-    if (this.#isNoticeDue && lines.length > 0) {
-      this.#isNoticeDue = false;
-      await this.#append(Buffer.from(cutNotice(timeIn(lines))));
+    if (this.#notice !== undefined && lines.length > 0) {
+      await this.#append(Buffer.from(this.#notice(timeIn(lines))));
+      this.#notice = undefined;
     }
     await this.#append(lines);
     this.#isCut = false;
@@ -152,9 +155,18 @@ export class HistoryWriter {
 
   /** To the next file. False when the engine has dropped it. */
   async #next(): Promise<boolean> {
-    if ((await this.#reader.next()) === "next") return true;
+    const step = await this.#reader.next();
+    if (step === "next") return true;
+    if (step !== "end") return this.#passGap();
     this.#warnGone();
     return false;
+  }
+
+  /** In the oldest file that is left. Whether it is of the time before: as long as the file is there in which that ends. */
+  async #passGap(): Promise<boolean> {
+    this.#warnGone();
+    this.#notice = droppedNotice;
+    return (await this.#files.before(this.history, this.maximumBytes)) !== undefined;
   }
 
   #enlarge(bytes: number): true {
@@ -204,7 +216,7 @@ export class HistoryWriter {
     const { containerId } = this.output.record;
     this.log.warn(
       { containerId, path: this.history.path },
-      "the engine has dropped what a container's log had before --adopted-logs=convert",
+      "the engine has dropped some of what a container's log had before --adopted-logs=convert",
     );
   }
 }

@@ -17,7 +17,7 @@ import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writer
 import { HistoryWriter } from "../../../src/shim/logs/history-writer.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
 import { LogRecords } from "../../../src/shim/logs/log-record.js";
-import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
+import { type Turn, TurnQueue } from "../../../src/shim/logs/turn-queue.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
@@ -103,6 +103,20 @@ class World {
 
   assertWhole(): void {
     assert.equal(Object.values(this.files).join(""), this.docker.expected.join(""));
+  }
+}
+
+/** One small chunk at a time, when the test says so. */
+class ManualQueue extends TurnQueue {
+  readonly #buffers = { input: Buffer.alloc(1024), output: Buffer.alloc(1024) };
+  #turn: Turn | undefined;
+
+  override add(turn: Turn): void {
+    this.#turn = turn;
+  }
+
+  async turn(): Promise<boolean> {
+    return (await this.#turn?.(this.#buffers)) === true;
   }
 }
 
@@ -345,6 +359,40 @@ describe("--adopted-logs=convert", () => {
         lines.map((line) => `${line}\n`),
         expected,
       );
+    });
+  });
+
+  test("a file that Docker drops during the conversion leaves a line that says so, and what is in later ones", async () => {
+    await withWorld(async (world) => {
+      world.write(20);
+      world.docker.rotate();
+      world.write(20);
+      world.docker.rotate();
+      world.write(20);
+      world.rename();
+      const records = await world.records();
+      await records.put(await convertedRecord(world.running, world.target));
+      rmSync(join(world.target.directory, rotated));
+      const output = new LogOutput(records.get(containerId)!, records, world.log);
+      await output.open({ create: true });
+      const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
+      const queue = new ManualQueue(assert.ifError);
+      new HistoryWriter(output, output.record.history!, source, queue, world.log).start();
+      await queue.turn();
+      // It is still held open.
+      rmSync(`${world.docker.path}.2`);
+      world.docker.rotate();
+      while (await queue.turn());
+      await output.close();
+      const lines = (world.files[rotated] ?? "").split(/(?<=\n)/);
+      const notices = lines.splice(20, 1);
+      assert.match(
+        notices[0] ?? "",
+        / stderr F dockershim: log lines are missing here, .* before they were read\n$/,
+      );
+      assert.equal(lines.join(""), world.docker.expected.join(""));
+      assert.equal(world.isPending, false);
+      assert.equal(world.log.lines.filter(({ level }) => level === "warn").length, 1);
     });
   });
 
