@@ -71,7 +71,9 @@ export function parseName(
     .split(separator);
   if (first !== prefix || !/^\d{1,10}$/.test(attempt) || Number(attempt) > 0xffff_ffff) return undefined;
   const isEscaped = rest[0] === escapedMark;
-  if (rest.length > (isEscaped ? 2 : 1)) return undefined;
+  const [random, ...more] = isEscaped ? rest.slice(1) : rest;
+  // Any other seventh field comes of an underscore inside a part: the fields before it belong to no pod.
+  if (more.length > 0 || (random !== undefined && !/^[0-9a-f]{8}$/.test(random))) return undefined;
   const parts = [container, pod, namespace, uid].map((part) => (isEscaped ? unescape(part) : part));
   const [ofContainer, ofPod, ofNamespace, ofUid] = parts;
   if (ofContainer === undefined || ofPod === undefined) return undefined;

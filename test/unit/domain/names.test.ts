@@ -57,6 +57,9 @@ describe("parseName()", () => {
     "k8s_main_a.b_default_uid-1_7_escaped",
     "k8s_main_a._default_uid-1_7_escaped",
     "k8s_main_web_default_uid-1_7_escaped_x_y",
+    "k8s_main_web_default_uid-1_7_escaped_x",
+    // Of cri-dockerd: the container main of the pod a_b in the namespace default, with the uid 1.
+    "k8s_main_a_b_default_1_0",
   ];
   for (const name of foreign) {
     test(`leaves ${JSON.stringify(name)} alone`, () => {
