@@ -180,8 +180,15 @@ export class HostPaths {
 
 function toEntry(task: PathTask, given: string): Entry {
   // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the kernel does.
-  const text = task === "devices" ? given.replace(/(?<=.)\/+$/, "") : posix.resolve("/", given);
+  const text = task === "devices" ? withoutLastSlashes(given) : posix.resolve("/", given);
   return { task, given, text, path: Buffer.from(text) };
+}
+
+/** A pattern would look at all slashes after each of them. */
+function withoutLastSlashes(path: string): string {
+  let end = path.length;
+  while (end > 1 && path[end - 1] === "/") end -= 1;
+  return path.slice(0, end);
 }
 
 /** As many entries at a time as a request takes. */
