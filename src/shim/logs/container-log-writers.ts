@@ -305,7 +305,7 @@ export class ContainerLogWriters implements ContainerLogs {
     try {
       const writer = await this.#goOn(container, output, written);
       const entry = this.#entry(container.id);
-      entry.history = this.#sources.openHistory(container, output);
+      entry.history = await this.#sources.openHistory(container, output);
       entry.history?.start();
       return writer;
     } catch (error) {

@@ -38,11 +38,17 @@ export class SourceWriters {
     const source = sourceOf(container);
     if (source !== "file") return source;
     // A position in the one is none in the other.
-    if (record?.source === "api" || !this.deps.host().local) return "api";
-    if (container.logPath === "") return source;
-    return access(dirname(container.logPath), constants.R_OK).then(
-      () => source,
-      () => "api",
+    if (record?.source === "api") return "api";
+    return (await this.#reaches(container)) ? source : "api";
+  }
+
+  /** Whether the files of the engine's log are here to be read. */
+  async #reaches({ logPath }: Snapshot): Promise<boolean> {
+    if (!this.deps.host().local) return false;
+    if (logPath === "") return true;
+    return access(dirname(logPath), constants.R_OK).then(
+      () => true,
+      () => false,
     );
   }
 
@@ -63,11 +69,12 @@ export class SourceWriters {
   }
 
   /**
-   * For a log that was a link; undefined when nothing is left to be written of that time. It is not started.
+   * For a log that was a link; undefined when nothing is left to be written of that time, or cannot be read now. It is not
+   * started.
    */
-  openHistory(container: Snapshot, output: LogOutput): HistoryWriter | undefined {
+  async openHistory(container: Snapshot, output: LogOutput): Promise<HistoryWriter | undefined> {
     const { history } = output.record;
-    if (history === null) return undefined;
+    if (history === null || !(await this.#reaches(container))) return undefined;
     return new HistoryWriter(output, history, readerOptions(container), this.queue, this.deps.log);
   }
 

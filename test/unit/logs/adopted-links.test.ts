@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { convertedRecord } from "../../../src/shim/logs/adopted-links.js";
 import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { HistoryWriter } from "../../../src/shim/logs/history-writer.js";
@@ -319,6 +320,28 @@ describe("--adopted-logs=convert", () => {
       await world.untilWhole();
       world.assertWhole();
       await second.stop();
+    });
+  });
+
+  test("the time before waits as long as Docker's files are out of reach", async () => {
+    await withWorld(async (world) => {
+      world.write(20);
+      world.rename();
+      await (await world.records()).put(await convertedRecord(world.running, world.target));
+      const directory = join(world.root, "containers");
+      renameSync(directory, `${directory}.away`);
+      const first = await world.writers();
+      await first.observe(world.running);
+      // Its turn would come at once.
+      await sleep(50);
+      await first.stop();
+      assert.ok(world.isPending);
+      renameSync(`${directory}.away`, directory);
+      const second = await world.writers();
+      await second.observe(world.running);
+      await world.untilWhole();
+      await second.stop();
+      assert.equal(world.files[rotated], world.docker.expected.join(""));
     });
   });
 
