@@ -87,7 +87,7 @@ await withOwnEngine(import.meta.url, [], () => {
       let orders: string;
       let options: Partial<ShimOptions>;
       let mountsBefore: readonly string[] = [];
-      let filesBefore = 0;
+      let filesBefore: readonly string[] = [];
       let nonce = 0;
 
       before(async () => {
@@ -273,21 +273,22 @@ await withOwnEngine(import.meta.url, [], () => {
           () => undefined,
         );
         assert.deepEqual(await mounts(), mountsBefore);
-        await until("files to be closed", async () => (await openFiles()) <= filesBefore).catch(
+        await until("files to be closed", async () => (await openFiles()).length <= filesBefore.length).catch(
           () => undefined,
         );
         const files = await openFiles();
-        assert.ok(files <= filesBefore, `${String(files)} open files, ${String(filesBefore)} before`);
+        const lists = `open files: ${files.join(", ")}; before: ${filesBefore.join(", ")}`;
+        assert.ok(files.length <= filesBefore.length, lists);
       }
 
       /** Of the program, without its connections, which are kept for a while. */
-      async function openFiles(): Promise<number> {
+      async function openFiles(): Promise<readonly string[]> {
         const directory = `/proc/${String(node.shim.pid)}/fd`;
         const names = await readdir(directory);
         const targets = await Promise.all(
           names.map((name) => readlink(join(directory, name)).catch(() => "socket:")),
         );
-        return targets.filter((target) => !target.startsWith("socket:")).length;
+        return targets.filter((target) => !target.startsWith("socket:"));
       }
 
       async function removeAll(): Promise<void> {

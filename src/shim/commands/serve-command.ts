@@ -100,6 +100,8 @@ async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T |
     timer = setTimeout(() => {
       resolve(undefined);
     }, milliseconds);
+    // A start that is refused meanwhile ends the program at once.
+    timer.unref();
   });
   try {
     return await Promise.race([promise, patience]);
