@@ -5,13 +5,13 @@ import {
   removeFileDurably,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../src/shim/base/atomic-file.js";
-import { createDirectory, KnownNames } from "../src/shim/base/directories.js";
-import { aggregate, messageOf, ShimError } from "../src/shim/base/errors.js";
-import { FileLanes, isFileKey } from "../src/shim/base/file-keys.js";
-import type { Logger } from "../src/shim/base/log.js";
-import { quarantineFile } from "../src/shim/base/quarantine.js";
-import { readRegularFile } from "../src/shim/base/regular-file.js";
+} from "../src/shim/lib/files/atomic-file.js";
+import { createDirectory, KnownNames } from "../src/shim/lib/files/directories.js";
+import { aggregate, messageOf, ShimError } from "../src/shim/lib/errors.js";
+import { FileLanes, isFileKey } from "../src/shim/lib/files/file-keys.js";
+import type { Logger } from "../src/shim/lib/log.js";
+import { quarantineFile } from "../src/shim/lib/files/quarantine.js";
+import { readRegularFile } from "../src/shim/lib/files/regular-file.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { decodeCheckpoint, encodeCheckpoint, type DecodeResult } from "./checkpoint.js";
 import { maximumFileBytes } from "./file-format.js";

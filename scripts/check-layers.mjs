@@ -12,58 +12,47 @@ import { repositoryRoot } from "./setup/paths.mjs";
 /** @typedef {{ specifier: string, line: number, when: "start" | "late" | "never" }} Import `never`: a type, which costs nothing at run time */
 /** @typedef {{ path: string, imports: Import[] }} Module `path` relative to the repository, with slashes */
 
-const adapter = ["base", "domain", "ports"];
-const everything = [
-  ...[
-    "base",
-    "domain",
-    "ports",
-    "plan",
-    "state",
-    "rpc",
-    "grpc",
-    "engine",
-    "host",
-    "pause",
-    "pod-dialer",
-    "stats",
-    "metrics",
-    "config",
-    "play",
-  ],
-  ...["streaming", "logs", "network", "checkpoints", "composition", "commands", "shim"],
+const adapter = ["lib", "domain", "ports"];
+/** What the RPCs are made of; each may import those before it. */
+const rules = ["lib", "domain", "ports", "plan", "state"];
+const helpers = ["images", "limits", "recovery"];
+const adapters = [
+  "checkpoints",
+  "engine",
+  "host",
+  "logs",
+  "metrics",
+  "network",
+  "pause",
+  "pod-dialer",
+  "stats",
+  "streaming",
 ];
+const daemon = [...rules, ...helpers, ...adapters, "cri", "grpc", "config"];
 
 /**
  * What each layer may import beside itself, from the bottom to the top.
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 export const layers = {
-  base: [],
-  domain: ["base"],
-  ports: ["base", "domain"],
-  plan: ["base", "domain", "ports"],
-  state: ["base", "domain", "ports"],
-  config: ["base", "domain"],
-  rpc: ["base", "domain", "ports", "plan", "state"],
-  grpc: ["base", "domain", "ports", "plan", "state", "rpc"],
-  engine: adapter,
-  host: adapter,
-  pause: adapter,
-  "pod-dialer": adapter,
-  stats: adapter,
-  metrics: adapter,
-  streaming: adapter,
-  logs: adapter,
-  network: adapter,
-  checkpoints: adapter,
-  // The kubelet's role, played through the socket: it sees what a kubelet sees.
-  play: ["base", "domain", "config", "grpc"],
-  // The one place where adapters meet what uses them: shim.ts, and the parts that it is composed of.
-  composition: everything.filter((layer) => !["play", "commands", "shim", "composition"].includes(layer)),
-  shim: everything.filter((layer) => !["play", "commands", "shim"].includes(layer)),
-  commands: everything.filter((layer) => layer !== "commands"),
-  main: everything,
+  lib: [],
+  domain: ["lib"],
+  ports: ["lib", "domain"],
+  plan: ["lib", "domain", "ports"],
+  state: ["lib", "domain", "ports"],
+  config: ["lib", "domain"],
+  recovery: rules,
+  limits: rules,
+  images: [...rules, "recovery"],
+  cri: [...rules, ...helpers],
+  grpc: [...rules, ...helpers, "cri"],
+  ...Object.fromEntries(adapters.map((name) => [name, adapter])),
+  // A client of the CRI: it sees what a kubelet sees.
+  play: ["lib", "domain", "config", "grpc"],
+  // The one place where adapters meet what uses them.
+  app: daemon,
+  commands: [...daemon, "play", "app"],
+  main: [...daemon, "play", "app", "commands"],
 };
 
 /** Layers that are functions of their input alone. */
@@ -77,16 +66,16 @@ const pureLayers = ["domain", "plan"];
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
   { match: /^tar-stream$/, where: /^src\/shim\/(engine|host|pause)\// },
-  { match: /^@grpc\//, where: /^src\/shim\/(grpc\/|play\/client(\/|[.-]))/ },
+  { match: /^@grpc\//, where: /^src\/(shim\/grpc\/|play\/client\.ts$)/ },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
-  { match: /^pino$/, where: /^src\/shim\/base\/log\.ts$/ },
+  { match: /^pino$/, where: /^src\/shim\/lib\/log\.ts$/ },
   { match: /^prom-client$/, where: /^src\/shim\/metrics\/prom-client\.ts$/ },
-  { match: /^yaml$/, where: /^src\/shim\/base\/yaml\.ts$/ },
+  { match: /^yaml$/, where: /^src\/shim\/lib\/yaml\.ts$/ },
 ];
 
 /** Modules around a large package that few runs need: whoever uses them imports them by `await import()`. */
-const lateModules = ["src/shim/base/yaml.ts", "src/shim/metrics/prom-client.ts"];
+const lateModules = ["src/shim/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
 
 /**
  * The layer of a source file, undefined when its folder is none.
@@ -94,10 +83,9 @@ const lateModules = ["src/shim/base/yaml.ts", "src/shim/metrics/prom-client.ts"]
  * @returns {string | undefined}
  */
 export function layerOf(path) {
-  if (path === "src/shim/main.ts" || path === "src/shim/run.ts") return "main";
-  // The files beside shim.ts are its parts.
-  if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "shim";
-  const match = /^(?:src\/shim\/([\w-]+)\/|src\/(network)\/|(checkpoints)\/)/.exec(path);
+  // The files beside main.ts are its parts.
+  if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "main";
+  const match = /^(?:src\/shim\/([\w-]+)\/|src\/(network|play)\/|(checkpoints)\/)/.exec(path);
   const layer = match?.[1] ?? match?.[2] ?? match?.[3];
   return layer !== undefined && layer in layers ? layer : undefined;
 }

@@ -2,7 +2,7 @@
 /**
  * Writes src/shim/domain/cri.ts, the TypeScript shapes of every message and enum of proto/runtime/v1/api.proto.
  *
- * The shapes are those that @grpc/proto-loader decodes with the options of src/shim/grpc/proto.ts: names as in
+ * The shapes are those that @grpc/proto-loader decodes with the options of src/shim/grpc/codec/proto.ts: names as in
  * the .proto file, 64-bit integers as decimal strings, enums as numbers, bytes as Buffer, a missing message as null.
  * runtime.v1alpha2 has no shapes of its own: every message that it shares with v1 is the same on the wire.
  */

@@ -1,9 +1,9 @@
 /** Kernel settings of the node that plugins with a bridge need, whoever makes the bridge. */
 import { writeFile } from "node:fs/promises";
-import { messageOf } from "../shim/base/errors.js";
-import { hasCode } from "../shim/base/file-errors.js";
-import { readKernelFile } from "../shim/base/kernel-file.js";
-import type { Logger } from "../shim/base/log.js";
+import { messageOf } from "../shim/lib/errors.js";
+import { hasCode } from "../shim/lib/files/file-errors.js";
+import { readKernelFile } from "../shim/lib/linux/kernel-file.js";
+import type { Logger } from "../shim/lib/log.js";
 import { outputOf, runCommand, type RunCommand } from "./iptables/run-command.js";
 
 export interface HostSysctlOptions {

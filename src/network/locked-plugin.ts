@@ -1,5 +1,5 @@
-import { KeyedLock } from "../shim/base/keyed-lock.js";
-import { ShimError } from "../shim/base/errors.js";
+import { KeyedLock } from "../shim/lib/sync/keyed-mutex.js";
+import { ShimError } from "../shim/lib/errors.js";
 import type { HostPortClaims } from "./hostport/host-port-claims.js";
 import type { PodCidrs } from "./pod-cidrs.js";
 import type { NetworkOperationEnded } from "../shim/ports/observer.js";

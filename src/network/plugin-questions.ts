@@ -1,11 +1,11 @@
 /** What CNI plugins are asked about all pods: to collect garbage, and whether the pods that run are well. */
-import { withDeadline } from "../shim/base/abort.js";
-import { messageOf } from "../shim/base/errors.js";
-import type { NetworkList } from "./cni/configuration.js";
+import { withDeadline } from "../shim/lib/abort.js";
+import { messageOf } from "../shim/lib/errors.js";
+import type { NetworkList } from "./libcni/configuration.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
-import { hasGarbageCollection } from "./cni/network-engine.js";
-import { readHoldings } from "./cni/holdings.js";
-import { attachmentsToKeep, type KnownSandboxes } from "./cni/reconcile.js";
+import { hasGarbageCollection } from "./libcni/network-engine.js";
+import { readHoldings } from "./cni/held-attachments.js";
+import { attachmentsToKeep, type KnownSandboxes } from "./orphans/reconcile.js";
 
 /** All set-ups and tear-downs wait while plugins collect garbage: one that hangs must not keep them for long. */
 const garbageTimeoutMs = 30_000;

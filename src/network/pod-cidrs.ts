@@ -1,6 +1,6 @@
 /** Which pod CIDRs a node has, when the flag, the kubelet and the last run of this program name different ones. */
-import { messageOf } from "../shim/base/errors.js";
-import type { Logger } from "../shim/base/log.js";
+import { messageOf } from "../shim/lib/errors.js";
+import type { Logger } from "../shim/lib/log.js";
 import { parsePodSubnets } from "./kubenet/pod-subnets.js";
 
 export interface PodCidrsOptions {

@@ -1,21 +1,21 @@
 /** Which network plugin this node gets. */
 import { stat } from "node:fs/promises";
-import { unreachable } from "../shim/base/errors.js";
-import type { Logger } from "../shim/base/log.js";
+import { unreachable } from "../shim/lib/errors.js";
+import type { Logger } from "../shim/lib/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import type { Observer } from "../shim/ports/observer.js";
 import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
-import type { NetworkList } from "./cni/configuration.js";
+import type { NetworkList } from "./libcni/configuration.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
-import type { InvokerOptions } from "./cni/invoke.js";
+import type { InvokerOptions } from "./libcni/invoke.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/kubenet-list.js";
 import type { ReadKnownSandboxes } from "./kubenet/leaked-addresses.js";
-import { NetworkLeftovers } from "./leftovers.js";
+import { NetworkLeftovers } from "./orphans/orphaned-resources.js";
 import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 import { PodCidrs, type PodCidrsOptions } from "./pod-cidrs.js";

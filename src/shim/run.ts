@@ -1,7 +1,7 @@
 /** The whole program: the one place that touches the process. `main` loads it. */
 import { readFile } from "node:fs/promises";
-import { ShimError } from "./base/errors.js";
-import { packageDirectory } from "./base/package-directory.js";
+import { ShimError } from "./lib/errors.js";
+import { packageDirectory } from "./lib/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
 import { runCommandLine } from "./commands/run-command-line.js";
 

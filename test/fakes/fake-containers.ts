@@ -1,6 +1,6 @@
 import type { ContainerFilter } from "../../src/shim/ports/engine.js";
 import { createHash } from "node:crypto";
-import { ShimError } from "../../src/shim/base/errors.js";
+import { ShimError } from "../../src/shim/lib/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { DockerStatus, ListedContainer, Snapshot } from "../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";

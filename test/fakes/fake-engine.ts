@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
-import { orAbort } from "../../src/shim/base/abort.js";
-import { ShimError } from "../../src/shim/base/errors.js";
+import { orAbort } from "../../src/shim/lib/abort.js";
+import { ShimError } from "../../src/shim/lib/errors.js";
 import type { CreateBody, DockerResources } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import type { EngineReading } from "../../src/shim/domain/resource-reading.js";

@@ -1,4 +1,4 @@
-import { ShimError } from "../../src/shim/base/errors.js";
+import { ShimError } from "../../src/shim/lib/errors.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import type { Snapshot } from "../../src/shim/domain/snapshot.js";
 import type {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { ShimError } from "../../src/shim/base/errors.js";
+import { ShimError } from "../../src/shim/lib/errors.js";
 import { normalizeReference } from "../../src/shim/domain/image-reference.js";
 import type { ImageSnapshot, ListedImage } from "../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";

@@ -1,7 +1,7 @@
 /** Short ways to the pods that most tests begin with. */
 import assert from "node:assert/strict";
-import type { Call } from "../../src/shim/base/call.js";
-import { isKind, type ErrorKind } from "../../src/shim/base/errors.js";
+import type { Call } from "../../src/shim/lib/call.js";
+import { isKind, type ErrorKind } from "../../src/shim/lib/errors.js";
 import type { ContainerConfig } from "../../src/shim/domain/cri.js";
 import type { ValidContainerConfig, ValidRunPodSandbox } from "../../src/shim/domain/requests.js";
 import { createRequest, runRequest } from "./requests.js";

@@ -1,10 +1,10 @@
 /** Pods on a chain of real plugins: whatever fails, and however a pod ends, nothing is left of it. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { cleanLeftovers } from "../../src/network/cni/clean-leftovers.js";
-import { readHoldings } from "../../src/network/cni/holdings.js";
-import { findLeftovers } from "../../src/network/cni/reconcile.js";
-import { isKind } from "../../src/shim/base/errors.js";
+import { cleanLeftovers } from "../../src/network/orphans/orphaned-attachments.js";
+import { readHoldings } from "../../src/network/cni/held-attachments.js";
+import { findLeftovers } from "../../src/network/orphans/reconcile.js";
+import { isKind } from "../../src/shim/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";
 import { answerIn, ask, command, isolated, makePod, type TestPod } from "./kubenet-support.js";

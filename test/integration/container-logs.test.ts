@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { messageOf } from "../../src/shim/base/errors.js";
+import { messageOf } from "../../src/shim/lib/errors.js";
 import { ContainerState } from "../../src/shim/domain/cri.js";
 import { docker, removeContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";

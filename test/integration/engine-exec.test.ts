@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { isKind } from "../../src/shim/base/errors.js";
+import { isKind } from "../../src/shim/lib/errors.js";
 import type { ExecOptions, ExecState, ProcessStreams } from "../../src/shim/ports/engine.js";
 import {
   anySignal,

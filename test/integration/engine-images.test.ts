@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { isKind } from "../../src/shim/base/errors.js";
+import { isKind } from "../../src/shim/lib/errors.js";
 import type { PullProgress } from "../../src/shim/ports/engine.js";
 import { startRegistry } from "./engine-registry.js";
 import { anySignal, openTestEngine, reasonToSkip, type TestEngine } from "./engine-support.js";

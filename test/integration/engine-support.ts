@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto";
 import { findBusybox } from "../../scripts/setup/busybox.mjs";
 import { cacheDirectory } from "../../scripts/setup/paths.mjs";
-import { messageOf } from "../../src/shim/base/errors.js";
-import { silentLogger } from "../../src/shim/base/log.js";
+import { messageOf } from "../../src/shim/lib/errors.js";
+import { silentLogger } from "../../src/shim/lib/log.js";
 import type { CreateBody } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
 import { DockerEngine } from "../../src/shim/engine/docker-engine.js";

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { isKind } from "../../src/shim/base/errors.js";
+import { isKind } from "../../src/shim/lib/errors.js";
 import type { Snapshot } from "../../src/shim/domain/snapshot.js";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
-import { temporaryDirectory } from "../unit/base/temporary-directory.js";
+import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
 import {
   anySignal,
   openTestEngine,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { AncestorHostPorts } from "../../src/network/hostport/ancestor-host-ports.js";
+import { AncestorHostPorts } from "../../src/network/hostport/legacy-host-ports.js";
 import { Conntrack } from "../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../src/network/iptables/host-iptables.js";
 import { recordingLog } from "../fakes/recording-log.js";

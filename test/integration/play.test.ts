@@ -4,7 +4,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { connect } from "../../src/shim/play/client.js";
+import { connect } from "../../src/play/client.js";
 import {
   containersWithLabel,
   inspectImage,

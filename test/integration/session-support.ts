@@ -1,17 +1,17 @@
 /** The sessions of Exec, Attach and PortForward on the real engine, opened without a network in between. */
 import { readdir, readFile, readlink } from "node:fs/promises";
-import type { Call } from "../../src/shim/base/call.js";
-import { Lifetime } from "../../src/shim/base/lifetime.js";
-import { createPodDialer } from "../../src/shim/composition/pod-dialer.js";
+import type { Call } from "../../src/shim/lib/call.js";
+import { Lifetime } from "../../src/shim/lib/lifetime.js";
+import { createPodDialer } from "../../src/shim/app/pod-dialer.js";
 import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
 import { DockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import { RemoteHost } from "../../src/shim/host/remote-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
-import { attach } from "../../src/shim/rpc/attach.js";
-import { exec } from "../../src/shim/rpc/exec.js";
-import { portForward } from "../../src/shim/rpc/port-forward.js";
+import { attach } from "../../src/shim/cri/container/attach.js";
+import { exec } from "../../src/shim/cri/container/exec.js";
+import { portForward } from "../../src/shim/cri/sandbox/port-forward.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { StateSync } from "../../src/shim/state/state-sync.js";

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
-import { messageOf } from "../../src/shim/base/errors.js";
+import { messageOf } from "../../src/shim/lib/errors.js";
 import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
 import {
   containersOfImage,

@@ -1,21 +1,21 @@
 /** Attachments with a memory: what was begun is known before it begins, and is undone with what it was begun with. */
-import { aggregate, messageOf } from "../../shim/base/errors.js";
-import { KeyedLock } from "../../shim/base/keyed-lock.js";
-import type { Logger } from "../../shim/base/log.js";
-import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
-import type { CacheEntry } from "./cache-entry.js";
-import type { ResultCache } from "./cache.js";
-import { parseNetworkList, requireUsable, type NetworkList } from "./configuration.js";
-import type { CniArgument } from "./invoke.js";
-import { formatJson, type JsonObject } from "./json-text.js";
+import { aggregate, messageOf } from "../../shim/lib/errors.js";
+import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
+import type { Logger } from "../../shim/lib/log.js";
+import type { NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
+import type { CacheEntry } from "../libcni/cache-entry.js";
+import type { ResultCache } from "../libcni/cache.js";
+import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
+import type { CniArgument } from "../libcni/invoke.js";
+import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import { loopbackNetworkName } from "./loopback.js";
-import { removeNatRules, type NatTables } from "./nat-table.js";
-import type { Attachment, AttachmentKey, NetworkEngine } from "./network-engine.js";
+import { removeNatRules, type NatTables } from "../orphans/nat-table.js";
+import type { Attachment, AttachmentKey, NetworkEngine } from "../libcni/network-engine.js";
 import { isProcessPath, type PodNamespace } from "./network-namespace.js";
-import { podAddresses } from "./result.js";
-import type { RunningPlugins } from "./running-plugins.js";
-import { SharedLock } from "./shared-lock.js";
-import { isAtLeast } from "./versions.js";
+import { podAddresses } from "../libcni/result.js";
+import type { RunningPlugins } from "../libcni/running-plugins.js";
+import { SharedLock } from "../../shim/lib/sync/rw-lock.js";
+import { isAtLeast } from "../libcni/versions.js";
 
 export interface AttachmentsOptions {
   readonly engine: NetworkEngine;

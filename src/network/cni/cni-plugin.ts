@@ -1,7 +1,7 @@
 /** The network plugin `cni`: pod networks by the plugins of a network list. */
-import { orAbort, sleep, withDeadline } from "../../shim/base/abort.js";
-import { isKind, messageOf, ShimError } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { orAbort, sleep, withDeadline } from "../../shim/lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type {
   NetworkPlugin,
   PodAddressQuestion,
@@ -18,14 +18,14 @@ import {
   portMappingsCapability,
   requireSayable,
   splitCidrs,
-} from "./capability-arguments.js";
-import { declaredCapabilities, type NetworkList } from "./configuration.js";
+} from "../libcni/capability-arguments.js";
+import { declaredCapabilities, type NetworkList } from "../libcni/configuration.js";
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
-import type { Attachment, NetworkEngine } from "./network-engine.js";
-import type { NetworkSource } from "./network-source.js";
-import { podAddresses } from "./result.js";
-import { Slots } from "./slots.js";
+import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
+import type { NetworkSource } from "../libcni/network-source.js";
+import { podAddresses } from "../libcni/result.js";
+import { Slots } from "../../shim/lib/sync/slots.js";
 import type { StatusProbe } from "./status-probe.js";
 
 /** Name of the pod's interface, always. */

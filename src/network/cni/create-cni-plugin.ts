@@ -1,18 +1,18 @@
 /** Puts the parts of CNI together, for the plugin `cni` and for others that bring a list of their own. */
 import { join } from "node:path";
-import { deadline } from "../../shim/base/abort.js";
-import { messageOf } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { deadline } from "../../shim/lib/abort.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import { HostIptables } from "../iptables/host-iptables.js";
 import { Attachments } from "./attachments.js";
-import { ResultCache } from "./cache.js";
+import { ResultCache } from "../libcni/cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
-import { ConfigurationDirectory } from "./configuration-directory.js";
-import { PluginInvoker, type InvokerOptions } from "./invoke.js";
-import { hostNatTables, type NatTables } from "./nat-table.js";
-import { NetworkEngine } from "./network-engine.js";
-import type { NetworkSource } from "./network-source.js";
-import { RunningPlugins } from "./running-plugins.js";
+import { ConfigurationDirectory } from "../libcni/configuration-directory.js";
+import { PluginInvoker, type InvokerOptions } from "../libcni/invoke.js";
+import { hostNatTables, type NatTables } from "../orphans/nat-table.js";
+import { NetworkEngine } from "../libcni/network-engine.js";
+import type { NetworkSource } from "../libcni/network-source.js";
+import { RunningPlugins } from "../libcni/running-plugins.js";
 import { StatusProbe } from "./status-probe.js";
 
 /** In the directory of the cache, beside the results. */

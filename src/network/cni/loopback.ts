@@ -1,9 +1,9 @@
 /** Brings up `lo` of a pod. Its namespace takes it down by dying, so there is no counterpart. */
-import { ShimError } from "../../shim/base/errors.js";
+import { ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
-import { parseNetworkList } from "./configuration.js";
-import { formatJson } from "./json-text.js";
-import type { Attachment, NetworkEngine } from "./network-engine.js";
+import { parseNetworkList } from "../libcni/configuration.js";
+import { formatJson } from "../../shim/lib/json/exact-json.js";
+import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
 import { requireNamespace } from "./network-namespace.js";
 
 /** The name under which the ancestors cached their loopback attachments. */

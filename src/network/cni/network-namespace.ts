@@ -1,6 +1,6 @@
 /** That a plugin acts on the pod's network namespace, and on no other. */
-import { ShimError } from "../../shim/base/errors.js";
-import type { NetworkNamespaces } from "../../shim/base/network-namespaces.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import type { NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
 
 /** A namespace as plugins are told of it. */
 export interface PodNamespace {

@@ -1,10 +1,10 @@
 /** The STATUS command, as an answer that is always at hand. */
-import { withDeadline } from "../../shim/base/abort.js";
-import { messageOf } from "../../shim/base/errors.js";
-import { systemClock, type Clock } from "./clock.js";
-import type { NetworkList } from "./configuration.js";
-import type { NetworkEngine } from "./network-engine.js";
-import { isAtLeast } from "./versions.js";
+import { withDeadline } from "../../shim/lib/abort.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { systemClock, type Clock } from "../libcni/clock.js";
+import type { NetworkList } from "../libcni/configuration.js";
+import type { NetworkEngine } from "../libcni/network-engine.js";
+import { isAtLeast } from "../libcni/versions.js";
 
 const freshMs = 10_000;
 const timeoutMs = 5000;

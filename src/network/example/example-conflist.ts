@@ -2,11 +2,11 @@
 import { link, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
-import { createDirectory, namesIn, syncDirectory } from "../../shim/base/directories.js";
-import { ShimError } from "../../shim/base/errors.js";
-import { fileError, hasCode } from "../../shim/base/file-errors.js";
-import { writeFileAtomically } from "../../shim/base/atomic-file.js";
-import type { PluginInvoker } from "../cni/invoke.js";
+import { createDirectory, namesIn, syncDirectory } from "../../shim/lib/files/directories.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
+import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
+import type { PluginInvoker } from "../libcni/invoke.js";
 import { commonVersion, installedOf, type VersionSource } from "../kubenet/installed-plugins.js";
 import { bridgePlugins, optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
 import { parsePodSubnets } from "../kubenet/pod-subnets.js";

@@ -3,8 +3,8 @@
  * nobody when it began before its host port was open, to a dead pod when it outlived one.
  */
 import { isIP } from "node:net";
-import { isKind, messageOf } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { isKind, messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type { PortMapping } from "../../shim/domain/port-mapping.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 import { commandError, runCommand, type RunCommand } from "../iptables/run-command.js";

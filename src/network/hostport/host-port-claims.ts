@@ -1,6 +1,6 @@
 /** Which pod has which host port. The portmap plugin would give a port to two pods, of which one is never reached. */
 import { isIP, SocketAddress } from "node:net";
-import { ShimError } from "../../shim/base/errors.js";
+import { ShimError } from "../../shim/lib/errors.js";
 import type { PortMapping } from "../../shim/domain/port-mapping.js";
 
 export interface HostPortOwner {

@@ -1,6 +1,6 @@
 /** The input of `iptables-restore --noflush` that takes host port chains away. */
 import { targetOf, type SavedTable } from "../iptables/saved-table.js";
-import { isBaseRule } from "./ancestor-chains.js";
+import { isBaseRule } from "./legacy-chains.js";
 import { baseChain, chainPrefix } from "./chain-name.js";
 
 /**

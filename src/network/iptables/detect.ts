@@ -1,5 +1,5 @@
 /** Which iptables of this host the rules belong to. */
-import { isKind, ShimError } from "../../shim/base/errors.js";
+import { isKind, ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "./run-command.js";
 import { parseIptablesVersion, type IptablesBackend, type IptablesVersion } from "./version.js";
 

@@ -1,7 +1,7 @@
 /** The one way to the packet filter of this host, for everything that reads or writes its rules. */
-import { isKind } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
-import { SingleFlight } from "../../shim/base/single-flight.js";
+import { isKind } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
 import { detectIptables, plainIptables, type IptablesMode, type IptablesTools } from "./detect.js";
 import { Iptables } from "./iptables.js";
 import { runCommand, type RunCommand } from "./run-command.js";

@@ -1,7 +1,7 @@
 /** Rules of the host's packet filter, of both address families. */
-import { sleep } from "../../shim/base/abort.js";
-import { isKind, ShimError } from "../../shim/base/errors.js";
-import { KeyedLock } from "../../shim/base/keyed-lock.js";
+import { sleep } from "../../shim/lib/abort.js";
+import { isKind, ShimError } from "../../shim/lib/errors.js";
+import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
 import type { IptablesTools } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
 import { restoreWaitFlags, waitFlags } from "./version.js";

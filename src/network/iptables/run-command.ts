@@ -1,8 +1,8 @@
 /** Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a shell's text. */
 import { execFile } from "node:child_process";
-import { withDeadline } from "../../shim/base/abort.js";
-import { ShimError } from "../../shim/base/errors.js";
-import { hasCode } from "../../shim/base/file-errors.js";
+import { withDeadline } from "../../shim/lib/abort.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
 
 export interface CommandOptions {
   readonly signal: AbortSignal;

@@ -6,9 +6,9 @@ import {
   type CniParts,
 } from "../cni/create-cni-plugin.js";
 import type { CniTimeouts } from "../cni/cni-plugin.js";
-import { systemClock, type Clock } from "../cni/clock.js";
-import { PluginVersions } from "../cni/plugin-versions.js";
-import { AncestorHostPorts } from "../hostport/ancestor-host-ports.js";
+import { systemClock, type Clock } from "../libcni/clock.js";
+import { PluginVersions } from "../libcni/plugin-versions.js";
+import { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
 import { Conntrack } from "../hostport/conntrack.js";
 import { runCommand, type RunCommand } from "../iptables/run-command.js";
 import { DedupRules } from "./ebtables.js";

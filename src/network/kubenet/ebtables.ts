@@ -2,11 +2,11 @@
  * A promiscuous bridge sees every packet between a pod and its gateway twice: once from the bridge's own routing and
  * once flooded. These rules let only packets of the gateway itself pass from the bridge's address to pods.
  */
-import type { Logger } from "../../shim/base/log.js";
-import { messageOf } from "../../shim/base/errors.js";
-import { KeyedLock } from "../../shim/base/keyed-lock.js";
-import { SingleFlight } from "../../shim/base/single-flight.js";
-import { systemClock, type Clock } from "../cni/clock.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
+import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
+import { systemClock, type Clock } from "../libcni/clock.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./kubenet-list.js";
 import { readLinks } from "./mtu.js";

@@ -1,7 +1,7 @@
 /** Which plugins are there, and the newest version that all of them speak. */
-import { isKind, messageOf } from "../../shim/base/errors.js";
-import type { PluginInvoker } from "../cni/invoke.js";
-import { compareVersions, isAtLeast, isKnownVersion } from "../cni/versions.js";
+import { isKind, messageOf } from "../../shim/lib/errors.js";
+import type { PluginInvoker } from "../libcni/invoke.js";
+import { compareVersions, isAtLeast, isKnownVersion } from "../libcni/versions.js";
 
 export interface VersionSource {
   supportedBy(type: string, signal: AbortSignal): Promise<readonly string[]>;

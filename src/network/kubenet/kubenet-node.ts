@@ -1,10 +1,10 @@
 /** What kubenet does to the node itself, for all pods: kernel settings, rules, and a look at what dockershim left. */
-import { orAbort } from "../../shim/base/abort.js";
-import { messageOf } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { orAbort } from "../../shim/lib/abort.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type { EngineWhereabouts } from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges, warnOfStrictFiltering } from "../host-sysctls.js";
-import type { AncestorHostPorts } from "../hostport/ancestor-host-ports.js";
+import type { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { KubenetSource } from "./kubenet-source.js";
 import { fallbackMtuBytes, readLinks, smallestMtuBytes } from "./mtu.js";

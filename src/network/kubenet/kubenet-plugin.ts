@@ -1,6 +1,6 @@
 /** The network plugin `kubenet`: a bridge with addresses of the node's pod CIDR, without any configuration file. */
-import { aggregate, messageOf, ShimError } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type {
   EngineWhereabouts,
   NetworkPlugin,
@@ -9,9 +9,9 @@ import type {
   PodNetworkTearDown,
 } from "../../shim/ports/network-plugin.js";
 import type { OptionalPlugin } from "../bridge-list.js";
-import { bandwidthOf } from "../cni/bandwidth.js";
-import type { NetworkList } from "../cni/configuration.js";
-import type { AncestorHostPorts } from "../hostport/ancestor-host-ports.js";
+import { bandwidthOf } from "../libcni/bandwidth.js";
+import type { NetworkList } from "../libcni/configuration.js";
+import type { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
 import type { Conntrack } from "../hostport/conntrack.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";

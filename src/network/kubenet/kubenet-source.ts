@@ -1,11 +1,11 @@
 /** The network list of kubenet, made from the pod CIDR and the installed plugins. */
-import { deadline } from "../../shim/base/abort.js";
-import { messageOf } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
-import { systemClock, type Clock } from "../cni/clock.js";
-import { parseNetworkList, requireUsable, type NetworkList } from "../cni/configuration.js";
-import type { PluginInvoker } from "../cni/invoke.js";
-import type { NetworkSource, NetworkState } from "../cni/network-source.js";
+import { deadline } from "../../shim/lib/abort.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { systemClock, type Clock } from "../libcni/clock.js";
+import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
+import type { PluginInvoker } from "../libcni/invoke.js";
+import type { NetworkSource, NetworkState } from "../libcni/network-source.js";
 import { optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
 import { commonVersion, installedOf, type VersionSource } from "./installed-plugins.js";
 import { kubenetListText, type HairpinMode } from "./kubenet-list.js";

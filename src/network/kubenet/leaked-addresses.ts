@@ -1,10 +1,10 @@
 /** Addresses whose pods died without a tear-down, as in a power cut: the pool fills up with them. */
-import { messageOf } from "../../shim/base/errors.js";
-import type { Logger } from "../../shim/base/log.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
-import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../cni/holdings.js";
-import { cleanLeftovers, type LeftoverTools } from "../cni/clean-leftovers.js";
-import type { KnownSandboxes } from "../cni/reconcile.js";
+import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../cni/held-attachments.js";
+import { cleanLeftovers, type LeftoverTools } from "../orphans/orphaned-attachments.js";
+import type { KnownSandboxes } from "../orphans/reconcile.js";
 import { kubenetNetworkName } from "./kubenet-list.js";
 
 /** Undefined when it cannot be told which sandboxes are dead, as on another engine than the one they are of. */

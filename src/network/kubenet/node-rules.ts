@@ -1,10 +1,10 @@
 /** Rules for the whole node: masquerading, and the way through a FORWARD chain that drops. */
 import { isIP } from "node:net";
-import { isKind, messageOf } from "../../shim/base/errors.js";
-import { withDeadline } from "../../shim/base/abort.js";
-import type { Logger } from "../../shim/base/log.js";
-import { SingleFlight } from "../../shim/base/single-flight.js";
-import { systemClock, type Clock } from "../cni/clock.js";
+import { isKind, messageOf } from "../../shim/lib/errors.js";
+import { withDeadline } from "../../shim/lib/abort.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
+import { systemClock, type Clock } from "../libcni/clock.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
 import { kubenetBridge } from "./kubenet-list.js";

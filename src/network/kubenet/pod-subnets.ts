@@ -1,6 +1,6 @@
 /** The node's pod CIDRs, as kubenet uses them. */
 import { isIP } from "node:net";
-import { ShimError } from "../../shim/base/errors.js";
+import { ShimError } from "../../shim/lib/errors.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 
 export interface PodSubnet {

@@ -1,4 +1,4 @@
-import type { Logger } from "../../shim/base/log.js";
+import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin, PodNetworkTearDown } from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges } from "../host-sysctls.js";
 import type { RunCommand } from "../iptables/run-command.js";

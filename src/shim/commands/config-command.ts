@@ -15,7 +15,7 @@ export async function renderConfig(resolved: ResolvedConfig, format: ConfigForma
       .map(([name, { value }]) => [name, value]),
   );
   if (format === "json") return `${JSON.stringify(values, undefined, 2)}\n`;
-  const { stringify } = await import("../base/yaml.js");
+  const { stringify } = await import("../lib/yaml.js");
   return stringify(values);
 }
 

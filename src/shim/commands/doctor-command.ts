@@ -1,14 +1,14 @@
 /** `dockershim doctor network`: what dead pods have left of their networks. Looks, and changes nothing. */
-import { readConfigurationFiles } from "../../network/cni/configuration-files.js";
-import type { NetworkList } from "../../network/cni/configuration.js";
+import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
+import type { NetworkList } from "../../network/libcni/configuration.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
 import { HostIptables } from "../../network/iptables/host-iptables.js";
-import { NetworkLeftovers, type KnownSandboxes } from "../../network/leftovers.js";
-import { withDeadline } from "../base/abort.js";
-import { Lifetime } from "../base/lifetime.js";
-import { silentLogger } from "../base/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../composition/engine.js";
-import { knownSandboxes } from "../composition/leftovers.js";
+import { NetworkLeftovers, type KnownSandboxes } from "../../network/orphans/orphaned-resources.js";
+import { withDeadline } from "../lib/abort.js";
+import { Lifetime } from "../lib/lifetime.js";
+import { silentLogger } from "../lib/log.js";
+import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
+import { knownSandboxes } from "../app/orphaned-networks.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 
 const timeoutMs = 60_000;

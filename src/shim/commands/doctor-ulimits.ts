@@ -1,12 +1,12 @@
 /** `dockershim doctor ulimits`: how many files containers may open. Looks, and changes nothing. */
-import { withDeadline } from "../base/abort.js";
-import { Lifetime } from "../base/lifetime.js";
-import { silentLogger } from "../base/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../composition/engine.js";
-import { configuredOpenFiles, isLow, readOpenFileLimits } from "../composition/open-files.js";
+import { withDeadline } from "../lib/abort.js";
+import { Lifetime } from "../lib/lifetime.js";
+import { silentLogger } from "../lib/log.js";
+import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
+import { configuredOpenFiles, isLow, readOpenFileLimits } from "../app/open-files.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { DockerUlimit } from "../domain/create-body.js";
-import { formatEndpoint } from "../engine/endpoint.js";
+import { formatEndpoint } from "../engine/http/endpoint.js";
 import { chooseHost } from "../host/choose-host.js";
 import type { OpenFileLimits } from "../ports/host.js";
 

@@ -1,8 +1,8 @@
 /** The network configuration for nodes that have none: offered on the first screen, or written when a flag asks for it. */
 import { join } from "node:path";
-import { readConfigurationFiles } from "../../network/cni/configuration-files.js";
-import { PluginInvoker } from "../../network/cni/invoke.js";
-import { PluginVersions } from "../../network/cni/plugin-versions.js";
+import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
+import { PluginInvoker } from "../../network/libcni/invoke.js";
+import { PluginVersions } from "../../network/libcni/plugin-versions.js";
 import {
   exampleBridges,
   exampleCidrs,
@@ -12,9 +12,9 @@ import {
 } from "../../network/example/example-conflist.js";
 import { findFreeBridge, findFreePlace, readNodeRanges } from "../../network/example/free-range.js";
 import { parsePodSubnets } from "../../network/kubenet/pod-subnets.js";
-import { withDeadline } from "../base/abort.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 
 export type ExampleSettings = Pick<

@@ -1,5 +1,5 @@
 /** What `dockershim play` is told. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { listenEndpointKind, type UnixEndpoint } from "../config/endpoints.js";
 import type { Environment } from "../config/environment.js";
 import { environmentName } from "../config/option.js";

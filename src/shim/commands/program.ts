@@ -1,6 +1,6 @@
 /** The command line as commander sees it. Actions are injected; flags come from the table in `config`. */
 import { Command } from "commander";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { Environment } from "../config/environment.js";
 import { resolveConfig, type GivenFlag, type ResolvedConfig } from "../config/resolve.js";
 import { enumKind } from "../config/value-kinds.js";

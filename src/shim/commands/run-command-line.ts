@@ -1,6 +1,6 @@
 /** From arguments to an exit code. */
 import { CommanderError } from "commander";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { normalizeArguments } from "./arguments.js";
 import { buildProgram, type Actions, type BuildInfo, type CommandIo } from "./program.js";
 

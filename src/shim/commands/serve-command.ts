@@ -1,10 +1,10 @@
 /** `dockershim serve`: runs the shim in the foreground until a signal or a fatal error ends it. */
-import { createLogger } from "../base/log.js";
+import { createLogger } from "../lib/log.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
-import { notifySystemd } from "../grpc/transport/systemd.js";
-import { startShim } from "../shim.js";
+import { notifySystemd } from "../lib/linux/systemd.js";
+import { startShim } from "../app/build-shim.js";
 
 /** How long a drain waits for calls in flight. With all that follows the end takes 30 s at most: docs/faults.md. */
 const drainTimeoutMs = 18_000;

@@ -1,6 +1,6 @@
 /** The flags of the table as commander's options. */
 import { Option, type Command } from "commander";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { optionList } from "../config/options.js";
 import { commandFlags, ignoredFlags } from "../config/other-flags.js";
 import type { GivenFlag } from "../config/resolve.js";

@@ -1,6 +1,6 @@
 /** commander's complaints in the form of all other errors: one line that names flag, value and reason. */
 import type { Command, CommanderError } from "commander";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { didYouMean, nearestName } from "../config/nearest.js";
 
 /** For `command.exitOverride`: every failure becomes a ShimError; "help was printed" passes. */

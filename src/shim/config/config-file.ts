@@ -1,5 +1,5 @@
 /** Options from the YAML configuration file. */
-import { messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
 import { fieldOfFlag, fieldOfName, optionNames, type Given } from "./given.js";
 import { didYouMean } from "./nearest.js";
 import { options } from "./options.js";
@@ -22,7 +22,7 @@ export async function readConfigFile(
   const text = await readFile(path).catch((error: unknown) => fail(`cannot be read: ${messageOf(error)}`));
   if (text.length > largestFileCharacters) fail("is larger than 1 MiB");
 
-  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("../base/yaml.js");
+  const { isMap, isScalar, isSeq, LineCounter, parseDocument } = await import("../lib/yaml.js");
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   function position(offset: number): string {

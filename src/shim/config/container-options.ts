@@ -1,5 +1,5 @@
 /** Options of what every container gets. Part of the table in options.ts. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { DockerUlimit } from "../domain/create-body.js";
 import { option, type ValueKind } from "./option.js";
 import { emptyPathListKind } from "./value-kinds.js";

@@ -1,7 +1,7 @@
 /** Addresses to listen on and to connect to. */
 import { BlockList, isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { ValueKind } from "./option.js";
 
 export interface UnixEndpoint {

@@ -1,5 +1,5 @@
 /** Options from environment variables. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { Given } from "./given.js";
 import { didYouMean } from "./nearest.js";
 import { environmentName } from "./option.js";

@@ -1,5 +1,5 @@
 /** Durations as Go writes and reads them, because unit files and kubelet configurations carry them so. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 
 const unitMs: Readonly<Record<string, number>> = {
   ns: 1e-6,

@@ -1,4 +1,4 @@
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { imagePatternFault } from "../domain/image-patterns.js";
 import type { ValueKind } from "./option.js";
 

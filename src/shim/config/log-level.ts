@@ -1,6 +1,6 @@
 /** Log levels by the names of logrus (`--log-level`) and by the numbers of klog (`-v`). */
-import { ShimError } from "../base/errors.js";
-import type { LogLevel } from "../base/log.js";
+import { ShimError } from "../lib/errors.js";
+import type { LogLevel } from "../lib/log.js";
 import type { ValueKind } from "./option.js";
 
 const logrusLevels: Readonly<Record<string, LogLevel>> = {

@@ -4,7 +4,7 @@
  * are the fields of `Config`.
  */
 import { parseReference } from "../domain/image-reference.js";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
 import { imagePatternsKind } from "./image-patterns-kind.js";

@@ -1,5 +1,5 @@
 /** From what was given on the command line, in the environment and in the file to one checked `Config`. */
-import { messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
 import { readConfigFile } from "./config-file.js";
 import { dockerEndpointKind, type DockerEndpoint } from "./endpoints.js";
 import { configFileVariable, readEnvironment, type Environment } from "./environment.js";

@@ -1,7 +1,7 @@
 /** Kinds of option values that know nothing of dockershim: text in, checked value out. */
 import { isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { formatGoDuration, parseGoDuration } from "./go-duration.js";
 import type { ValueKind } from "./option.js";
 

@@ -3,7 +3,7 @@
  *
  * Numbers are doubles: beyond 2^53 (104 days of CPU time of one core, in nanoseconds) the last digits are rounded.
  */
-import type { Nanoseconds } from "../base/time.js";
+import type { Nanoseconds } from "../lib/time.js";
 
 /** One line of a pressure file. */
 export interface PressureShare {

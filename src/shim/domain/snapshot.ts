@@ -2,7 +2,7 @@
  * What one `GET /containers/{id}/json` said, in our own shape. The same for all engine versions: fields that moved or
  * vanished between API 1.41 and 1.56 are read from wherever they are.
  */
-import type { Nanoseconds } from "../base/time.js";
+import type { Nanoseconds } from "../lib/time.js";
 import type { Labels } from "./labels.js";
 
 /** A description of a container or image with more bytes is reduced to what matters of it (engine/essentials.ts). */

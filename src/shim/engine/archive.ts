@@ -2,12 +2,12 @@
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
 import { extract } from "tar-stream";
-import { linkAbort } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { linkAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import type { ArchiveStat } from "../ports/engine.js";
-import { parseJson } from "./answer.js";
-import { brokenAnswer } from "./errors.js";
-import { asObject, numberOf, textOf } from "./json.js";
+import { parseJson } from "./http/answer.js";
+import { brokenAnswer } from "./http/errors.js";
+import { asObject, numberOf, textOf } from "./http/json.js";
 
 /** The directory bit of Go's os.FileMode, in which the engine writes modes. */
 const goDirectoryBit = 2 ** 31;

@@ -1,12 +1,12 @@
 /** The engine calls about files in containers. */
 import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
-import { withDeadline } from "../base/abort.js";
-import { isKind, ShimError } from "../base/errors.js";
+import { withDeadline } from "../lib/abort.js";
+import { isKind, ShimError } from "../lib/errors.js";
 import type { ArchiveStat, ContainerPath } from "../ports/engine.js";
-import { readBody } from "./answer.js";
+import { readBody } from "./http/answer.js";
 import { firstFile, openArchive, parseArchiveStat } from "./archive.js";
-import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import { withoutEntries } from "./tar-entries.js";
 
 /** What a tar adds to one file: headers, also extended ones, and padding. */

@@ -1,13 +1,13 @@
 /** The engine calls that act on one container. */
-import { sleep, withDeadline } from "../base/abort.js";
+import { sleep, withDeadline } from "../lib/abort.js";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import type { ContainerFilter } from "../ports/engine.js";
-import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import type { EngineReading } from "../domain/resource-reading.js";
-import { parseJson } from "./answer.js";
+import { parseJson } from "./http/answer.js";
 import { containerEssentials, listedContainerEssentials } from "./essentials.js";
-import { asObject, numberOf } from "./json.js";
+import { asObject, numberOf } from "./http/json.js";
 import { toListedContainer, toSnapshot } from "./snapshot.js";
 import { toEngineReading } from "./stats.js";
 

@@ -1,6 +1,6 @@
 /** The size of all image layers, on engines that tell it only together with the (slowly counted) one of all volumes. */
 import { createHash } from "node:crypto";
-import { asObject, numberOf } from "./json.js";
+import { asObject, numberOf } from "./http/json.js";
 
 interface Layer {
   /** Names a layer by its own history entry and all below it, as children inherit the history of their parents. */

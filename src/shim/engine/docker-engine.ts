@@ -21,18 +21,18 @@ import type {
   RegistryCredentials,
 } from "../ports/engine.js";
 import type { TerminalSize } from "../ports/streaming.js";
-import { readChunks } from "./answer.js";
-import { EngineClient, type EngineClientOptions, refusalOf } from "./client.js";
+import { readChunks } from "./http/answer.js";
+import { EngineClient, type EngineClientOptions, refusalOf } from "./http/client.js";
 import { ContainerFiles } from "./container-files.js";
 import { Containers } from "./containers.js";
-import { brokenAnswer } from "./errors.js";
+import { brokenAnswer } from "./http/errors.js";
 import { execEssentials } from "./essentials.js";
 import { eventsQuery, readEvents } from "./events.js";
 import { openLogs } from "./logs.js";
 import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
 import { ImageCalls } from "./image-calls.js";
-import { asObject, flagOf, type Json, numberOf } from "./json.js";
-import { openProcessStreams } from "./process-streams.js";
+import { asObject, flagOf, type Json, numberOf } from "./http/json.js";
+import { openProcessStreams } from "./http/process-streams.js";
 import { listVolumes, removeVolume } from "./volumes.js";
 
 /**

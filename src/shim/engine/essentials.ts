@@ -3,7 +3,7 @@
  * the description of each container; so everything that snapshot.ts and images.ts read is here, but for most labels.
  */
 import { essentialLabels } from "../domain/labels.js";
-import type { Essentials } from "./json-trimmer.js";
+import type { Essentials } from "./http/json-trimmer.js";
 
 function members(...keys: readonly string[]): Essentials {
   return Object.fromEntries(keys.map((key) => [key, true]));

@@ -1,8 +1,8 @@
 /** The engine's event stream. */
 import type { EngineEvent } from "../ports/engine.js";
-import { splitLines } from "./answer.js";
+import { splitLines } from "./http/answer.js";
 import { eventEssentials } from "./essentials.js";
-import { asObject, objectOf, textOf } from "./json.js";
+import { asObject, objectOf, textOf } from "./http/json.js";
 
 const action = "read engine events";
 /** A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its events. */

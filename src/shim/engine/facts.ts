@@ -1,8 +1,8 @@
 /** What `GET /version` and `GET /info` say of the engine, and which API version to speak with it. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
 import type { EngineVersion } from "../ports/engine.js";
-import { asList, asObject, type Json, numberOf, objectOf, textOf, textsOf } from "./json.js";
+import { asList, asObject, type Json, numberOf, objectOf, textOf, textsOf } from "./http/json.js";
 
 /** Docker Engine 20.10. */
 const lowestMinor = 41;

@@ -1,15 +1,15 @@
 /** The engine calls about images. */
-import { withDeadline } from "../base/abort.js";
-import { isKind } from "../base/errors.js";
+import { withDeadline } from "../lib/abort.js";
+import { isKind } from "../lib/errors.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
 import type { PullProgress, RegistryCredentials } from "../ports/engine.js";
-import { readChunks } from "./answer.js";
-import { type EngineClient, type EngineRequest, refusalOf } from "./client.js";
+import { readChunks } from "./http/answer.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import { LayerSizes } from "./disk-usage.js";
 import { diskUsageEssentials, imageEssentials, listedImageEssentials } from "./essentials.js";
 import { toImageSnapshot, toListedImage } from "./images.js";
-import { asList, asObject, type Json, objectOf } from "./json.js";
-import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./pull.js";
+import { asList, asObject, type Json, objectOf } from "./http/json.js";
+import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./registry/pull.js";
 
 /** The API version from which `system/df` can leave out the volumes, whose sizes it counts file by file. */
 const partialUsageMinor = 42;

@@ -1,5 +1,5 @@
 /** Images as the engine describes them, in our own shape, for API 1.41 to 1.56. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
 import {
   asList,
@@ -12,7 +12,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "./json.js";
+} from "./http/json.js";
 
 /** The answer of `GET /images/{reference}/json`. At API 1.52 it leaves out all empty fields. */
 export function toImageSnapshot(answer: unknown): ImageSnapshot {

@@ -1,9 +1,9 @@
 /** What the engine has kept of a container's output. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { LogOptions, LogStream } from "../ports/engine.js";
-import { readChunks } from "./answer.js";
-import type { EngineClient } from "./client.js";
-import { OutputFrames } from "./output-frames.js";
+import { readChunks } from "./http/answer.js";
+import type { EngineClient } from "./http/client.js";
+import { OutputFrames } from "./http/output-frames.js";
 
 const cannotRead = /does not support reading/;
 

@@ -1,6 +1,6 @@
 /** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
-import { ShimError } from "../base/errors.js";
-import { parseTimestamp } from "../base/time.js";
+import { ShimError } from "../lib/errors.js";
+import { parseTimestamp } from "../lib/time.js";
 import { madeLabels } from "../domain/labels.js";
 import type {
   DockerStatus,
@@ -20,7 +20,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "./json.js";
+} from "./http/json.js";
 
 const statuses: readonly DockerStatus[] = [
   "created",

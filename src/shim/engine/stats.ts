@@ -1,5 +1,5 @@
 /** The answer of `GET /containers/{id}/stats`, of hosts with either version of cgroups. */
-import { nowNanoseconds, parseTimestamp } from "../base/time.js";
+import { nowNanoseconds, parseTimestamp } from "../lib/time.js";
 import type {
   BlockReading,
   CpuReading,
@@ -8,7 +8,7 @@ import type {
   InterfaceReading,
   MemoryReading,
 } from "../domain/resource-reading.js";
-import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "./json.js";
+import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "./http/json.js";
 
 /** What is larger means "unlimited", also as a number of tasks: some engines answer the largest number that there is. */
 const unlimited = 2 ** 60;

@@ -2,7 +2,7 @@
  * Entries taken out of a tar as it flows by. All others pass byte for byte: to read and write them anew would lose what is
  * binary in their extended headers, such as file capabilities.
  */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 
 const blockBytes = 512;
 /** Largest extended header: paths have 4 KiB, extended attributes of a file 64 KiB each. */

@@ -1,6 +1,6 @@
 /** The engine calls about volumes. */
-import { type EngineClient, refusalOf } from "./client.js";
-import { asObject, objectsOf, textOf } from "./json.js";
+import { type EngineClient, refusalOf } from "./http/client.js";
+import { asObject, objectsOf, textOf } from "./http/json.js";
 
 /** Names of the volumes that have label `key` with this value. */
 export async function listVolumes(

@@ -6,13 +6,13 @@ import {
   type Server,
   type ServerWritableStream,
 } from "@grpc/grpc-js";
-import { orAbort } from "../base/abort.js";
-import type { Call } from "../base/call.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { orAbort } from "../lib/abort.js";
+import type { Call } from "../lib/call.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { Handlers, StreamHandler, UnaryHandler } from "./handlers.js";
 import type { Instrument } from "./instrument.js";
-import { UndecodableRequest, type Method } from "./proto.js";
+import { UndecodableRequest, type Method } from "./codec/proto.js";
 
 /** What kubelets and crictl accept, and what this server does. */
 export const largestMessageBytes = 16 * 1024 * 1024;

@@ -1,9 +1,9 @@
 /** What every call has in common, whatever its RPC: validation, cancellation, timing, logging, errors to status. */
 import { status, type Deadline } from "@grpc/grpc-js";
-import { runInCall, type Call } from "../base/call.js";
-import { ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
-import { UndecodableRequest } from "./proto.js";
+import { runInCall, type Call } from "../lib/call.js";
+import { ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { UndecodableRequest } from "./codec/proto.js";
 import { subjectOf } from "./request-subject.js";
 import { isReadOnly } from "./rpc-kinds.js";
 import { codeName, statusOf, type CallStatus } from "./status.js";

@@ -7,18 +7,18 @@ import {
 } from "@grpc/grpc-js";
 import type { Http2Server } from "node:http2";
 import { createServer, type Server as NetServer, type Socket } from "node:net";
-import { orAbort, withDeadline } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { orAbort, withDeadline } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
 import type { Handlers } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
-import type { CriApi } from "./proto.js";
-import { acceptConnection } from "./transport/authority.js";
-import { guardRequests, type IncomingLimits } from "./transport/incoming-requests.js";
-import { formatEndpoint, type Endpoint } from "./transport/endpoint.js";
-import { activatedDescriptor, listenOnDescriptor, type Environment } from "./transport/systemd.js";
-import { bindUnixSocket } from "../base/unix-socket.js";
+import type { CriApi } from "./codec/proto.js";
+import { acceptConnection } from "./authority/authority-rewriter.js";
+import { guardRequests, type IncomingLimits } from "./guards/incoming-requests.js";
+import { formatEndpoint, type Endpoint } from "./listen-endpoint.js";
+import { activatedDescriptor, listenOnDescriptor, type Environment } from "../lib/linux/systemd.js";
+import { bindUnixSocket } from "../lib/unix-socket.js";
 
 export interface GrpcServerOptions extends InstrumentOptions {
   readonly endpoint: Endpoint;

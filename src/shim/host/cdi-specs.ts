@@ -1,8 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf } from "../base/errors.js";
-import { hasCode } from "../base/file-errors.js";
-import type { Logger } from "../base/log.js";
+import { messageOf } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import type { Logger } from "../lib/log.js";
 import type { CdiSpecDocument } from "../ports/host.js";
 import { readNodeFile } from "./node-files.js";
 
@@ -43,7 +43,7 @@ async function specFiles(directory: string, log: Pick<Logger, "warn">): Promise<
 }
 
 async function parse(path: string): Promise<unknown> {
-  const { parse: parseYaml } = await import("../base/yaml.js");
+  const { parse: parseYaml } = await import("../lib/yaml.js");
   // JSON is YAML, too.
   return parseYaml(await readNodeFile(path, limitBytes));
 }

@@ -1,8 +1,8 @@
 import { readFile, stat } from "node:fs/promises";
 import { release } from "node:os";
 import { isAbsolute, join } from "node:path";
-import { KernelNamespaces } from "../base/network-namespaces.js";
-import { silentLogger, type Logger } from "../base/log.js";
+import { KernelNamespaces } from "../lib/linux/network-namespaces.js";
+import { silentLogger, type Logger } from "../lib/log.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { HostAccess } from "../ports/host.js";
 import { LocalHost, noPathFinder, type PathFinder } from "./local-host.js";

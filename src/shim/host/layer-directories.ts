@@ -1,7 +1,7 @@
 /** Directories of image layers, as the graph driver overlay2 keeps them: `ROOT/ID/diff`, and `ROOT/l/NAME` for short. */
 import { lstat, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fileError, hasCode } from "../base/file-errors.js";
+import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { LayerDirectory } from "../ports/host.js";
 
 /** As the port says. */

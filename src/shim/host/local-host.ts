@@ -1,8 +1,8 @@
 import { closeSync, openSync, readFileSync } from "node:fs";
-import { isKind, ShimError } from "../base/errors.js";
-import { fileError, hasCode } from "../base/file-errors.js";
-import type { Logger } from "../base/log.js";
-import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../base/network-namespaces.js";
+import { isKind, ShimError } from "../lib/errors.js";
+import { fileError, hasCode } from "../lib/files/file-errors.js";
+import type { Logger } from "../lib/log.js";
+import { isNamespace, KernelNamespaces, type NetworkNamespaces } from "../lib/linux/network-namespaces.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type {
@@ -18,17 +18,17 @@ import type {
 } from "../ports/host.js";
 import { readCdiSpecs } from "./cdi-specs.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
-import { applyCgroup, presentCgroup } from "./cgroup-files.js";
-import { type CgroupMounts, readCgroupMounts } from "./cgroup-mounts.js";
-import { ContainerCgroup } from "./container-cgroup.js";
-import type { HostPaths } from "./host-paths.js";
+import { applyCgroup, presentCgroup } from "./cgroup/cgroup-files.js";
+import { type CgroupMounts, readCgroupMounts } from "./cgroup/cgroup-mounts.js";
+import { ContainerCgroup } from "./cgroup/container-cgroup.js";
+import type { HostPaths } from "./host-paths/host-paths.js";
 import { imageDirectory } from "./image-directory.js";
 import { layerDirectories } from "./layer-directories.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
 import * as nodeFiles from "./node-files.js";
 import { openFileLimits } from "./open-file-limits.js";
-import { isCgroupOf, ProcFiles } from "./proc-files.js";
-import { killProcessTree } from "./process-tree.js";
+import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
+import { killProcessTree } from "./processes/process-tree.js";
 import { rewriteInPlace } from "./resolv-conf-file.js";
 import { type EngineStorage, WritableLayerDirectories } from "./writable-layer.js";
 

@@ -1,5 +1,5 @@
 /** Mounts as `/proc/<pid>/mountinfo` has them. */
-import type { ProcFiles } from "./proc-files.js";
+import type { ProcFiles } from "./processes/proc-files.js";
 
 export interface Mount {
   /** What of the file system is mounted there. */

@@ -1,8 +1,8 @@
 /** Files of the node that requests refer to. */
 import { constants, open, readFile, stat, statfs } from "node:fs/promises";
-import { ShimError } from "../base/errors.js";
-import { blockDeviceName, splitDeviceNumber } from "../base/block-device.js";
-import { fileError, hasCode } from "../base/file-errors.js";
+import { ShimError } from "../lib/errors.js";
+import { blockDeviceName, splitDeviceNumber } from "../lib/linux/block-device.js";
+import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { FileSystemUsage } from "../ports/host.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";

@@ -1,5 +1,5 @@
 import type { OpenFileLimits } from "../ports/host.js";
-import { isCgroupOf, type ProcFiles } from "./proc-files.js";
+import { isCgroupOf, type ProcFiles } from "./processes/proc-files.js";
 
 /**
  * What the process of a container may open. Read from a process in a container and not from dockerd or

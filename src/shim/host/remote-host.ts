@@ -1,4 +1,4 @@
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { CdiSpecDocument, HostAccess } from "../ports/host.js";
 import * as nodeFiles from "./node-files.js";

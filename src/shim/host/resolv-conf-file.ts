@@ -1,6 +1,6 @@
 import { constants, open, type FileHandle } from "node:fs/promises";
-import { ShimError } from "../base/errors.js";
-import { fileError } from "../base/file-errors.js";
+import { ShimError } from "../lib/errors.js";
+import { fileError } from "../lib/files/file-errors.js";
 
 /**
  * Writes in place, no rename: the engine bind-mounts this very inode into every container of the pod, and a

@@ -1,7 +1,7 @@
 /** Proof that a process listens on a unix socket that this program knows by its path. */
 import { lstat, readlink, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
-import type { ProcFiles } from "./proc-files.js";
+import type { ProcFiles } from "./processes/proc-files.js";
 
 /** A service opens its listening sockets first, and they get the lowest numbers. */
 const mostOpenFiles = 4_096;

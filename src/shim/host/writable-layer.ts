@@ -4,7 +4,7 @@ import { isAbsolute, join } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import { readMounts } from "./mount-table.js";
-import { ProcFiles } from "./proc-files.js";
+import { ProcFiles } from "./processes/proc-files.js";
 
 export type EngineStorage = Pick<NodeFacts, "dockerRootDir" | "imageStore" | "storageDriver">;
 

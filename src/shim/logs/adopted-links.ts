@@ -3,7 +3,7 @@
  * rotate, and which become files in the CRI's format when that is asked for.
  */
 import { access, constants } from "node:fs/promises";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { endOfLog } from "./docker-log-end.js";

@@ -1,7 +1,7 @@
 /** Writes a container's log from the engine's logs API: for log drivers without a file of lines, and engines elsewhere. */
-import { sleep } from "../base/abort.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { sleep } from "../lib/abort.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { lastLine, readLines, Restart, secondIn, timeIn, type ApiSource, type Gap } from "./api-lines.js";
 import { GapMarker } from "./gap-marker.js";
 import { noticeTime } from "./gap-notice.js";

@@ -1,8 +1,8 @@
 /** Writes a container's log from its output itself: for log drivers that keep nothing that could be read back. */
-import { orAbort, sleep, withDeadline } from "../base/abort.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
-import { WallClock } from "../base/wall-clock.js";
+import { orAbort, sleep, withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { WallClock } from "../lib/wall-clock.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
 import { LineAssembler, LineBuffer } from "./cri-lines.js";
 import { absenceNotice } from "./gap-notice.js";

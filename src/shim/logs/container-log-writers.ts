@@ -1,5 +1,5 @@
 /** All logs that this program writes: which containers have one, what it is written from, and when that begins and ends. */
-import { messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-logs.js";
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted-links.js";

@@ -1,8 +1,8 @@
 /** Where Docker's log of a container ends now, and where a stretch of it begins that is not too long. */
 import { open } from "node:fs/promises";
-import { sleep } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
-import { fileError } from "../base/file-errors.js";
+import { sleep } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
+import { fileError } from "../lib/files/file-errors.js";
 import type { ReaderPosition } from "./json-file-reader.js";
 import { longestEntryBytes } from "./log-source.js";
 import { identityOf, longestLineBytes } from "./rotated-files.js";

@@ -5,8 +5,8 @@
 import { readSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { createGunzip, type Gunzip } from "node:zlib";
-import { messageOf } from "../base/errors.js";
-import { hasCode } from "../base/file-errors.js";
+import { messageOf } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 
 export interface DockerLogFile {
   /** Whatever its name has become: as long as it is open, no other file has it. */

@@ -2,7 +2,7 @@
  * What the log of the process says about the source of one container's log: each fault once, not at each
  * attempt.
  */
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 import type { LogRecord } from "./log-record.js";
 
 export class FileReports {

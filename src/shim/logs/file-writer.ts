@@ -1,7 +1,7 @@
 /** Writes a container's log from Docker's json-file, which is read directly: the engine does nothing for it. */
 import { basename, dirname } from "node:path";
-import { messageOf } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { DirectoryWatch } from "./directory-watch.js";
 import { GapMarker } from "./gap-marker.js";
 import { FileReports } from "./file-reports.js";

@@ -1,5 +1,5 @@
 /** Marks where the engine has dropped lines: one line in the log, written once, also when the process is killed. */
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 import { gapNotice } from "./gap-notice.js";
 import type { LogOutput } from "./log-output.js";
 import type { SourcePosition } from "./log-record.js";

@@ -3,8 +3,8 @@
  * CRI's format, up to where the log itself begins. One chunk at a time, in turn with the other logs.
  */
 import { basename, dirname, join } from "node:path";
-import { messageOf } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { removeBeside, renameBeside } from "./engine-links.js";
 import { timeIn } from "./api-lines.js";

@@ -1,9 +1,9 @@
 /** The directories between a log directory and a log file: found or made, and never outside of the log directory. */
 import { constants, mkdir, open, readlink, realpath } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
-import { createDirectory, syncDirectory } from "../base/directories.js";
-import { ShimError } from "../base/errors.js";
-import { hasCode } from "../base/file-errors.js";
+import { createDirectory, syncDirectory } from "../lib/files/directories.js";
+import { ShimError } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 import type { LogTarget } from "../ports/container-logs.js";
 
 /** What the kubelet gives its directories. */

@@ -1,6 +1,6 @@
 /** The log file of one container and the record of how far it is written, kept in step. */
-import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {

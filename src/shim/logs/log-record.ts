@@ -1,12 +1,12 @@
 /** What is kept on disk of the log of each container: whose it is, where it belongs, and how far it is written. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../base/atomic-file.js";
-import { createDirectory, namesIn } from "../base/directories.js";
-import { messageOf } from "../base/errors.js";
-import { isFileKey } from "../base/file-keys.js";
-import type { Logger } from "../base/log.js";
-import { quarantineFile } from "../base/quarantine.js";
+import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../lib/files/directories.js";
+import { messageOf } from "../lib/errors.js";
+import { isFileKey } from "../lib/files/file-keys.js";
+import type { Logger } from "../lib/log.js";
+import { quarantineFile } from "../lib/files/quarantine.js";
 import type { LogSource } from "./log-source.js";
 
 /** How far the source is written. All of it in a sink that is `size` bytes long; what is in the sink beyond that came after. */

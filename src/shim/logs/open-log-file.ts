@@ -1,9 +1,9 @@
 /** The file at a container's log path, opened so that nothing outside of the log directory can be reached. */
 import { constants, open, readlink, unlink, type FileHandle } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { engineLogFile } from "../base/engine-log-file.js";
-import { ShimError } from "../base/errors.js";
-import { fileError, hasCode } from "../base/file-errors.js";
+import { engineLogFile } from "../lib/engine-log-file.js";
+import { ShimError } from "../lib/errors.js";
+import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { LogTarget } from "../ports/container-logs.js";
 import { holding, logFileDirectory } from "./log-directories.js";
 

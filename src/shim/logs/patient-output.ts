@@ -1,5 +1,5 @@
 /** Appends lines that cannot be read again, however long the disk is full. */
-import { sleep } from "../base/abort.js";
+import { sleep } from "../lib/abort.js";
 import type { Lane, LogOutput } from "./log-output.js";
 
 const retryMs = 1_000;

@@ -1,7 +1,7 @@
 /** Which source the log of a container is written from, and the writer for it. */
 import { access, constants } from "node:fs/promises";
 import { dirname } from "node:path";
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";

@@ -1,5 +1,5 @@
 /** Patience that ends, with work that goes on. */
-import { sleep } from "../base/abort.js";
+import { sleep } from "../lib/abort.js";
 
 /** Whether `work` ended in time; its error is thrown. */
 export async function within(milliseconds: number, work: Promise<unknown>): Promise<boolean> {

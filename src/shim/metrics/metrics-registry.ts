@@ -1,6 +1,6 @@
 /** All metrics of this process, and their text. prom-client is loaded here, and only when the endpoint is on. */
-import { messageOf } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { Observer } from "../ports/observer.js";
 import type { PresentMetric } from "../ports/present-metrics.js";
 import { createOperationMetrics } from "./operation-metrics.js";

@@ -1,5 +1,5 @@
 /** The pause image that needs no registry: the programs of pause/bin, wrapped up when they are asked for. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, portForwardEntry, readProgram } from "./programs.js";
 

@@ -1,8 +1,8 @@
 /** Which pause image a sandbox is created from, and that the engine has it. */
-import { formatDuration } from "../base/abort.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
-import { SingleFlight } from "../base/single-flight.js";
+import { formatDuration } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
 import { normalizeReference } from "../domain/image-reference.js";
 import { builtinPauseImage, builtinPauseReference } from "./builtin-image.js";
 

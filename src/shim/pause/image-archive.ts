@@ -4,7 +4,7 @@
  * containerd image store, which would otherwise invent a manifest); both point to the same blobs.
  */
 import { createHash } from "node:crypto";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { normalizeReference, parseReference } from "../domain/image-reference.js";
 import { buildTar, type ArchiveEntry } from "./tar.js";
 

@@ -1,8 +1,8 @@
 /** The programs of pause/bin, which this installation carries for each processor architecture. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { messageOf, ShimError } from "../base/errors.js";
-import { packageDirectory } from "../base/package-directory.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { packageDirectory } from "../lib/package-directory.js";
 import type { ImageArchitecture } from "./image-archive.js";
 import { buildTar, type ArchiveEntry } from "./tar.js";
 

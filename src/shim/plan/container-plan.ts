@@ -1,5 +1,5 @@
 /** Everything that CreateContainer will do, as data. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { CreateBody, DockerUlimit, HostConfig } from "../domain/create-body.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { formatImageMounts } from "../domain/image-mounts.js";

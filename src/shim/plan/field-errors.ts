@@ -1,5 +1,5 @@
 /** Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { PathProblem } from "../ports/host.js";
 
 const shownCharacters = 80;

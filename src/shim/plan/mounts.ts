@@ -1,5 +1,5 @@
 /** Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { MountPropagation, type Mount } from "../domain/cri.js";
 import type { DockerMount } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";

@@ -1,5 +1,5 @@
 /** Port mappings of a pod: the shim's own form, and Docker's. */
-import { unreachable } from "../base/errors.js";
+import { unreachable } from "../lib/errors.js";
 import { Protocol, type PortMapping as CriPortMapping } from "../domain/cri.js";
 import type { HostConfig, CreateBody, PortBinding } from "../domain/create-body.js";
 import type { PortMapping, PortProtocol } from "../domain/port-mapping.js";

@@ -1,5 +1,5 @@
 /** seccomp: from the CRI's two fields to Docker's security option. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { SecurityProfile } from "../domain/cri.js";
 import { invalidField, quote } from "./field-errors.js";
 import { climbs } from "./paths.js";

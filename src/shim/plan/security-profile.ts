@@ -1,5 +1,5 @@
 /** What a request asks of seccomp or AppArmor, whichever of its fields says so. */
-import { unreachable } from "../base/errors.js";
+import { unreachable } from "../lib/errors.js";
 import { SecurityProfileProfileType, type SecurityProfile } from "../domain/cri.js";
 
 export type ProfileChoice =

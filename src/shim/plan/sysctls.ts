@@ -1,5 +1,5 @@
 /** sysctls of a pod: only those of namespaces that the pod has for itself. */
-import { messageOf, type ShimError } from "../base/errors.js";
+import { messageOf, type ShimError } from "../lib/errors.js";
 import { NamespaceMode } from "../domain/cri.js";
 import { invalidField } from "./field-errors.js";
 import type { PodNamespaces } from "./namespaces.js";

@@ -1,5 +1,5 @@
 /** Ulimits of containers. */
-import { messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
 import type { DockerUlimit, HostConfig } from "../domain/create-body.js";
 
 /**

@@ -1,5 +1,5 @@
 /** User and groups of a container: from the CRI's fields to `Config.User` and `HostConfig.GroupAdd`. */
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import { SupplementalGroupsPolicy, type Int64Value } from "../domain/cri.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { unlessEmpty } from "./defined.js";

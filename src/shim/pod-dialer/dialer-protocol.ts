@@ -1,7 +1,7 @@
 /** What is said to the pod dialer and what it answers: pause/pod-dialer.c has the same. */
 import { getSystemErrorName } from "node:util";
-import { formatDuration } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { formatDuration } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 
 const requestBytes = 16;
 const withdrawal = 0xffff_ffff;

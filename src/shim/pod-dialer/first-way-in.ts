@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 

@@ -1,8 +1,8 @@
 /** The way into pods of an engine on this host: through the network namespace of their sandbox. */
 import { closeSync } from "node:fs";
 import type { Duplex } from "node:stream";
-import { ShimError } from "../base/errors.js";
-import { Gate } from "../base/gate.js";
+import { ShimError } from "../lib/errors.js";
+import { Gate } from "../lib/sync/semaphore.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
 import type { PodDialer } from "../ports/pod-dialer.js";

@@ -1,9 +1,9 @@
 /** The way into pods of an engine whose host is out of reach: a process in the sandbox, through the Docker API alone. */
 import type { Duplex } from "node:stream";
-import { listen, withDeadline } from "../base/abort.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
-import { LruMap } from "../base/lru-map.js";
-import { SingleFlight } from "../base/single-flight.js";
+import { listen, withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import { LruMap } from "../lib/lru-map.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine, ExecOptions } from "../ports/engine.js";
 import type { PodDialer } from "../ports/pod-dialer.js";

@@ -1,6 +1,6 @@
 /** A connection that a process inside the pod carries over its standard streams: pause/port-forward.c has the frames. */
 import { Duplex } from "node:stream";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { ProcessStreams } from "../ports/engine.js";
 import { connectFailure, systemErrorName } from "./dialer-protocol.js";
 

@@ -3,7 +3,7 @@
  * remote socket, other namespaces), so each of these has an implementation for a local engine and one that uses only
  * the API or refuses; which one is decided once per engine connection.
  */
-import type { ErrorKind } from "../base/errors.js";
+import type { ErrorKind } from "../lib/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 

@@ -2,7 +2,7 @@
  * Who is told of everything that is timed, when it ends: one place for RPCs, engine calls, network operations and runs of
  * CNI plugins each. Implemented by src/shim/metrics while the endpoint of metrics is on, and by nobody else.
  */
-import type { ErrorKind } from "../base/errors.js";
+import type { ErrorKind } from "../lib/errors.js";
 import type { Engine } from "./engine.js";
 
 /** A method must neither throw nor wait: it runs on the way of the call that it is told of. */

@@ -2,7 +2,7 @@
  * What containers and pods use. On the engine's host it is read from cgroup files and /proc without any request to the
  * engine; elsewhere the engine is asked. Which one is decided once per engine connection, as for ports/host.ts.
  */
-import type { Nanoseconds } from "../base/time.js";
+import type { Nanoseconds } from "../lib/time.js";
 import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
 import type { Snapshot } from "../domain/snapshot.js";
 

@@ -1,5 +1,5 @@
 /** The shim's own state of containers. */
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 import type { CgroupSettings } from "../ports/host.js";
 import {
   formatContainerRecord,

@@ -1,5 +1,5 @@
-import { orAbort } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { orAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 
 /** Whether the read model mirrors the engine. */

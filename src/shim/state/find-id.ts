@@ -1,4 +1,4 @@
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 
 /** Of a full id: nothing longer begins with it. */
 export const idCharacters = 64;

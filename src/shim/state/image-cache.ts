@@ -1,6 +1,6 @@
-import { withDeadline } from "../base/abort.js";
-import { LruMap } from "../base/lru-map.js";
-import { SingleFlight } from "../base/single-flight.js";
+import { withDeadline } from "../lib/abort.js";
+import { LruMap } from "../lib/lru-map.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 

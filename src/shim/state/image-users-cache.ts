@@ -1,4 +1,4 @@
-import { LruMap } from "../base/lru-map.js";
+import { LruMap } from "../lib/lru-map.js";
 import type { ImageUserFiles } from "../domain/image-users.js";
 
 /** Images whose user databases are kept. */

@@ -1,7 +1,7 @@
-import { withDeadline } from "../base/abort.js";
-import { isKind, messageOf } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
-import { SingleFlight } from "../base/single-flight.js";
+import { withDeadline } from "../lib/abort.js";
+import { isKind, messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
 import { mayBeImageClaim } from "../domain/image-claims.js";
 import { typeLabel } from "../domain/labels.js";
 import type { ListedContainer } from "../domain/snapshot.js";

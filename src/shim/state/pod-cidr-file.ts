@@ -1,9 +1,9 @@
 /** The pod CIDRs that the kubelet told, kept over restarts of this program: the kubelet tells them only when it starts. */
 import { readFile } from "node:fs/promises";
-import { writeFileAtomically } from "../base/atomic-file.js";
-import { hasCode } from "../base/file-errors.js";
-import { messageOf } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import { messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 
 const cidrForm = /^[0-9a-fA-F.:]+\/\d{1,3}$/;
 

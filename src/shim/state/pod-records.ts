@@ -1,5 +1,5 @@
 /** The shim's own state of pods. */
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 import { formatPodRecord, keepUnknownKeys, parsePodRecord, type PodRecord } from "./pod-record.js";
 import {
   RecordDirectory,

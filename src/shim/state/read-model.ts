@@ -1,5 +1,5 @@
-import type { ErrorFields } from "../base/errors.js";
-import { ShimError } from "../base/errors.js";
+import type { ErrorFields } from "../lib/errors.js";
+import { ShimError } from "../lib/errors.js";
 import type { Container, ContainerEntry } from "../domain/container.js";
 import { toContainer } from "../domain/container.js";
 import type { Labels } from "../domain/labels.js";

@@ -5,13 +5,13 @@ import {
   removeFileDurably,
   sweepTemporaryFiles,
   writeFileAtomically,
-} from "../base/atomic-file.js";
-import { createDirectory, namesIn } from "../base/directories.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import { FileLanes, isFileKey } from "../base/file-keys.js";
-import type { Logger } from "../base/log.js";
-import { quarantineFile } from "../base/quarantine.js";
-import { readRegularFile } from "../base/regular-file.js";
+} from "../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../lib/files/directories.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { FileLanes, isFileKey } from "../lib/files/file-keys.js";
+import type { Logger } from "../lib/log.js";
+import { quarantineFile } from "../lib/files/quarantine.js";
+import { readRegularFile } from "../lib/files/regular-file.js";
 import type { ParsedRecord } from "./record-json.js";
 
 /** What tells one kind of record from another. */

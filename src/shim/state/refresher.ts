@@ -1,5 +1,5 @@
-import { orAbort } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { orAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 
 /** One refresh, queued, under way or ended. */
 interface Turn {

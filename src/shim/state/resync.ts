@@ -1,5 +1,5 @@
-import { orAbort, sleep, withDeadline } from "../base/abort.js";
-import { isKind } from "../base/errors.js";
+import { orAbort, sleep, withDeadline } from "../lib/abort.js";
+import { isKind } from "../lib/errors.js";
 import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
 import { containerType, sandboxType, typeLabel } from "../domain/labels.js";
 import type { ListedContainer } from "../domain/snapshot.js";

@@ -1,5 +1,5 @@
-import { sleep } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { sleep } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 
 export interface RetriesDeps {
   /** Before the first retry of an id, and at most; doubled in between. */

@@ -2,10 +2,10 @@
 import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { ownTemporaryName, sweepTemporaryFiles } from "../base/atomic-file.js";
-import { createDirectory, namesIn } from "../base/directories.js";
-import { ShimError } from "../base/errors.js";
-import { bindUnixSocket } from "../base/unix-socket.js";
+import { ownTemporaryName, sweepTemporaryFiles } from "../lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../lib/files/directories.js";
+import { ShimError } from "../lib/errors.js";
+import { bindUnixSocket } from "../lib/unix-socket.js";
 
 export interface StateDirectory {
   /** Checkpoints; the name and the content are dockershim's. */

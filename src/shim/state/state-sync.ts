@@ -1,7 +1,7 @@
-import { linkAbort, orAbort, sleep, withDeadline } from "../base/abort.js";
-import { runInCall } from "../base/call.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { linkAbort, orAbort, sleep, withDeadline } from "../lib/abort.js";
+import { runInCall } from "../lib/call.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
 import { typeLabel } from "../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";

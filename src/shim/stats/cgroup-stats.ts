@@ -1,7 +1,7 @@
 /** Statistics from the host's own files: no request to the engine for whatever is in reach here. */
 import { posix } from "node:path";
-import type { Logger } from "../base/log.js";
-import { messageOf } from "../base/errors.js";
+import type { Logger } from "../lib/log.js";
+import { messageOf } from "../lib/errors.js";
 import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";

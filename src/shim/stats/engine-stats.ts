@@ -1,8 +1,8 @@
 /** Statistics as the engine tells them, one request per container: for engines whose files are out of reach. */
-import { withDeadline } from "../base/abort.js";
-import type { Logger } from "../base/log.js";
-import { isKind, messageOf, type ShimError } from "../base/errors.js";
-import { SingleFlight } from "../base/single-flight.js";
+import { withDeadline } from "../lib/abort.js";
+import type { Logger } from "../lib/log.js";
+import { isKind, messageOf, type ShimError } from "../lib/errors.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { EngineReading, ResourceReading } from "../domain/resource-reading.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";

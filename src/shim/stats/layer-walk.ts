@@ -1,10 +1,10 @@
 /** What a directory tree takes on disk, counted as `du` does, at a pace that leaves the node to its pods. */
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
-import { sleep } from "../base/abort.js";
-import { messageOf } from "../base/errors.js";
-import { hasCode } from "../base/file-errors.js";
-import { nowNanoseconds } from "../base/time.js";
+import { sleep } from "../lib/abort.js";
+import { messageOf } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import { nowNanoseconds } from "../lib/time.js";
 import type { LayerUsage } from "../ports/stats.js";
 
 /** The unit of `blocks` in stat, whatever the file system's own is. */

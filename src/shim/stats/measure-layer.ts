@@ -1,6 +1,6 @@
 /** How the size of a writable layer is found out. */
-import { withDeadline } from "../base/abort.js";
-import { nowNanoseconds } from "../base/time.js";
+import { withDeadline } from "../lib/abort.js";
+import { nowNanoseconds } from "../lib/time.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 import { Pace, walkLayer } from "./layer-walk.js";

@@ -4,7 +4,7 @@
  * 10 to 20 µs with an open before and a close after it, and 100 µs and more through Node.js's thread pool.
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
-import { hasCode } from "../base/file-errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 
 /** Larger than any file with statistics; lists of processes may be longer. */
 const bufferBytes = 64 * 1024;

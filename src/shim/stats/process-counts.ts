@@ -1,7 +1,7 @@
 /** What the processes of a cgroup have open. */
 import { type Dir, opendirSync } from "node:fs";
 import { readlink, stat } from "node:fs/promises";
-import { hasCode } from "../base/file-errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
 import type { MemoryFiles } from "./memory-files.js";
 

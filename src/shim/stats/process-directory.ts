@@ -3,7 +3,7 @@
  * counts among the descriptors that are kept, where there is room for it.
  */
 import { constants, openSync } from "node:fs";
-import { hasCode } from "../base/file-errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
 import type { MemoryFiles } from "./memory-files.js";
 
 export class ProcessDirectory {

@@ -1,8 +1,8 @@
 /** Sizes of writable layers: measured in the background, seldom where nothing changes; big ones do not hold up the others. */
-import { sleep, withDeadline } from "../base/abort.js";
-import { isKind, messageOf, ShimError } from "../base/errors.js";
-import { nowNanoseconds, type Nanoseconds } from "../base/time.js";
-import type { Logger } from "../base/log.js";
+import { sleep, withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import { nowNanoseconds, type Nanoseconds } from "../lib/time.js";
+import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { LayerUsage, LayerUsages } from "../ports/stats.js";
 import type { MeasuredLayer } from "./layer-walk.js";

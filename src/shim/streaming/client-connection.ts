@@ -1,6 +1,6 @@
 /** The client's connection, whatever it speaks, and how long a session may use it. */
-import { formatDuration, linkAbort } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { formatDuration, linkAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 
 export interface ClientConnection {
   /** Resolves when the connection has ended, by whichever side, or can carry nothing more. Never rejects. */

@@ -1,6 +1,6 @@
 /** One exec or attach from the first byte to the status, whatever the client speaks. */
-import { withDeadline } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { withDeadline } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import type { CommandSession, CommandStreams } from "../ports/streaming.js";
 import type { ClientConnection } from "./client-connection.js";
 import {

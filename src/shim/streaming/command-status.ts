@@ -1,5 +1,5 @@
 /** How an exec or attach ended, as clients expect it on the error stream: a metav1.Status of Kubernetes. */
-import { messageOf } from "../base/errors.js";
+import { messageOf } from "../lib/errors.js";
 import type { CommandSession } from "../ports/streaming.js";
 
 /** The fields of metav1.Status that are used, in the order in which Go writes them. */

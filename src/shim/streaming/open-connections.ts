@@ -1,6 +1,6 @@
 /** The connections of the streaming server's clients, and which of them goes when there are too many. */
 import type { Socket } from "node:net";
-import type { Logger } from "../base/log.js";
+import type { Logger } from "../lib/log.js";
 
 const maxConnections = 4096;
 /** A host that is gone without a word is noticed by the system's probes, which begin after this. */

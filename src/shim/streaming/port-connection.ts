@@ -1,8 +1,8 @@
 /** One connection of a port-forward: the client's streams on one side, a connection to the pod on the other. */
 import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { linkAbort, withDeadline } from "../base/abort.js";
-import { messageOf } from "../base/errors.js";
+import { linkAbort, withDeadline } from "../lib/abort.js";
+import { messageOf } from "../lib/errors.js";
 import type { PortForwardSession } from "../ports/streaming.js";
 import { clientGone } from "./client-connection.js";
 

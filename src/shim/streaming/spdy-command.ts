@@ -1,7 +1,7 @@
 /** Exec and attach over SPDY: a stream for each of error, stdin, stdout, stderr and resize. */
 import type { Duplex } from "node:stream";
-import { orAbort } from "../base/abort.js";
-import { endOf } from "../base/end-of-stream.js";
+import { orAbort } from "../lib/abort.js";
+import { endOf } from "../lib/end-of-stream.js";
 import type { CommandSession } from "../ports/streaming.js";
 import { probeIntervalMs } from "./client-connection.js";
 import type { CommandClient } from "./command-session.js";

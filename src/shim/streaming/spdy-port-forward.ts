@@ -1,8 +1,8 @@
 /** Port-forward over SPDY: two streams for each connection, which a request id brings together. */
 import { setMaxListeners } from "node:events";
 import type { Duplex } from "node:stream";
-import { orAbort } from "../base/abort.js";
-import { endOf } from "../base/end-of-stream.js";
+import { orAbort } from "../lib/abort.js";
+import { endOf } from "../lib/end-of-stream.js";
 import type { PortForwardSession } from "../ports/streaming.js";
 import { probeIntervalMs } from "./client-connection.js";
 import { forwardConnection, refusalOf } from "./port-connection.js";

@@ -10,9 +10,9 @@ import { createServer as createHttpsServer, type Server as HttpsServer } from "n
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions } from "node:tls";
-import { orAbort, withDeadline } from "../base/abort.js";
-import { messageOf, ShimError } from "../base/errors.js";
-import type { Logger } from "../base/log.js";
+import { orAbort, withDeadline } from "../lib/abort.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
 import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
 import * as requests from "./http-request.js";
 import { urlBase } from "./listen-address.js";

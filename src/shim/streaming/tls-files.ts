@@ -1,6 +1,6 @@
 /** The certificate of the streaming server and its key, as files that somebody may renew. */
 import { readFile, stat } from "node:fs/promises";
-import { messageOf, ShimError } from "../base/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
 
 export interface TlsMaterial {
   /** PEM. */

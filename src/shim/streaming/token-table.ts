@@ -1,6 +1,6 @@
 /** Tokens that open a session once. Whoever holds one may run a command in a container: they are never logged. */
 import { createHash, randomBytes } from "node:crypto";
-import { ShimError } from "../base/errors.js";
+import { ShimError } from "../lib/errors.js";
 
 export const tokenLifetimeMs = 60_000;
 /** As many as the kubelet's own server keeps. */

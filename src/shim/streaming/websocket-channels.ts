@@ -4,8 +4,8 @@
  */
 import { Duplex, Readable, Writable } from "node:stream";
 import type { RawData, WebSocket } from "ws";
-import { withDeadline, orAbort } from "../base/abort.js";
-import { ShimError } from "../base/errors.js";
+import { withDeadline, orAbort } from "../lib/abort.js";
+import { ShimError } from "../lib/errors.js";
 import type { ChannelCodec } from "./channel-codec.js";
 import { ChannelInput } from "./channel-input.js";
 import { clientGone, type ClientConnection } from "./client-connection.js";

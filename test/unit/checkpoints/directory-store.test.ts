@@ -10,10 +10,10 @@ import {
   type CheckpointDirectoryOptions,
   type CorruptFile,
 } from "../../../checkpoints/directory-store.js";
-import { writeFileAtomically } from "../../../src/shim/base/atomic-file.js";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
-import { silentLogger } from "../../../src/shim/base/log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { silentLogger } from "../../../src/shim/lib/log.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { vectors } from "./golden.js";
 
 const id = "3f".repeat(32);

@@ -8,7 +8,7 @@ import {
   type ExampleSettings,
 } from "../../../src/shim/commands/example-network.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const versions = '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0"]}';
 

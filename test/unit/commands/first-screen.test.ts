@@ -10,7 +10,7 @@ import {
   renderFirstScreen,
   type FirstScreen,
 } from "../../../src/shim/commands/first-screen.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const run = promisify(execFile);
 

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { Services } from "../../../src/shim/rpc/services.js";
-import { imageRpcs, runtimeRpcs } from "../../../src/shim/rpc/table.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import type { Services } from "../../../src/shim/cri/services.js";
+import { imageRpcs, runtimeRpcs } from "../../../src/shim/cri/table.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { fieldReads } from "./field-reads.js";
 import { allRpcs, fieldsOf, repository } from "./request-messages.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import type { CreateBody } from "../../../src/shim/domain/create-body.js";
 import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EngineClient, type EngineClientOptions } from "../../../src/shim/engine/client.js";
+import { EngineClient, type EngineClientOptions } from "../../../src/shim/engine/http/client.js";
 import { DockerEngine } from "../../../src/shim/engine/docker-engine.js";
 
 export type Respond = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { runInCall } from "../../../src/shim/base/call.js";
-import { ShimError } from "../../../src/shim/base/errors.js";
-import { silentLogger } from "../../../src/shim/base/log.js";
+import { runInCall } from "../../../src/shim/lib/call.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { silentLogger } from "../../../src/shim/lib/log.js";
 import { DockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { type EngineObservation, instrument } from "../../../src/shim/engine/instrumented-engine.js";
 import type { Engine, EngineEvent } from "../../../src/shim/ports/engine.js";

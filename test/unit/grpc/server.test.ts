@@ -5,9 +5,9 @@ import { connect } from "node:net";
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import * as grpc from "@grpc/grpc-js";
-import { currentCall } from "../../../src/shim/base/call.js";
-import { ShimError, type ErrorKind } from "../../../src/shim/base/errors.js";
-import { concatenateList } from "../../../src/shim/grpc/proto.js";
+import { currentCall } from "../../../src/shim/lib/call.js";
+import { ShimError, type ErrorKind } from "../../../src/shim/lib/errors.js";
+import { concatenateList } from "../../../src/shim/grpc/codec/proto.js";
 import { api, connectClient, startTestServer, type Message } from "./test-server.js";
 
 const mebibyte = 1024 * 1024;

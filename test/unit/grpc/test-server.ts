@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { Handlers } from "../../../src/shim/grpc/handlers.js";
-import { loadCriApi } from "../../../src/shim/grpc/proto.js";
+import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
 import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../../../src/shim/grpc/server.js";
 import { recordingLogger, type LogRecord } from "./recording-logger.js";
 

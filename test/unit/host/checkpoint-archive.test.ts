@@ -3,12 +3,12 @@ import { type FileHandle, mkdir, open, readdir, readFile, stat, symlink, writeFi
 import { join } from "node:path";
 import { describe, mock, test } from "node:test";
 import { extract } from "tar-stream";
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { archiveCheckpoint } from "../../../src/shim/host/checkpoint-archive.js";
-import { ProcFiles } from "../../../src/shim/host/proc-files.js";
+import { ProcFiles } from "../../../src/shim/host/processes/proc-files.js";
 import type { CheckpointContent } from "../../../src/shim/ports/host.js";
 import { rejectsWith } from "../../fakes/pods.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const containerId = "c".repeat(64);
 const spec = { ociVersion: "1.0.2", annotations: { kept: "yes" } };

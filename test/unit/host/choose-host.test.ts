@@ -4,15 +4,15 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
-import { silentLogger } from "../../../src/shim/base/log.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
+import { silentLogger } from "../../../src/shim/lib/log.js";
 import { chooseHost } from "../../../src/shim/host/choose-host.js";
 import { LocalHost } from "../../../src/shim/host/local-host.js";
 import { RemoteHost } from "../../../src/shim/host/remote-host.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
 import { nodeFacts } from "../../fakes/node-facts.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const socket = "unix:///var/run/docker.sock";
 

@@ -1,8 +1,8 @@
 /** A directory that looks like /proc to the code under test. */
 import { mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { ProcFiles } from "../../../src/shim/host/proc-files.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { ProcFiles } from "../../../src/shim/host/processes/proc-files.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 export interface FakeProcess {
   readonly comm?: string;

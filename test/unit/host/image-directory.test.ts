@@ -3,7 +3,7 @@ import { mkdir, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { imageDirectory } from "../../../src/shim/host/image-directory.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 describe("imageDirectory()", () => {
   const database = "io.containerd.snapshotter.v1.overlayfs/metadata.db";

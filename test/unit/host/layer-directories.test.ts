@@ -3,7 +3,7 @@ import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { layerDirectories } from "../../../src/shim/host/layer-directories.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 /** Layers, the top one first; a path that ends in a slash is a directory, one with an arrow a link. */
 async function layersIn(root: string, layers: readonly (readonly string[])[]): Promise<readonly string[]> {

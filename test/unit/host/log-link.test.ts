@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
 import { idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const id = idOf("3f");
 const target = `/var/lib/docker/containers/${id}/${id}-json.log`;

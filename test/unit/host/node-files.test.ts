@@ -3,12 +3,12 @@ import { execFileSync } from "node:child_process";
 import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { readCdiSpecs } from "../../../src/shim/host/cdi-specs.js";
 import { fileSystemUsage, loadedAppArmorProfiles, readNodeFile } from "../../../src/shim/host/node-files.js";
 import { rewriteInPlace } from "../../../src/shim/host/resolv-conf-file.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const makeFifo = (path: string): unknown => execFileSync("mkfifo", [path]);
 

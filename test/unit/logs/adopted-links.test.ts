@@ -23,7 +23,7 @@ import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { until } from "../../fakes/turns.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./fake-docker-log.js";
 
 const containerId = idOf("ab");

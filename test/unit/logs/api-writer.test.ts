@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../src/shim/ports/engine.js";
-import { orAbort } from "../../../src/shim/base/abort.js";
+import { orAbort } from "../../../src/shim/lib/abort.js";
 import { ApiWriter } from "../../../src/shim/logs/api-writer.js";
 import { gapNotice } from "../../../src/shim/logs/gap-notice.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
@@ -12,7 +12,7 @@ import { recordFromFile } from "../../../src/shim/logs/lost-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { until } from "../../fakes/turns.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { randomOf } from "./log-bench.js";
 
 const containerId = idOf("ab");

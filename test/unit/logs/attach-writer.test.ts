@@ -3,14 +3,14 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { AttachWriter } from "../../../src/shim/logs/attach-writer.js";
 import { LogOutput } from "../../../src/shim/logs/log-output.js";
 import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const containerId = idOf("ab");
 const running = containerSnapshot(containerId, idOf("cd"), {

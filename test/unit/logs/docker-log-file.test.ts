@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { CompressedLog } from "../../../src/shim/logs/docker-log-file.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { randomOf } from "./log-bench.js";
 
 const random = randomOf(7);

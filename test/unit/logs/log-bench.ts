@@ -7,7 +7,7 @@ import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/lo
 import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./fake-docker-log.js";
 
 export const containerId = idOf("ab");

@@ -7,7 +7,7 @@ import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
 import { LogSink } from "../../../src/shim/logs/log-sink.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 test("a log file whose end cannot be read is closed again", async (context) => {
   await using root = await temporaryDirectory();

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { LogRecords, newRecord, parseRecord } from "../../../src/shim/logs/log-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 test("a start removes what a killed one was unpacking or writing, and nothing else", async () => {
   await using root = await temporaryDirectory();

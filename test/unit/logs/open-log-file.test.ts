@@ -13,7 +13,7 @@ import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { openLogFile } from "../../../src/shim/logs/open-log-file.js";
 import { idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 describe("openLogFile()", () => {
   test("makes the file and its directories, for owner and group, whatever the umask", async () => {

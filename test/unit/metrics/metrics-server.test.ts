@@ -5,7 +5,7 @@ import { request, type IncomingMessage } from "node:http";
 import { connect, createServer, type AddressInfo, type NetConnectOpts } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import {
   startMetricsServer,
   type MetricsServer,
@@ -13,7 +13,7 @@ import {
 } from "../../../src/shim/metrics/metrics-server.js";
 import { pageOf } from "../../../src/shim/metrics/pages.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 interface Bed extends AsyncDisposable {
   readonly server: MetricsServer;

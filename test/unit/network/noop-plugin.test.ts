@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { NoopNetworkPlugin } from "../../../src/network/noop/noop-plugin.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { fakeCommands, never } from "./iptables/fake-commands.js";
 
 function noop(sysctlRoot: string): NetworkPlugin {

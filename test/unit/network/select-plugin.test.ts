@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { selectNetworkPlugin, type NetworkSelection } from "../../../src/network/select-plugin.js";
 import { recordingLog } from "../../fakes/recording-log.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 

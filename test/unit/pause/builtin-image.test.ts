@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { builtinPauseImage, builtinPauseReference } from "../../../src/shim/pause/builtin-image.js";
 import { portForwardArchive, portForwardPath } from "../../../src/shim/pause/programs.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";

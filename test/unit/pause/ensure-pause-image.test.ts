@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { builtinPauseImage, builtinPauseReference } from "../../../src/shim/pause/builtin-image.js";
 import {
   PauseImages,

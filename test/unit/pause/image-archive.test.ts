@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { buildImageArchive, type ImageArchiveOptions } from "../../../src/shim/pause/image-archive.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { HostConfig } from "../../../src/shim/domain/create-body.js";
 import type { LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
 import { sysctlError } from "../../../src/shim/plan/sysctls.js";
 import {

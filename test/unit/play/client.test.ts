@@ -7,9 +7,9 @@ import { after, before, describe, test } from "node:test";
 import { loadPackageDefinition, Server, ServerCredentials, status } from "@grpc/grpc-js";
 import type { sendUnaryData, ServerUnaryCall, ServiceClientConstructor } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
-import type { ConnectedClient } from "../../../src/shim/play/client.js";
-import { connect, socketPath } from "../../../src/shim/play/client.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import type { ConnectedClient } from "../../../src/play/client.js";
+import { connect, socketPath } from "../../../src/play/client.js";
 
 type Request = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { containerConfig, playHashAnnotation, sandboxConfig } from "../../../src/shim/play/cri-config.js";
+import { containerConfig, playHashAnnotation, sandboxConfig } from "../../../src/play/cri-config.js";
 import type { Image } from "../../../src/shim/domain/cri.js";
 import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
 

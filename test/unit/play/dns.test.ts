@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isLoopbackOnly, parseResolvConf, podDns } from "../../../src/shim/play/dns.js";
+import { isLoopbackOnly, parseResolvConf, podDns } from "../../../src/play/dns.js";
 import { podWith } from "./fake-cri.js";
 
 const node = { servers: ["192.0.2.1", "192.0.2.2"], searches: ["a.org"], options: ["ndots:1", "rotate"] };

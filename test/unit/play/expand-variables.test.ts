@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expandEnvironment, expandVariables } from "../../../src/shim/play/expand-variables.js";
+import { expandEnvironment, expandVariables } from "../../../src/play/expand-variables.js";
 
 const variables = new Map([
   ["A", "a"],

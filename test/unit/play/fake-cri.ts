@@ -1,5 +1,5 @@
 /** A CRI server in memory for the tests of play: it keeps sandboxes and containers and records what is asked of it. */
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import type {
   Answer,
   Container,
@@ -12,11 +12,11 @@ import type {
   PodSandboxStatus,
 } from "../../../src/shim/domain/cri.js";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
-import type { CriClient } from "../../../src/shim/play/cri-client.js";
-import type { PlayFiles } from "../../../src/shim/play/files.js";
-import type { Manifest } from "../../../src/shim/play/manifest.js";
-import { readManifests } from "../../../src/shim/play/manifest.js";
-import type { RunnerDeps } from "../../../src/shim/play/runner.js";
+import type { CriClient } from "../../../src/play/cri-client.js";
+import type { PlayFiles } from "../../../src/play/files.js";
+import type { Manifest } from "../../../src/play/manifest.js";
+import { readManifests } from "../../../src/play/manifest.js";
+import type { RunnerDeps } from "../../../src/play/runner.js";
 
 interface FakeContainer {
   readonly id: string;

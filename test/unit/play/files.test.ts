@@ -5,7 +5,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { nodeFiles } from "../../../src/shim/play/files.js";
+import { nodeFiles } from "../../../src/play/files.js";
 
 async function inDirectory(work: (directory: string) => Promise<void>): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "play-files-"));

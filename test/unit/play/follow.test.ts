@@ -3,11 +3,11 @@ import { appendFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { ContainerState } from "../../../src/shim/domain/cri.js";
-import type { FollowDeps } from "../../../src/shim/play/follow.js";
-import { followPods } from "../../../src/shim/play/follow.js";
-import { playUp } from "../../../src/shim/play/play.js";
+import type { FollowDeps } from "../../../src/play/follow.js";
+import { followPods } from "../../../src/play/follow.js";
+import { playUp } from "../../../src/play/play.js";
 import type { Fixture } from "./fake-cri.js";
 import { makeFixture, podWith } from "./fake-cri.js";
 

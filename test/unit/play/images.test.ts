@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ensureImage, pullPolicy } from "../../../src/shim/play/images.js";
+import { ensureImage, pullPolicy } from "../../../src/play/images.js";
 import { FakeCri } from "./fake-cri.js";
 
 const policies: readonly (readonly [string, string])[] = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LineAssembler, outputOf, parseLogLine } from "../../../src/shim/play/log-lines.js";
+import { LineAssembler, outputOf, parseLogLine } from "../../../src/play/log-lines.js";
 
 const time = "2024-05-01T10:00:00.123456789Z";
 

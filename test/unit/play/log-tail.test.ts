@@ -3,7 +3,7 @@ import { appendFile, mkdtemp, rename, rm, symlink, truncate, writeFile } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { LogTail } from "../../../src/shim/play/log-tail.js";
+import { LogTail } from "../../../src/play/log-tail.js";
 
 async function withTail(
   work: (path: string, tail: LogTail, directory: string) => Promise<void>,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/base/errors.js";
-import { derivedUid, readManifests, readPodKeys } from "../../../src/shim/play/manifest.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { derivedUid, readManifests, readPodKeys } from "../../../src/play/manifest.js";
 import { readOnePod } from "./fake-cri.js";
 
 const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Manifest } from "../../../src/shim/play/manifest.js";
-import type { ObservedContainer, ObservedSandbox } from "../../../src/shim/play/next-step.js";
-import { nextStep } from "../../../src/shim/play/next-step.js";
+import type { Manifest } from "../../../src/play/manifest.js";
+import type { ObservedContainer, ObservedSandbox } from "../../../src/play/next-step.js";
+import { nextStep } from "../../../src/play/next-step.js";
 import { podWith } from "./fake-cri.js";
 
 const spec =

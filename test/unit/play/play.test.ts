@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
-import { playDown, playUp, showPods } from "../../../src/shim/play/play.js";
+import { playDown, playUp, showPods } from "../../../src/play/play.js";
 import type { Fixture } from "./fake-cri.js";
 import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
 

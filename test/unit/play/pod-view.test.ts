@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ObservedContainer } from "../../../src/shim/play/next-step.js";
-import { podRow, podState } from "../../../src/shim/play/pod-view.js";
-import { formatTable } from "../../../src/shim/play/table.js";
+import type { ObservedContainer } from "../../../src/play/next-step.js";
+import { podRow, podState } from "../../../src/play/pod-view.js";
+import { formatTable } from "../../../src/play/table.js";
 import { podWith } from "./fake-cri.js";
 
 const spec =

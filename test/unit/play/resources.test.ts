@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linuxResources, qosClass } from "../../../src/shim/play/resources.js";
+import { linuxResources, qosClass } from "../../../src/play/resources.js";
 import { podWith } from "./fake-cri.js";
 
 const nodeMemoryBytes = 4_000_000_000n;

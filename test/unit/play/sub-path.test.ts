@@ -3,10 +3,10 @@ import { mkdir, mkdtemp, rename, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
-import { nodeFiles } from "../../../src/shim/play/files.js";
-import { playUp } from "../../../src/shim/play/play.js";
-import { safeSubPath } from "../../../src/shim/play/sub-path.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
+import { nodeFiles } from "../../../src/play/files.js";
+import { playUp } from "../../../src/play/play.js";
+import { safeSubPath } from "../../../src/play/sub-path.js";
 import { makeFixture, podWith, type Fixture } from "./fake-cri.js";
 
 const { signal } = new AbortController();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { volumeMounts, volumePreparations } from "../../../src/shim/play/volumes.js";
+import { volumeMounts, volumePreparations } from "../../../src/play/volumes.js";
 import { makeFixture, podWith } from "./fake-cri.js";
 
 const { directories } = makeFixture().deps;

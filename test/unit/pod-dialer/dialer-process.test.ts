@@ -14,7 +14,7 @@ import { turns } from "../../fakes/turns.js";
 import { until } from "../../support/wait.js";
 import { imageArchitecture, programPath } from "../../../src/shim/pause/programs.js";
 import { DialerProcess } from "../../../src/shim/pod-dialer/dialer-process.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 

@@ -49,7 +49,7 @@ describe("bundle()", () => {
 
   test("keeps what a server does not need out of what it loads", async () => {
     const serve = await textOf(await chunksFrom("serve-command"));
-    assert.ok(!serve.includes("src/shim/play/"), "play");
+    assert.ok(!serve.includes("src/play/"), "play");
     assert.ok(!serve.includes("node_modules/ssh2/"), "ssh2");
     assert.ok(!serve.includes("node_modules/prom-client/"), "prom-client");
   });

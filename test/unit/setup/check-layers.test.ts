@@ -7,34 +7,30 @@ const check = (path: string, text: string) => violations([{ path, imports: impor
 
 describe("violations()", () => {
   const forbidden: [string, string, RegExp][] = [
-    [
-      "src/shim/base/a.ts",
-      'import { b } from "../domain/b.js";',
-      /a\.ts:1: imports src\/shim\/domain\/b\.ts/,
-    ],
+    ["src/shim/lib/a.ts", 'import { b } from "../domain/b.js";', /a\.ts:1: imports src\/shim\/domain\/b\.ts/],
     [
       "src/shim/engine/a.ts",
       'import type { b } from "../host/b.js";',
-      /engine imports only base, domain, ports/,
+      /engine imports only lib, domain, ports/,
     ],
-    ["src/network/a.ts", 'import { b } from "../shim/rpc/b.js";', /network imports only/],
-    ["src/shim/rpc/a.ts", 'import { b } from "../play/b.js";', /rpc imports only/],
-    ["src/shim/shim.ts", 'import { b } from "./play/b.js";', /shim imports only/],
+    ["src/network/a.ts", 'import { b } from "../shim/cri/b.js";', /network imports only/],
+    ["src/shim/cri/a.ts", 'import { b } from "../../play/b.js";', /cri imports only/],
+    ["src/shim/app/a.ts", 'import { b } from "../../play/b.js";', /app imports only/],
     ["src/shim/plan/a.ts", 'import { join } from "node:path";', /no module of Node\.js/],
-    ["src/shim/rpc/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
-    ["src/shim/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
-    ["src/shim/config/a.ts", '\nimport { parse } from "../base/yaml.js";', /a\.ts:2: .*must be await import/],
+    ["src/shim/cri/a.ts", 'import Docker from "dockerode";', /package dockerode, which belongs elsewhere/],
+    ["src/play/table.ts", 'import { credentials } from "@grpc/grpc-js";', /belongs elsewhere/],
+    ["src/shim/config/a.ts", '\nimport { parse } from "../lib/yaml.js";', /a\.ts:2: .*must be await import/],
     ["src/shim/config/a.ts", 'const { parse } = await import("yaml");', /yaml, which belongs elsewhere/],
     [
       "src/shim/streaming/a.ts",
       'const { WebSocket } = await import("ws");',
       /ws late, it must be at the top/,
     ],
-    ["src/shim/base/a.ts", 'import lodash from "lodash";', /does not know/],
-    ["src/shim/fresh/a.ts", 'import { b } from "../base/b.js";', /no layer/],
-    ["src/shim/domain/a.ts", 'export * from "../ports/b.js";', /domain imports only base/],
-    ["src/shim/domain/a.ts", 'type B = import("../ports/b.js").B;', /domain imports only base/],
-    ["src/shim/domain/a.ts", 'const b = await import("../ports/b.js");', /domain imports only base/],
+    ["src/shim/lib/a.ts", 'import lodash from "lodash";', /does not know/],
+    ["src/shim/fresh/a.ts", 'import { b } from "../lib/b.js";', /no layer/],
+    ["src/shim/domain/a.ts", 'export * from "../ports/b.js";', /domain imports only lib/],
+    ["src/shim/domain/a.ts", 'type B = import("../ports/b.js").B;', /domain imports only lib/],
+    ["src/shim/domain/a.ts", 'const b = await import("../ports/b.js");', /domain imports only lib/],
   ];
   for (const [path, text, expected] of forbidden) {
     test(`forbids ${text.trim()} in ${path}`, () => {
@@ -45,14 +41,14 @@ describe("violations()", () => {
   }
 
   const allowed: [string, string][] = [
-    ["src/shim/rpc/a.ts", 'import { b } from "../state/b.js"; import { c } from "./c.js";'],
+    ["src/shim/cri/a.ts", 'import { b } from "../state/b.js"; import { c } from "./c.js";'],
     ["src/shim/main.ts", 'import { b } from "./commands/b.js"; import { Command } from "commander";'],
-    ["src/shim/base/yaml.ts", 'export { parse } from "yaml";'],
-    ["src/shim/config/a.ts", 'const { parse } = await import("../base/yaml.js");'],
-    ["src/shim/play/client.ts", 'import { credentials } from "@grpc/grpc-js";'],
+    ["src/shim/lib/yaml.ts", 'export { parse } from "yaml";'],
+    ["src/shim/config/a.ts", 'const { parse } = await import("../lib/yaml.js");'],
+    ["src/play/client.ts", 'import { credentials } from "@grpc/grpc-js";'],
     [
       "checkpoints/a.ts",
-      'import { open } from "node:fs/promises"; import { b } from "../src/shim/base/b.js";',
+      'import { open } from "node:fs/promises"; import { b } from "../src/shim/lib/b.js";',
     ],
   ];
   for (const [path, text] of allowed) {
@@ -63,21 +59,21 @@ describe("violations()", () => {
 
   test("reports a circle of imports once, with its way", () => {
     const modules = ["b", "c", "a"].map((to, index) => {
-      const path = `src/shim/base/${"abc"[index] ?? ""}.ts`;
+      const path = `src/shim/lib/${"abc"[index] ?? ""}.ts`;
       return { path, imports: importsOf(ts, path, `import "./${to}.js";`) };
     });
     const found = violations(modules);
     assert.equal(found.length, 1);
     assert.match(
       found[0] ?? "",
-      /a\.ts -> src\/shim\/base\/b\.ts -> src\/shim\/base\/c\.ts -> src\/shim\/base\/a\.ts$/,
+      /a\.ts -> src\/shim\/lib\/b\.ts -> src\/shim\/lib\/c\.ts -> src\/shim\/lib\/a\.ts$/,
     );
   });
 });
 
 test("layerOf() knows folders, the files of the root, and no test", () => {
   assert.equal(layerOf("src/shim/main.ts"), "main");
-  assert.equal(layerOf("src/shim/state-directory.ts"), "shim");
+  assert.equal(layerOf("src/shim/v8-flags.ts"), "main");
   assert.equal(layerOf("src/network/noop/a.ts"), "network");
   assert.equal(layerOf("test/unit/a.test.ts"), undefined);
 });

@@ -6,7 +6,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const setup = new URL("../../../scripts/setup/", import.meta.url).href;
 

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { formatContainerRecord, parseContainerRecord } from "../../../src/shim/state/container-record.js";
 import { ContainerRecords, type ContainerRecord } from "../../../src/shim/state/container-records.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const id = idOf("3f");
 const twoMegabytes = { pageSize: "2MB", limitBytes: 1n << 63n };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { containerType, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
 import { OutsideImages } from "../../../src/shim/state/outside-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";

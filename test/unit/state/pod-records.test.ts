@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { removeFileDurably, writeFileAtomically } from "../../../src/shim/base/atomic-file.js";
-import { isKind, ShimError } from "../../../src/shim/base/errors.js";
-import { silentLogger, type Logger } from "../../../src/shim/base/log.js";
+import { removeFileDurably, writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { silentLogger, type Logger } from "../../../src/shim/lib/log.js";
 import { formatPodRecord, parsePodRecord } from "../../../src/shim/state/pod-record.js";
 import { PodRecords, type PodRecord, type PodRecordsOptions } from "../../../src/shim/state/pod-records.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const id = "3f".repeat(32);
 

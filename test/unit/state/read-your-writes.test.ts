@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { typeLabel } from "../../../src/shim/domain/labels.js";
 import type { FakeEngine } from "../../fakes/fake-engine.js";
 import { createContainer, runSandbox } from "../../fakes/pods.js";

@@ -4,7 +4,7 @@ import { chmod, mkdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { claimStateDirectory, openStateDirectory } from "../../../src/shim/state/state-directory.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 test("openStateDirectory() closes the directory to others, also one that it did not make", async () => {
   await using at = await temporaryDirectory();

@@ -1,4 +1,4 @@
-import { collect } from "../../../src/shim/base/collect.js";
+import { collect } from "../../../src/shim/lib/collect.js";
 
 /** All readings of a source. */
 export async function byId<Reading>(

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orAbort } from "../../../src/shim/base/abort.js";
-import { ShimError } from "../../../src/shim/base/errors.js";
+import { orAbort } from "../../../src/shim/lib/abort.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import type { EngineReading } from "../../../src/shim/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { EngineStats } from "../../../src/shim/stats/engine-stats.js";

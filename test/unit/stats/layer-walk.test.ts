@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from "node:f
 import { link, mkdir, rename, symlink, writeFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { Pace, walkLayer } from "../../../src/shim/stats/layer-walk.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const pace = new Pace({ entriesPerSecond: 1e9 });
 const signal = new AbortController().signal;

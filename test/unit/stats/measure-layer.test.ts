@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { orAbort } from "../../../src/shim/base/abort.js";
+import { orAbort } from "../../../src/shim/lib/abort.js";
 import { layerMeasurement } from "../../../src/shim/stats/measure-layer.js";
 import { rejectsWith } from "../../fakes/pods.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";

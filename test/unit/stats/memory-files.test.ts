@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 test("MemoryFiles reads whole lines of a list until its limit", async () => {
   await using directory = await temporaryDirectory();

@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { promisify } from "node:util";
-import { isKind } from "../../../src/shim/base/errors.js";
+import { isKind } from "../../../src/shim/lib/errors.js";
 import { startStreamingServer } from "../../../src/shim/streaming/streaming-server.js";
 import { TlsFiles, type TlsPaths } from "../../../src/shim/streaming/tls-files.js";
 import { cat, fakeCommand, fakePod, sleepForever } from "../../fakes/streaming-sessions.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../fakes/turns.js";
-import { temporaryDirectory } from "../base/temporary-directory.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { startStreamingBed } from "../../support/streaming-bed.js";
 import {
   commandProtocols,

@@ -1,5 +1,5 @@
 /** Traffic of block devices, as far as the kernel charges it to a cgroup. */
-import { blockDeviceName } from "../../base/block-device.js";
+import { blockDeviceName } from "../../lib/linux/block-device.js";
 import type { BlockReading } from "../../domain/resource-reading.js";
 import type { CgroupText } from "./values.js";
 

@@ -1,7 +1,7 @@
 /** One cgroup, in all hierarchies that the host has. */
 import { readdirSync } from "node:fs";
 import type { ReadingDetails, ResourceReading } from "../../domain/resource-reading.js";
-import { nowNanoseconds } from "../../base/time.js";
+import { nowNanoseconds } from "../../lib/time.js";
 import { CpuRate } from "../cpu-rate.js";
 import { KeptFiles, type MemoryFiles } from "../memory-files.js";
 import { readBlocks } from "./block-io.js";

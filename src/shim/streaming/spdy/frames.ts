@@ -5,7 +5,7 @@
  * A control frame is the bit 1, version (15 bits), type (16); a data frame is the bit 0 and the stream id (31). Both go on
  * with flags (8 bits), length (24) and the payload.
  */
-import { ShimError } from "../../base/errors.js";
+import { ShimError } from "../../lib/errors.js";
 
 export const frameHeaderBytes = 8;
 

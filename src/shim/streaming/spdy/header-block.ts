@@ -3,7 +3,7 @@
  * dictionary of the protocol: each block refers to what stood in those before, so none may be left out.
  */
 import { constants, inflateRawSync } from "node:zlib";
-import { messageOf } from "../../base/errors.js";
+import { messageOf } from "../../lib/errors.js";
 import { violation } from "./frames.js";
 import { headerDictionary, headerDictionaryId } from "./header-dictionary.js";
 import type { SpdyLimits } from "./limits.js";

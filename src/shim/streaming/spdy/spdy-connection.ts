@@ -4,8 +4,8 @@
  * paused, and with it all other streams of the connection.
  */
 import type { Duplex } from "node:stream";
-import { orAbort } from "../../base/abort.js";
-import { ShimError } from "../../base/errors.js";
+import { orAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 import { FrameParser } from "./frame-parser.js";
 import { FrameWriter } from "./frame-writer.js";
 import {

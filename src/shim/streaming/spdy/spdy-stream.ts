@@ -1,6 +1,6 @@
 /** One stream of a SPDY connection. */
 import { Duplex, finished, type DuplexOptions } from "node:stream";
-import { ShimError } from "../../base/errors.js";
+import { ShimError } from "../../lib/errors.js";
 import { chunkCostBytes } from "../chunk-cost.js";
 import { resetStatus } from "./frames.js";
 import type { Headers } from "./header-block.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { ShimError, type ErrorKind } from "../../../../src/shim/base/errors.js";
+import { ShimError, type ErrorKind } from "../../../../src/shim/lib/errors.js";
 import type {
   ContainerConfig,
   KeyValue,

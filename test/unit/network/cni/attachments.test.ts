@@ -5,11 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Attachments, type Removal } from "../../../../src/network/cni/attachments.js";
-import { cacheFileName, formatCacheEntry, type CacheEntry } from "../../../../src/network/cni/cache-entry.js";
-import { ResultCache } from "../../../../src/network/cni/cache.js";
-import { parseNetworkList, type NetworkList } from "../../../../src/network/cni/configuration.js";
-import { RunningPlugins } from "../../../../src/network/cni/running-plugins.js";
-import { NetworkEngine, type Attachment } from "../../../../src/network/cni/network-engine.js";
+import {
+  cacheFileName,
+  formatCacheEntry,
+  type CacheEntry,
+} from "../../../../src/network/libcni/cache-entry.js";
+import { ResultCache } from "../../../../src/network/libcni/cache.js";
+import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
+import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
+import { NetworkEngine, type Attachment } from "../../../../src/network/libcni/network-engine.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { SharedLock } from "../../../../src/network/cni/shared-lock.js";
-import { Slots } from "../../../../src/network/cni/slots.js";
+import { SharedLock } from "../../../../src/shim/lib/sync/rw-lock.js";
+import { Slots } from "../../../../src/shim/lib/sync/slots.js";
 import { turns } from "../../../fakes/turns.js";
 
 const never = new AbortController().signal;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { NetworkList } from "../../../../src/network/cni/configuration.js";
-import type { NetworkEngine } from "../../../../src/network/cni/network-engine.js";
+import type { NetworkList } from "../../../../src/network/libcni/configuration.js";
+import type { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
 import { StatusProbe } from "../../../../src/network/cni/status-probe.js";
 
 const listOf = (text: string): NetworkList => ({ text, cniVersion: "1.1.0" }) as unknown as NetworkList;

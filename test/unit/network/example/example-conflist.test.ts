@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { parseNetworkList, requireUsable } from "../../../../src/network/cni/configuration.js";
+import { parseNetworkList, requireUsable } from "../../../../src/network/libcni/configuration.js";
 import {
   exampleConflist,
   exampleForPlugins,
   writeExampleConflist,
 } from "../../../../src/network/example/example-conflist.js";
-import { temporaryDirectory } from "../../base/temporary-directory.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { never } from "../iptables/fake-commands.js";
 import { debianPlugins } from "../kubenet/kubenet-parts.js";
 

@@ -4,7 +4,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { findFreeBridge, findFreePlace, readNodeRanges } from "../../../../src/network/example/free-range.js";
-import { temporaryDirectory } from "../../base/temporary-directory.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 describe("findFreePlace()", () => {
   const bridges = ["cni0", "dockershim0"];

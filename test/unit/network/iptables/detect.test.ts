@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { detectIptables, type IptablesMode } from "../../../../src/network/iptables/detect.js";
-import { isKind } from "../../../../src/shim/base/errors.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
 import { fakeCommands, never, type Answer } from "./fake-commands.js";
 
 const kube = (lines: number): string => `*nat\n${":KUBE-X - [0:0]\n".repeat(lines)}COMMIT\n`;

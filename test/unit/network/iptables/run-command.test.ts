@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { outputOf, runCommand } from "../../../../src/network/iptables/run-command.js";
-import { ShimError } from "../../../../src/shim/base/errors.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { never } from "./fake-commands.js";
 
 const node = process.execPath;

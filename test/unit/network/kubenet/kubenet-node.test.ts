@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { AncestorHostPorts } from "../../../../src/network/hostport/ancestor-host-ports.js";
+import { AncestorHostPorts } from "../../../../src/network/hostport/legacy-host-ports.js";
 import { Conntrack } from "../../../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
 import { KubenetNode } from "../../../../src/network/kubenet/kubenet-node.js";
 import { NodeRules } from "../../../../src/network/kubenet/node-rules.js";
-import { orAbort } from "../../../../src/shim/base/abort.js";
-import { ShimError } from "../../../../src/shim/base/errors.js";
+import { orAbort } from "../../../../src/shim/lib/abort.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptables/fake-commands.js";

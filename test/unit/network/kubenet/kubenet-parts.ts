@@ -1,5 +1,5 @@
-import type { Clock } from "../../../../src/network/cni/clock.js";
-import { ShimError } from "../../../../src/shim/base/errors.js";
+import type { Clock } from "../../../../src/network/libcni/clock.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 
 /** A clock that stands still until a test lets something happen. */
 export function handClock(): Clock & { advance(milliseconds: number): void; readonly waiting: number } {

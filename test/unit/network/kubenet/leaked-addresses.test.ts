@@ -3,9 +3,9 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { freeLeakedAddresses } from "../../../../src/network/kubenet/leaked-addresses.js";
-import type { PluginCall } from "../../../../src/network/cni/invoke.js";
+import type { PluginCall } from "../../../../src/network/libcni/invoke.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
-import { temporaryDirectory } from "../../base/temporary-directory.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { never } from "../iptables/fake-commands.js";
 
 const id = (letter: string): string => letter.repeat(64);

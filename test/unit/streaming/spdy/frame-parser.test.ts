@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/base/errors.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
 import { FrameParser } from "../../../../src/shim/streaming/spdy/frame-parser.js";
 import {
   controlFrame,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { constants, createDeflate } from "node:zlib";
 import fc from "fast-check";
-import { isKind } from "../../../../src/shim/base/errors.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
 import { FrameParser } from "../../../../src/shim/streaming/spdy/frame-parser.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "../../../../src/shim/streaming/spdy/header-block.js";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { describe, test, type TestContext } from "node:test";
-import { isKind, ShimError } from "../../../../src/shim/base/errors.js";
+import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
 import {
   emptySettingsFrame,
   frameFlag,

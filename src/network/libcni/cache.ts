@@ -1,0 +1,131 @@
+/** The directory of remembered attachments, shared in place and format with dockershim and cri-dockerd. */
+import { join } from "node:path";
+import {
+  ownTemporaryName,
+  removeFile,
+  removeFileDurably,
+  sweepTemporaryFiles,
+  writeFileAtomically,
+} from "../../shim/lib/files/atomic-file.js";
+import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { readRegularFile } from "../../shim/lib/files/regular-file.js";
+import { cacheFileName, formatCacheEntry, parseCacheEntry, type CacheEntry } from "./cache-entry.js";
+
+/** Where the two ancestors and the library by itself keep theirs, whatever our own directory is. */
+export const ancestorResultDirs = ["/var/lib/cni/cache/results", "/var/lib/cni/results"] as const;
+
+const fileMode = 0o600;
+const directoryMode = 0o700;
+const largestFileBytes = 16 * 1024 * 1024;
+/** Not the form of an entry's name, so that the library's own listing skips it. */
+const temporaryPrefix = ".dockershim-";
+
+/** What was found of one container: readable entries, and files whose name says that they are its. */
+export interface FoundEntries {
+  readonly entries: readonly CacheEntry[];
+  readonly corrupt: readonly string[];
+}
+
+export class ResultCache {
+  readonly #ownDir: string;
+  readonly #dirs: readonly string[];
+
+  /** `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `ancestorDirs` are only read and cleaned. */
+  constructor(
+    cacheDir: string,
+    private readonly log: Pick<Logger, "warn">,
+    ancestorDirs: readonly string[] = ancestorResultDirs,
+  ) {
+    this.#ownDir = join(cacheDir, "results");
+    this.#dirs = [...new Set([this.#ownDir, ...ancestorDirs])];
+  }
+
+  /** Makes the directory and removes what crashed writers left. */
+  async open(): Promise<void> {
+    await createDirectory(this.#ownDir, directoryMode);
+    // Another instance, with another state directory, may be writing here: it writes again what it does not
+    // find.
+    await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
+  }
+
+  /**
+   * Throws as `fileError` describes. That an attachment was begun is known after a power cut, too; how far it got need
+   * not be: the namespace and all rules are gone then, and only addresses on disk are left for a DEL, which takes nothing
+   * but the configuration and the id. A crash of this program loses nothing of either.
+   */
+  async write(entry: CacheEntry): Promise<void> {
+    const path = join(this.#ownDir, cacheFileName(entry));
+    const isBegin = entry.phase === "adding" && entry.result === undefined;
+    const survives = isBegin ? "powerCut" : "crash";
+    const write = (): Promise<void> =>
+      writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, survives });
+    await write().catch(async (error: unknown) => {
+      // Somebody has cleaned up too much, perhaps another instance that has just been started.
+      if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
+      await createDirectory(this.#ownDir, directoryMode);
+      await write();
+    });
+  }
+
+  /** Entries of one container, each attachment once, our own directory first. */
+  async find(containerId: string): Promise<FoundEntries> {
+    const found = new Map<string, CacheEntry>();
+    const corrupt: string[] = [];
+    const listed = await Promise.all(
+      this.#dirs.map(async (directory) => ({ directory, names: await namesIn(directory) })),
+    );
+    for (const { directory, names } of listed) {
+      for (const name of names) {
+        // The name is built from the id; whose the file really is stands inside.
+        if (!name.includes(`-${containerId}-`)) continue;
+        const path = join(directory, name);
+        const entry = await this.#read(path, name, containerId);
+        if (entry === "corrupt") corrupt.push(path);
+        else if (entry?.containerId === containerId && !found.has(name)) found.set(name, entry);
+      }
+    }
+    return { entries: [...found.values()], corrupt };
+  }
+
+  /** All readable entries of our own directory. */
+  async list(): Promise<readonly CacheEntry[]> {
+    const entries: CacheEntry[] = [];
+    for (const name of await namesIn(this.#ownDir)) {
+      if (name.startsWith(".")) continue;
+      const entry = await this.#read(join(this.#ownDir, name), name);
+      if (entry !== undefined && entry !== "corrupt") entries.push(entry);
+    }
+    return entries;
+  }
+
+  /** Forgets the attachment, wherever it is remembered. One that is back after a power cut is torn down once more. */
+  async remove(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): Promise<void> {
+    const name = cacheFileName(entry);
+    await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name))));
+  }
+
+  /** Removes files that `find` could not read. */
+  async removeCorrupt(paths: readonly string[]): Promise<void> {
+    for (const path of paths) await removeFileDurably(path);
+  }
+
+  async #read(path: string, name: string, containerId?: string): Promise<CacheEntry | "corrupt" | undefined> {
+    const content = await readRegularFile(path, largestFileBytes);
+    if (content.kind === "absent") return undefined;
+    try {
+      if (content.kind === "unfit") throw new Error(content.reason);
+      const entry = parseCacheEntry(Buffer.from(content.bytes).toString("utf8"), name, containerId);
+      // Also keeps a name inside a file from leading out of the directory when the entry is removed.
+      if (cacheFileName(entry) !== name) throw new Error("its name belongs to another attachment");
+      return entry;
+    } catch (error) {
+      // A listing passes by files of other programs; one of a container in question is worth a line.
+      if (containerId !== undefined) {
+        this.log.warn({ path, err: messageOf(error) }, "a cached network attachment cannot be read");
+      }
+      return "corrupt";
+    }
+  }
+}

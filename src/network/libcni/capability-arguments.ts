@@ -1,0 +1,91 @@
+/** What the runtime has to say to plugins: arguments for all, and values for those that declare the capability. */
+import { ShimError } from "../../shim/lib/errors.js";
+import type { PortMapping } from "../../shim/domain/port-mapping.js";
+import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
+import { bandwidthOf } from "./bandwidth.js";
+import type { CniArgument } from "./invoke.js";
+import type { Json, JsonObject } from "../../shim/lib/json/exact-json.js";
+
+/** A pod CIDR is needed by whoever declares this. */
+export const ipRangesCapability = "ipRanges";
+
+/** `CNI_ARGS` of a pod. `IgnoreUnknown` is for plugins that refuse keys they do not know. */
+export function podArguments(pod: PodNetworkReference & { readonly uid?: string }): readonly CniArgument[] {
+  return [
+    ["IgnoreUnknown", "1"],
+    ["K8S_POD_NAMESPACE", pod.namespace],
+    ["K8S_POD_NAME", pod.name],
+    ["K8S_POD_INFRA_CONTAINER_ID", pod.sandboxId],
+    ...(pod.uid === undefined || pod.uid === "" ? [] : [["K8S_POD_UID", pod.uid] as const]),
+  ];
+}
+
+/** Whether a pair can be said in `CNI_ARGS`, where ";" separates pairs and cannot be escaped. */
+export function isSayable([, value]: CniArgument): boolean {
+  return !value.includes(";") && !value.includes("\0");
+}
+
+/** `pairs`, if all can be said, else `invalid`. */
+export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgument[] {
+  const bad = pairs.find((pair) => !isSayable(pair));
+  if (bad === undefined) return pairs;
+  throw new ShimError("invalid", `CNI argument ${bad[0]}=${JSON.stringify(bad[1])}: contains ";"`);
+}
+
+/**
+ * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no plugin would
+ * look at them, as dockershim had it.
+ */
+export function podCapabilities(
+  pod: PodNetworkRequest,
+  podCidrs: readonly string[],
+  declared: ReadonlySet<string>,
+): JsonObject {
+  const offered: Readonly<Record<string, Json | undefined>> = {
+    ...portMappingsCapability(pod.portMappings),
+    bandwidth: bandwidthOf(pod.annotations),
+    [ipRangesCapability]: ipRanges(podCidrs),
+    dns: dnsOf(pod.dns),
+    cgroupPath: pod.cgroupParent === "" ? undefined : pod.cgroupParent,
+    aliases: [pod.name],
+    "io.kubernetes.cri.pod-annotations":
+      Object.keys(pod.annotations).length === 0 ? undefined : { ...pod.annotations },
+  };
+  return Object.fromEntries(
+    Object.entries(offered).filter(
+      (pair): pair is [string, Json] => pair[1] !== undefined && declared.has(pair[0]),
+    ),
+  );
+}
+
+/** `portMappings` without the entries that map nothing; no key at all when none is left. */
+export function portMappingsCapability(mappings: readonly PortMapping[]): JsonObject {
+  const entries = mappings
+    .filter(({ hostPort }) => hostPort > 0)
+    .map(({ hostPort, containerPort, protocol, hostIp }) => ({
+      hostPort,
+      containerPort,
+      protocol,
+      hostIP: hostIp,
+    }));
+  return entries.length === 0 ? {} : { portMappings: entries };
+}
+
+/** One range set per CIDR, so that a pod gets an address of each; dual-stack CIDRs may come joined by a comma. */
+function ipRanges(podCidrs: readonly string[]): Json | undefined {
+  const cidrs = splitCidrs(podCidrs);
+  return cidrs.length === 0 ? undefined : cidrs.map((subnet) => [{ subnet }]);
+}
+
+export function splitCidrs(podCidrs: readonly string[]): readonly string[] {
+  return podCidrs
+    .flatMap((text) => text.split(","))
+    .flatMap((text) => (text.trim() === "" ? [] : [text.trim()]));
+}
+
+function dnsOf(dns: PodNetworkRequest["dns"]): Json | undefined {
+  if (dns === undefined) return undefined;
+  const { servers, searches, options } = dns;
+  if (servers.length + searches.length + options.length === 0) return undefined;
+  return { servers: [...servers], searches: [...searches], options: [...options] };
+}

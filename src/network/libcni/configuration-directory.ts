@@ -1,0 +1,239 @@
+/** The network list of a directory, kept up to date with its files and with the installed plugins. */
+import { messageOf } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { systemClock, type Clock } from "./clock.js";
+import { readConfigurationFiles, type ConfigurationFile } from "./configuration-files.js";
+import type { NetworkList } from "./configuration.js";
+import {
+  DirectoryWatch,
+  watchWithKernel,
+  type WatchDirectory,
+} from "../../shim/lib/files/directory-watch.js";
+import type { PluginInvoker } from "./invoke.js";
+import type { NetworkSource, NetworkState } from "./network-source.js";
+import { PluginVersions } from "./plugin-versions.js";
+import { binariesOf, validateList } from "./validate-list.js";
+
+/** The safety net under the watch, and the way in which plugins are seen to come and go. */
+const pollMs = 5000;
+/** Editors and installers write in several steps. */
+const debounceMs = 200;
+
+export interface ConfigurationDirectoryOptions {
+  readonly directory: string;
+  readonly invoker: PluginInvoker;
+  readonly log: Pick<Logger, "info" | "warn">;
+  readonly clock?: Clock;
+  readonly watch?: WatchDirectory;
+}
+
+export interface SkippedFile {
+  readonly path: string;
+  readonly problem: string;
+}
+
+/**
+ * The first file, by name, that is a valid list whose plugins are installed and speak its version. Plugins are asked
+ * only when a file or a binary has changed. Without a valid file the state is a problem, and the last good list is
+ * kept for tear-down.
+ */
+export class ConfigurationDirectory implements NetworkSource {
+  readonly #versions: PluginVersions;
+  readonly #watch: DirectoryWatch;
+  readonly #clock: Clock;
+  #state: NetworkState;
+  #lastGood: NetworkList | undefined;
+  #skipped: readonly SkippedFile[] = [];
+  /** Of each file that was reported, what was said about which content. */
+  #reported = new Map<string, string>();
+  #fingerprint: string | undefined;
+  #refreshing: Promise<void> | undefined;
+  #again = false;
+  #stopped = true;
+  #stopping = new AbortController();
+  #cancelPoll: () => void = () => undefined;
+  #cancelDebounce: () => void = () => undefined;
+
+  constructor(private readonly options: ConfigurationDirectoryOptions) {
+    this.#state = { problem: `${options.directory} is being read, its plugins have not answered yet` };
+    this.#versions = new PluginVersions(options.invoker);
+    this.#clock = options.clock ?? systemClock;
+    const watch = options.watch ?? watchWithKernel;
+    this.#watch = new DirectoryWatch(options.directory, () => this.#changed(), watch);
+  }
+
+  async start(_signal: AbortSignal): Promise<void> {
+    this.#stopped = false;
+    this.#stopping = new AbortController();
+    await this.refresh();
+    this.#poll();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#cancelPoll();
+    this.#cancelDebounce();
+    this.#watch.close();
+    this.#stopping.abort();
+    await this.#refreshing;
+  }
+
+  state(): NetworkState {
+    return this.#state;
+  }
+
+  lastGood(): NetworkList | undefined {
+    return this.#lastGood;
+  }
+
+  describe(): Readonly<Record<string, unknown>> {
+    const { network, problem } = this.#state;
+    return {
+      confDir: this.options.directory,
+      binDirs: this.options.invoker.binDirs,
+      ...(network === undefined
+        ? { problem }
+        : {
+            file: network.source,
+            network: network.name,
+            cniVersion: network.cniVersion,
+            plugins: network.plugins.map(({ type }) => type),
+          }),
+      skippedFiles: this.#skipped,
+    };
+  }
+
+  /** Looks now. Never throws: what goes wrong becomes the state. Calls during a look share the next one. */
+  async refresh(): Promise<void> {
+    if (this.#refreshing !== undefined) {
+      this.#again = true;
+      return this.#refreshing;
+    }
+    this.#refreshing = this.#refreshUntilQuiet();
+    try {
+      await this.#refreshing;
+    } finally {
+      this.#refreshing = undefined;
+    }
+  }
+
+  async #refreshUntilQuiet(): Promise<void> {
+    do {
+      this.#again = false;
+      // Watching comes first, so that a change after the reading is not missed.
+      if (!this.#stopped) await this.#watch.renew();
+      await this.#look();
+      // Set by refresh(), which others call while this one waits.
+    } while (this.#again as boolean);
+  }
+
+  #changed(): void {
+    if (this.#stopped) return;
+    this.#cancelDebounce();
+    this.#cancelDebounce = this.#clock.after(debounceMs, () => void this.refresh());
+  }
+
+  #poll(): void {
+    if (this.#stopped) return;
+    this.#cancelPoll = this.#clock.after(pollMs, () => {
+      void this.refresh().then(() => this.#poll());
+    });
+  }
+
+  async #look(): Promise<void> {
+    const { directory } = this.options;
+    let files: readonly ConfigurationFile[];
+    try {
+      files = await readConfigurationFiles(directory);
+    } catch (error) {
+      this.#fingerprint = undefined;
+      this.#become({ problem: messageOf(error) }, []);
+      return;
+    }
+    const fingerprint = await this.#fingerprintOf(files);
+    if (fingerprint === this.#fingerprint) return;
+    const { state, skipped, worthRetry } = await this.#choose(files);
+    // Plugins were not given the time to answer.
+    if (this.#stopping.signal.aborted) return;
+    this.#fingerprint = worthRetry ? undefined : fingerprint;
+    this.#report(files, skipped);
+    this.#become(state, skipped);
+  }
+
+  async #choose(files: readonly ConfigurationFile[]): Promise<Choice> {
+    const skipped: SkippedFile[] = [];
+    let worthRetry = false;
+    let network: NetworkList | undefined;
+    for (const { path, list, problem = "" } of files) {
+      if (list === undefined) {
+        skipped.push({ path, problem });
+        continue;
+      }
+      // The plugins of a list behind the chosen one need not be there.
+      if (network !== undefined) continue;
+      const tools = { invoker: this.options.invoker, versions: this.#versions };
+      const validation = await validateList(list, tools, this.#stopping.signal);
+      if (validation.network !== undefined) ({ network } = validation);
+      else skipped.push({ path, problem: validation.problems.join("; ") });
+      worthRetry ||= validation.worthRetry;
+    }
+    if (network !== undefined) return { state: { network }, skipped, worthRetry };
+    const { directory } = this.options;
+    const reasons = skipped.map(({ path, problem }) =>
+      problem.includes(path) ? problem : `${path}: ${problem}`,
+    );
+    const problem =
+      files.length === 0
+        ? `no networks found in ${directory}`
+        : `no valid networks found in ${directory}: ${reasons.join("; ")}`;
+    return { state: { problem }, skipped, worthRetry };
+  }
+
+  /** Changes with the content of any file and with any binary that a file names. */
+  async #fingerprintOf(files: readonly ConfigurationFile[]): Promise<string> {
+    const types = new Set(files.flatMap(({ list }) => (list === undefined ? [] : binariesOf(list))));
+    const binaries = [...types].map((type) =>
+      this.options.invoker.find(type).then(
+        (found) => found.fingerprint,
+        () => `${type} missing`,
+      ),
+    );
+    const contents = files.map(({ path, content, problem }) => [path, content, problem ?? ""]);
+    return JSON.stringify([contents, await Promise.all(binaries)]);
+  }
+
+  #become(state: NetworkState, skipped: readonly SkippedFile[]): void {
+    const { log } = this.options;
+    const before = this.#state;
+    this.#state = state;
+    this.#skipped = skipped;
+    if (state.network === undefined) {
+      if (before.problem !== state.problem) log.warn({ reason: state.problem }, "no CNI network");
+      return;
+    }
+    this.#lastGood = state.network;
+    if (before.network?.text !== state.network.text || before.network.source !== state.network.source) {
+      const { name: network, source: file, cniVersion } = state.network;
+      log.info({ network, file, cniVersion }, "using CNI configuration");
+    }
+  }
+
+  /** Each file once per content and reason. */
+  #report(files: readonly ConfigurationFile[], skipped: readonly SkippedFile[]): void {
+    const contents = new Map(files.map(({ path, content }) => [path, content]));
+    const reported = new Map<string, string>();
+    for (const { path, problem } of skipped) {
+      const said = `${problem}\n${contents.get(path) ?? ""}`;
+      reported.set(path, said);
+      if (this.#reported.get(path) === said) continue;
+      this.options.log.warn({ file: path, reason: problem }, "skipping a CNI configuration file");
+    }
+    this.#reported = reported;
+  }
+}
+
+interface Choice {
+  readonly state: NetworkState;
+  readonly skipped: readonly SkippedFile[];
+  readonly worthRetry: boolean;
+}

@@ -1,0 +1,179 @@
+/** Network configuration as administrators write it: a list of plugins, or a single plugin that becomes a list. */
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import {
+  formatJson,
+  isList,
+  isObject,
+  parseJson,
+  type Json,
+  type JsonObject,
+} from "../../shim/lib/json/exact-json.js";
+import { compareVersions, isKnownVersion, oldestVersion } from "./versions.js";
+
+export interface PluginConfiguration {
+  /** Name of the binary. */
+  readonly type: string;
+  /** Names that the plugin declares `true` in `capabilities`: what it takes from the runtime. */
+  readonly capabilities: ReadonlySet<string>;
+  /** The whole object, with the keys that only the plugin knows. */
+  readonly configuration: JsonObject;
+}
+
+export interface NetworkList {
+  readonly name: string;
+  /** Never empty: a missing one is 0.1.0. With `cniVersions` the newest of `versions`. */
+  readonly cniVersion: string;
+  /** All that the list permits and this engine can speak, newest first; an unknown one only when it is the only one. */
+  readonly versions: readonly string[];
+  readonly disableCheck: boolean;
+  readonly disableGc: boolean;
+  /** False: the directory named after the network may hold further plugins. */
+  readonly loadOnlyInlinedPlugins: boolean;
+  readonly plugins: readonly PluginConfiguration[];
+  /** The list as JSON with everything that belongs to it, as it goes into the cache. */
+  readonly text: string;
+  /** The file or other origin, for messages. */
+  readonly source: string;
+}
+
+/** What the specification and the plugins permit as a network's name. */
+const nameForm = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
+
+/**
+ * The list in `text`. It may be without plugins, which are then expected in the drop-in directory: `requirePlugins`
+ * after that. Throws `invalid` with `source` and, for text that is no JSON, the position.
+ */
+export function parseNetworkList(text: string, source: string): NetworkList {
+  return within(source, () => listOf(objectOf(text), text, source));
+}
+
+/** A single plugin (`.conf`, `.json`) as a list of one, with its name and version. Throws as `parseNetworkList`. */
+export function parseSinglePlugin(text: string, source: string): NetworkList {
+  return within(source, () => {
+    const plugin = objectOf(text);
+    if (plugin["type"] === undefined && plugin["plugins"] !== undefined) {
+      fail(`this is a list of plugins, whose file name must end in ".conflist"`);
+    }
+    const list: JsonObject = {
+      ...(plugin["cniVersion"] === undefined ? {} : { cniVersion: plugin["cniVersion"] }),
+      ...(plugin["name"] === undefined ? {} : { name: plugin["name"] }),
+      plugins: [plugin],
+    };
+    return { ...listOf(list, formatJson(list), source), loadOnlyInlinedPlugins: true };
+  });
+}
+
+/** One plugin of a drop-in directory. Throws as `parseNetworkList`. */
+export function parseDropIn(text: string, source: string): PluginConfiguration {
+  return within(source, () => pluginOf(objectOf(text)));
+}
+
+/** `list` with further plugins at its end; the text holds them too, so that DEL finds all that ADD ran. */
+export function appendPlugins(list: NetworkList, plugins: readonly PluginConfiguration[]): NetworkList {
+  if (plugins.length === 0) return list;
+  const all = [...list.plugins, ...plugins];
+  const text = formatJson({ ...objectOf(list.text), plugins: all.map(({ configuration }) => configuration) });
+  return { ...list, plugins: all, text };
+}
+
+/** `list` at one of its versions; the text says so too, so that DEL speaks as ADD did. */
+export function withVersion(list: NetworkList, cniVersion: string): NetworkList {
+  if (list.cniVersion === cniVersion) return list;
+  const { cniVersions: _versions, ...members } = objectOf(list.text);
+  return { ...list, cniVersion, versions: [cniVersion], text: formatJson({ ...members, cniVersion }) };
+}
+
+/** `list`, when it has something to run and a name that plugins take. Throws `invalid`. */
+export function requireUsable(list: NetworkList): NetworkList {
+  return within(list.source, () => {
+    if (list.plugins.length === 0) fail("no plugins in the list");
+    if (!isNetworkName(list.name)) {
+      fail(`network name ${JSON.stringify(list.name)}: must be letters, digits, "_", "." and "-"`);
+    }
+    return list;
+  });
+}
+
+export function isNetworkName(name: string): boolean {
+  return nameForm.test(name);
+}
+
+/** Names of everything that some plugin of the list takes from the runtime. */
+export function declaredCapabilities(list: NetworkList): ReadonlySet<string> {
+  return new Set(list.plugins.flatMap(({ capabilities }) => [...capabilities]));
+}
+
+function listOf(list: JsonObject, text: string, source: string): NetworkList {
+  const { name, plugins = [] } = list;
+  if (typeof name !== "string") fail(name === undefined ? `missing "name"` : `"name" is not a string`);
+  if (!isList(plugins)) fail(`"plugins" is not a list`);
+  if (list["plugins"] !== undefined && plugins.length === 0) fail(`"plugins" is empty`);
+  const versions = versionsOf(list);
+  return {
+    name,
+    cniVersion: versions[0] ?? oldestVersion,
+    versions,
+    disableCheck: flagOf(list, "disableCheck"),
+    disableGc: flagOf(list, "disableGC"),
+    loadOnlyInlinedPlugins: flagOf(list, "loadOnlyInlinedPlugins"),
+    plugins: plugins.map((plugin, index) => {
+      if (!isObject(plugin)) fail(`plugin ${String(index + 1)} is not an object`);
+      return pluginOf(plugin, ` of plugin ${String(index + 1)}`);
+    }),
+    text,
+    source,
+  };
+}
+
+function pluginOf(configuration: JsonObject, where = ""): PluginConfiguration {
+  const { type, capabilities = null } = configuration;
+  if (typeof type !== "string" || type === "") fail(`missing "type"${where}`);
+  if (capabilities !== null && !isObject(capabilities)) fail(`"capabilities"${where} is not an object`);
+  const declared = Object.entries(capabilities ?? {}).filter(([key, value]) => {
+    if (typeof value !== "boolean")
+      fail(`capability ${JSON.stringify(key)}${where} is neither true nor false`);
+    return value;
+  });
+  return { type, capabilities: new Set(declared.map(([key]) => key)), configuration };
+}
+
+function versionsOf(list: JsonObject): readonly string[] {
+  const { cniVersion = "", cniVersions = [] } = list;
+  if (typeof cniVersion !== "string") fail(`"cniVersion" is not a string`);
+  if (!isList(cniVersions)) fail(`"cniVersions" is not a list`);
+  const offered = cniVersions.map((version) => {
+    if (typeof version !== "string") fail(`"cniVersions" holds something else than strings`);
+    return version;
+  });
+  // One that this engine does not know is left out, unless it is the only one: the check of the plugins reports it.
+  const usable = [...offered.filter(isKnownVersion), ...(cniVersion === "" ? [] : [cniVersion])];
+  return [...new Set(usable)].sort((left, right) => compareVersions(right, left));
+}
+
+/** The specification wants a boolean; lists in the field have the words as strings. */
+function flagOf(list: JsonObject, key: string): boolean {
+  const value = list[key] ?? false;
+  if (typeof value === "boolean") return value;
+  const word = typeof value === "string" ? value.toLowerCase() : "";
+  if (word !== "true" && word !== "false") fail(`"${key}" is neither true nor false`);
+  return word === "true";
+}
+
+function objectOf(text: string): JsonObject {
+  const value: Json = parseJson(text);
+  if (!isObject(value)) fail("not a JSON object");
+  return value;
+}
+
+function fail(reason: string): never {
+  throw new ShimError("invalid", reason);
+}
+
+function within<T>(source: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (error) {
+    const text = `read network configuration ${JSON.stringify(source)}: ${messageOf(error)}`;
+    throw new ShimError("invalid", text, { path: source }, { cause: error });
+  }
+}

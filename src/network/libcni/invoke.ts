@@ -1,0 +1,163 @@
+/** One command to one plugin, by the protocol: environment in, configuration on stdin, result or error on stdout. */
+import { ShimError } from "../../shim/lib/errors.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { KernelNamespaces, type NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
+import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
+import { requireNamespace, type PodNamespace } from "../cni/network-namespace.js";
+import { failureOf } from "./plugin-error.js";
+import { findPlugin, type FoundPlugin } from "./plugin-lookup.js";
+import { runProcess, type ProcessExit, type ProcessLimits } from "./plugin-process.js";
+import type { ForgetPlugin, PluginEnd, RunningPlugins } from "./running-plugins.js";
+
+export type PluginCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
+
+export interface PluginCall extends PodNamespace {
+  readonly type: string;
+  readonly command: PluginCommand;
+  /** Empty where the command is about no attachment, as is `netns`. */
+  readonly containerId: string;
+  readonly ifName: string;
+  readonly args: readonly CniArgument[];
+  readonly input: JsonObject;
+  /** Whom it is done for, as `pod "default/web"`; part of every error. Empty for questions about the node. */
+  readonly subject: string;
+}
+
+export type CniArgument = readonly [key: string, value: string];
+
+/** One run of a plugin, for metrics and benchmarks. */
+export interface PluginRun {
+  readonly type: string;
+  readonly command: PluginCommand;
+  readonly durationMs: number;
+  readonly failed: boolean;
+}
+
+export interface InvokerOptions {
+  readonly binDirs: readonly string[];
+  readonly log: Pick<Logger, "debug">;
+  /** What plugins inherit: they call iptables and the like by PATH. */
+  readonly environment?: NodeJS.ProcessEnv;
+  readonly limits?: Partial<ProcessLimits>;
+  readonly observe?: (run: PluginRun) => void;
+  readonly namespaces?: NetworkNamespaces;
+  /** Keeps note of plugins that change something, for the next run of the program. */
+  readonly running?: Pick<RunningPlugins, "note">;
+}
+
+/** Commands that change something: these must not go on unseen when the program dies. */
+const changing: ReadonlySet<PluginCommand> = new Set(["ADD", "DEL", "GC"]);
+
+/** How long a plugin that was found is taken to be where it was: the pods of a busy node ask for the same ones. */
+const placeCountsMs = 1000;
+
+export class PluginInvoker {
+  readonly binDirs: readonly string[];
+  readonly namespaces: NetworkNamespaces;
+  readonly #places = new Map<string, { readonly path: string; readonly at: number }>();
+
+  constructor(private readonly options: InvokerOptions) {
+    this.binDirs = options.binDirs;
+    this.namespaces = options.namespaces ?? new KernelNamespaces();
+  }
+
+  find(type: string): Promise<FoundPlugin> {
+    return findPlugin(type, this.binDirs);
+  }
+
+  /**
+   * What the plugin wrote to stdout. Every error names plugin, command and subject; the plugin's own code, message
+   * and details are fields (`cniCode`, `cniMessage`, `cniDetails`). `unavailable` for the codes that pass and for a
+   * binary that is missing or cannot be run, `precondition` when the namespace is not the pod's any more, the reason
+   * of `signal` when that ended it, else `unknown`.
+   */
+  async run(call: PluginCall, signal: AbortSignal): Promise<string> {
+    const { type, command, subject } = call;
+    try {
+      const path = await this.#placeOf(type);
+      const exit = await this.#measured(path, call, signal);
+      if (exit.exitCode !== 0) throw failureOf(exit);
+      const stderr = exit.stderr.trim();
+      if (stderr !== "")
+        this.options.log.debug({ plugin: type, command, stderr }, "a plugin had something to say");
+      return exit.stdout;
+    } catch (error) {
+      // It may be elsewhere at the next try.
+      this.#places.delete(type);
+      throw pluginError(call, ShimError.from(error, "unknown")).within(
+        `CNI plugin ${JSON.stringify(type)} ${command}${subject === "" ? "" : ` for ${subject}`}`,
+        { plugin: type, command },
+      );
+    }
+  }
+
+  async #placeOf(type: string): Promise<string> {
+    const known = this.#places.get(type);
+    if (known !== undefined && performance.now() - known.at < placeCountsMs) return known.path;
+    this.#places.delete(type);
+    const at = performance.now();
+    const { path } = await this.find(type);
+    this.#places.set(type, { path, at });
+    return path;
+  }
+
+  async #measured(path: string, call: PluginCall, signal: AbortSignal): Promise<ProcessExit> {
+    const start = performance.now();
+    let failed = true;
+    let noted: Promise<ForgetPlugin> | undefined;
+    let end: PluginEnd = "killed";
+    const { running } = this.options;
+    try {
+      const exit = await runProcess(path, {
+        environment: this.#environmentOf(call),
+        input: formatJson(call.input),
+        signal,
+        beforeStart: () => {
+          requireNamespace(this.namespaces, call);
+        },
+        ...(running === undefined || !changing.has(call.command)
+          ? {}
+          : {
+              onStart: async (pid: number) => {
+                await (noted = running.note(call, pid));
+              },
+            }),
+        ...(this.options.limits === undefined ? {} : { limits: this.options.limits }),
+      });
+      failed = exit.exitCode !== 0;
+      if (exit.signalName === undefined) end = "byItself";
+      return exit;
+    } finally {
+      // An abort may end the plugin while it is being noted.
+      const forget = await noted;
+      await forget?.(end);
+      const { type, command } = call;
+      this.options.observe?.({ type, command, durationMs: performance.now() - start, failed });
+    }
+  }
+
+  /** All six variables are always set, so that none of this process's own reaches a plugin. */
+  #environmentOf({ command, containerId, netns, ifName, args }: PluginCall): NodeJS.ProcessEnv {
+    const question = command === "VERSION";
+    return {
+      ...(this.options.environment ?? process.env),
+      CNI_COMMAND: command,
+      CNI_CONTAINERID: containerId,
+      CNI_NETNS: question ? "dummy" : netns,
+      CNI_IFNAME: question ? "dummy" : ifName,
+      CNI_ARGS: args.map(([key, value]) => `${key}=${value}`).join(";"),
+      CNI_PATH: question ? "dummy" : this.binDirs.join(":"),
+    };
+  }
+}
+
+/** A call about no attachment. */
+export function nodeCall(type: string, command: PluginCommand, input: JsonObject): PluginCall {
+  return { type, command, containerId: "", netns: "", ifName: "", args: [], input, subject: "" };
+}
+
+/** Says of an aborted call that the plugin did not end by itself. */
+function pluginError({ command }: PluginCall, error: ShimError): ShimError {
+  if (error.kind !== "timeout" && error.kind !== "cancelled") return error;
+  return error.within(command === "VERSION" || command === "STATUS" ? "no answer" : "killed");
+}

@@ -1,0 +1,231 @@
+/**
+ * Plugins that change something, as files, so that none outlives this program unseen: a killed program's plugin goes
+ * on, and could finish an ADD after the DEL that was to undo it. Helpers that a plugin left when it had done its work
+ * are none of them.
+ */
+import { readdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { sleep } from "../../shim/lib/abort.js";
+import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
+import type { Logger } from "../../shim/lib/log.js";
+import { bootId } from "../../shim/lib/linux/network-namespaces.js";
+import { hasEnded, parseStat, type ProcessStat } from "../../shim/lib/linux/process-stat.js";
+import { readRegularFile } from "../../shim/lib/files/regular-file.js";
+import { isObject, parseJson, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
+
+export interface RunningPlugin {
+  readonly containerId: string;
+  readonly type: string;
+  readonly command: string;
+}
+
+/** `killed` also by others: nobody meant what such a plugin left behind. */
+export type PluginEnd = "byItself" | "killed";
+
+/** To be called when the plugin has ended, or was given up. */
+export type ForgetPlugin = (end: PluginEnd) => Promise<void>;
+
+/** A process, and not another one with its number. */
+interface ProcessMark {
+  readonly pid: number;
+  readonly startTime: string;
+}
+
+interface RunRecord {
+  readonly path: string;
+  readonly containerId: string;
+  readonly type: string;
+  readonly command: string;
+  readonly bootId: string;
+  /** Leads a group of its own. */
+  readonly plugin: ProcessMark;
+  /** The program that started it. */
+  readonly owner: ProcessMark;
+}
+
+const version = 1;
+const fileMode = 0o600;
+const directoryMode = 0o700;
+const largestFileBytes = 4096;
+const pollMs = 10;
+
+export class RunningPlugins {
+  /** Paths of the records of runs that this object waits for. */
+  readonly #active = new Set<string>();
+
+  /** Records lie in `directory`, which is made when it is needed. They need not survive a reboot: no plugin does. */
+  constructor(
+    private readonly directory: string,
+    private readonly log: Pick<Logger, "info" | "warn">,
+  ) {}
+
+  /**
+   * Notes the process, which must not have been told yet what to do. Returns what forgets it again. A disk that cannot
+   * remember it is logged: pods must be removable all the same. Never rejects.
+   */
+  async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
+    const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${String(pid)}`);
+    try {
+      const [plugin, owner] = await Promise.all([markOf(pid), markOf(process.pid)]);
+      if (plugin === undefined || owner === undefined) return () => Promise.resolve();
+      const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
+      this.#active.add(path);
+      await this.#write(path, JSON.stringify(record));
+    } catch (error) {
+      this.log.warn({ path, err: messageOf(error) }, "cannot note a CNI plugin that runs");
+    }
+    return async (end) => {
+      this.#active.delete(path);
+      // A group that was killed and does not die stays noted, for the next DEL to wait for. What lives on of a plugin
+      // that ended by itself is meant to, as the DHCP client of a pod.
+      if (end === "byItself" || !groupLives(pid)) await rm(path, { force: true }).catch(() => undefined);
+    };
+  }
+
+  /**
+   * Ends what programs that are gone, and calls that gave up, have left running for the container, or for all; returns
+   * when none of it is alive. Throws the reason of `signal` when that takes too long, with what still runs.
+   */
+  async endFormer(signal: AbortSignal, containerId?: string): Promise<void> {
+    for (const record of await this.#records()) {
+      if (containerId !== undefined && record.containerId !== containerId) continue;
+      if (await this.#isWaitedFor(record)) continue;
+      await this.#end(record, signal);
+      await rm(record.path, { force: true });
+    }
+  }
+
+  async #end(record: RunRecord, signal: AbortSignal): Promise<void> {
+    const { plugin, type, command, containerId } = record;
+    if (record.bootId !== bootId()) return;
+    for (let tries = 0; (await provenMembers(record)).length > 0; tries += 1) {
+      if (tries === 0) {
+        this.log.info(
+          { plugin: type, command, sandboxId: containerId, pid: plugin.pid },
+          "ending a CNI plugin of a former run",
+        );
+      }
+      killGroup(plugin.pid);
+      try {
+        await sleep(pollMs, signal);
+      } catch (error) {
+        const text = `end CNI plugin ${JSON.stringify(type)} ${command} of a former run, process ${String(plugin.pid)}`;
+        throw ShimError.from(error).within(text);
+      }
+    }
+  }
+
+  /** By this program, or by another one that lives: that is its business. */
+  async #isWaitedFor({ path, owner }: RunRecord): Promise<boolean> {
+    if (owner.pid !== process.pid) return isAlive(owner);
+    return this.#active.has(path) && (await isAlive(owner));
+  }
+
+  async #write(path: string, text: string): Promise<void> {
+    const write = (): Promise<void> => writeFile(path, text, { mode: fileMode });
+    await write().catch(async (error: unknown) => {
+      if (!hasCode(error, "ENOENT")) throw error;
+      await createDirectory(this.directory, directoryMode);
+      await write();
+    });
+  }
+
+  async #records(): Promise<readonly RunRecord[]> {
+    const found: RunRecord[] = [];
+    for (const name of await namesIn(this.directory)) {
+      const path = join(this.directory, name);
+      if (this.#active.has(path)) continue;
+      const content = await readRegularFile(path, largestFileBytes);
+      if (content.kind !== "read") continue;
+      const record = recordIn(Buffer.from(content.bytes).toString("utf8"), path);
+      // Written in part: its plugin never got to know what to do.
+      if (record === undefined) await rm(path, { force: true });
+      else found.push(record);
+    }
+    return found;
+  }
+}
+
+function recordIn(text: string, path: string): RunRecord | undefined {
+  try {
+    const value = parseJson(text);
+    if (!isObject(value)) return undefined;
+    const [containerId, type, command, boot] = ["containerId", "type", "command", "bootId"].map((key) =>
+      stringAt(value, key),
+    );
+    const [plugin, owner] = [markIn(value["plugin"]), markIn(value["owner"])];
+    if (containerId === undefined || type === undefined || command === undefined || boot === undefined)
+      return undefined;
+    if (plugin === undefined || owner === undefined) return undefined;
+    return { path, containerId, type, command, bootId: boot, plugin, owner };
+  } catch {
+    return undefined;
+  }
+}
+
+function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined {
+  if (!isObject(value)) return undefined;
+  const pid = Number(value["pid"]);
+  const startTime = stringAt(value, "startTime");
+  // Never 0 or 1: as the number of a group these mean one's own, and all processes.
+  return Number.isInteger(pid) && pid > 1 && startTime !== undefined ? { pid, startTime } : undefined;
+}
+
+async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
+  const stat = parseStat(await readKernelFile(`/proc/${String(pid)}/stat`).catch(() => ""));
+  return hasEnded(stat) ? undefined : stat;
+}
+
+async function markOf(pid: number): Promise<ProcessMark | undefined> {
+  const stat = await statOf(pid);
+  return stat === undefined ? undefined : { pid, startTime: stat.startTime };
+}
+
+async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
+  return (await statOf(pid))?.startTime === startTime;
+}
+
+/**
+ * Processes of the plugin's group, none when it is not provably that group: its leader must be the process of then, or
+ * a member must have the plugin's environment. The number of a group is not given out again while it has members.
+ */
+async function provenMembers({ plugin, containerId, command }: RunRecord): Promise<readonly ProcessStat[]> {
+  if (!groupLives(plugin.pid)) return [];
+  const members: ProcessStat[] = [];
+  for (const name of await readdir("/proc")) {
+    if (!/^[1-9]\d*$/.test(name)) continue;
+    const stat = await statOf(name);
+    if (stat?.group === plugin.pid) members.push(stat);
+  }
+  for (const { pid, startTime } of members) {
+    if (pid === plugin.pid) {
+      if (startTime === plugin.startTime) return members;
+      continue;
+    }
+    const environment = await readKernelFile(`/proc/${String(pid)}/environ`).catch(() => "");
+    const variables = environment.split("\0");
+    const wanted = [`CNI_CONTAINERID=${containerId}`, `CNI_COMMAND=${command}`];
+    if (wanted.every((variable) => variables.includes(variable))) return members;
+  }
+  return [];
+}
+
+function groupLives(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+    return true;
+  } catch (error) {
+    return !hasCode(error, "ESRCH");
+  }
+}
+
+function killGroup(group: number): void {
+  try {
+    process.kill(-group, "SIGKILL");
+  } catch (error) {
+    if (!hasCode(error, "ESRCH")) throw error;
+  }
+}

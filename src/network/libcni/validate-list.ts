@@ -1,0 +1,80 @@
+/** Whether the plugins of a list are installed and speak its version. */
+import { withDeadline } from "../../shim/lib/abort.js";
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { withVersion, type NetworkList } from "./configuration.js";
+import type { PluginInvoker } from "./invoke.js";
+import { isObject, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
+import type { PluginVersions } from "./plugin-versions.js";
+
+const versionTimeoutMs = 10_000;
+
+export interface Validation {
+  /** The list at the newest of its versions that all its plugins speak; absent when there is a problem. */
+  readonly network?: NetworkList;
+  readonly problems: readonly string[];
+  /** A plugin could not be asked: another try may end otherwise although nothing has changed. */
+  readonly worthRetry: boolean;
+}
+
+/** Asks all plugins at once, each for at most 10 s. Never throws. */
+export async function validateList(
+  list: NetworkList,
+  { invoker, versions }: { readonly invoker: Pick<PluginInvoker, "find">; readonly versions: PluginVersions },
+  signal: AbortSignal,
+): Promise<Validation> {
+  const problems: string[] = [];
+  let worthRetry = false;
+  const complain = (error: unknown): void => {
+    problems.push(messageOf(error));
+    const missing = error instanceof ShimError && error.fields["command"] === undefined;
+    if (!missing) worthRetry = true;
+  };
+  const types = [...new Set(list.plugins.map(({ type }) => type))];
+  const answers = await Promise.allSettled(
+    types.map((type) =>
+      withDeadline(signal, versionTimeoutMs, "ask for versions", (own) => versions.supportedBy(type, own)),
+    ),
+  );
+  const supported = new Map<string, readonly string[]>();
+  for (const [index, type] of types.entries()) {
+    const answer = answers[index];
+    if (answer?.status === "fulfilled") supported.set(type, answer.value);
+    else complain(answer?.reason);
+  }
+  for (const type of delegatedTypes(list)) await invoker.find(type).catch(complain);
+  if (problems.length > 0) return { problems, worthRetry };
+  // Literally, as the library compares: there are no ranges of versions.
+  const version = list.versions.find((each) => types.every((type) => supported.get(type)?.includes(each)));
+  if (version !== undefined) return { network: withVersion(list, version), problems, worthRetry };
+  for (const [type, known] of supported) {
+    if (list.versions.some((each) => known.includes(each))) continue;
+    const wanted = list.versions.map((each) => JSON.stringify(each)).join(" or ");
+    problems.push(`plugin ${type} does not support config version ${wanted} (only ${known.join(", ")})`);
+  }
+  if (problems.length === 0) problems.push(`its plugins [${types.join(" ")}] have no version in common`);
+  return { problems, worthRetry };
+}
+
+/** All binaries that the list names, its plugins' own helpers included. */
+export function binariesOf(list: NetworkList): readonly string[] {
+  return [...new Set([...list.plugins.map(({ type }) => type), ...delegatedTypes(list)])];
+}
+
+/**
+ * What plugins run themselves by CNI's conventions: `ipam` of those that give addresses, `delegate` of meta-plugins such
+ * as flannel. They must be there, but need not be asked: their version is the matter of the plugin that runs them.
+ */
+function delegatedTypes({ plugins }: NetworkList): readonly string[] {
+  const found = new Set<string>();
+  const collect = (configuration: JsonObject): void => {
+    for (const key of ["ipam", "delegate"]) {
+      const helper = configuration[key];
+      if (!isObject(helper)) continue;
+      const type = stringAt(helper, "type") ?? "";
+      if (type !== "") found.add(type);
+      collect(helper);
+    }
+  };
+  for (const { configuration } of plugins) collect(configuration);
+  return [...found];
+}

@@ -1,0 +1,93 @@
+/** What dead pods have left behind on the node: found for `dockershim doctor network`, cleaned when the shim starts. */
+import { withDeadline } from "../../shim/lib/abort.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { cleanLeftovers } from "./orphaned-attachments.js";
+import type { NetworkList } from "../libcni/configuration.js";
+import type { CniParts } from "../cni/create-cni-plugin.js";
+import { readHoldings } from "../cni/held-attachments.js";
+import { changeNatTables } from "./nat-table.js";
+import { compareHoldings, type Finding as CniFinding, type KnownSandboxes } from "./reconcile.js";
+import { leftoverChains, type LeftoverChain } from "./orphaned-chains.js";
+import { removalText } from "../hostport/removal-text.js";
+import { parseSavedTable } from "../iptables/saved-table.js";
+import { checkAttachments, collectGarbage } from "../plugin-questions.js";
+
+export type { KnownSandboxes };
+export type Finding = CniFinding | LeftoverChain;
+
+export interface CleanUp {
+  readonly cleaned: readonly Finding[];
+  readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
+  /** Not certainly ours, and therefore left alone. */
+  readonly left: readonly Finding[];
+}
+
+const chainTimeoutMs = 60_000;
+
+export class NetworkLeftovers {
+  /** `networks` are those of today: their addresses are looked at also when the cache knows nothing of them. */
+  constructor(
+    private readonly parts: CniParts,
+    private readonly networks: () => Promise<readonly NetworkList[]>,
+  ) {}
+
+  /**
+   * Compares cache, addresses and rules with the sandboxes that there are. Changes nothing. `known` is asked after the
+   * node was read: a container is made before its network, so whatever was held then has an owner, unless it is dead.
+   */
+  async find(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<readonly Finding[]> {
+    const { cache, natTables } = this.parts;
+    const networks = await this.networks();
+    const holdings = await readHoldings({ cache, natTables, networks }, signal);
+    const sandboxes = await known();
+    return [
+      ...compareHoldings(holdings, sandboxes),
+      ...(await leftoverChains(holdings.natTables, sandboxes)),
+    ];
+  }
+
+  /** Removes what is certainly ours; the rest is left and reported. Throws only when `signal` aborts. */
+  async clean(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<CleanUp> {
+    const findings = await this.find(known, signal);
+    const isChain = (finding: Finding): finding is LeftoverChain => finding.kind === "hostPortChain";
+    const others = findings.filter((finding): finding is CniFinding => !isChain(finding));
+    const { cleaned, failed, left } = await cleanLeftovers(others, this.parts, signal);
+    const all: { [part in keyof CleanUp]: CleanUp[part][number][] } = {
+      cleaned: [...cleaned],
+      failed: [...failed],
+      left: [...left],
+    };
+    for (const finding of findings.filter(isChain)) {
+      if (!finding.certainlyOurs) {
+        all.left.push(finding);
+        continue;
+      }
+      try {
+        await withDeadline(signal, chainTimeoutMs, `remove ${finding.chain}`, (own) =>
+          this.#removeChain(finding, own),
+        );
+        all.cleaned.push(finding);
+      } catch (error) {
+        signal.throwIfAborted();
+        all.failed.push({ finding, reason: messageOf(error) });
+      }
+    }
+    return all;
+  }
+
+  async #removeChain({ family, chain }: LeftoverChain, signal: AbortSignal): Promise<void> {
+    const textFor = (save: string): string | undefined =>
+      removalText(parseSavedTable(save), new Set([chain]));
+    await changeNatTables(this.parts.natTables, family, textFor, signal);
+  }
+
+  /** As `collectGarbage` of all networks. To be called after `clean`. */
+  async collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void> {
+    await collectGarbage(this.parts, await this.networks(), known, signal);
+  }
+
+  /** As `checkAttachments`. */
+  check(livingIds: ReadonlySet<string>, signal: AbortSignal): Promise<readonly string[]> {
+    return checkAttachments(this.parts, livingIds, signal);
+  }
+}

@@ -1,0 +1,122 @@
+/** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
+import type { CacheEntry } from "../libcni/cache-entry.js";
+import type { Holdings, ReservedAddress } from "../cni/held-attachments.js";
+import type { AttachmentKey } from "../libcni/network-engine.js";
+import { chainNames, readNatRules } from "./nat-rules.js";
+import type { AddressFamily } from "../iptables/iptables.js";
+
+export interface KnownSandboxes {
+  /** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */
+  readonly livingIds: ReadonlySet<string>;
+  /** Sandboxes, dead or alive, that this program or its ancestors have a checkpoint or record of. */
+  readonly ownIds: ReadonlySet<string>;
+}
+
+/** Something that belongs to no living container. */
+export type Finding = FindingSubject & {
+  /** One line for people. */
+  readonly what: string;
+  /** The container it was made for; absent when nothing tells. */
+  readonly ownerId?: string;
+  /** Other runtimes use the same plugins and directories. Only what is certainly ours may be removed unasked. */
+  readonly certainlyOurs: boolean;
+};
+
+type FindingSubject =
+  | { readonly kind: "cacheEntry"; readonly entry: CacheEntry }
+  | { readonly kind: "address"; readonly address: ReservedAddress }
+  | { readonly kind: "natRules"; readonly family: AddressFamily }
+  | { readonly kind: "natChain"; readonly family: AddressFamily; readonly chain: string };
+
+const sandboxIdForm = /^[0-9a-f]{64}$/;
+/** Of every pod of this program and its ancestors. */
+const usualInterface = "eth0";
+
+/**
+ * Reads the holdings first and asks for the sandboxes afterwards: a container is made before its network, so whatever
+ * was held has an owner in the later list, unless it is dead.
+ */
+export async function findLeftovers(
+  readHoldings: () => Promise<Holdings>,
+  knownSandboxes: () => Promise<KnownSandboxes>,
+): Promise<readonly Finding[]> {
+  const holdings = await readHoldings();
+  return compareHoldings(holdings, await knownSandboxes());
+}
+
+export function compareHoldings(holdings: Holdings, known: KnownSandboxes): readonly Finding[] {
+  const { cacheEntries, addresses, natTables } = holdings;
+  const dead = (id: string): boolean => !known.livingIds.has(id);
+  const ours = (id: string): boolean => isOwn(id, known);
+  const about = (ownerId: string): { ownerId: string; certainlyOurs: boolean } => ({
+    ownerId,
+    certainlyOurs: ours(ownerId),
+  });
+
+  const findings: Finding[] = [];
+  for (const entry of cacheEntries) {
+    const { containerId, networkName, ifName } = entry;
+    if (!dead(containerId)) continue;
+    const what = `cached attachment of ${ifName} to network ${networkName}`;
+    findings.push({ kind: "cacheEntry", entry, what, ...about(containerId) });
+  }
+  for (const address of addresses) {
+    if (!dead(address.containerId)) continue;
+    const what = `address ${address.address} of network ${address.networkName}`;
+    findings.push({ kind: "address", address, what, ...about(address.containerId) });
+  }
+  const ownerOfChain = chainOwners(holdings);
+  for (const { family, save } of natTables) {
+    const { containers, orphanChains } = readNatRules(save);
+    for (const { containerId, rules, chains } of containers) {
+      if (!dead(containerId)) continue;
+      const what = `${family} nat: ${[...chains, `${String(rules.length)} rules that lead there`].join(", ")}`;
+      findings.push({ kind: "natRules", family, what, ...about(containerId) });
+    }
+    for (const chain of orphanChains) {
+      const owner = ownerOfChain.get(chain);
+      if (owner !== undefined && !dead(owner)) continue;
+      const what = `${family} nat: chain ${chain}, to which no rule leads`;
+      const whose = owner === undefined ? { certainlyOurs: false } : about(owner);
+      findings.push({ kind: "natChain", family, chain, what, ...whose });
+    }
+  }
+  return findings;
+}
+
+/**
+ * What plugins must keep when they collect garbage of a network: everything that anybody holds of it, but for what is
+ * certainly ours and dead; and all our living sandboxes, whatever is known of them. Too many do no harm.
+ */
+export function attachmentsToKeep(
+  networkName: string,
+  { cacheEntries, addresses, natTables }: Holdings,
+  known: KnownSandboxes,
+): readonly AttachmentKey[] {
+  const kept = new Map<string, AttachmentKey>();
+  const keep = (containerId: string, ifName: string): void => {
+    if (!known.livingIds.has(containerId) && isOwn(containerId, known)) return;
+    kept.set(`${containerId} ${ifName}`, { containerId, ifName });
+  };
+  for (const holding of [...cacheEntries, ...addresses]) {
+    if (holding.networkName === networkName) keep(holding.containerId, holding.ifName);
+  }
+  const named = natTables.flatMap(({ save }) => readNatRules(save).containers);
+  for (const { containerId } of named) keep(containerId, usualInterface);
+  for (const id of known.ownIds) if (known.livingIds.has(id)) keep(id, usualInterface);
+  return [...kept.values()];
+}
+
+/** The cache is shared with other runtimes, and with other shims on other engines: only our own notes count. */
+function isOwn(id: string, { ownIds }: KnownSandboxes): boolean {
+  return sandboxIdForm.test(id) && ownIds.has(id);
+}
+
+/** Names of chains are hashes of network and container: those of all pairs that anything else tells of. */
+function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string, string> {
+  const owners = new Map<string, string>();
+  for (const { networkName, containerId } of [...cacheEntries, ...addresses]) {
+    for (const chain of chainNames(networkName, containerId)) owners.set(chain, containerId);
+  }
+  return owners;
+}

@@ -1,0 +1,81 @@
+/** Asks the CRI server what is there of a pod. */
+import { isKind } from "../shim/lib/errors.js";
+import type { ContainerStatus } from "../shim/domain/cri.js";
+import { ContainerState, PodSandboxState } from "../shim/domain/cri.js";
+import { podNameLabel, podNamespaceLabel } from "../shim/domain/labels.js";
+import type { CriClient } from "./cri-client.js";
+import { playHashAnnotation } from "./cri-config.js";
+import type { PodKey } from "./manifest.js";
+import type { ObservedContainer, ObservedPod, ObservedSandbox, ObservedState } from "./next-step.js";
+import { newestSandbox } from "./next-step.js";
+
+type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
+
+/** All sandboxes under the pod's namespace and name, whoever made them, and the containers of the newest one. */
+export async function observePod(client: Reads, key: PodKey, signal: AbortSignal): Promise<ObservedPod> {
+  const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
+  const items = await client.listPodSandboxes(labels, signal);
+  const sandboxes: readonly ObservedSandbox[] = items.map((item) => ({
+    id: item.id,
+    attempt: item.metadata?.attempt ?? 0,
+    isReady: item.state === PodSandboxState.SANDBOX_READY,
+    createdAt: BigInt(item.created_at),
+    playHash: item.annotations[playHashAnnotation],
+    uid: item.metadata?.uid ?? "",
+  }));
+  const newest = newestSandbox(sandboxes);
+  return {
+    sandboxes,
+    containers: newest === undefined ? [] : await observeContainers(client, newest.id, signal),
+  };
+}
+
+/** The newest attempt of each container of a sandbox. */
+export async function observeContainers(
+  client: Pick<Reads, "listContainers" | "containerStatus">,
+  sandboxId: string,
+  signal: AbortSignal,
+): Promise<readonly ObservedContainer[]> {
+  const listed = await client.listContainers(sandboxId, signal);
+  const newest = new Map<string, { readonly id: string; readonly attempt: number }>();
+  for (const { id, metadata } of listed) {
+    const { name, attempt } = metadata ?? { name: "", attempt: 0 };
+    const other = newest.get(name);
+    if (other === undefined || other.attempt < attempt) newest.set(name, { id, attempt });
+  }
+  const statuses = await Promise.all([...newest.values()].map(({ id }) => statusOf(client, id, signal)));
+  return statuses.filter((status) => status !== undefined).map(toObserved);
+}
+
+/** Undefined when the container went away since it was listed. */
+async function statusOf(
+  client: Pick<Reads, "containerStatus">,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerStatus | undefined> {
+  try {
+    return await client.containerStatus(id, signal);
+  } catch (error) {
+    if (isKind(error, "notFound")) return undefined;
+    throw error;
+  }
+}
+
+const states: Readonly<Record<ContainerState, ObservedState>> = {
+  [ContainerState.CONTAINER_CREATED]: "created",
+  [ContainerState.CONTAINER_RUNNING]: "running",
+  [ContainerState.CONTAINER_EXITED]: "exited",
+  [ContainerState.CONTAINER_UNKNOWN]: "unknown",
+};
+
+export function toObserved(status: ContainerStatus): ObservedContainer {
+  return {
+    id: status.id,
+    name: status.metadata?.name ?? "",
+    attempt: status.metadata?.attempt ?? 0,
+    state: states[status.state],
+    exitCode: status.exit_code,
+    reason: status.reason,
+    message: status.message,
+  };
+}

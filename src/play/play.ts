@@ -1,0 +1,145 @@
+/** `play` as a whole: all pods of the manifests up, or down. */
+import { isKind, messageOf } from "../shim/lib/errors.js";
+import type { Logger } from "../shim/lib/log.js";
+import { Rollback } from "../shim/lib/rollback.js";
+import type { CriClient } from "./cri-client.js";
+import { defaultGracePeriodSeconds } from "./cri-config.js";
+import { podIps } from "./create-container.js";
+import type { Manifest, PodKey } from "./manifest.js";
+import type { ObservedPod } from "./next-step.js";
+import { newestSandbox } from "./next-step.js";
+import { podUid } from "./names.js";
+import { observePod } from "./observe.js";
+import { podDirectory } from "./pod-files.js";
+import { podRow, podState, tableHeader } from "./pod-view.js";
+import type { PodState } from "./pod-view.js";
+import type { RunnerDeps } from "./runner.js";
+import { playPod } from "./runner.js";
+import { formatTable } from "./table.js";
+import { removePodFiles, removeSandbox } from "./teardown.js";
+
+/** An undo step may have to wait for the grace period of a pod's containers, and then for the engine. */
+const undoMarginMs = 120_000;
+
+/**
+ * Brings up the pods, one after the other. When one fails, what this run has made, of all pods, is removed again,
+ * unless `keep`.
+ */
+export async function playUp(
+  manifests: readonly Manifest[],
+  deps: RunnerDeps,
+  options: { readonly keep: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  const graces = manifests.map(
+    ({ pod }) => pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds,
+  );
+  await using rollback = new Rollback(undoLog(deps.report), Math.max(...graces) * 1000 + undoMarginMs);
+  try {
+    for (const manifest of manifests) {
+      const { alreadyThere, observed } = await playPod(manifest, deps, rollback, signal);
+      const { namespace, name } = manifest.key;
+      if (alreadyThere)
+        deps.report(`${namespace}/${name}: already ${describeState(podState(manifest, observed))}`);
+    }
+  } catch (error) {
+    if (!rollback.isEmpty) {
+      deps.report(
+        options.keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
+      );
+    }
+    if (options.keep) rollback.commit();
+    throw error;
+  }
+  rollback.commit();
+}
+
+/** Prints the table; answers the states in the order of `manifests`. */
+export async function showPods(
+  manifests: readonly Manifest[],
+  client: CriClient,
+  print: (text: string) => void,
+  signal: AbortSignal,
+): Promise<readonly PodState[]> {
+  const rows: (readonly string[])[] = [tableHeader];
+  const states: PodState[] = [];
+  for (const manifest of manifests) {
+    const observed = await observePod(client, manifest.key, signal);
+    rows.push(podRow(manifest, observed, await ipsOf(observed, client, signal)));
+    states.push(podState(manifest, observed));
+  }
+  print(formatTable(rows));
+  return states;
+}
+
+async function ipsOf(
+  { sandboxes }: ObservedPod,
+  client: CriClient,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const newest = newestSandbox(sandboxes);
+  if (newest === undefined) return [];
+  try {
+    return podIps(await client.podSandboxStatus(newest.id, signal));
+  } catch (error) {
+    if (isKind(error, "notFound")) return []; // Removed since it was listed.
+    throw error;
+  }
+}
+
+/** Removes the pods, in reverse order, with their volumes' data and logs. Pods that play did not make are left. */
+export async function playDown(
+  pods: readonly { readonly source: string; readonly key: PodKey }[],
+  deps: Pick<RunnerDeps, "client" | "files" | "directories" | "report">,
+  signal: AbortSignal,
+): Promise<{ readonly failed: number }> {
+  const { client, files, directories, report } = deps;
+  let failed = 0;
+  for (const { key } of [...pods].reverse()) {
+    const pod = `${key.namespace}/${key.name}`;
+    try {
+      const { sandboxes } = await observePod(client, key, signal);
+      const own = sandboxes.filter(({ playHash }) => playHash !== undefined);
+      for (const { id } of own) await removeSandbox(client, id, signal);
+      if (own.length < sandboxes.length) {
+        report(`${pod}: left alone, it was not made by play`);
+        continue;
+      }
+      // Also those of an earlier uid, should the manifest have got another one since.
+      const uids = new Set([
+        key.uid,
+        ...own.map(({ uid }) => uid).filter((uid) => podUid(uid) === undefined),
+      ]);
+      for (const uid of uids) {
+        // Play's own directory shows that the logs under this uid are those of a pod of play.
+        const isOurs = await files.exists(podDirectory(directories, { ...key, uid }));
+        if (isOurs) await removePodFiles(files, directories, { ...key, uid });
+      }
+      report(own.length === 0 ? `${pod}: not there` : `${pod}: removed`);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      failed += 1;
+      report(`${pod}: cannot be removed: ${messageOf(error)}`);
+    }
+  }
+  return { failed };
+}
+
+function describeState(state: PodState): string {
+  return state === "Running" ? "running" : `there (${state})`;
+}
+
+/** Rollback's log, as lines for the user. */
+function undoLog(report: (line: string) => void): Pick<Logger, "debug" | "error"> {
+  return {
+    debug: () => undefined,
+    error: (...args: unknown[]) => {
+      const fields: unknown = args[0];
+      const { step, err } = (typeof fields === "object" ? fields : {}) as {
+        readonly step?: string;
+        readonly err?: string;
+      };
+      report(`cannot ${step ?? "undo a step"}: ${err ?? ""}; remove it with "play --down"`);
+    },
+  };
+}

@@ -1,0 +1,1 @@
+export { parseQuantity } from "../shim/domain/quantity.js";

@@ -1,0 +1,54 @@
+/** What a subPath of a volume leads to, when nobody can exchange it before the engine has mounted it. */
+import { isKind, ShimError } from "../shim/lib/errors.js";
+import { ContainerState, type ContainerStatus } from "../shim/domain/cri.js";
+import type { CriClient } from "./cri-client.js";
+import type { PlayFiles } from "./files.js";
+
+type Calls = Pick<CriClient, "listContainers" | "containerStatus">;
+
+/**
+ * The engine looks the path up once more when it mounts it. A container that may write to a directory on the way could
+ * put a link there in between, and have any directory of the node mounted. So it is an error while such a container runs,
+ * of whatever pod. One that runs after this has only what its own mounts lead to, and play starts one at a time.
+ */
+export async function safeSubPath(
+  { volumePath, subPath }: { readonly volumePath: string; readonly subPath: string },
+  { client, files }: { readonly client: Calls; readonly files: PlayFiles },
+  signal: AbortSignal,
+): Promise<string> {
+  const action = `mount subPath "${subPath}" of "${volumePath}"`;
+  const path = await files.resolveSubPath(volumePath, subPath);
+  for (const { id, metadata, state } of await client.listContainers("", signal)) {
+    if (state !== ContainerState.CONTAINER_RUNNING) continue;
+    const above = await files.firstAbove(path, writablePaths(await statusOf(id, client, signal)));
+    if (above === undefined) continue;
+    const writer = `container "${metadata?.name ?? id}" runs and may write to "${above}"`;
+    const remedy = "mount that read-only there, or list the container with the subPath first";
+    throw new ShimError(
+      "precondition",
+      `${action}: ${writer}, where it could exchange what is mounted; ${remedy}`,
+    );
+  }
+  // Somebody may have written until just now.
+  if ((await files.resolveSubPath(volumePath, subPath)) === path) return path;
+  throw new ShimError("precondition", `${action}: it leads elsewhere than a moment ago`);
+}
+
+/** Undefined when it is gone. */
+async function statusOf(
+  id: string,
+  client: Calls,
+  signal: AbortSignal,
+): Promise<ContainerStatus | undefined> {
+  try {
+    return await client.containerStatus(id, signal);
+  } catch (error) {
+    if (isKind(error, "notFound")) return undefined;
+    throw error;
+  }
+}
+
+function writablePaths(status: ContainerStatus | undefined): readonly string[] {
+  const writable = status?.mounts.filter(({ readonly }) => !readonly) ?? [];
+  return writable.map(({ host_path }) => host_path).filter((path) => path !== "");
+}

@@ -1,0 +1,38 @@
+/** Stops and removes a pod, in the kubelet's order. */
+import type { CriClient } from "./cri-client.js";
+import { defaultGracePeriodSeconds } from "./cri-config.js";
+import { ContainerState } from "../shim/domain/cri.js";
+import type { Container } from "../shim/domain/cri.js";
+import { gracePeriodAnnotation } from "../shim/domain/labels.js";
+import type { PlayFiles } from "./files.js";
+import type { PodKey } from "./manifest.js";
+import type { Directories } from "./pod-files.js";
+import { logDirectory, podDirectory } from "./pod-files.js";
+
+type Calls = Pick<CriClient, "listContainers" | "stopContainer" | "stopPodSandbox" | "removePodSandbox">;
+
+/** Each container gets the grace period that it was created with, all at the same time. Repeating it does no harm. */
+export async function removeSandbox(client: Calls, sandboxId: string, signal: AbortSignal): Promise<void> {
+  const containers = await client.listContainers(sandboxId, signal);
+  const running = containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
+  await Promise.all(
+    running.map((container) => client.stopContainer(container.id, graceSeconds(container), signal)),
+  );
+  await client.stopPodSandbox(sandboxId, signal);
+  await client.removePodSandbox(sandboxId, signal);
+}
+
+/** Deletes the pod's logs and its volumes' data. Only when its sandboxes are gone. */
+export async function removePodFiles(
+  files: Pick<PlayFiles, "removeTree">,
+  directories: Directories,
+  key: PodKey,
+): Promise<void> {
+  await files.removeTree(logDirectory(directories, key));
+  await files.removeTree(podDirectory(directories, key));
+}
+
+export function graceSeconds({ annotations }: Pick<Container, "annotations">): number {
+  const text = annotations[gracePeriodAnnotation] ?? "";
+  return /^\d{1,10}$/.test(text) ? Number(text) : defaultGracePeriodSeconds;
+}

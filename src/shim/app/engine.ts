@@ -1,0 +1,41 @@
+/** The connection to the Docker Engine. */
+import type { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import type { Config } from "../config/resolve.js";
+import { DockerEngine } from "../engine/docker-engine.js";
+import type { EngineEndpoint } from "../engine/http/endpoint.js";
+import { readTlsMaterial } from "../engine/http/endpoint.js";
+import { instrument } from "../engine/instrumented-engine.js";
+import type { Engine } from "../ports/engine.js";
+import type { Observer } from "../ports/observer.js";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where the engine is, with the key material that Docker's variables name. */
+export async function engineEndpoint(
+  { dockerEndpoint }: Config,
+  environment: Environment,
+): Promise<EngineEndpoint> {
+  if (dockerEndpoint.kind === "unix") return dockerEndpoint;
+  const tls = await readTlsMaterial(environment);
+  return tls === undefined ? dockerEndpoint : { ...dockerEndpoint, tls };
+}
+
+/** Opens no connection yet: the engine need not be there. */
+export function createEngine(
+  endpoint: EngineEndpoint,
+  { runtimeRequestTimeoutMs }: Config,
+  log: Logger,
+  lifetime: Lifetime,
+  observer?: Observer,
+): Engine {
+  const docker = new DockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
+  lifetime.onClose("engine connections", () => {
+    docker.close();
+    return Promise.resolve();
+  });
+  return instrument(docker, {
+    log,
+    ...(observer === undefined ? {} : { observe: (ended) => observer.engineCallEnded(ended) }),
+  });
+}

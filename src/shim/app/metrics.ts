@@ -1,0 +1,48 @@
+/** Metrics and health for clients of this host; off unless an address for them is given. */
+import type { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import type { Config } from "../config/resolve.js";
+import { MetricsRegistry } from "../metrics/metrics-registry.js";
+import { startMetricsServer, type MetricsServer } from "../metrics/metrics-server.js";
+import { healthPage, readinessPage, type Condition, type Page } from "../metrics/pages.js";
+import type { Observer } from "../ports/observer.js";
+import { presentMetrics, type PresentState } from "./present-metrics.js";
+
+export interface OpenMetrics {
+  /** To be told of everything from the start. */
+  readonly observer: Observer;
+  /** Listens when it returns; the errors are those of `startMetricsServer`. */
+  serve(
+    state: PresentState,
+    readConditions: (signal: AbortSignal) => Promise<readonly Condition[]>,
+  ): Promise<MetricsServer>;
+}
+
+/** Undefined when metrics are off: then nothing is loaded, counted or listened to. */
+export async function openMetrics(
+  { metricsBindAddress: address }: Pick<Config, "metricsBindAddress">,
+  log: Logger,
+  lifetime: Lifetime,
+): Promise<OpenMetrics | undefined> {
+  if (address === undefined) return undefined;
+  const registry = await MetricsRegistry.create(log, { processMetrics: true });
+  const metricsPage = async (): Promise<Page> => ({ status: 200, ...(await registry.text()) });
+  return {
+    observer: registry.observer,
+    serve: async (state, readConditions) => {
+      registry.add(presentMetrics(state));
+      const server = await startMetricsServer({
+        address,
+        pages: {
+          "/metrics": metricsPage,
+          "/healthz": () => Promise.resolve(healthPage),
+          "/readyz": async (signal) => readinessPage(await readConditions(signal)),
+        },
+        log,
+      });
+      lifetime.onClose("server of metrics", () => server.close());
+      log.info({ endpoint: server.endpoint }, "serving metrics");
+      return server;
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/orphans/orphaned-resources.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
+import { namesIn } from "../lib/files/directories.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import type { Logger } from "../lib/log.js";
+import type { Engine } from "../ports/engine.js";
+import { criDockerdCheckpoints } from "./stores.js";
+
+/**
+ * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by
+ * the names of their files, because opening the stores would tidy them up.
+ */
+export async function knownSandboxes(
+  stateDir: string,
+  engine: Pick<Engine, "listContainers">,
+  signal: AbortSignal,
+): Promise<KnownSandboxes> {
+  const containers = await engine.listContainers({}, signal);
+  const records = (await namesIn(join(stateDir, "pods"))).map((name) => name.replace(/\.json$/, ""));
+  const checkpoints = [
+    ...(await namesIn(join(stateDir, "sandbox"))),
+    ...(await namesIn(criDockerdCheckpoints)),
+  ];
+  return {
+    livingIds: new Set(containers.map(({ id }) => id)),
+    ownIds: new Set([...records, ...checkpoints].filter((name) => !name.startsWith("."))),
+  };
+}
+
+/**
+ * The same, on the engine that the state directory has always been used with; undefined on another one. Which engine it
+ * is is asked before and after the list: that of one that came or went in between must not be taken for the first one's.
+ */
+export async function sandboxesOfAccustomedEngine(
+  stateDir: string,
+  engine: Pick<Engine, "connect" | "listContainers">,
+  signal: AbortSignal,
+): Promise<KnownSandboxes | undefined> {
+  const before = await engine.connect(signal);
+  if (!(await isAccustomedEngine(stateDir, before.engineId))) return undefined;
+  const known = await knownSandboxes(stateDir, engine, signal);
+  const after = await engine.connect(signal);
+  return after.engineId === before.engineId ? known : undefined;
+}
+
+/**
+ * Whether the engine is the one that this state directory has always been used with. On another engine every pod of
+ * the first one looks dead, although it may well be alive there. The first engine's id is kept in `engine-id`.
+ */
+export async function isAccustomedEngine(stateDir: string, engineId: string): Promise<boolean> {
+  const path = join(stateDir, "engine-id");
+  try {
+    return (await readFile(path, "utf8")).trim() === engineId;
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
+  await writeFileAtomically(path, `${engineId}\n`, { mode: 0o600, temporaryPrefix: ".dockershim-" });
+  return true;
+}
+
+/**
+ * Cleans what is certainly ours, and says what was done and what was left. `precondition` when the engine is not the
+ * accustomed one: it may have been exchanged since the caller looked.
+ */
+export async function cleanNetworkLeftovers(
+  leftovers: NetworkLeftovers,
+  stateDir: string,
+  engine: Pick<Engine, "connect" | "listContainers">,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const known = async (): Promise<KnownSandboxes> => {
+    const sandboxes = await sandboxesOfAccustomedEngine(stateDir, engine, signal);
+    if (sandboxes !== undefined) return sandboxes;
+    throw new ShimError(
+      "precondition",
+      "the engine was exchanged for another one: what pods hold of networks stays",
+    );
+  };
+  const { cleaned, failed, left }: CleanUp = await leftovers.clean(known, signal);
+  for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
+  for (const { finding, reason } of failed) {
+    log.warn({ what: finding.what, err: reason }, "cannot remove what a dead pod left behind");
+  }
+  for (const { what } of left)
+    log.info({ what }, "belongs to no container, but perhaps not to us: left alone");
+  try {
+    await leftovers.collectGarbage(known, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    log.warn({ err: messageOf(error) }, "CNI plugins cannot collect garbage");
+  }
+}

@@ -1,0 +1,40 @@
+/** The ways into pods for port-forward, and which one is taken. */
+import { arch } from "node:process";
+import type { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import { builtinPauseReference } from "../pause/builtin-image.js";
+import { portForwardArchive, portForwardPath, programPath } from "../pause/programs.js";
+import { DialerProcess } from "../pod-dialer/dialer-process.js";
+import { FirstWayIn } from "../pod-dialer/first-way-in.js";
+import { NamespaceDialer } from "../pod-dialer/namespace-dialer.js";
+import { RelayDialer } from "../pod-dialer/relay-dialer.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import type { PodDialer } from "../ports/pod-dialer.js";
+import type { EngineLink } from "../state/engine-link.js";
+
+const connectTimeoutMs = 10_000;
+
+export interface PodDialerParts {
+  readonly engine: Engine;
+  readonly link: Pick<EngineLink, "facts">;
+  readonly host: () => HostAccess;
+  readonly log: Logger;
+}
+
+/** By namespace where the engine is on this host, else by a process in the sandbox. No process is started before use. */
+export function createPodDialer(
+  { engine, link, host, log }: PodDialerParts,
+  lifetime: Lifetime,
+): () => PodDialer {
+  const dialer = new DialerProcess({ program: () => programPath("pod-dialer", arch), connectTimeoutMs, log });
+  lifetime.onClose("pod dialer", () => dialer.close());
+  const relay = new RelayDialer({
+    engine,
+    programPath: portForwardPath,
+    programArchive: () => portForwardArchive(link.facts?.architecture ?? arch),
+    builtinImage: builtinPauseReference,
+  });
+  const local = new FirstWayIn(new NamespaceDialer(dialer, host), relay);
+  return () => (host().local ? local : relay);
+}

@@ -1,0 +1,63 @@
+import { runInCall, type Call } from "../../lib/call.js";
+import type { Answer, AttachRequest, AttachResponse } from "../../domain/cri.js";
+import type { CommandStreams } from "../../ports/streaming.js";
+import { requireRunningContainer } from "../find-by-id.js";
+import type { Services } from "../services.js";
+import { carryStreams } from "./session-streams.js";
+import { followTerminalSize } from "./terminal-size.js";
+
+type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "streaming">;
+
+/** Offers a session with the streams of the container's first process. */
+export async function attach(
+  request: AttachRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<AttachResponse>> {
+  await deps.link.live(call.signal);
+  const { id } = await requireRunningContainer(request.container_id, deps, call.signal);
+  const { tty, stdin, stdout, stderr } = request;
+  const url = deps.streaming.offer({
+    ...{ kind: "attach", containerId: id, tty, stdin, stdout, stderr },
+    run: async (streams, signal) => {
+      const session = { ...call, signal };
+      await runInCall(session, () =>
+        runAttachSession({ ...request, container_id: id }, deps, session, streams),
+      );
+      return 0;
+    },
+  });
+  return { url };
+}
+
+/**
+ * Until the container ends, or the client leaves. The container's own terminal decides how output is framed and whether
+ * there are sizes, whatever the request says: a client that guessed wrong gets both streams in the one it has.
+ */
+async function runAttachSession(
+  request: AttachRequest,
+  deps: Deps,
+  session: Call,
+  client: CommandStreams,
+): Promise<void> {
+  const { engine } = deps;
+  const { log, signal } = session;
+  // It may have been replaced since the offer, or have ended.
+  const { id, snapshot } = await requireRunningContainer(request.container_id, deps, signal);
+  const { tty } = snapshot;
+  const merged = request.tty && !tty;
+  const options = { tty, stdin: request.stdin, stdout: request.stdout, stderr: request.stderr || merged };
+  const streams = await engine.attachContainer(id, options, signal);
+  const ended = new AbortController();
+  try {
+    const apply = (size: { readonly columns: number; readonly rows: number }, until: AbortSignal) =>
+      engine.resizeContainer(id, size, until);
+    if (tty) void followTerminalSize({ sizes: client.resizes, apply, log }, ended.signal);
+    await carryStreams(streams, client, { merged }, signal);
+    signal.throwIfAborted();
+  } finally {
+    ended.abort();
+    streams.close();
+  }
+  log.debug({ containerId: id }, "attach ended");
+}

@@ -1,0 +1,116 @@
+import { join } from "node:path";
+import { withDeadline } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Container } from "../../domain/container.js";
+import type { Answer, CheckpointContainerRequest, CheckpointContainerResponse } from "../../domain/cri.js";
+import { ContainerState } from "../../domain/cri.js";
+import type { CheckpointContent } from "../../ports/host.js";
+import { requireReadContainer } from "../find-by-id.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerLanes" | "images">;
+
+/** For callers that name no limit. */
+const defaultTimeoutSeconds = 600;
+/** Of the engine's error when it finds no CRIU, or one that does not work on this kernel. */
+const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU version must be/i;
+
+/**
+ * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`, with the
+ * reason, where the engine has no experimental mode or no CRIU.
+ */
+export async function checkpointContainer(
+  request: CheckpointContainerRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<CheckpointContainerResponse>> {
+  const facts = await deps.link.live(call.signal);
+  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
+  if (!facts.experimental) {
+    const reason = 'the Docker Engine is not in experimental mode ("experimental": true in its daemon.json)';
+    throw new ShimError("unsupported", `checkpoint container "${id}": ${reason}`, { containerId: id });
+  }
+  const seconds = Number(request.timeout) || defaultTimeoutSeconds;
+  await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
+    deps.containerLanes.run(id, signal, () => checkpoint(id, request.location, deps, signal)),
+  );
+  return {};
+}
+
+async function checkpoint(
+  id: string,
+  location: string,
+  { engine, model, host, images }: Deps,
+  signal: AbortSignal,
+): Promise<void> {
+  const container = model.requireContainer(id);
+  const { snapshot, state } = container;
+  try {
+    if (state !== ContainerState.CONTAINER_RUNNING) {
+      throw new ShimError("precondition", `it is ${snapshot.state.status}, not running`);
+    }
+    const image = await images.get(snapshot.imageId, signal);
+    const dump = async (directory: string): Promise<CheckpointContent> => {
+      const checkpointId = "images";
+      await engine.createCheckpoint(id, { checkpointId, directory }, signal);
+      return {
+        images: join(directory, checkpointId),
+        config: configOf(container, image?.repoTags[0] ?? snapshot.imageName, new Date()),
+        annotations: annotationsOf(container, model.sandbox(container.sandboxId)?.pod),
+      };
+    };
+    await host().archiveCheckpoint(snapshot, location, dump, signal);
+  } catch (error) {
+    const message = messageOf(error);
+    const failure = noCriu.test(message)
+      ? new ShimError(
+          "unsupported",
+          `the engine's host has no working CRIU: ${message}`,
+          {},
+          { cause: error },
+        )
+      : ShimError.from(error);
+    throw failure.within(`checkpoint container "${id}"`, { containerId: id });
+  }
+}
+
+/** In the words of the other runtimes, for their restores and for checkpointctl. */
+function configOf(
+  { id, identity, snapshot }: Container,
+  image: string,
+  now: Date,
+): Readonly<Record<string, unknown>> {
+  return {
+    id,
+    name: identity.name,
+    rootfsImage: image,
+    rootfsImageRef: snapshot.imageId,
+    rootfsImageName: image,
+    runtime: snapshot.runtime,
+    createdTime: new Date(Number(snapshot.created / 1_000_000n)).toISOString(),
+    checkpointedTime: now.toISOString(),
+    restoredTime: "0001-01-01T00:00:00Z",
+    restored: false,
+  };
+}
+
+function annotationsOf(
+  { identity, sandboxId, snapshot }: Container,
+  pod: { readonly name: string; readonly namespace: string; readonly uid: string } | undefined,
+): Readonly<Record<string, string>> {
+  const prefix = "io.kubernetes.cri.";
+  return {
+    [`${prefix}container-type`]: "container",
+    [`${prefix}container-name`]: identity.name,
+    [`${prefix}image-name`]: snapshot.imageName,
+    [`${prefix}sandbox-id`]: sandboxId,
+    ...(pod === undefined
+      ? {}
+      : {
+          [`${prefix}sandbox-name`]: pod.name,
+          [`${prefix}sandbox-namespace`]: pod.namespace,
+          [`${prefix}sandbox-uid`]: pod.uid,
+        }),
+  };
+}

@@ -1,0 +1,89 @@
+/** What CreateContainer must learn of the node and the image before it can plan. */
+import { posix } from "node:path";
+import type { Call } from "../../lib/call.js";
+import { ShimError } from "../../lib/errors.js";
+import type { ResolvedImageUser } from "../../domain/image-users.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { resolveImageUser } from "../../domain/image-users.js";
+import type { ValidCreateContainer } from "../../domain/requests.js";
+import type { ContainerNeeds } from "../../plan/container-needs.js";
+import type { ContainerInputs } from "../../plan/container-plan.js";
+import { containerNeeds, engineInjectsCdi } from "../../plan/container-needs.js";
+import type { CdiEdits } from "../../plan/cdi.js";
+import { cdiEnvironment, resolveCdiDevices } from "../../plan/cdi.js";
+import type { FoundPaths, HostAccess } from "../../ports/host.js";
+import { readLocalhostProfile } from "../localhost-profile.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<Services, "engine" | "host" | "imageUsers" | "settings">;
+
+export async function gatherContainerInputs(
+  request: ValidCreateContainer,
+  facts: NodeFacts,
+  deps: Deps,
+  call: Call,
+): Promise<ContainerInputs> {
+  const host = deps.host();
+  const needs = containerNeeds(request);
+  const { absentMountSourcesToReject: rejected } = deps.settings;
+  const absentToReject = new Set(needs.hostPaths.filter((path) => rejected.has(posix.resolve(path))));
+  const [seccompProfile, loadedAppArmorProfiles, found, cdi, imageUser] = await Promise.all([
+    readLocalhostProfile(request.config.linux?.security_context, host),
+    needs.appArmorProfile === undefined ? undefined : host.loadedAppArmorProfiles(),
+    findPaths(request.pod_sandbox_id, needs, absentToReject, facts, host, call),
+    needs.cdiDevices.length === 0 ? undefined : readCdi(needs.cdiDevices, facts, host),
+    readImageUser(request.config.image.image, needs, deps, call),
+  ]);
+  const { mounts: hostPaths, devices } = found ?? {};
+  return { seccompProfile, loadedAppArmorProfiles, hostPaths, absentToReject, devices, cdi, imageUser };
+}
+
+/**
+ * Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their
+ * environment.
+ */
+async function readCdi(
+  names: readonly string[],
+  facts: NodeFacts,
+  host: HostAccess,
+): Promise<CdiEdits | undefined> {
+  const injects = engineInjectsCdi(facts);
+  if (injects && !host.local) return undefined;
+  const files = await host.readCdiSpecs(facts.cdiSpecDirs);
+  if (!injects) return resolveCdiDevices(files, names);
+  return { env: cdiEnvironment(files, names), devices: [], mounts: [], groups: [] };
+}
+
+/** A missing source of a mount is made as a directory, as all runtimes do; it stays when the container is not created. */
+async function findPaths(
+  sandboxId: string,
+  { hostPaths, devicePaths: devices }: ContainerNeeds,
+  absentToReject: ReadonlySet<string>,
+  { security }: NodeFacts,
+  host: HostAccess,
+  call: Call,
+): Promise<FoundPaths | undefined> {
+  if (hostPaths.length === 0 && devices.length === 0) return undefined;
+  // Such engines give what they make to the user that is root in the containers.
+  const engineMakes = security.usernsRemap || security.rootless;
+  const make = engineMakes ? [] : hostPaths.filter((path) => !absentToReject.has(path));
+  const look = engineMakes ? hostPaths : [...absentToReject];
+  const found = await host.findPaths({ look, make, devices }, sandboxId, call.signal);
+  for (const [path, state] of found?.mounts ?? [])
+    if (state === "made") call.log.info({ path }, "made the missing source of a mount as a directory");
+  return found;
+}
+
+/** Undefined when nothing needs it, or when the image does not know the user. */
+async function readImageUser(
+  imageName: string,
+  { imageUser: need }: ContainerNeeds,
+  { engine, imageUsers }: Deps,
+  call: Call,
+): Promise<ResolvedImageUser | undefined> {
+  if (need === undefined) return undefined;
+  const image = await engine.inspectImage(imageName, call.signal);
+  if (image === undefined)
+    throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
+  return resolveImageUser(await imageUsers.read(image.id, call.signal), need.user ?? image.user);
+}

@@ -1,0 +1,188 @@
+import type { Call } from "../../lib/call.js";
+import type {
+  Answer,
+  ContainerResources,
+  ContainerStatus,
+  ContainerStatusRequest,
+  ContainerStatusResponse,
+  ContainerUser,
+  Mount,
+} from "../../domain/cri.js";
+import { ContainerState, MountPropagation } from "../../domain/cri.js";
+import { type ImageMount, imageMountsOf } from "../../domain/image-mounts.js";
+import type { Container } from "../../domain/container.js";
+import { exitOf, imageSpec } from "../../domain/container.js";
+import type { ImageUserFiles } from "../../domain/image-users.js";
+import { resolveImageUser } from "../../domain/image-users.js";
+import { parseReference } from "../../domain/image-reference.js";
+import type { ImageSnapshot, MountSnapshot, Snapshot } from "../../domain/snapshot.js";
+import { stopSignalNumber } from "../../domain/stop-signal.js";
+import { tidyPath } from "../../plan/paths.js";
+import { isLifted } from "../../plan/update-resources.js";
+import { requireReadContainer } from "../find-by-id.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<Services, "link" | "model" | "sync" | "images" | "imageUsers" | "containerRecords">;
+
+/** From memory; the image behind it is asked for once. */
+export async function containerStatus(
+  request: ContainerStatusRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ContainerStatusResponse>> {
+  await deps.link.live(call.signal);
+  const container = await requireReadContainer(request.container_id, deps, call.signal);
+  return {
+    status: await describeContainer(container, deps, call.signal),
+    info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
+  };
+}
+
+/** The status of `container` as it is given, for answers and events alike. Throws only the reason of `signal`. */
+export async function describeContainer(
+  container: Container,
+  deps: Pick<Services, "images" | "imageUsers" | "containerRecords">,
+  signal: AbortSignal,
+): Promise<Answer<ContainerStatus>> {
+  // The image may be gone: then its ids have to do.
+  const { imageId } = container.snapshot;
+  const [image, userFiles] = await Promise.all([
+    deps.images.get(imageId, signal),
+    deps.imageUsers.whatIsKnown(imageId),
+  ]);
+  return statusOf(container, { image, userFiles }, deps);
+}
+
+export function statusOf(
+  container: Container,
+  known: { readonly image: ImageSnapshot | undefined; readonly userFiles: ImageUserFiles | undefined },
+  deps: Pick<Deps, "containerRecords">,
+): Answer<ContainerStatus> {
+  const { image, userFiles } = known;
+  const { snapshot } = container;
+  const exit = exitOf(snapshot);
+  const ended = container.state === ContainerState.CONTAINER_EXITED;
+  return {
+    id: container.id,
+    metadata: container.identity,
+    state: container.state,
+    created_at: String(snapshot.created),
+    started_at: String(exit.startedAt),
+    finished_at: String(exit.finishedAt),
+    exit_code: ended ? snapshot.state.exitCode : 0,
+    image: imageSpec(image?.repoTags[0] ?? snapshot.imageName),
+    image_ref: imageRef(snapshot, image),
+    image_id: snapshot.imageId,
+    reason: exit.reason,
+    message: exit.message,
+    labels: container.labels,
+    annotations: container.annotations,
+    mounts: mountsOf(snapshot),
+    log_path: container.logPath,
+    resources: resourcesOf(container, deps),
+    user: userOf(container, userFiles),
+    stop_signal: stopSignalNumber(snapshot.stopSignal === "" ? "SIGTERM" : snapshot.stopSignal),
+  };
+}
+
+/**
+ * `docker-pullable://<repository>@<digest>`, for people: of the repository that the container was made from, where that
+ * is known; kubelets name an id, and then any repository does.
+ */
+function imageRef(snapshot: Snapshot, image: ImageSnapshot | undefined): string {
+  const digests = image?.repoDigests ?? [];
+  const wanted = parseReference(snapshot.imageName)?.repository;
+  const digest = digests.find((one) => parseReference(one)?.repository === wanted) ?? digests[0];
+  return digest === undefined ? `docker://${snapshot.imageId}` : `docker-pullable://${digest}`;
+}
+
+const propagations: Readonly<Record<string, MountPropagation>> = {
+  rshared: MountPropagation.PROPAGATION_BIDIRECTIONAL,
+  shared: MountPropagation.PROPAGATION_BIDIRECTIONAL,
+  rslave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
+  slave: MountPropagation.PROPAGATION_HOST_TO_CONTAINER,
+};
+
+function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
+  const images = imageMountsOf(snapshot.labels);
+  const targets = new Set(images.map(({ containerPath }) => tidyPath(containerPath)));
+  const others = snapshot.mounts.filter(({ destination }) => !targets.has(tidyPath(destination)));
+  return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
+}
+
+/** By the label: for Docker it is some volume, or a mount without its image's id. */
+function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): Answer<Mount> {
+  return {
+    container_path: containerPath,
+    readonly: true,
+    image: { ...imageSpec(image), image_ref: imageId },
+    image_sub_path: subPath,
+  };
+}
+
+/** Paths as the request gave them: kubelets look for the termination message file by them. */
+function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
+  const requested = requestedMounts.find((one) => one.target === mount.destination);
+  return {
+    container_path: mount.destination,
+    host_path: requested?.type === "bind" ? requested.source : mount.source,
+    readonly: mount.readOnly,
+    propagation: propagations[mount.propagation] ?? MountPropagation.PROPAGATION_PRIVATE,
+    recursive_read_only: requested?.recursiveReadOnly ?? false,
+  };
+}
+
+function resourcesOf(
+  { id, snapshot }: Container,
+  { containerRecords }: Pick<Deps, "containerRecords">,
+): Answer<ContainerResources> {
+  const { resources } = snapshot;
+  const extra = containerRecords.get(id);
+  return {
+    linux: {
+      cpu_period: String(resources.cpuPeriod),
+      cpu_quota: String(resources.cpuQuota),
+      cpu_shares: String(resources.cpuShares),
+      memory_limit_in_bytes: isLifted(resources.memory) ? "0" : String(resources.memory),
+      memory_swap_limit_in_bytes: isLifted(resources.memorySwap) ? "-1" : String(resources.memorySwap),
+      cpuset_cpus: resources.cpusetCpus,
+      cpuset_mems: resources.cpusetMems,
+      oom_score_adj: String(resources.oomScoreAdj),
+      unified: extra?.cgroup.unified ?? {},
+      hugepage_limits: (extra?.cgroup.hugepages ?? []).map(({ pageSize, limitBytes }) => ({
+        page_size: pageSize,
+        limit: String(limitBytes),
+      })),
+    },
+  };
+}
+
+/** Undefined until the image's user database was read, which happens when a container is made of it. */
+function userOf(
+  { snapshot }: Container,
+  files: ImageUserFiles | undefined,
+): Answer<ContainerUser> | undefined {
+  if (files === undefined) return undefined;
+  // A name that the image does not know cannot have started a container; it has no ids to show.
+  const user = resolveImageUser(files, snapshot.user);
+  if (user === undefined) return undefined;
+  const groups = new Set([user.gid, ...user.supplementaryGroups, ...snapshot.groupAdd.map(Number)]);
+  return {
+    linux: {
+      uid: String(user.uid),
+      gid: String(user.gid),
+      supplemental_groups: [...groups].filter((gid) => Number.isInteger(gid)).map(String),
+    },
+  };
+}
+
+function verboseInfo({ sandboxId, snapshot }: Container): Record<string, unknown> {
+  return {
+    sandboxID: sandboxId,
+    pid: snapshot.state.pid,
+    dockerName: snapshot.name,
+    cgroupParent: snapshot.cgroupParent,
+    privileged: snapshot.privileged,
+    runtime: snapshot.runtime,
+  };
+}

@@ -1,0 +1,129 @@
+import type { Call } from "../../lib/call.js";
+import { isKind, ShimError } from "../../lib/errors.js";
+import { Rollback } from "../../lib/rollback.js";
+import type { Answer, CreateContainerResponse } from "../../domain/cri.js";
+import { containerType, typeLabel } from "../../domain/labels.js";
+import type { ValidCreateContainer } from "../../domain/requests.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import type { ContainerPlan } from "../../plan/container-plan.js";
+import { containerNeeds, planContainer } from "../../plan/container-plan.js";
+import { gatherContainerInputs } from "./container-inputs.js";
+import { createOrRecover } from "../../recovery/create-or-recover.js";
+import type { RivalOutcome } from "../../recovery/create-or-recover.js";
+import { removeContainerById } from "./remove-container.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<
+  Services,
+  | "engine"
+  | "link"
+  | "model"
+  | "sync"
+  | "host"
+  | "oomScores"
+  | "images"
+  | "imageUsers"
+  | "imageVolumes"
+  | "logs"
+  | "podRecords"
+  | "lateEffects"
+  | "containerRecords"
+  | "containerLanes"
+  | "settings"
+>;
+
+/** Gathers what the plan needs of the node → image volumes → plan → create → record. Nothing is left behind when a step fails. */
+export async function createContainer(
+  request: ValidCreateContainer,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<CreateContainerResponse>> {
+  const { name } = request.config.metadata;
+  try {
+    const facts = await deps.link.live(call.signal);
+    const sandbox = requireReady(request.pod_sandbox_id, deps);
+    call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
+    const inputs = await gatherContainerInputs(request, facts, deps, call);
+    const { imageVolumes: wanted } = containerNeeds(request);
+    // Until the container is there, from when on it counts as a user of what it mounts.
+    await using imageVolumes = await deps.imageVolumes.lease(wanted, facts, call.signal);
+    const plan = planContainer(request, {
+      facts,
+      sandbox,
+      inputs: { ...inputs, imageVolumes: imageVolumes.sources },
+      defaultUlimits: deps.settings.defaultUlimits,
+      allowedAnnotations: deps.settings.allowedAnnotations,
+      oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
+      resolveContainer: (id) => deps.model.requireContainer(id).id,
+    });
+    const id = await deps.containerLanes.run(plan.name, call.signal, () =>
+      create(plan, request.sandbox_config.log_directory, sandbox.id, deps, call),
+    );
+    return { container_id: id };
+  } catch (error) {
+    throw ShimError.from(error).within(`create container "${name}" in sandbox "${request.pod_sandbox_id}"`, {
+      sandboxId: request.pod_sandbox_id,
+    });
+  }
+}
+
+function requireReady(id: string, { model }: Pick<Services, "model">): Sandbox {
+  const sandbox = model.requireSandbox(id);
+  if (!sandbox.ready) throw new ShimError("precondition", `sandbox "${sandbox.id}" is not ready`);
+  return sandbox;
+}
+
+async function create(
+  plan: ContainerPlan,
+  logDirectory: string,
+  sandboxId: string,
+  deps: Deps,
+  call: Call,
+): Promise<string> {
+  const { engine, sync, containerRecords, logs, settings } = deps;
+  await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
+  const id = await createOrRecover(plan, deps, call, (rivalId) => clearRival(rivalId, plan.name, deps, call));
+  rollback.defer("refresh removed container", (signal) => sync.refresh(id, signal));
+  rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
+  call.signal.throwIfAborted();
+  const snapshot = await sync.refresh(id, call.signal);
+  if (snapshot === undefined)
+    throw new ShimError("unknown", "the engine lost the container right after its creation");
+  // Not before the read model has the container: records of containers that nobody knows are swept away.
+  if (plan.cgroup !== undefined) {
+    rollback.defer("remove container record", () => containerRecords.remove(id));
+    await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
+  }
+  rollback.defer("forget the log", () => logs.remove(id));
+  await logs.created(snapshot, { directory: logDirectory, path: plan.logPath });
+  // A sandbox that was stopped or removed in the meantime would never get rid of this container.
+  requireReady(sandboxId, deps);
+  call.signal.throwIfAborted();
+  rollback.commit();
+  deps.imageUsers.prepare(snapshot.imageId);
+  return id;
+}
+
+/** A container of this name that does not run is a leftover of an earlier call; one that runs is never touched. */
+async function clearRival(rivalId: string, name: string, deps: Deps, call: Call): Promise<RivalOutcome> {
+  const rival = await deps.sync.refresh(rivalId, call.signal);
+  if (rival === undefined) {
+    const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
+    return foreign === undefined ? "removed" : "foreign";
+  }
+  if (rival.labels[typeLabel] !== containerType) return "foreign";
+  try {
+    // Not forced: a start may be under way, and then the engine refuses.
+    if (!rival.state.running) {
+      await removeContainerById(rivalId, deps, call, { force: false });
+      return "removed";
+    }
+  } catch (error) {
+    if (!isKind(error, "precondition", "conflict")) throw error;
+    const now = await deps.sync.refresh(rivalId, call.signal);
+    if (now?.state.running !== true) return "foreign";
+  }
+  throw new ShimError("conflict", `a container that runs already has the name "${name}"`, {
+    containerId: rivalId,
+  });
+}

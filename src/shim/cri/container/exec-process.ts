@@ -1,0 +1,109 @@
+/** An exec from its creation to its exit code; and its end, when nobody wants it any longer. */
+import { sleep, withDeadline } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
+import { untilAppears } from "../../recovery/lost-answer.js";
+import type { Services } from "../services.js";
+
+export type ExecDeps = Pick<Services, "engine" | "host" | "settings">;
+
+export interface RunningExec {
+  readonly execId: string;
+  readonly streams: ProcessStreams;
+}
+
+/** What a call, or the session that one opened, passes on; its signal ends the exec. */
+type Context = Pick<Call, "signal" | "log">;
+
+/**
+ * Without the process's exit the end of its output proves nothing: it may have closed its streams. Most often the engine
+ * knows of the exit a moment after it.
+ */
+const exitPollMs = { first: 1, longest: 1_000 };
+
+/**
+ * Starts a process, lets `use` do with its streams what it likes, and waits for the exit code. Whatever goes wrong after
+ * the start, and when the signal aborts at any time, the process is killed with everything that it started before this
+ * throws: neither Docker nor its API does that.
+ */
+export async function runExec<Result>(
+  containerId: string,
+  options: ExecOptions,
+  deps: ExecDeps,
+  context: Context,
+  use: (exec: RunningExec) => Promise<Result>,
+): Promise<{ readonly result: Result; readonly exitCode: number }> {
+  const { engine } = deps;
+  const { signal } = context;
+  const execId = await engine.createExec(containerId, options, signal);
+  signal.throwIfAborted();
+  let streams: ProcessStreams | undefined;
+  try {
+    streams = await engine.startExec(execId, options, signal);
+    const result = await use({ execId, streams });
+    signal.throwIfAborted();
+    return { result, exitCode: await exitCodeOf(execId, deps, signal) };
+  } catch (error) {
+    // The start was asked for, and nobody hears the process any more.
+    await killExec(execId, containerId, deps, context);
+    throw error;
+  } finally {
+    streams?.close();
+  }
+}
+
+async function exitCodeOf(
+  execId: string,
+  { engine }: Pick<ExecDeps, "engine">,
+  signal: AbortSignal,
+): Promise<number> {
+  for (let pauseMs = exitPollMs.first; ; pauseMs = Math.min(pauseMs * 2, exitPollMs.longest)) {
+    const state = await engine.inspectExec(execId, signal);
+    if (state === undefined)
+      throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
+    if (!state.running && state.exitCode !== undefined) return state.exitCode;
+    await sleep(pauseMs, signal);
+  }
+}
+
+/**
+ * Process id of an exec; undefined when it never had one. The engine goes on with a start that its caller gave up,
+ * so one that has not begun yet is waited for, or it would begin with nobody to end it.
+ */
+async function pidOf(
+  execId: string,
+  engine: Services["engine"],
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const state = await untilAppears(async (limited) => {
+    const seen = await engine.inspectExec(execId, limited);
+    if (seen === undefined) return { pid: undefined };
+    // Also of one that has ended: what it started may go on, and hold the output open.
+    if (seen.pid !== 0) return seen;
+    return !seen.running && seen.exitCode !== undefined ? { pid: undefined } : undefined;
+  }, signal);
+  return state?.pid;
+}
+
+/** Under a deadline of its own: the one of the caller has passed. */
+async function killExec(
+  execId: string,
+  containerId: string,
+  deps: ExecDeps,
+  { log }: Context,
+): Promise<void> {
+  const { engine, host, settings } = deps;
+  try {
+    await withDeadline(undefined, settings.cleanUpTimeoutMs, "kill exec", async (signal) => {
+      const pid = await pidOf(execId, engine, signal);
+      if (pid === undefined) return;
+      const killed = await host().killProcessTree(containerId, pid, signal);
+      if (killed || (await engine.inspectExec(execId, signal))?.running !== true) return;
+      log.warn({ containerId, pid }, "cannot kill the exec: its process is out of reach");
+    });
+  } catch (error) {
+    if (isKind(error, "notFound")) return;
+    log.error({ containerId, err: messageOf(error) }, "cannot kill the exec");
+  }
+}

@@ -1,0 +1,52 @@
+import { runInCall, type Call } from "../../lib/call.js";
+import type { Answer, ExecRequest, ExecResponse } from "../../domain/cri.js";
+import type { ExecOptions } from "../../ports/engine.js";
+import type { CommandStreams } from "../../ports/streaming.js";
+import { type ExecDeps, runExec } from "./exec-process.js";
+import { requireRunningContainer } from "../find-by-id.js";
+import type { Services } from "../services.js";
+import { carryStreams } from "./session-streams.js";
+import { followTerminalSize } from "./terminal-size.js";
+
+type Deps = ExecDeps & Pick<Services, "link" | "model" | "sync" | "streaming">;
+
+/** Offers a session that runs a command; nothing is started before a client opens it. */
+export async function exec(request: ExecRequest, deps: Deps, call: Call): Promise<Answer<ExecResponse>> {
+  await deps.link.live(call.signal);
+  const { id } = await requireRunningContainer(request.container_id, deps, call.signal);
+  const { cmd: command, tty, stdin, stdout, stderr } = request;
+  const options: ExecOptions = { command, tty, stdin, stdout, stderr };
+  const url = deps.streaming.offer({
+    ...{ kind: "exec", containerId: id, tty, stdin, stdout, stderr },
+    run: (streams, signal) => {
+      const session = { ...call, signal };
+      return runInCall(session, () => runExecSession(id, options, deps, session, streams));
+    },
+  });
+  return { url };
+}
+
+/** From the create to the exit code, which it returns. Ends as `docker exec` does: with the engine's end of the output. */
+async function runExecSession(
+  containerId: string,
+  options: ExecOptions,
+  deps: Deps,
+  session: Call,
+  client: CommandStreams,
+): Promise<number> {
+  const { engine } = deps;
+  const { log, signal } = session;
+  const ended = new AbortController();
+  const { exitCode } = await runExec(containerId, options, deps, session, async ({ execId, streams }) => {
+    try {
+      const apply = (size: { readonly columns: number; readonly rows: number }, until: AbortSignal) =>
+        engine.resizeExec(execId, size, until);
+      if (options.tty) void followTerminalSize({ sizes: client.resizes, apply, log }, ended.signal);
+      await carryStreams(streams, client, { merged: options.tty }, signal);
+    } finally {
+      ended.abort();
+    }
+  });
+  log.debug({ containerId, exitCode }, "exec ended");
+  return exitCode;
+}

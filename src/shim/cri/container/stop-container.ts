@@ -1,0 +1,23 @@
+import type { Call } from "../../lib/call.js";
+import type { Answer, StopContainerRequest, StopContainerResponse } from "../../domain/cri.js";
+import { stopTimeoutSeconds } from "../../domain/stop-signal.js";
+import { findContainer } from "../find-by-id.js";
+import type { Services } from "../services.js";
+
+/**
+ * Returns when the container has stopped; succeeds for one that has, or that is unknown. Concurrent calls go to the
+ * engine side by side, so that a later one with a shorter timeout wins.
+ */
+export async function stopContainer(
+  request: StopContainerRequest,
+  deps: Pick<Services, "engine" | "link" | "model" | "sync">,
+  call: Call,
+): Promise<Answer<StopContainerResponse>> {
+  const { engine, link, sync } = deps;
+  await link.live(call.signal);
+  const container = await findContainer(request.container_id, deps, call.signal);
+  if (container === undefined) return {};
+  await engine.stopContainer(container.id, stopTimeoutSeconds(request.timeout), call.signal);
+  await sync.refresh(container.id, call.signal);
+  return {};
+}

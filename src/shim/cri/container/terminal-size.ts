@@ -1,0 +1,66 @@
+/** The size of a terminal follows its client's window. */
+import { sleep } from "../../lib/abort.js";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { TerminalSize } from "../../ports/streaming.js";
+
+/** The engine may refuse a size because the process is just being started; after so many times it has other reasons. */
+const attempts = 10;
+const pauseMs = { first: 20, longest: 1_000 };
+
+export interface TerminalSizeOptions {
+  readonly sizes: AsyncIterable<TerminalSize>;
+  readonly apply: (size: TerminalSize, signal: AbortSignal) => Promise<void>;
+  readonly log: Pick<Logger, "debug">;
+}
+
+/**
+ * Applies each size, one after the other, and leaves out those that a newer one has overtaken, until `sizes` ends or
+ * `signal` aborts. A size that is refused is tried again, unless there is a newer one; one that stays refused is no
+ * reason to end the session. Never throws.
+ */
+export async function followTerminalSize(options: TerminalSizeOptions, signal: AbortSignal): Promise<void> {
+  const { sizes, log } = options;
+  const waiting: { size: TerminalSize | undefined } = { size: undefined };
+  let applying: Promise<void> | undefined;
+  const applyAll = async (): Promise<void> => {
+    for (let { size } = waiting; size !== undefined; size = waiting.size) {
+      waiting.size = undefined;
+      await applySize(size, options, () => waiting.size !== undefined, signal);
+    }
+    applying = undefined;
+  };
+  try {
+    for await (const size of sizes) {
+      if (signal.aborted) break;
+      waiting.size = size;
+      applying ??= applyAll();
+    }
+    await applying;
+  } catch (error) {
+    log.debug({ err: messageOf(error) }, "sizes of the terminal are no longer followed");
+  }
+}
+
+async function applySize(
+  size: TerminalSize,
+  { apply, log }: TerminalSizeOptions,
+  isOvertaken: () => boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  let pause = pauseMs.first;
+  for (let attempt = 1; !signal.aborted; attempt++) {
+    try {
+      await apply(size, signal);
+      return;
+    } catch (error) {
+      if (isOvertaken()) return;
+      if (attempt === attempts) {
+        log.debug({ ...size, err: messageOf(error) }, "cannot resize the terminal");
+        return;
+      }
+    }
+    await sleep(pause, signal).catch(() => undefined); // An abort ends the loop.
+    pause = Math.min(pause * 2, pauseMs.longest);
+  }
+}

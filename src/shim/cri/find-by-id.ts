@@ -1,0 +1,114 @@
+/**
+ * Sandboxes and containers for calls that must not take one for gone only because it was never read: an id that the
+ * read model has no entity for is read first, and an error of that is the call's error.
+ */
+import { withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import type { Container } from "../domain/container.js";
+import { isContainerId } from "../domain/container-id.js";
+import type { Sandbox } from "../domain/sandbox.js";
+import type { Services } from "./services.js";
+
+type Deps = Pick<Services, "model" | "sync">;
+
+/** As long as a read waits for an engine that is coming up. */
+const readTimeoutMs = 5_000;
+
+/**
+ * The full id that a request means: of a known sandbox, by a prefix too, else whatever has the form of an id, because
+ * records and checkpoints may know it. Undefined for everything else, which names nothing and must reach no path.
+ */
+export function sandboxIdOf(idOrPrefix: string, { model }: Pick<Deps, "model">): string | undefined {
+  return model.sandboxId(idOrPrefix) ?? (isContainerId(idOrPrefix) ? idOrPrefix : undefined);
+}
+
+/**
+ * The sandbox as it is now, if the read model may be behind; undefined when the engine has none of this full id. To tear
+ * a pod down by an outdated process id would hit the network of somebody else.
+ */
+export async function findSandbox(
+  id: string,
+  { model, sync }: Deps,
+  signal: AbortSignal,
+): Promise<Sandbox | undefined> {
+  const known = model.sandbox(id);
+  if (known !== undefined && !model.isStale(id)) return known;
+  if (model.containerId(id) === undefined) await sync.refresh(id, signal);
+  return model.sandbox(id);
+}
+
+/** By full id or unambiguous prefix; undefined when the engine has no such container. */
+export async function findContainer(
+  idOrPrefix: string,
+  { model, sync }: Deps,
+  signal: AbortSignal,
+): Promise<Container | undefined> {
+  const known = model.container(idOrPrefix);
+  if (known !== undefined) return known;
+  const id = model.containerId(idOrPrefix) ?? (isContainerId(idOrPrefix) ? idOrPrefix : undefined);
+  if (id === undefined || model.sandboxId(id) !== undefined) return undefined;
+  await sync.refresh(id, signal);
+  return model.container(id);
+}
+
+/** For statuses: waits for one that is unread; `unavailable` or `timeout` when it stays so, `notFound` when unknown. */
+export async function requireReadSandbox(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const { model } = deps;
+  const known = model.sandbox(idOrPrefix);
+  if (known !== undefined) return known;
+  const id = model.sandboxId(idOrPrefix);
+  if (id !== undefined) await read(id, `read pod sandbox "${id}"`, deps, signal);
+  return model.requireSandbox(id ?? idOrPrefix);
+}
+
+/** As `requireReadSandbox`. */
+export async function requireReadContainer(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Container> {
+  const { model } = deps;
+  const known = model.container(idOrPrefix);
+  if (known !== undefined) return known;
+  const id = model.containerId(idOrPrefix);
+  if (id !== undefined) await read(id, `read container "${id}"`, deps, signal);
+  return model.requireContainer(id ?? idOrPrefix);
+}
+
+/** As `requireReadContainer`; `precondition` when it does not run. */
+export async function requireRunningContainer(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Container> {
+  const container = await requireReadContainer(idOrPrefix, deps, signal);
+  const { id, snapshot } = container;
+  if (snapshot.state.running) return container;
+  throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
+}
+
+/** As `requireReadSandbox`; `precondition` when its container does not run. */
+export async function requireRunningSandbox(
+  idOrPrefix: string,
+  deps: Deps,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const sandbox = await requireReadSandbox(idOrPrefix, deps, signal);
+  const { id, snapshot } = sandbox;
+  if (snapshot.state.running) return sandbox;
+  throw new ShimError("precondition", `pod sandbox not running (${id})`, { sandboxId: id });
+}
+
+async function read(id: string, action: string, { sync }: Deps, signal: AbortSignal): Promise<void> {
+  try {
+    await withDeadline(signal, readTimeoutMs, action, (limited) => sync.refresh(id, limited));
+  } catch (error) {
+    if (isKind(error, "unavailable", "timeout", "cancelled")) throw error;
+    // Whatever it is, it does not mean that the container is gone.
+    throw new ShimError("unavailable", `${action}: ${messageOf(error)}`, {}, { cause: error });
+  }
+}

@@ -1,0 +1,25 @@
+import type { Call } from "../../lib/call.js";
+import type { Answer, ListImagesRequest, ListImagesResponse } from "../../domain/cri.js";
+import { normalizeReference } from "../../domain/image-reference.js";
+import { listedImageItem } from "./image-items.js";
+import type { Services } from "../services.js";
+
+/** All images; with a filter those of that name, digest or id. */
+export async function listImages(
+  request: ListImagesRequest,
+  { engine, imagePins }: Pick<Services, "engine" | "imagePins">,
+  call: Call,
+): Promise<Answer<ListImagesResponse>> {
+  const [listed, isPinned] = await Promise.all([engine.listImages(call.signal), imagePins.rule(call.signal)]);
+  imagePins.noteListed(listed);
+  const wanted = request.filter?.image?.image ?? "";
+  const normalized = normalizeReference(wanted);
+  const matching = listed.filter(
+    (image) =>
+      wanted === "" ||
+      image.id === wanted ||
+      image.id === `sha256:${wanted}` ||
+      [...image.repoTags, ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
+  );
+  return { images: matching.map((image) => listedImageItem(image, { pinned: isPinned(image) })) };
+}

@@ -1,0 +1,136 @@
+import { createHash } from "node:crypto";
+import { formatDuration } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { ShimError } from "../../lib/errors.js";
+import type { SingleFlight } from "../../lib/sync/single-flight.js";
+import type { Answer, AuthConfig, PullImageResponse } from "../../domain/cri.js";
+import { normalizeReference } from "../../domain/image-reference.js";
+import type { ValidPullImage } from "../../domain/requests.js";
+import type { Engine, RegistryCredentials } from "../../ports/engine.js";
+import { dockerRuntime } from "../../plan/runtime-handler.js";
+import { findImage } from "../../images/find-image.js";
+import type { Services } from "../services.js";
+
+export type PullDeps = Pick<Services, "engine" | "settings" | "link"> & {
+  readonly pulls: SingleFlight<string>;
+};
+
+/** Answers the image's id: what containers are made from, and what ListImages and ImageStatus call it. */
+export async function pullImage(
+  request: ValidPullImage,
+  deps: PullDeps,
+  call: Call,
+): Promise<Answer<PullImageResponse>> {
+  const { image, runtime_handler: handler } = request.image;
+  // Docker has one store for all of them; but one that nobody knows can only be a mistake.
+  if (handler !== "") dockerRuntime(handler, await deps.link.live(call.signal));
+  const credentials = credentialsOf(request.auth);
+  // Callers share a pull only when they may: the same reference with the same credentials.
+  const key = createHash("sha256")
+    .update(JSON.stringify([normalizeReference(image), credentials]))
+    .digest("hex");
+  const id = await deps.pulls.run(key, call.signal, (signal) => pull(image, credentials, deps, signal, call));
+  return { image_ref: id };
+}
+
+async function pull(
+  image: string,
+  credentials: RegistryCredentials | undefined,
+  { engine, settings }: PullDeps,
+  signal: AbortSignal,
+  call: Call,
+): Promise<string> {
+  try {
+    await pullWithProgressDeadline(engine, image, credentials, settings.pullProgressDeadlineMs, signal, call);
+  } catch (error) {
+    throw inKubeletWords(ShimError.from(error), image);
+  }
+  // By the full reference: with a digest among the names, any other tag of the image may have moved.
+  const pulled = (await findImage(engine, image, signal)) ?? (await engine.inspectImage(image, signal));
+  if (pulled === undefined)
+    throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
+  return pulled.id;
+}
+
+/**
+ * Gives a pull up when nothing about it changed for `limitMs`, from the first byte of the request on, extraction
+ * included. Messages that repeat the same bytes are no progress.
+ */
+export async function pullWithProgressDeadline(
+  engine: Pick<Engine, "pullImage">,
+  image: string,
+  credentials: RegistryCredentials | undefined,
+  limitMs: number,
+  signal: AbortSignal,
+  call: Pick<Call, "log">,
+): Promise<void> {
+  const stop = new AbortController();
+  const layers = new Map<string, string>();
+  const stalled = (): void => {
+    const reason = `no progress for ${formatDuration(limitMs)} (${describe(layers)})`;
+    stop.abort(new ShimError("timeout", `pull image "${image}": ${reason}`, { image }));
+  };
+  let timer = setTimeout(stalled, limitMs);
+  const either = AbortSignal.any([signal, stop.signal]);
+  try {
+    await engine.pullImage(
+      image,
+      credentials,
+      ({ layer, status, current, total }) => {
+        const seen = `${status} ${String(current)}/${String(total)}`;
+        if (layers.get(layer) === seen) return;
+        if (layers.get(layer)?.split(" ")[0] !== status.split(" ")[0])
+          call.log.debug({ image, layer, status }, "pulling");
+        layers.set(layer, seen);
+        clearTimeout(timer);
+        timer = setTimeout(stalled, limitMs);
+      },
+      either,
+    );
+  } catch (error) {
+    if (stop.signal.aborted && !signal.aborted) throw ShimError.from(stop.signal.reason);
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function describe(layers: ReadonlyMap<string, string>): string {
+  if (layers.size === 0) return "the registry or the engine sent nothing";
+  return [...layers]
+    .map(([layer, seen]) => `${layer}: ${seen}`)
+    .slice(-3)
+    .join("; ");
+}
+
+/**
+ * Kubelets compare the beginning of the message with these words, and only for code UNKNOWN. An engine that cannot be
+ * reached is another matter, and stays UNAVAILABLE.
+ */
+function inKubeletWords(error: ShimError, image: string): ShimError {
+  if (error.kind !== "unavailable" || error.fields["from"] !== "registry") return error;
+  return new ShimError("unknown", `RegistryUnavailable: ${error.message}`, { image }, { cause: error });
+}
+
+/** `auth` is base64 of `user:password`, used when there is no user name. Undefined: anonymous. */
+function credentialsOf(auth: AuthConfig | null): RegistryCredentials | undefined {
+  if (auth === null) return undefined;
+  let { username, password } = auth;
+  if (username === "" && auth.auth !== "") {
+    const decoded = Buffer.from(auth.auth, "base64").toString("utf8");
+    const colon = decoded.indexOf(":");
+    if (colon === -1) throw new ShimError("invalid", "auth.auth is not base64 of user:password");
+    username = decoded.slice(0, colon);
+    password = decoded.slice(colon + 1).replace(/\0+$/, "");
+  }
+  const { server_address, identity_token, registry_token } = auth;
+  const all = {
+    username,
+    password,
+    serverAddress: server_address,
+    identityToken: identity_token,
+    registryToken: registry_token,
+  };
+  const given = Object.entries(all).filter(([, value]) => value !== "");
+  return given.length === 0 ? undefined : Object.fromEntries(given);
+}

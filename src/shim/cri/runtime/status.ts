@@ -1,0 +1,112 @@
+import { withDeadline } from "../../lib/abort.js";
+import type { Call } from "../../lib/call.js";
+import { ShimError } from "../../lib/errors.js";
+import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../domain/cri.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
+import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
+import type { Services } from "../services.js";
+
+/** The kubelet asks every five seconds: an engine that does not answer within this is not ready. */
+const pingTimeoutMs = 3_000;
+
+/** Always answers: what is not ready, and why, is in the conditions. */
+export async function status(
+  request: StatusRequest,
+  services: Pick<Services, "engine" | "link" | "network" | "host" | "pauseImages">,
+  call: Call,
+): Promise<Answer<StatusResponse>> {
+  const { link, pauseImages } = services;
+  const conditions = await readConditions(services, call.signal);
+  const facts = link.facts;
+  return {
+    status: { conditions },
+    runtime_handlers: facts === undefined ? [] : handlersOf(facts),
+    features: { supplemental_groups_policy: true },
+    info: request.verbose ? verboseInfo(services, facts, pauseImages.reference) : {},
+  };
+}
+
+export interface Condition {
+  readonly type: "RuntimeReady" | "NetworkReady";
+  readonly status: boolean;
+  /** Empty when it is met, as is `message`. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Whether pods can be run now. Throws only the reason of `signal`. */
+export async function readConditions(
+  services: Pick<Services, "engine" | "link" | "network" | "host">,
+  signal: AbortSignal,
+): Promise<readonly Condition[]> {
+  const engineProblem = await problemOf(services, signal);
+  const networkProblem = services.network.notReadyReason() ?? outOfReach(services);
+  return [
+    condition("RuntimeReady", "DockerDaemonNotReady", engineProblem && `docker: ${engineProblem}`),
+    condition(
+      "NetworkReady",
+      "NetworkPluginNotReady",
+      networkProblem && `docker: network plugin is not ready: ${networkProblem}`,
+    ),
+  ];
+}
+
+/** A plugin that enters network namespaces needs the engine's processes; a VM or another PID namespace hides them. */
+function outOfReach({
+  network,
+  host,
+  link,
+}: Pick<Services, "network" | "host" | "link">): string | undefined {
+  if (network.dockerNetworkMode !== "none" || host().local || link.state.phase !== "live") return undefined;
+  return "the engine's processes are not visible from here (engine in a VM, on another host or in other namespaces)";
+}
+
+function condition(type: Condition["type"], reason: string, problem: string | undefined): Condition {
+  if (problem === undefined) return { type, status: true, reason: "", message: "" };
+  return { type, status: false, reason, message: problem };
+}
+
+/** Asked anew each time: a frozen engine accepts connections and answers nothing. */
+async function problemOf(
+  { engine, link }: Pick<Services, "engine" | "link">,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    await withDeadline(signal, pingTimeoutMs, "ping the Docker Engine", (limited) => engine.ping(limited));
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return `failed to reach the engine: ${ShimError.from(error).message}`;
+  }
+  switch (link.state.phase) {
+    case "live":
+      return undefined;
+    case "recovering":
+      return "the state of the engine is still being read";
+    case "lost":
+      return link.state.reason.message;
+  }
+}
+
+/** Features are those of the Docker runtime behind each handler. */
+function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
+  return runtimeHandlers(facts).map((name) => ({
+    name,
+    features: {
+      recursive_read_only_mounts: recursiveReadOnlyMounts(facts, dockerRuntime(name, facts) ?? ""),
+      user_namespaces: false,
+    },
+  }));
+}
+
+function verboseInfo(
+  { network, link }: Pick<Services, "network" | "link">,
+  facts: NodeFacts | undefined,
+  sandboxImage: string,
+): Record<string, string> {
+  return {
+    config: JSON.stringify({ sandboxImage }),
+    engine: JSON.stringify({ link: link.state.phase, ...facts }),
+    network: JSON.stringify({ plugin: network.name, reason: network.reason, ...network.describe() }),
+  };
+}

@@ -1,0 +1,119 @@
+import type { Call } from "../../lib/call.js";
+import { newestFirst } from "../../domain/container.js";
+import type {
+  Answer,
+  PodSandboxStatus,
+  PodSandboxStatusRequest,
+  PodSandboxStatusResponse,
+} from "../../domain/cri.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import { describeContainer } from "../container/container-status.js";
+import { requireReadSandbox } from "../find-by-id.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<
+  Services,
+  | "link"
+  | "model"
+  | "sync"
+  | "podRecords"
+  | "network"
+  | "host"
+  | "settings"
+  | "events"
+  | "images"
+  | "imageUsers"
+  | "containerRecords"
+>;
+
+/** From memory; a sandbox that exists only as a checkpoint is NOT_FOUND, because it has no uid to answer with. */
+export async function podSandboxStatus(
+  request: PodSandboxStatusRequest,
+  services: Deps,
+  call: Call,
+): Promise<Answer<PodSandboxStatusResponse>> {
+  await services.link.live(call.signal);
+  const sandbox = await requireReadSandbox(request.pod_sandbox_id, services, call.signal);
+  const [status, containers] = await Promise.all([
+    describeSandbox(sandbox, services),
+    describeContainers(sandbox, services, call.signal),
+  ]);
+  return {
+    status,
+    ...containers,
+    info: request.verbose ? { info: JSON.stringify(verboseInfo(sandbox, services)) } : {},
+  };
+}
+
+/**
+ * All containers of the pod, and the moment at which they were so: kubelets with EventedPLEG take both from here. Neither
+ * as long as a container of the pod was not read: its absence would be taken for its end, and without a time kubelets
+ * ask for each container.
+ */
+async function describeContainers(
+  { id }: Sandbox,
+  services: Deps,
+  signal: AbortSignal,
+): Promise<Pick<Answer<PodSandboxStatusResponse>, "containers_statuses" | "timestamp">> {
+  const { model, events } = services;
+  if (!model.isWhollyRead(id)) return {};
+  const timestamp = String(events.timestamp());
+  const containers = newestFirst(model.containersOf(id));
+  return {
+    containers_statuses: await Promise.all(
+      containers.map((container) => describeContainer(container, services, signal)),
+    ),
+    timestamp,
+  };
+}
+
+/** The status of `sandbox` as it is given, for answers and events alike. */
+export async function describeSandbox(
+  sandbox: Sandbox,
+  services: Pick<Services, "podRecords" | "network" | "host" | "settings">,
+): Promise<Answer<PodSandboxStatus>> {
+  const [ip = "", ...others] = await addressesOf(sandbox, services);
+  const additional = services.settings.allPodAddresses ? others : [];
+  return {
+    ...sandbox.item,
+    network: { ip, additional_ips: additional.map((address) => ({ ip: address })) },
+    linux: { namespaces: { options: { ...sandbox.namespaces } } },
+  };
+}
+
+/**
+ * Pod IPs, first one first: those that the plugin gave at set-up, which its record or the plugin keeps; else Docker's
+ * own. None for the host's network, and none before and after the pod has a network.
+ */
+async function addressesOf(
+  sandbox: Sandbox,
+  { podRecords, network, host }: Pick<Services, "podRecords" | "network" | "host">,
+): Promise<readonly string[]> {
+  if (sandbox.hostNetwork || !sandbox.ready) return [];
+  const record = podRecords.get(sandbox.id);
+  if (record?.network.state === "tornDown") return [];
+  if (record !== undefined && record.network.ips.length > 0) return record.network.ips;
+  const stored = await network.podAddresses({
+    ...sandbox.pod,
+    sandboxId: sandbox.id,
+    ...(record === undefined ? { look: () => host().networkNamespace(sandbox.snapshot) } : {}),
+  });
+  return stored ?? sandbox.snapshot.addresses;
+}
+
+function verboseInfo(
+  sandbox: Sandbox,
+  { podRecords }: Pick<Services, "podRecords">,
+): Record<string, unknown> {
+  const { snapshot } = sandbox;
+  const record = podRecords.get(sandbox.id);
+  return {
+    pid: snapshot.state.pid,
+    image: snapshot.imageName,
+    dockerName: snapshot.name,
+    cgroupParent: snapshot.cgroupParent,
+    runtime: snapshot.runtime,
+    network: record?.network,
+    ...record?.resources,
+  };
+}

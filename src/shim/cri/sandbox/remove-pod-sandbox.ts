@@ -1,0 +1,49 @@
+import type { Call } from "../../lib/call.js";
+import { aggregate } from "../../lib/errors.js";
+import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "../../domain/cri.js";
+import { sandboxIdOf } from "../find-by-id.js";
+import { removeContainerById } from "../container/remove-container.js";
+import type { Services } from "../services.js";
+import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
+import { stopSandbox } from "./stop-pod-sandbox.js";
+
+export type RemoveSandboxDeps = StopSandboxDeps &
+  Pick<Services, "containerRecords" | "logs" | "sandboxLanes" | "imageVolumes">;
+
+/** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
+export async function removePodSandbox(
+  request: RemovePodSandboxRequest,
+  deps: RemoveSandboxDeps & Pick<Services, "link">,
+  call: Call,
+): Promise<Answer<RemovePodSandboxResponse>> {
+  await deps.link.live(call.signal);
+  const id = sandboxIdOf(request.pod_sandbox_id, deps);
+  if (id !== undefined) await removeSandbox(id, deps, call);
+  return {};
+}
+
+/**
+ *     stop (network included) → remove containers → remove the pause container → forget checkpoint and record
+ *
+ * Checkpoint and record go last: as long as they are there, a repeated call knows what is left to release.
+ */
+export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: Call): Promise<void> {
+  await deps.sandboxLanes.run(id, call.signal, async () => {
+    const { engine, model, sync, checkpoints, podRecords } = deps;
+    await stopSandbox(id, deps, call);
+    if (model.containerId(id) !== undefined) return;
+    const removals = await Promise.allSettled(
+      model.containerIdsOf(id).map((containerId) => removeContainerById(containerId, deps, call)),
+    );
+    const failed = aggregate(
+      removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),
+    );
+    if (failed !== undefined) throw failed;
+    if (model.sandbox(id) !== undefined) {
+      await engine.removeContainer(id, { force: true }, call.signal);
+      await sync.refresh(id, call.signal);
+    }
+    await checkpoints.remove(id);
+    await podRecords.remove(id);
+  });
+}

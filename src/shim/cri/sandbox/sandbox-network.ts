@@ -1,0 +1,76 @@
+import { isKind } from "../../lib/errors.js";
+import type { Call } from "../../lib/call.js";
+import type { PortMapping } from "../../domain/port-mapping.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import type { PodNetworkReference } from "../../ports/network-plugin.js";
+import type { PodRecord } from "../../state/pod-records.js";
+import type { Services } from "../services.js";
+
+type Deps = Pick<Services, "network" | "checkpoints" | "podRecords" | "host" | "log">;
+
+/** Port mappings of a pod's set-up, from its checkpoint: tear-down needs the same ones. */
+export async function portMappingsOf(
+  sandboxId: string,
+  { checkpoints }: Pick<Services, "checkpoints">,
+): Promise<readonly PortMapping[]> {
+  const checkpoint = await checkpoints.get(sandboxId);
+  return (checkpoint?.data.portMappings ?? []).map((mapping) => ({ hostIp: "", ...mapping }));
+}
+
+/**
+ * Releases the pod's network until that succeeded once, across restarts of this program. `sandbox` is undefined when
+ * the engine lost the container: then record and checkpoint say whose network it was.
+ */
+export async function tearDownNetwork(
+  id: string,
+  sandbox: Sandbox | undefined,
+  deps: Deps,
+  call: Call,
+): Promise<void> {
+  const { network, podRecords, checkpoints } = deps;
+  const record = podRecords.get(id);
+  if (record?.network.state === "tornDown" || record?.network.state === "none") return;
+  const checkpoint = await checkpoints.get(id);
+  // Nobody has ever heard of such a sandbox: its id must not reach the plugin.
+  if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
+  if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
+  const reference = referenceOf(id, sandbox, record, checkpoint);
+  const namespace = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);
+  const portMappings = await portMappingsOf(id, deps);
+  // Its run ended before it was ready, in a failure whose undo failed or with the program.
+  const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
+  await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
+  await remember(id, record, deps, call);
+}
+
+function referenceOf(
+  id: string,
+  sandbox: Sandbox | undefined,
+  record: PodRecord | undefined,
+  checkpoint: { readonly name: string; readonly namespace: string } | undefined,
+): PodNetworkReference {
+  const known = sandbox?.pod ?? record ?? checkpoint;
+  return { sandboxId: id, namespace: known?.namespace ?? "", name: known?.name ?? "" };
+}
+
+/** A second tear-down is harmless, so a disk that cannot remember the first one must not fail it. */
+async function remember(
+  id: string,
+  record: PodRecord | undefined,
+  { podRecords, log }: Deps,
+  call: Call,
+): Promise<void> {
+  if (record === undefined) return;
+  try {
+    await podRecords.update(id, (current) => ({
+      ...current,
+      network: { ...current.network, state: "tornDown" },
+    }));
+  } catch (error) {
+    if (isKind(error, "notFound")) return;
+    log.warn(
+      { rpc: call.rpc, sandboxId: id, err: error },
+      "cannot remember that the pod network was torn down",
+    );
+  }
+}

@@ -1,0 +1,96 @@
+import type { Call } from "../../lib/call.js";
+import { aggregate, ShimError } from "../../lib/errors.js";
+import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../domain/cri.js";
+import type { DockerStatus } from "../../domain/snapshot.js";
+import { findSandbox, sandboxIdOf } from "../find-by-id.js";
+import { tearDownNetwork } from "./sandbox-network.js";
+import type { Services } from "../services.js";
+import { rememberStop } from "./stop-record.js";
+
+export type StopSandboxDeps = Pick<
+  Services,
+  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "containerLanes" | "log"
+>;
+
+/** The pause program ends at once when it is told to; foreign pause images get this long. */
+const pauseGraceSeconds = 10;
+
+/** Succeeds for sandboxes that are stopped, gone, or known only from their checkpoint. */
+export async function stopPodSandbox(
+  request: StopPodSandboxRequest,
+  deps: StopSandboxDeps & Pick<Services, "link" | "sandboxLanes">,
+  call: Call,
+): Promise<Answer<StopPodSandboxResponse>> {
+  await deps.link.live(call.signal);
+  const id = sandboxIdOf(request.pod_sandbox_id, deps);
+  if (id !== undefined) await deps.sandboxLanes.run(id, call.signal, () => stopSandbox(id, deps, call));
+  return {};
+}
+
+/**
+ *     mark not ready → stop all containers → tear down the network → stop the pause container → look for containers again
+ *
+ * The network goes before the pause container because its tear-down wants that container's namespace; while it fails,
+ * that container stays, and the error makes the kubelet try again. Held by the caller: the sandbox's lane.
+ *
+ * A sandbox counts as gone only when the engine says so. One that it cannot describe now is not stopped by halves: that
+ * is an error.
+ */
+export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call): Promise<void> {
+  const { engine, model, sync } = deps;
+  const sandbox = await findSandbox(id, deps, call.signal);
+  // A container is no sandbox, and is not stopped by mistake.
+  if (model.containerId(id) !== undefined) return;
+  if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
+
+  await rememberStop(id, sandbox, deps);
+  await stopContainers(id, model.containerIdsOf(id), deps, call);
+  try {
+    await tearDownNetwork(id, sandbox, deps, call);
+  } catch (error) {
+    throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
+  }
+  if (sandbox === undefined) return;
+  await engine.stopContainer(id, pauseGraceSeconds, call.signal);
+  await sync.refresh(id, call.signal);
+  // Where the mark could not be written, a container may have been started until now.
+  await stopContainers(id, startable(id, deps), deps, call);
+}
+
+/**
+ * The pod's processes end with their sandbox: dockershim left them running without a network. Each container is looked
+ * at in its lane, after whatever start of it is under way.
+ */
+async function stopContainers(
+  sandboxId: string,
+  ids: readonly string[],
+  { engine, sync, containerLanes }: StopSandboxDeps,
+  call: Call,
+): Promise<void> {
+  const stopOne = async (id: string): Promise<void> => {
+    const snapshot = await sync.refresh(id, call.signal);
+    if (snapshot === undefined || !needsStop(snapshot.state.status)) return;
+    await engine.stopContainer(id, 0, call.signal);
+    await sync.refresh(id, call.signal);
+  };
+  const results = await Promise.allSettled(
+    ids.map((id) => containerLanes.run(id, call.signal, () => stopOne(id))),
+  );
+  const failed = aggregate(
+    results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])),
+  );
+  if (failed !== undefined)
+    throw failed.within(`stop the containers of sandbox "${sandboxId}"`, { sandboxId });
+}
+
+function needsStop(status: DockerStatus): boolean {
+  return status !== "created" && status !== "exited" && status !== "dead";
+}
+
+/** Containers that run, or have not been started yet. */
+function startable(sandboxId: string, { model }: Pick<StopSandboxDeps, "model">): readonly string[] {
+  return model.containerIdsOf(sandboxId).filter((id) => {
+    const status = model.snapshot(id)?.state.status;
+    return status === undefined || status === "created" || needsStop(status);
+  });
+}

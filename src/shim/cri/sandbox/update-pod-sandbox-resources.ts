@@ -1,0 +1,34 @@
+import type { Call } from "../../lib/call.js";
+import type {
+  Answer,
+  UpdatePodSandboxResourcesRequest,
+  UpdatePodSandboxResourcesResponse,
+} from "../../domain/cri.js";
+import { podResources } from "../../plan/pod-resources.js";
+import { requireReadSandbox } from "../find-by-id.js";
+import type { Services } from "../services.js";
+
+/**
+ * The kubelet has changed the pod's cgroup already, and the pause container has no limits of its own: so this is
+ * remembered, for verbose statuses. What is not given stays as it was. A sandbox of another program has no record to
+ * remember it in.
+ */
+export async function updatePodSandboxResources(
+  request: UpdatePodSandboxResourcesRequest,
+  deps: Pick<Services, "link" | "model" | "sync" | "podRecords">,
+  call: Call,
+): Promise<Answer<UpdatePodSandboxResourcesResponse>> {
+  const { link, podRecords } = deps;
+  await link.live(call.signal);
+  const { id } = await requireReadSandbox(request.pod_sandbox_id, deps, call.signal);
+  const given = podResources(request, "");
+  if (given === undefined || podRecords.get(id) === undefined) return {};
+  await podRecords.update(id, (record) => ({
+    ...record,
+    resources: {
+      overhead: given.overhead ?? record.resources?.overhead ?? null,
+      resources: given.resources ?? record.resources?.resources ?? null,
+    },
+  }));
+  return {};
+}

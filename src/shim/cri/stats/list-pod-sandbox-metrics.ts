@@ -1,0 +1,112 @@
+import { posix } from "node:path";
+import type { Call } from "../../lib/call.js";
+import { collect } from "../../lib/collect.js";
+import type { Container } from "../../domain/container.js";
+import type { Answer, ListPodSandboxMetricsResponse, Metric, PodSandboxMetrics } from "../../domain/cri.js";
+import type { ResourceReading } from "../../domain/resource-reading.js";
+import type { FileSystemUsage } from "../../ports/host.js";
+import type { PodReading } from "../../ports/stats.js";
+import { containerMetrics } from "./metrics/container-metrics.js";
+import { type CommonLabels, takeSamples } from "./metrics/metric.js";
+import { networkMetrics } from "./metrics/network-metrics.js";
+import { resourceMetrics } from "./metrics/resource-metrics.js";
+import { type RunningPod, runningPods } from "./pod-parts.js";
+import type { Services } from "../services.js";
+import { nowNanoseconds } from "../../lib/time.js";
+
+type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
+
+/** Of ready pods and their running containers; what cannot be read is left out. */
+export async function listPodSandboxMetrics(
+  _request: unknown,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ListPodSandboxMetricsResponse>> {
+  return { pod_metrics: await collect(readPodMetrics(deps, call)) };
+}
+
+/**
+ * The items of `listPodSandboxMetrics`, each made when it is taken: there are more than a hundred metrics per pod,
+ * and whoever encodes one after the other has those of one pod in memory.
+ */
+export async function* readPodMetrics(
+  { link, model, stats, layers, host }: Deps,
+  call: Call,
+): AsyncGenerator<Answer<PodSandboxMetrics>> {
+  const directory = await host().imageDirectory(await link.live(call.signal));
+  const fileSystem = await host().fileSystemUsage(directory);
+  const pods = runningPods([...model.sandboxes()], model);
+  const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
+  // Not one by one as statistics: to read and to write in turns takes a sixth longer here.
+  for (const [id, reading] of await collect(stats().readPods(pods, { details: true }, call.signal))) {
+    const parts = byId.get(id);
+    if (parts !== undefined) yield metricsOfPod(parts, reading, { layers, fileSystem });
+  }
+}
+
+interface Disk extends Pick<Deps, "layers"> {
+  readonly fileSystem: FileSystemUsage | undefined;
+}
+
+function metricsOfPod(
+  { pod, running }: RunningPod,
+  reading: PodReading,
+  disk: Disk,
+): Answer<PodSandboxMetrics> {
+  return {
+    pod_sandbox_id: pod.id,
+    metrics: [...podResources(pod, reading.resources), ...podNetwork(pod, reading)],
+    container_metrics: running.flatMap((container) => {
+      const own = reading.containers.get(container.id);
+      if (own === undefined) return [];
+      return [{ container_id: container.id, metrics: metricsOfContainer(pod, container, own, disk) }];
+    }),
+  };
+}
+
+function metricsOfContainer(
+  pod: RunningPod["pod"],
+  { id, identity, snapshot }: Container,
+  reading: ResourceReading,
+  { layers, fileSystem }: Disk,
+): readonly Answer<Metric>[] {
+  const labels: CommonLabels = {
+    ...podLabels(pod),
+    id: cgroupPathOf(reading) ?? id,
+    name: snapshot.name,
+    image: snapshot.imageName,
+    container: identity.name,
+  };
+  const subject = { snapshot, reading, layer: layers.usageOf(id), fileSystem };
+  return [
+    ...takeSamples(resourceMetrics, reading, labels, reading.timestamp),
+    ...takeSamples(containerMetrics, subject, labels, reading.timestamp),
+  ];
+}
+
+/** As cAdvisor's for a pod's cgroup: without image and name. A sum of containers is the scraper's to make. */
+function podResources(
+  pod: RunningPod["pod"],
+  reading: ResourceReading | undefined,
+): readonly Answer<Metric>[] {
+  const id = reading === undefined ? undefined : cgroupPathOf(reading);
+  if (reading === undefined || id === undefined) return [];
+  const labels: CommonLabels = { ...podLabels(pod), id, name: "", image: "", container: "" };
+  return takeSamples(resourceMetrics, reading, labels, reading.timestamp);
+}
+
+/** Under the name of the pause container, whose network it is. */
+function podNetwork(pod: RunningPod["pod"], { interfaces }: PodReading): readonly Answer<Metric>[] {
+  if (interfaces === undefined) return [];
+  const { name, imageName: image } = pod.snapshot;
+  const labels: CommonLabels = { ...podLabels(pod), id: pod.id, name, image, container: "" };
+  return takeSamples(networkMetrics, interfaces, labels, nowNanoseconds());
+}
+
+function podLabels({ pod }: RunningPod["pod"]): Pick<CommonLabels, "pod" | "namespace"> {
+  return { pod: pod.name, namespace: pod.namespace };
+}
+
+function cgroupPathOf({ details }: ResourceReading): string | undefined {
+  return details === undefined || details.cgroupPath === "" ? undefined : posix.normalize(details.cgroupPath);
+}

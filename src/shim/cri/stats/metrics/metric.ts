@@ -1,0 +1,86 @@
+/** Metrics as tables: a name, what it says, and how its samples are taken from a subject. */
+import type { Answer, Metric, MetricDescriptor } from "../../../domain/cri.js";
+import { MetricType } from "../../../domain/cri.js";
+import type { Nanoseconds } from "../../../lib/time.js";
+
+/** The labels of every metric, named as cAdvisor's, for the dashboards that there are. */
+export const commonLabels = ["id", "name", "image", "container", "pod", "namespace"] as const;
+
+export interface CommonLabels {
+  /** Path of the cgroup; the container's id where that is not known. */
+  readonly id: string;
+  /** Docker's name. */
+  readonly name: string;
+  readonly image: string;
+  /** Empty for what belongs to the whole pod. */
+  readonly container: string;
+  readonly pod: string;
+  readonly namespace: string;
+}
+
+export interface Sample {
+  /** As many as the definition has labels. */
+  readonly labels?: readonly string[];
+  /** Whole numbers: the CRI has no others. What is less is cut off. */
+  readonly value: number;
+}
+
+export interface MetricDefinition<Subject> {
+  readonly name: string;
+  readonly help: string;
+  readonly type: MetricType;
+  /** Beside the common ones. */
+  readonly labels?: readonly string[];
+  readonly samples: (subject: Subject) => readonly Sample[];
+}
+
+export function describe({ name, help, labels = [] }: MetricDefinition<never>): Answer<MetricDescriptor> {
+  return { name, help, label_keys: [...commonLabels, ...labels] };
+}
+
+/** All samples of the definitions for one subject. */
+export function takeSamples<Subject>(
+  definitions: readonly MetricDefinition<Subject>[],
+  subject: Subject,
+  labels: CommonLabels,
+  timestamp: Nanoseconds,
+): readonly Answer<Metric>[] {
+  const common = commonLabels.map((label) => labels[label]);
+  const time = String(timestamp);
+  return definitions.flatMap(({ name, type, samples }) =>
+    samples(subject).map((sample) => ({
+      name,
+      timestamp: time,
+      metric_type: type,
+      label_values: sample.labels === undefined ? common : [...common, ...sample.labels],
+      value: { value: String(wholeNumber(sample.value)) },
+    })),
+  );
+}
+
+/** What the CRI can carry: one odd value must not fail all the others. */
+function wholeNumber(value: number): number {
+  return Number.isNaN(value) ? 0 : Math.min(Math.max(Math.trunc(value), 0), Number.MAX_SAFE_INTEGER);
+}
+
+/** For tables: a counter with one sample, and none where the value is not known. */
+export function counter<Subject>(
+  name: string,
+  help: string,
+  value: (subject: Subject) => number | undefined,
+): MetricDefinition<Subject> {
+  return { name, help, type: MetricType.COUNTER, samples: (subject) => one(value(subject)) };
+}
+
+/** As `counter`. */
+export function gauge<Subject>(
+  name: string,
+  help: string,
+  value: (subject: Subject) => number | undefined,
+): MetricDefinition<Subject> {
+  return { name, help, type: MetricType.GAUGE, samples: (subject) => one(value(subject)) };
+}
+
+function one(value: number | undefined): readonly Sample[] {
+  return value === undefined ? [] : [{ value }];
+}

@@ -1,0 +1,60 @@
+/** Which of a pod's containers statistics are read of. */
+import type { Container } from "../../domain/container.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import type { PodParts } from "../../ports/stats.js";
+import type { ReadModel } from "../../state/read-model.js";
+
+/** Sandboxes that are ready, with those of their containers that run. */
+export interface RunningPod extends PodParts {
+  readonly pod: Sandbox;
+  readonly running: readonly Container[];
+}
+
+/** `all` are the sandboxes of the node: the cgroup parent that more than one of them has is no pod's own. */
+export function runningPods(
+  wanted: readonly Sandbox[],
+  model: Pick<ReadModel, "containersOf" | "sandboxes">,
+): readonly RunningPod[] {
+  const shared = sharedParents(model.sandboxes());
+  return wanted
+    .filter(({ ready }) => ready)
+    .map((pod) => {
+      const running = model.containersOf(pod.id).filter(isRunning);
+      const { cgroupParent } = pod.snapshot;
+      return {
+        pod,
+        running,
+        sandbox: pod.snapshot,
+        containers: running.map(({ snapshot }) => snapshot),
+        hostNetwork: pod.hostNetwork,
+        hasOwnCgroup: cgroupParent !== "" && !shared.has(cgroupParent),
+      };
+    });
+}
+
+/** Paused ones, too. */
+export function isRunning({ snapshot }: Container): boolean {
+  return snapshot.state.running;
+}
+
+/** Parents of several sandboxes that run, and whatever is above a parent: `/a/b` and `/a`, `a-b.slice` and `a.slice`. */
+function sharedParents(sandboxes: Iterable<Sandbox>): ReadonlySet<string> {
+  const seen = new Set<string>();
+  const shared = new Set<string>();
+  for (const { snapshot } of sandboxes) {
+    const { cgroupParent, state } = snapshot;
+    if (!state.running || cgroupParent === "") continue;
+    if (seen.has(cgroupParent)) shared.add(cgroupParent);
+    seen.add(cgroupParent);
+    for (const above of parentsAbove(cgroupParent)) shared.add(above);
+  }
+  return shared;
+}
+
+function* parentsAbove(cgroupParent: string): Iterable<string> {
+  const [separator, end] = cgroupParent.endsWith(".slice") ? ["-", ".slice"] : ["/", ""];
+  const name = cgroupParent.slice(0, cgroupParent.length - end.length);
+  for (let at = name.lastIndexOf(separator); at > 0; at = name.lastIndexOf(separator, at - 1)) {
+    yield name.slice(0, at) + end;
+  }
+}

@@ -1,0 +1,162 @@
+/** Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever happens. */
+import type { IncomingMessage } from "node:http";
+import { linkAbort } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
+import { brokenAnswer, lostAnswer } from "./errors.js";
+import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
+
+/** One answer, read to its end. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingMessage["headers"];
+  readonly body: Buffer;
+  /** The answer was too large, and the body is what matters of it. */
+  readonly isTrimmed: boolean;
+}
+
+export interface BodyLimits {
+  readonly action: string;
+  readonly limitBytes: number;
+  /** Gets a body that is too large, instead of memory. */
+  readonly trimmer?: JsonTrimmer | undefined;
+}
+
+/**
+ * The body of `response`, or what the trimmer keeps of it. `exhausted` when it is longer than `limitBytes` and there is
+ * no trimmer, `unavailable` when it is cut short.
+ */
+export async function readBody(
+  response: IncomingMessage,
+  { action, limitBytes, trimmer }: BodyLimits,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  // Listeners and not an async iterator: this is the path of every inspect.
+  return new Promise((resolve, reject) => {
+    let chunks: Buffer[] = [];
+    let size = 0;
+    let link: Disposable | undefined = undefined;
+    const fail = (error: ShimError): void => {
+      link?.[Symbol.dispose]();
+      reject(error);
+      response.destroy();
+    };
+    response.on("data", (chunk: Buffer) => {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size <= limitBytes) return;
+      if (trimmer === undefined) {
+        fail(new ShimError("exhausted", `${action}: the answer has more than ${String(limitBytes)} bytes`));
+      } else {
+        for (const one of chunks) trimmer.push(one);
+        chunks = [];
+      }
+    });
+    response.on("end", () => {
+      if (size > limitBytes && trimmer?.text === undefined) {
+        fail(notJson(action));
+        return;
+      }
+      link?.[Symbol.dispose]();
+      resolve(size > limitBytes ? Buffer.from(trimmer?.text ?? "") : Buffer.concat(chunks, size));
+    });
+    response.on("error", (error) => {
+      fail(brokenAnswer(action, error));
+    });
+    response.on("close", () => {
+      if (!response.readableEnded) fail(brokenAnswer(action));
+    });
+    link = linkAbort(signal, () => {
+      fail(ShimError.from(signal.reason));
+    });
+  });
+}
+
+/**
+ * The body of `response` as it arrives; reading slowly makes the engine wait. Throws the reason of `signal` when that
+ * aborts, `unavailable` when the connection breaks. Leaving the loop closes the connection.
+ */
+export async function* readChunks(
+  response: IncomingMessage,
+  action: string,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer, void, undefined> {
+  using _ = linkAbort(signal, () => {
+    response.destroy();
+  });
+  try {
+    for await (const chunk of response) yield chunk as Buffer;
+    if (signal.aborted) throw ShimError.from(signal.reason);
+    if (!response.complete) throw brokenAnswer(action);
+  } catch (error) {
+    if (signal.aborted) throw ShimError.from(signal.reason);
+    throw error instanceof ShimError ? error : brokenAnswer(action, error);
+  } finally {
+    response.destroy();
+  }
+}
+
+const newline = 0x0a;
+
+/**
+ * The lines of a stream, without their ends, empty ones left out. A line may come in any number of chunks. One of more
+ * than `limitBytes` is `exhausted`; with `essentials` it is reduced to them, and empty when it is no JSON. What follows
+ * the last line end is a line as well.
+ */
+export async function* splitLines(
+  chunks: AsyncIterable<Buffer>,
+  options: { readonly action: string; readonly limitBytes: number; readonly essentials?: Essentials },
+): AsyncGenerator<string, void, undefined> {
+  const { action, limitBytes, essentials } = options;
+  let pending: Buffer[] = [];
+  let size = 0;
+  let trimmer: JsonTrimmer | undefined;
+  /** Undefined for an empty line. */
+  const take = (): string | undefined => {
+    const whole = Buffer.concat(pending).toString("utf8").trim();
+    const line = trimmer === undefined ? whole || undefined : (trimmer.text ?? "");
+    pending = [];
+    size = 0;
+    trimmer = undefined;
+    return line;
+  };
+  const add = (piece: Buffer): void => {
+    if (piece.length === 0) return;
+    pending.push(piece);
+    size += piece.length;
+    if (size <= limitBytes) return;
+    if (essentials === undefined) {
+      throw new ShimError(
+        "exhausted",
+        `${action}: the engine sent a line of more than ${String(limitBytes)} bytes`,
+      );
+    }
+    trimmer ??= new JsonTrimmer(essentials);
+    for (const one of pending) trimmer.push(one);
+    pending = [];
+  };
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (let end = chunk.indexOf(newline); end !== -1; end = chunk.indexOf(newline, start)) {
+      add(chunk.subarray(start, end));
+      start = end + 1;
+      const line = take();
+      if (line !== undefined) yield line;
+    }
+    add(chunk.subarray(start));
+  }
+  const line = take();
+  if (line !== undefined) yield line;
+}
+
+/** `text` as JSON, or `unknown` naming the action; the text itself is not quoted, it may hold secrets. */
+export function parseJson(text: string, action: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw notJson(action, error);
+  }
+}
+
+function notJson(action: string, cause?: unknown): ShimError {
+  return new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, { cause });
+}

@@ -1,0 +1,277 @@
+/** Requests to the engine with deadlines, limits and our own errors. */
+import type { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import type { Readable } from "node:stream";
+import { withDeadline } from "../../lib/abort.js";
+import { isKind, ShimError } from "../../lib/errors.js";
+import { Gate } from "../../lib/sync/semaphore.js";
+import { descriptionLimitBytes } from "../../domain/snapshot.js";
+import { type Answer, parseJson, readBody, readChunks } from "./answer.js";
+import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
+import { lostAnswer, refusal, unreachable } from "./errors.js";
+import { asObject, textOf } from "./json.js";
+import { type ListReading, readList } from "./json-list.js";
+import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
+import { Modem } from "./modem.js";
+
+export interface EngineRequest {
+  /** As `inspect container "x"`: what messages about deadlines and unreadable answers begin with. */
+  readonly action: string;
+  readonly method: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
+  /**
+   * The parts of the path. One that cannot name anything (empty, `.`, `..`) is answered with 404 without a request: the
+   * engine would clean the path and take it for that of something else.
+   */
+  readonly path: readonly string[];
+  readonly query?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly json?: object;
+  readonly tar?: Buffer | Readable;
+  /**
+   * Reads and writes have a limited number of connections each, so that calls to a frozen engine do not pile up, and
+   * slow writes do not hold up reads. `free` is for probes, waits and streams.
+   */
+  readonly lane: "read" | "write" | "free";
+  /**
+   * To be sent once more over a fresh connection when the connection breaks before the answer is read, as when the engine
+   * restarts. For what may be done twice; GET and HEAD always are.
+   */
+  readonly repeatable?: true;
+  /** What is kept of a success that is too large, instead of an error. For what tenants can give any size. */
+  readonly essentials?: Essentials;
+  /** Without the negotiated version in the path. */
+  readonly unversioned?: boolean;
+  /** API 1.`apiMinor` in place of the negotiated version: for what only newer ones can say. */
+  readonly apiMinor?: number;
+  /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
+  readonly timeoutMs?: number;
+}
+
+export interface EngineClientOptions {
+  readonly endpoint: EngineEndpoint;
+  readonly shortTimeoutMs: number;
+  /** Largest answer that is held as a whole: default 4 MiB, twice the largest pod that Kubernetes can describe. */
+  readonly answerLimitBytes?: number;
+  /** How long a connection that nobody uses is kept. Default 1 m. */
+  readonly idleConnectionMs?: number;
+}
+
+/** Connections for short reads, and for short writes. */
+const lanePlaces = 32;
+/** Longest part of a path. */
+const partLimit = 4096;
+const refusalLimitBytes = 64 * 1024;
+/** Longest deadline that a timer can have, 24.8 days. */
+const longestTimeoutMs = 2 ** 31 - 1;
+
+export class EngineClient {
+  readonly #endpoint: string;
+  readonly #shortTimeoutMs: number;
+  readonly #answerLimitBytes: number;
+  readonly #short: Modem;
+  readonly #long: Modem;
+  readonly #reads = new Gate(lanePlaces);
+  readonly #writes = new Gate(lanePlaces);
+  /** `/v1.41`, or undefined before the negotiation. */
+  #versionPrefix: string | undefined;
+
+  constructor(options: EngineClientOptions) {
+    this.#endpoint = formatEndpoint(options.endpoint);
+    this.#shortTimeoutMs = options.shortTimeoutMs;
+    this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
+    const idleMs = options.idleConnectionMs ?? 60_000;
+    this.#short = new Modem(options.endpoint, { maxSockets: lanePlaces, idleMs });
+    this.#long = new Modem(options.endpoint, { maxSockets: Infinity, idleMs });
+  }
+
+  /** API version 1.`minor` from the next request on. */
+  useApiMinor(minor: number): void {
+    this.#versionPrefix = versionPrefix(minor);
+  }
+
+  /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
+  async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
+    return this.#withDeadline(request, signal, (linked) =>
+      this.#inLane(request, linked, () => this.#exchange(request, linked)),
+    );
+  }
+
+  /** The JSON of an answer with status 200 or 201; any other status is thrown as the engine's refusal. */
+  async json(request: EngineRequest, signal: AbortSignal): Promise<unknown> {
+    const answer = await this.request(request, signal);
+    if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
+    return parseJson(answer.body.toString("utf8"), request.action);
+  }
+
+  /** As `json`, undefined for what does not exist. */
+  async jsonIfThere(request: EngineRequest, signal: AbortSignal): Promise<unknown> {
+    const answer = await this.request(request, signal);
+    if (answer.status === 404) return undefined;
+    if (answer.status !== 200) throw refusalOf(answer);
+    return parseJson(answer.body.toString("utf8"), request.action);
+  }
+
+  /** The entries of an answer that is a list of any length. */
+  async list<T>(
+    request: EngineRequest,
+    reading: Omit<ListReading<T>, "action">,
+    signal: AbortSignal,
+  ): Promise<readonly T[]> {
+    const { action } = request;
+    return this.#withDeadline(request, signal, (linked) =>
+      this.#inLane(request, linked, async () => {
+        const path = this.#path(request);
+        if (path === undefined) throw refusalOf(nothingThere());
+        return this.#repeat(request, linked, async () => {
+          const response = await this.#dialResponse(request, path, linked);
+          if (response.statusCode !== 200) throw await this.#readRefusal(request, response, linked);
+          return readList(readChunks(response, action, linked), { action, ...reading });
+        });
+      }),
+    );
+  }
+
+  /** The field `Id` of the answer to a create. */
+  async createdId(request: EngineRequest, signal: AbortSignal): Promise<string> {
+    const id = textOf(asObject(await this.json(request, signal)), "Id");
+    if (id === "")
+      throw new ShimError("unknown", `${request.action}: the engine's answer names no id`, lostAnswer);
+    return id;
+  }
+
+  /**
+   * An answer with status 200, its body not yet read: whoever gets it reads or destroys it. Any other status is thrown
+   * as the engine's refusal. `signal` ends the wait for the answer, not the reading of the body.
+   */
+  async open(request: EngineRequest, signal: AbortSignal): Promise<IncomingMessage> {
+    return this.#withDeadline(request, signal, async (linked) => {
+      const path = this.#path(request);
+      if (path === undefined) throw refusalOf(nothingThere());
+      const response = await this.#repeat(request, linked, () => this.#dialResponse(request, path, linked));
+      if (response.statusCode === 200) return response;
+      throw await this.#readRefusal(request, response, linked);
+    });
+  }
+
+  /** The connection, after the engine has left HTTP; a refusal is thrown. The caller destroys it. */
+  async hijack(request: EngineRequest, signal: AbortSignal): Promise<Socket> {
+    return this.#withDeadline(request, signal, async (linked) => {
+      const path = this.#path(request);
+      if (path === undefined) throw refusalOf(nothingThere());
+      const result = await this.#dial({ ...request, hijack: true }, path, linked);
+      if (result instanceof Socket) return result;
+      if (result.statusCode !== 200) throw await this.#readRefusal(request, result, linked);
+      result.destroy();
+      throw new ShimError("unsupported", `${request.action}: the engine does not hand over the connection`);
+    });
+  }
+
+  /** Breaks every connection. */
+  close(): void {
+    this.#short.close();
+    this.#long.close();
+  }
+
+  async #exchange(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
+    const path = this.#path(request);
+    if (path === undefined) return nothingThere();
+    return this.#repeat(request, signal, async () => {
+      const response = await this.#dialResponse(request, path, signal);
+      const status = response.statusCode ?? 0;
+      const { action, essentials } = request;
+      const trimmer = essentials === undefined || status !== 200 ? undefined : new JsonTrimmer(essentials);
+      const body = await readBody(response, { action, limitBytes: this.#answerLimitBytes, trimmer }, signal);
+      return { status, headers: response.headers, body, isTrimmed: trimmer?.text !== undefined };
+    });
+  }
+
+  /** The fresh connection of the second time tells whether the engine is there. */
+  async #repeat<T>(
+    { method, repeatable }: EngineRequest,
+    signal: AbortSignal,
+    exchange: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await exchange();
+    } catch (error) {
+      const mayRepeat = method === "GET" || method === "HEAD" || repeatable === true;
+      if (!mayRepeat || signal.aborted || !isKind(error, "unavailable") || error.fields["answer"] !== "lost")
+        throw error;
+      return exchange();
+    }
+  }
+
+  async #withDeadline<T>(
+    request: EngineRequest,
+    signal: AbortSignal,
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const timeoutMs = Math.min(request.timeoutMs ?? this.#shortTimeoutMs, longestTimeoutMs);
+    return withDeadline(signal, timeoutMs, request.action, work);
+  }
+
+  async #inLane<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    if (request.lane === "free") return work();
+    return (request.lane === "read" ? this.#reads : this.#writes).run(signal, work);
+  }
+
+  #path(request: EngineRequest): string | undefined {
+    if (
+      request.path.some((part) => part === "" || part === "." || part === ".." || part.length > partLimit)
+    ) {
+      return undefined;
+    }
+    if (this.#versionPrefix === undefined && request.unversioned !== true) {
+      throw new ShimError("unavailable", `${request.action}: not connected to the Docker Engine yet`);
+    }
+    const version = request.apiMinor === undefined ? this.#versionPrefix : versionPrefix(request.apiMinor);
+    const prefix = request.unversioned === true ? "" : (version ?? "");
+    const path = `${prefix}/${request.path.map(encodeURIComponent).join("/")}`;
+    const query = new URLSearchParams(request.query).toString();
+    return query === "" ? path : `${path}?${query}`;
+  }
+
+  async #readRefusal(
+    request: EngineRequest,
+    response: IncomingMessage,
+    signal: AbortSignal,
+  ): Promise<ShimError> {
+    const limits = { action: request.action, limitBytes: refusalLimitBytes };
+    return refusal(response.statusCode ?? 0, await readBody(response, limits, signal));
+  }
+
+  async #dialResponse(request: EngineRequest, path: string, signal: AbortSignal): Promise<IncomingMessage> {
+    const result = await this.#dial(request, path, signal);
+    if (!(result instanceof Socket)) return result;
+    result.destroy();
+    throw new ShimError("unknown", `${request.action}: the engine left HTTP without being asked to`);
+  }
+
+  async #dial(
+    request: EngineRequest & { readonly hijack?: true },
+    path: string,
+    signal: AbortSignal,
+  ): Promise<IncomingMessage | Socket> {
+    const { method, headers, json, tar, lane, hijack } = request;
+    const modem = lane === "read" ? this.#short : this.#long;
+    try {
+      return await modem.dial({ method, path, headers, json, tar, hijack }, signal);
+    } catch (error) {
+      if (signal.aborted) throw ShimError.from(signal.reason);
+      throw unreachable(this.#endpoint, error);
+    }
+  }
+}
+
+function versionPrefix(minor: number): string {
+  return `/v1.${String(minor)}`;
+}
+
+function nothingThere(): Answer {
+  return { status: 404, headers: {}, body: Buffer.from('{"message":"no such object"}'), isTrimmed: false };
+}
+
+/** The error that an unsuccessful answer means. */
+export function refusalOf(answer: Answer): ShimError {
+  return refusal(answer.status, answer.body);
+}

@@ -1,0 +1,144 @@
+/** The engine's refusals and the ways not to reach it, as ShimErrors. */
+import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../lib/errors.js";
+
+/** As Docker 1.13 to 29 write it; the id is in quotes since 17.03. */
+const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)"?/s;
+
+const missingObject = /no such (container|image|exec|network|volume)/i;
+
+/**
+ * What the engine answers after a downgrade to somebody who negotiated with its predecessor, or the other way round. From
+ * the begin of the text: what is quoted later, such as a command, is the words of a pod's author.
+ */
+const versionMismatch = /^client version \S+ is too (?:new|old)/;
+
+/** Longest message that is passed on, in characters. Docker quotes whole command lines and scripts. */
+const messageLimit = 4096;
+
+/**
+ * The id of the container that has the name which a create asked for, from the text of Docker's refusal: it stands
+ * nowhere else. Undefined for any other text.
+ */
+export function parseNameConflict(message: string): string | undefined {
+  return nameConflict.exec(message)?.[1];
+}
+
+/** The text of an error answer: Docker's `message`, or whatever else is in the body. */
+export function refusalMessage(status: number, body: Buffer): string {
+  const text = body.toString("utf8").trim();
+  let message = text;
+  try {
+    const json: unknown = JSON.parse(text);
+    if (typeof json === "object" && json !== null && "message" in json && typeof json.message === "string") {
+      message = json.message.trim();
+    }
+  } catch {
+    // Not the engine itself, but a proxy before it: its text is all there is.
+  }
+  if (message === "") return `the engine answered with HTTP status ${String(status)}`;
+  return message.length > messageLimit ? `${message.slice(0, messageLimit)}…` : message;
+}
+
+/**
+ * The error for an answer that is no success, with Docker's own words and these fields: `status` (HTTP), `rivalId` (on
+ * a name conflict), `missing` (container, image, exec, network or volume, for a 404 that says which).
+ */
+export function refusal(status: number, body: Buffer): ShimError {
+  const message = refusalMessage(status, body);
+  const fields: ErrorFields = { status };
+  const rivalId = status === 409 ? parseNameConflict(message) : undefined;
+  if (rivalId !== undefined) return new ShimError("conflict", message, { ...fields, rivalId });
+  if (status === 404) {
+    return new ShimError("notFound", message, {
+      ...fields,
+      missing: missingObject.exec(message)?.[1]?.toLowerCase(),
+    });
+  }
+  return new ShimError(kindOfStatus(status, message), message, fields);
+}
+
+function kindOfStatus(status: number, message: string): ErrorKind {
+  switch (status) {
+    case 400:
+      return versionMismatch.test(message) ? "unavailable" : "invalid";
+    case 401:
+    case 403:
+      return "denied";
+    case 409:
+      return "precondition";
+    case 501:
+      return "unsupported";
+    case 502:
+    case 503:
+    case 504:
+      return "unavailable";
+    default:
+      return spoken.find(([text]) => text.test(message))?.[1] ?? "unknown";
+  }
+}
+
+/** What the engine says with status 500, though it is no fault of its own; the whole text, for the same reason. */
+const spoken: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
+  [/^container \S+ is not running/i, "precondition"],
+  [
+    new RegExp(
+      [
+        '^(?:failed to set up container networking: )?(?:driver failed programming [^"]*: )?',
+        "(?:Bind for \\S+ failed: port is already allocated",
+        "|(?:Error starting userland proxy: )?listen \\S+ \\S+: bind: address already in use",
+        "|failed to bind host port (?:for )?\\S+: address already in use)$",
+      ].join(""),
+    ),
+    "conflict",
+  ],
+];
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: "no such socket",
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection closed without an answer",
+  EPIPE: "connection closed without an answer",
+  EACCES: "permission denied",
+  EAGAIN: "too many connections wait for the engine",
+  ENOTSOCK: "not a socket",
+  ENOTFOUND: "no such host",
+  ETIMEDOUT: "connection timed out",
+};
+
+/** The connection was never made: the engine has heard nothing. */
+const notSent: ReadonlySet<string> = new Set([
+  "ENOENT",
+  "ECONNREFUSED",
+  "EACCES",
+  "EAGAIN",
+  "ENOTSOCK",
+  "ENOTFOUND",
+]);
+
+/**
+ * Field of errors after which the engine may have done what it was asked for, or may still do it: it may have heard the
+ * request, and what it said to it is not known. A refusal is an answer and never has it.
+ */
+export const lostAnswer: ErrorFields = { answer: "lost" };
+
+/** `unavailable`, for a connection that failed before the engine answered. */
+export function unreachable(endpoint: string, error: unknown): ShimError {
+  const code = errorCode(error);
+  const reason = reasons[code] ?? (code.startsWith("HPE_") ? "the answer is not HTTP" : messageOf(error));
+  return new ShimError(
+    "unavailable",
+    `cannot reach the Docker Engine at ${endpoint}: ${reason}`,
+    notSent.has(code) ? {} : lostAnswer,
+    { cause: error },
+  );
+}
+
+/** `unavailable`, for a connection that broke within an answer. */
+export function brokenAnswer(action: string, error?: unknown): ShimError {
+  const message = `${action}: the connection to the Docker Engine broke in the middle of its answer`;
+  return new ShimError("unavailable", message, lostAnswer, { cause: error });
+}
+
+function errorCode(error: unknown): string {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "";
+}

@@ -1,0 +1,149 @@
+/** Limits that Docker's API has no field for, written to the cgroup files of a running container. */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import type { CgroupSettings } from "../../ports/host.js";
+import { readCgroupMounts, unified } from "./cgroup-mounts.js";
+import { ContainerCgroup } from "./container-cgroup.js";
+import { isCgroupOf, ProcFiles } from "../processes/proc-files.js";
+
+export interface CgroupTarget {
+  readonly containerId: string;
+  /** A process of the container. */
+  readonly pid: number;
+  /** As the engine says. */
+  readonly cgroupVersion: 1 | 2;
+}
+
+/** Limits that cgroup v2 names like this; what begins with `cgroup.` moves processes about and is no limit. */
+const settingForm = /^(?!cgroup\.)[a-z]+(?:\.[A-Za-z0-9_]+)+$/;
+/** What the kernel takes for no limit. */
+const unlimitedBytes = 2n ** 63n - 1n;
+/** As the kernel spells them in file names. */
+const pageSizeForm = /^\d+[KMG]B$/;
+
+/**
+ * Writes `settings`. `invalid` for names that are none and for values that the kernel refuses, `unsupported` when the
+ * cgroup is out of reach or the host has not the controller. A hugepage limit of 0 without a controller to set it is no
+ * error: kubelets send one for each page size of the node.
+ */
+export async function applyCgroup(
+  target: CgroupTarget,
+  settings: CgroupSettings,
+  proc = new ProcFiles(),
+): Promise<void> {
+  const cgroup = await cgroupOf(target, proc);
+  if (cgroup === undefined) {
+    const { containerId } = target;
+    throw new ShimError("unsupported", "the cgroup of the container is out of reach on this host", {
+      containerId,
+    });
+  }
+  const names = Object.entries(settings.unified);
+  if (names.length > 0 && target.cgroupVersion !== 2) {
+    throw new ShimError("invalid", "linux.resources.unified needs cgroup version 2");
+  }
+  for (const [name, value] of names) await writeSetting(cgroup, name, value);
+  for (const { pageSize, limitBytes } of settings.hugepages) {
+    await limitHugepages(cgroup, pageSize, limitBytes);
+  }
+}
+
+/**
+ * What is in force of what `settings` names: what cannot be read, or has no value, is left out. Undefined when the cgroup
+ * is out of reach.
+ */
+export async function presentCgroup(
+  target: CgroupTarget,
+  settings: CgroupSettings,
+  proc = new ProcFiles(),
+): Promise<CgroupSettings | undefined> {
+  const cgroup = await cgroupOf(target, proc);
+  if (cgroup === undefined) return undefined;
+  const present: Record<string, string> = {};
+  const directory = cgroup.directory(unified);
+  for (const name of Object.keys(settings.unified)) {
+    if (directory === undefined || !settingForm.test(name)) continue;
+    const value = await read(join(directory, name));
+    if (value !== "") present[name] = value;
+  }
+  const hugepages: CgroupSettings["hugepages"][number][] = [];
+  for (const { pageSize } of settings.hugepages) {
+    const file = pageSizeForm.test(pageSize) ? hugepagesFile(cgroup, pageSize) : undefined;
+    const value = file === undefined ? "" : await read(file.prefix + file.limit);
+    if (value === "max") hugepages.push({ pageSize, limitBytes: unlimitedBytes });
+    else if (/^\d+$/.test(value)) hugepages.push({ pageSize, limitBytes: BigInt(value) });
+  }
+  return { unified: present, hugepages };
+}
+
+/** Undefined when the process is not provably of the container. */
+async function cgroupOf(target: CgroupTarget, proc: ProcFiles): Promise<ContainerCgroup | undefined> {
+  const text = target.pid > 1 ? await proc.text(target.pid, "cgroup") : undefined;
+  if (text === undefined || !isCgroupOf(target.containerId, text)) return undefined;
+  return new ContainerCgroup(target.containerId, text, await readCgroupMounts(proc));
+}
+
+async function writeSetting(cgroup: ContainerCgroup, name: string, value: string): Promise<void> {
+  if (!settingForm.test(name))
+    throw new ShimError("invalid", `cgroup setting "${name}": not the name of a limit`);
+  const directory = cgroup.directory(unified);
+  if (directory === undefined) throw noController(`cgroup setting "${name}"`);
+  // Files with one value per device take one line at a time.
+  for (const line of value.split("\n")) {
+    if (!(await write(join(directory, name), line))) throw noController(`cgroup setting "${name}"`);
+  }
+}
+
+async function limitHugepages(cgroup: ContainerCgroup, pageSize: string, limitBytes: bigint): Promise<void> {
+  if (!pageSizeForm.test(pageSize))
+    throw new ShimError("invalid", `hugepages of "${pageSize}": not a page size`);
+  const file = hugepagesFile(cgroup, pageSize);
+  const written = file !== undefined && (await write(file.prefix + file.limit, String(limitBytes)));
+  if (!written && limitBytes > 0n) throw noController(`hugepages of "${pageSize}"`);
+  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may not use.
+  if (written) await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
+}
+
+function hugepagesFile(
+  cgroup: ContainerCgroup,
+  pageSize: string,
+): { readonly prefix: string; readonly limit: string } | undefined {
+  const v1 = cgroup.directory("hugetlb");
+  // Without it, a host of version 1 may still have the controller in the hierarchy of version 2.
+  const directory = v1 ?? cgroup.directory(unified);
+  if (directory === undefined) return undefined;
+  const limit = v1 === undefined ? "max" : "limit_in_bytes";
+  return { prefix: join(directory, `hugetlb.${pageSize}.`), limit };
+}
+
+function noController(what: string): ShimError {
+  return new ShimError("unsupported", `${what}: this host has no cgroup controller for it`);
+}
+
+/** Empty when it cannot be read: some files are only written. */
+async function read(path: string): Promise<string> {
+  return readKernelFile(path).then(
+    (text) => text.trim(),
+    () => "",
+  );
+}
+
+/** False when there is no such file. */
+async function write(path: string, value: string): Promise<boolean> {
+  try {
+    await writeFile(path, value, { flag: "r+" });
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return false;
+    const kind = hasCode(error, "EROFS") ? "unsupported" : "invalid";
+    throw new ShimError(
+      kind,
+      `write "${value}" to "${path}": ${messageOf(error)}`,
+      { path },
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,51 @@
+/** Where the cgroup hierarchies of this host are mounted. */
+import { join } from "node:path";
+import { ShimError } from "../../lib/errors.js";
+import { readMounts } from "../mount-table.js";
+import type { ProcFiles } from "../processes/proc-files.js";
+
+interface CgroupMount {
+  readonly mountPoint: string;
+  /** The cgroup that is mounted there; others than those below it are out of reach. */
+  readonly root: string;
+}
+
+/** Mounted hierarchies: v1 by controller (`memory`) or name (`name=systemd`), and the one of v2, which has neither. */
+export type CgroupMounts = ReadonlyMap<string, CgroupMount>;
+
+/** The key of the v2 hierarchy in `CgroupMounts`, and what /proc/<pid>/cgroup has in the place of its controllers. */
+export const unified = "";
+
+export async function readCgroupMounts(proc: ProcFiles): Promise<CgroupMounts> {
+  const mounts = new Map<string, CgroupMount>();
+  for await (const { root, mountPoint, type, superOptions } of readMounts(proc, "self")) {
+    const keys = type === "cgroup2" ? [unified] : type === "cgroup" ? superOptions.split(",") : [];
+    // A second mount of a hierarchy shows the same; the first is the conventional one.
+    for (const key of keys) if (!mounts.has(key)) mounts.set(key, { mountPoint, root });
+  }
+  return mounts;
+}
+
+/** Paths of a process's cgroups by controller, from lines `number:controllers:path`. */
+export function parseProcCgroup(text: string): ReadonlyMap<string, string> {
+  const paths = new Map<string, string>();
+  for (const line of text.split("\n")) {
+    const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    if (controllers === undefined || path === undefined) continue;
+    for (const controller of controllers.split(",")) paths.set(controller, path);
+  }
+  return paths;
+}
+
+/** The directory of the cgroup `path` below a mount. Throws `unsupported` when it lies outside of what is mounted. */
+export function directoryOf({ mountPoint, root }: CgroupMount, path: string): string {
+  const below = root === "/" ? path : path === root ? "/" : path.slice(root.length);
+  const inside = root === "/" || path === root || path.startsWith(`${root}/`);
+  if (!inside || path.split("/").includes("..")) {
+    throw new ShimError(
+      "unsupported",
+      `the cgroup "${path}" is out of reach: "${mountPoint}" shows "${root}"`,
+    );
+  }
+  return join(mountPoint, below);
+}

@@ -1,0 +1,258 @@
+/**
+ * Paths of the node that requests name. They may be on volumes whose servers do not answer, so a helper process looks at
+ * them, never this one: its few threads for files serve all pods, and it could not end before they do.
+ */
+import { posix } from "node:path";
+import { formatDuration, listen } from "../../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
+import type { HostPathsProcess } from "./host-paths-process.js";
+import { type PathAnswer, type PathEntry, type PathTask, systemErrorText } from "./host-paths-protocol.js";
+import { entryBytes, pathLimitBytes, requestHeadBytes, requestLimitBytes } from "./host-paths-protocol.js";
+
+export interface HostPathsOptions {
+  readonly helper: Pick<HostPathsProcess, "ask">;
+  readonly log: Pick<Logger, "warn">;
+  /** For the paths of one request to the helper; default 10 s. */
+  readonly timeoutMs?: number;
+  /** How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms. */
+  readonly killTimeoutMs?: number;
+}
+
+/** As many requests of one pod may hang and not end when they are killed; what comes then is refused. */
+const hangingPerPod = 4;
+
+/** A request whose process was killed and is still there: the kernel does not let it end. */
+interface Hanging {
+  readonly pod: string;
+  readonly path: string;
+}
+
+interface Entry extends PathEntry {
+  /** As the request of the CRI has it. */
+  readonly given: string;
+  readonly text: string;
+}
+
+interface Found {
+  readonly mounts: Map<string, FoundMount>;
+  readonly devices: Map<string, FoundDevices>;
+}
+
+export class HostPaths {
+  readonly #options: HostPathsOptions;
+  readonly #timeoutMs: number;
+  readonly #killTimeoutMs: number;
+  readonly #hanging = new Set<Hanging>();
+  #hasWarned = false;
+
+  constructor(options: HostPathsOptions) {
+    this.#options = options;
+    this.#timeoutMs = options.timeoutMs ?? 10_000;
+    this.#killTimeoutMs = options.killTimeoutMs ?? 200;
+  }
+
+  /** As the port says, for the pod with this sandbox. */
+  async find(paths: PathsToFind, pod: string, signal: AbortSignal): Promise<FoundPaths | undefined> {
+    const entries = [
+      ...paths.look.map((path) => toEntry("look", path)),
+      ...paths.make.map((path) => toEntry("make", path)),
+      ...paths.devices.map((path) => toEntry("devices", path)),
+    ];
+    const found: Found = { mounts: new Map(), devices: new Map() };
+    // Nothing is asked for a container that is refused in any case.
+    if (this.#refuse(entries, pod, found)) return found;
+    try {
+      for (const batch of batches(entries)) if (!(await this.#askTwice(batch, pod, found, signal))) break;
+      this.#hasWarned = false;
+      return found;
+    } catch (error) {
+      if (!isKind(error, "unavailable", "unsupported") || signal.aborted) throw error;
+      // Once until it works again: a pod that can bring this about must not fill the log.
+      if (!this.#hasWarned) {
+        const message = "paths of mounts and devices are not looked at, and left to the Docker Engine";
+        this.#options.log.warn({ err: messageOf(error) }, message);
+      }
+      this.#hasWarned = true;
+      return undefined;
+    }
+  }
+
+  /** Whether it is known, without asking, that the paths of a container cannot be looked at; the problem is noted. */
+  #refuse(entries: readonly Entry[], pod: string, found: Found): boolean {
+    const hanging = [...this.#hanging];
+    // Whoever looks for what is below such a path has to pass there. Others are not concerned.
+    const isHanging = ({ text }: Entry): boolean =>
+      hanging.some(({ path }) => text === path || text.startsWith(`${path}/`));
+    for (const entry of entries) {
+      if (entry.path.length >= pathLimitBytes) {
+        const reason = `longer than ${String(pathLimitBytes - 1)} bytes`;
+        note(entry, { kind: "precondition", reason }, found);
+      } else if (isHanging(entry)) {
+        note(entry, { kind: "timeout", reason: "the file system still does not answer" }, found);
+      } else {
+        continue;
+      }
+      return true;
+    }
+    const [first] = entries;
+    if (first === undefined || hanging.filter((one) => one.pod === pod).length < hangingPerPod) return false;
+    const reason = `${String(hangingPerPod)} other paths of this pod are on file systems that do not answer`;
+    note(first, { kind: "exhausted", reason }, found);
+    return true;
+  }
+
+  /** The helper may have been killed meanwhile: a second one is started. */
+  async #askTwice(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal) {
+    try {
+      return await this.#ask(entries, pod, found, signal);
+    } catch (error) {
+      if (!isKind(error, "unavailable") || signal.aborted) throw error;
+      return await this.#ask(entries, pod, found, signal);
+    }
+  }
+
+  /** False when a path hangs, which is noted as its problem. `unavailable` without a helper. */
+  #ask(entries: readonly Entry[], pod: string, found: Found, signal: AbortSignal): Promise<boolean> {
+    signal.throwIfAborted();
+    // Of a helper that was lost amid its answers.
+    for (const { task, given } of entries) if (task === "devices") found.devices.delete(given);
+    return new Promise((resolve, reject) => {
+      let current = 0;
+      let isGivenUp = false;
+      let hanging: Hanging | undefined;
+      let killed: NodeJS.Timeout | undefined;
+      const settle = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+      };
+      // Most end when they are killed: only those that stay are known to hang.
+      const giveUp = (then: () => void): void => {
+        settle();
+        isGivenUp = true;
+        killed = setTimeout(() => {
+          hanging = { pod, path: entries[current]?.text ?? "" };
+          this.#hanging.add(hanging);
+          then();
+        }, this.#killTimeoutMs);
+        kill();
+      };
+      const gone = (reason: string): void => {
+        clearTimeout(killed);
+        if (hanging !== undefined) this.#hanging.delete(hanging);
+        settle();
+        if (isGivenUp) resolve(false);
+        else reject(new ShimError("unavailable", reason));
+      };
+      const onAbort = (): void => {
+        giveUp(() => undefined);
+        reject(ShimError.from(signal.reason));
+      };
+      const kill = this.#options.helper.ask(entries, {
+        answered: (answer) => {
+          const entry = entries[answer.entry];
+          if (entry === undefined || isGivenUp) return;
+          take(entry, answer, found);
+          if (answer.outcome === "devices") return;
+          current = answer.entry + 1;
+          if (current < entries.length) return;
+          settle();
+          resolve(true);
+        },
+        ended: () => {
+          gone("the process that looked at paths of the node ended before its time");
+        },
+        lost: gone,
+      });
+      const timer = setTimeout(() => {
+        const entry = entries[current];
+        const reason = `the file system does not answer (${formatDuration(this.#timeoutMs)})`;
+        if (entry !== undefined) note(entry, { kind: "timeout", reason }, found);
+        giveUp(() => {
+          resolve(false);
+        });
+      }, this.#timeoutMs);
+      listen(signal, onAbort);
+    });
+  }
+}
+
+function toEntry(task: PathTask, given: string): Entry {
+  // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the kernel does.
+  const text = task === "devices" ? withoutLastSlashes(given) : posix.resolve("/", given);
+  return { task, given, text, path: Buffer.from(text) };
+}
+
+/** A pattern would look at all slashes after each of them. */
+function withoutLastSlashes(path: string): string {
+  let end = path.length;
+  while (end > 1 && path[end - 1] === "/") end -= 1;
+  return path.slice(0, end);
+}
+
+/** As many entries at a time as a request takes. */
+function batches(entries: readonly Entry[]): readonly (readonly Entry[])[] {
+  const all: Entry[][] = [];
+  let bytes = requestLimitBytes;
+  for (const entry of entries) {
+    bytes += entryBytes(entry);
+    if (bytes > requestLimitBytes) {
+      all.push([]);
+      bytes = requestHeadBytes + entryBytes(entry);
+    }
+    all.at(-1)?.push(entry);
+  }
+  return all;
+}
+
+function note(entry: Entry, problem: PathProblem, { mounts, devices }: Found): void {
+  if (entry.task === "devices") devices.set(entry.given, problem);
+  else mounts.set(entry.given, problem);
+}
+
+function take(entry: Entry, answer: PathAnswer, found: Found): void {
+  if (entry.task === "devices") {
+    found.devices.set(entry.given, devicesOf(entry, answer, found.devices.get(entry.given)));
+  } else {
+    found.mounts.set(entry.given, mountOf(entry, answer));
+  }
+}
+
+function mountOf({ path }: Entry, { outcome, errno, length }: PathAnswer): FoundMount {
+  if (outcome === "present" || outcome === "made" || outcome === "missing") return outcome;
+  const part = JSON.stringify(path.toString("utf8", 0, length));
+  const problem = (reason: string): PathProblem => ({ kind: "precondition", reason });
+  if (outcome === "danglingLink") {
+    return problem(`${part} is a symbolic link that leads to nothing; no directory is made there`);
+  }
+  if (outcome === "makeFailed") return problem(`make directory ${part}: ${systemErrorText(errno)}`);
+  return problem(systemErrorText(errno));
+}
+
+function devicesOf(
+  { given }: Entry,
+  { outcome, errno, names }: PathAnswer,
+  before: FoundDevices = [],
+): FoundDevices {
+  const devices = Array.isArray(before) ? (before as readonly string[]) : [];
+  switch (outcome) {
+    case "present":
+      return [given];
+    case "devices":
+      return [...devices, ...names];
+    case "devicesEnd":
+      return [...devices].sort();
+    case "outside":
+      return { kind: "invalid", reason: "is a directory outside of /dev" };
+    case "tooMany":
+      return { kind: "precondition", reason: "is a directory of more than 10000 entries or 16 levels" };
+    default:
+      return doesNotExist.has(errno)
+        ? { kind: "invalid", reason: "does not exist" }
+        : { kind: "precondition", reason: systemErrorText(errno) };
+  }
+}
+
+/** ENOENT, ENOTDIR, ELOOP. */
+const doesNotExist: ReadonlySet<number> = new Set([2, 20, 40]);

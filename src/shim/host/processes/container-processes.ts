@@ -1,0 +1,56 @@
+/** The processes of a container, as its cgroup lists them: a look at all processes of a node costs much more. */
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { isKind } from "../../lib/errors.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { readKernelFile } from "../../lib/linux/kernel-file.js";
+import { readCgroupMounts, unified } from "../cgroup/cgroup-mounts.js";
+import { ContainerCgroup } from "../cgroup/container-cgroup.js";
+import { isCgroupOf, type ProcFiles } from "./proc-files.js";
+
+/** A container that runs containers of its own has a cgroup for each. */
+const mostCgroups = 256;
+
+/**
+ * The directory that lists them, from the cgroup of one process of the container. Undefined when that is not one, or its
+ * cgroup is out of reach.
+ */
+export async function findProcessList(
+  containerId: string,
+  pid: number,
+  proc: ProcFiles,
+): Promise<string | undefined> {
+  const text = await proc.text(pid, "cgroup");
+  if (text === undefined || !isCgroupOf(containerId, text)) return undefined;
+  const cgroup = new ContainerCgroup(containerId, text, await readCgroupMounts(proc));
+  try {
+    return cgroup.directory("pids") ?? cgroup.directory("memory") ?? cgroup.directory(unified);
+  } catch (error) {
+    // This program is in a container itself, and sees other cgroups.
+    if (isKind(error, "unsupported")) return undefined;
+    throw error;
+  }
+}
+
+/** Process ids of the cgroup and of those below it; undefined when they cannot be listed, or are in too many cgroups. */
+export async function listProcesses(directory: string): Promise<readonly number[] | undefined> {
+  const pids: number[] = [];
+  const pending = [directory];
+  let cgroups = 0;
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    cgroups += 1;
+    if (cgroups + pending.length > mostCgroups) return undefined;
+    try {
+      const text = await readKernelFile(join(next, "cgroup.procs"));
+      for (const line of text.split("\n")) if (/^[1-9]\d*$/.test(line)) pids.push(Number(line));
+      for (const entry of await readdir(next, { withFileTypes: true })) {
+        if (entry.isDirectory()) pending.push(join(next, entry.name));
+      }
+    } catch (error) {
+      // One below that has just been removed has none; the processes of threads are listed above.
+      if (next === directory || !hasCode(error, "ENOENT", "ENODEV", "EOPNOTSUPP", "ENOTSUP"))
+        return undefined;
+    }
+  }
+  return pids;
+}

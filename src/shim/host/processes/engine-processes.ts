@@ -1,0 +1,155 @@
+/** The engine's own processes: the last that the kernel kills for want of memory, and in the cgroup that was asked for. */
+import { open } from "node:fs/promises";
+import { sleep } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { findContainerd, findDockerd, type EngineProcess } from "./find-engine.js";
+import { LimitedLook } from "../host-paths/limited-look.js";
+import { ProcFiles } from "./proc-files.js";
+import { moveIntoCgroup } from "../cgroup/runtime-cgroup.js";
+
+export interface EngineProcessesOptions {
+  /** Of the engine; the processes of one that is not reached by a unix socket are left alone. */
+  readonly endpoint: { readonly kind: "unix"; readonly path: string } | { readonly kind: "tcp" };
+  /** Absolute name of a cgroup; undefined leaves the processes where they are. */
+  readonly runtimeCgroups?: string | undefined;
+  /** The lowest score that may be set instead of the wanted one. */
+  readonly clamp?: ((wanted: number) => number) | undefined;
+  readonly log: Logger;
+  /** Five minutes unless given. */
+  readonly intervalMs?: number;
+  /** For tests. */
+  readonly proc?: ProcFiles;
+  readonly pidFiles?: readonly string[];
+}
+
+/** What dockershim gave dockerd: only processes that must never be killed have less. */
+const engineScore = -999;
+const defaultIntervalMs = 5 * 60_000;
+/** Of one round: it looks at some hundred small files. */
+const roundLimitMs = 30_000;
+
+/**
+ * Looks after the engine's dockerd and containerd at once and then every few minutes, because engines restart. Only
+ * processes that are proven to be those of the engine behind the endpoint are touched, and only in this program's own PID
+ * namespace: an engine that runs in a container is under that container's limits. Failures are logged when they are new.
+ */
+export class EngineProcesses {
+  readonly #stop = new AbortController();
+  readonly #look = new LimitedLook("look for the engine's processes", roundLimitMs);
+  readonly #proc: ProcFiles;
+  /** What was said last of each subject: it is said again only when it has changed. */
+  readonly #said = new Map<string, string>();
+  #running: Promise<void> | undefined;
+
+  constructor(private readonly options: EngineProcessesOptions) {
+    this.#proc = options.proc ?? new ProcFiles();
+  }
+
+  start(): void {
+    this.#running ??= this.#loop();
+  }
+
+  /** Ends the watch, also while a look hangs; what was set stays. */
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "stopped"));
+    await this.#running;
+  }
+
+  /** One round. Never throws. */
+  async check(): Promise<void> {
+    const { endpoint, log } = this.options;
+    const { signal } = this.#stop;
+    if (endpoint.kind !== "unix") return;
+    try {
+      await this.#look.run(signal, () => this.#round(endpoint.path));
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#say("engine", messageOf(error), () => {
+        log.warn({ err: messageOf(error) }, "cannot look for the engine's processes");
+      });
+    }
+  }
+
+  async #round(socketPath: string): Promise<void> {
+    const { pidFiles, log } = this.options;
+    const dockerd = await findDockerd(this.#proc, socketPath, pidFiles);
+    if (dockerd === undefined) {
+      this.#say("engine", "unknown", () => {
+        log.info(
+          { endpoint: socketPath },
+          "no process here is proven to be the engine's, all are left alone",
+        );
+      });
+      return;
+    }
+    this.#say("engine", "known", () => undefined);
+    await this.#lookAfter(dockerd);
+    const containerd = await findContainerd(this.#proc, dockerd);
+    if (containerd !== undefined) await this.#lookAfter(containerd);
+  }
+
+  async #loop(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await this.check();
+      await sleep(this.options.intervalMs ?? defaultIntervalMs, signal).catch(() => undefined);
+    }
+  }
+
+  async #lookAfter(found: EngineProcess): Promise<void> {
+    const { runtimeCgroups, log } = this.options;
+    const { pid, command } = found;
+    // A look that hung may go on long after the stop.
+    if (this.#stop.signal.aborted) return;
+    await this.#try(`OOM score of ${command}`, async () => {
+      const score = await this.#setScore(found);
+      if (score !== undefined) log.info({ pid, command, score }, "OOM score of the engine's process set");
+    });
+    if (runtimeCgroups === undefined) return;
+    await this.#try(`cgroup of ${command}`, async () => {
+      if (!(await this.#isStill(found))) return;
+      if (!(await moveIntoCgroup(this.#proc, pid, runtimeCgroups))) return;
+      log.info({ pid, command, cgroup: runtimeCgroups }, "engine's process moved into its cgroup");
+    });
+  }
+
+  /** The score that was set, undefined when it had that or a lower one. */
+  async #setScore(found: EngineProcess): Promise<number | undefined> {
+    const { clamp = (wanted: number) => wanted } = this.options;
+    // The file is that of the process that has the pid now, and stays so: only then is it asked who that is.
+    const file = await open(this.#proc.path(found.pid, "oom_score_adj"), "r+");
+    try {
+      if (!(await this.#isStill(found))) return undefined;
+      const wanted = clamp(engineScore);
+      const present = Number(await file.readFile("utf8"));
+      if (!(present > wanted)) return undefined;
+      await file.write(String(wanted), 0);
+      return wanted;
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #isStill({ pid, startTime }: EngineProcess): Promise<boolean> {
+    return (await this.#proc.stat(pid))?.startTime === startTime;
+  }
+
+  async #try(subject: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+      this.#said.delete(subject);
+    } catch (error) {
+      const err = messageOf(error);
+      this.#say(subject, err.replace(/\d+/g, "N"), () => {
+        this.options.log.warn({ err }, `cannot set the ${subject}`);
+      });
+    }
+  }
+
+  #say(subject: string, what: string, say: () => void): void {
+    if (this.#said.get(subject) === what) return;
+    this.#said.set(subject, what);
+    say();
+  }
+}

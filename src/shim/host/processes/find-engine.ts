@@ -1,0 +1,107 @@
+/** Finding the processes of the engine that this program talks to, and of no other one on this host. */
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { isNodeService } from "./node-service.js";
+import type { ProcFiles } from "./proc-files.js";
+import { listensOn, pathSeenBy } from "../unix-listeners.js";
+
+export interface EngineProcess {
+  readonly pid: number;
+  readonly command: "dockerd" | "containerd";
+  /** Tells it from a later process with its pid. */
+  readonly startTime: string;
+}
+
+const defaultPidFile = "/var/run/docker.pid";
+const defaultContainerdSocket = "/run/containerd/containerd.sock";
+const defaultConfigFile = "/etc/docker/daemon.json";
+
+/**
+ * The dockerd that listens on `socketPath`; undefined when none is proven to, and when several are and no pid file tells
+ * which. Only one that is a service of this node: nothing is read of processes of containers, whatever they call
+ * themselves.
+ */
+export async function findDockerd(
+  proc: ProcFiles,
+  socketPath: string,
+  pidFiles: readonly string[] = [join(dirname(socketPath), "docker.pid"), defaultPidFile],
+): Promise<EngineProcess | undefined> {
+  const listens = async (pid: number): Promise<EngineProcess | undefined> => {
+    const found = await identify(proc, pid, "dockerd");
+    // Asked last, so that the process that is proven is the one whose start time is known.
+    return found !== undefined && (await listensOn(proc, pid, socketPath)) ? found : undefined;
+  };
+  for (const file of new Set(pidFiles)) {
+    const named = await listens(await readPid(file));
+    if (named !== undefined) return named;
+  }
+  const [only, ...rivals] = await proc.mapDefined(await proc.pids(), listens);
+  return rivals.length === 0 ? only : undefined;
+}
+
+/**
+ * The containerd of a dockerd: its child, or else the process that listens where its flags and its configuration file
+ * say, or where a system's containerd does.
+ */
+export async function findContainerd(
+  proc: ProcFiles,
+  dockerd: EngineProcess,
+): Promise<EngineProcess | undefined> {
+  const all = await proc.processes();
+  const children = all.filter(({ parent }) => parent === dockerd.pid).map(({ pid }) => pid);
+  const [child, ...siblings] = await proc.mapDefined(children, (pid) => identify(proc, pid, "containerd"));
+  if (child !== undefined) return siblings.length === 0 ? child : undefined;
+  const socket = await pathSeenBy(proc, dockerd.pid, await containerdSocketOf(proc, dockerd));
+  if (socket === undefined) return undefined;
+  const [only, ...rivals] = await proc.mapDefined(all, async ({ pid }) => {
+    const found = await identify(proc, pid, "containerd");
+    return found !== undefined && (await listensOn(proc, pid, socket)) ? found : undefined;
+  });
+  return rivals.length === 0 ? only : undefined;
+}
+
+async function identify(
+  proc: ProcFiles,
+  pid: number,
+  command: EngineProcess["command"],
+): Promise<EngineProcess | undefined> {
+  if (pid <= 1 || (await proc.command(pid)) !== command || !(await isNodeService(proc, pid)))
+    return undefined;
+  const stat = await proc.stat(pid);
+  return stat === undefined ? undefined : { pid, command, startTime: stat.startTime };
+}
+
+/** 0 when the file has none. */
+async function readPid(file: string): Promise<number> {
+  const text = await readFile(file, "utf8").catch(() => "");
+  return /^\d{1,10}$/.test(text.trim()) ? Number(text) : 0;
+}
+
+async function containerdSocketOf(proc: ProcFiles, { pid }: EngineProcess): Promise<string> {
+  const words = ((await proc.text(pid, "cmdline")) ?? "").split("\0");
+  const flag = flagValue(words, "containerd");
+  if (flag !== undefined) return flag;
+  const configFile = await pathSeenBy(proc, pid, flagValue(words, "config-file") ?? defaultConfigFile);
+  return (await configuredSocket(configFile)) ?? defaultContainerdSocket;
+}
+
+/** `--name=value` or `--name value`. */
+function flagValue(words: readonly string[], name: string): string | undefined {
+  const flag = `--${name}`;
+  const index = words.findIndex((word) => word === flag || word.startsWith(`${flag}=`));
+  const word = words[index];
+  return word === flag ? words[index + 1] : word?.slice(flag.length + 1);
+}
+
+async function configuredSocket(path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    const config: unknown = JSON.parse(await readFile(path, "utf8"));
+    const socket =
+      typeof config === "object" && config !== null && "containerd" in config ? config.containerd : "";
+    return typeof socket === "string" && socket !== "" ? socket : undefined;
+  } catch {
+    // The engine runs without one, or read another version of it.
+    return undefined;
+  }
+}

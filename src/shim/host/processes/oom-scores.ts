@@ -1,0 +1,168 @@
+/** Hosts on which no OOM score can be lowered: nested engines, CI machines, anything without CAP_SYS_RESOURCE. */
+import { readFile } from "node:fs/promises";
+import type { Logger } from "../../lib/log.js";
+import { messageOf } from "../../lib/errors.js";
+import { findDockerd } from "./find-engine.js";
+import { LimitedLook } from "../host-paths/limited-look.js";
+import { ProcFiles } from "./proc-files.js";
+
+/** The values of `--clamp-oom-scores`. */
+export type OomScoreClamping =
+  /** Find out, from the engine's process or from the first container that fails. */
+  | "auto"
+  /** No container gets a lower score than the engine itself. */
+  | "always"
+  /** Send scores as they are. */
+  | "never";
+
+export interface HostOomScoresOptions {
+  /** Of the engine. With it, only a process that listens there is taken for the engine's. */
+  readonly socketPath?: string | undefined;
+  /** The engine's pid file. */
+  readonly pidFile?: string;
+  /** For tests. */
+  readonly proc?: ProcFiles;
+}
+
+/** CAP_SYS_RESOURCE is capability 24: without it a process may raise OOM scores but not lower them. */
+const sysResourceBit = 1n << 24n;
+
+/** The first user namespace, in which the kernel wants that capability. */
+const firstUserNamespace = "user:[4026531837]";
+
+/**
+ * How runc fails when it may not write the score: its first process dies before it says why, or the write is refused. The
+ * whole text, because the author of a pod chooses words of other texts: commands, paths, names of users.
+ */
+const failurePattern = new RegExp(
+  [
+    "^(?:failed to create task for container: )?(?:failed to create shim task: )?",
+    "(?:OCI runtime create failed: )?(?:runc create failed: )?(?:container_linux\\.go:\\d+: )?",
+    "(?:unable to start container process: |starting container process caused:? \\W*)?",
+    "(?:process_linux\\.go:\\d+: )?(?:error during container init: |container init caused:? \\W*)?",
+    "(?:can't get final child's PID from pipe: EOF|getting the final child's pid from pipe caused:? \\W*EOF",
+    "|write /proc/self/oom_score_adj: permission denied)\\W*(?:: unknown)?$",
+  ].join(""),
+);
+
+/** Of one look at the engine's process; connecting to the engine waits for it. */
+const lookLimitMs = 5_000;
+
+/** Texts of files; undefined for what cannot be read. */
+interface EngineFiles {
+  /** The score of this program. */
+  readonly inherited: string | undefined;
+  readonly status: string | undefined;
+  readonly score: string | undefined;
+  readonly userNamespace: string | undefined;
+}
+
+/**
+ * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores pass from
+ * parent to child, and only going below needs the capability.
+ */
+export class HostOomScores {
+  readonly #proc: ProcFiles;
+  readonly #look = new LimitedLook("look at the engine's process", lookLimitMs);
+  #floor: number | undefined;
+  /** Whether the engine's process has told what it may do. Then nothing is learned from containers that fail. */
+  #isCertain = false;
+  /** The lowest score that a child of this program has without asking; that of an engine beside it in a container, too. */
+  #inherited = 0;
+
+  constructor(
+    private readonly clamping: OomScoreClamping,
+    private readonly log: Logger,
+    private readonly options: HostOomScoresOptions = {},
+  ) {
+    this.#proc = options.proc ?? new ProcFiles();
+    if (clamping === "always") this.#floor = 0;
+  }
+
+  /**
+   * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local engine. When it
+   * cannot be seen, what was known before holds. Never throws.
+   */
+  async detect(): Promise<void> {
+    if (this.clamping === "never") return;
+    try {
+      this.#apply(await this.#look.run(undefined, () => this.#engineFiles()));
+    } catch (error) {
+      this.log.warn({ err: messageOf(error) }, "cannot find out whether the engine can lower OOM scores");
+    }
+  }
+
+  async #engineFiles(): Promise<EngineFiles> {
+    const inherited = await this.#proc.text("self", "oom_score_adj");
+    const pid = await this.#enginePid();
+    const [status, score, userNamespace] = await Promise.all([
+      this.#proc.text(pid, "status"),
+      this.#proc.text(pid, "oom_score_adj"),
+      this.#proc.link(pid, "ns/user"),
+    ]);
+    return { inherited, status, score, userNamespace };
+  }
+
+  #apply({ inherited, status, score, userNamespace }: EngineFiles): void {
+    this.#inherited = Math.max(0, Number.parseInt(inherited ?? "0", 10));
+    const own = Number.parseInt(score ?? "", 10);
+    const effective = capabilities("CapEff", status);
+    const bounding = capabilities("CapBnd", status);
+    if (Number.isNaN(own) || effective === undefined || bounding === undefined) return;
+    this.#isCertain = true;
+    if (this.clamping === "always") {
+      this.#limit(own, "--clamp-oom-scores=always");
+    } else if ((effective & bounding & sysResourceBit) === 0n) {
+      this.#limit(own, "the engine has no CAP_SYS_RESOURCE");
+    } else if (userNamespace !== undefined && userNamespace !== firstUserNamespace) {
+      this.#limit(own, "the engine runs in a user namespace");
+    } else {
+      this.#floor = undefined;
+    }
+  }
+
+  clamp(wanted: number): number {
+    return this.#floor === undefined ? wanted : Math.max(wanted, this.#floor);
+  }
+
+  /**
+   * Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known,
+   * until one with the score that was learned fails for the same reason: then the lesson was wrong.
+   */
+  learnFromFailure(score: number, error: unknown): boolean {
+    if (this.clamping !== "auto") return false;
+    // Another container has found out while this one was on its way.
+    if (this.#floor !== undefined && score < this.#floor) return true;
+    if (this.#isCertain || !failurePattern.test(messageOf(error))) return false;
+    if (this.#floor !== undefined && score === this.#floor) this.#floor = undefined;
+    if (this.#floor !== undefined || score >= 0) return false;
+    this.#limit(this.#inherited, "a container with a negative score did not start");
+    return true;
+  }
+
+  /** Undefined: no limit. For the first screen and verbose Status. */
+  get floor(): number | undefined {
+    return this.#floor;
+  }
+
+  /** 0 when there is none to be seen. */
+  async #enginePid(): Promise<number> {
+    const { socketPath, pidFile = "/var/run/docker.pid" } = this.options;
+    if (socketPath !== undefined) return (await findDockerd(this.#proc, socketPath))?.pid ?? 0;
+    const text = (await readFile(pidFile, "utf8").catch(() => "")).trim();
+    const pid = /^\d{1,10}$/.test(text) ? Number(text) : 0;
+    return (await this.#proc.command(pid)) === "dockerd" ? pid : 0;
+  }
+
+  #limit(floor: number, reason: string): void {
+    if (this.#floor === floor) return;
+    this.#floor = floor;
+    const message = "OOM scores cannot be lowered on this host: containers get no lower score than this";
+    this.log.warn({ floor, reason }, message);
+  }
+}
+
+function capabilities(name: string, status: string | undefined): bigint | undefined {
+  const digits = new RegExp(`^${name}:\\s*([0-9a-f]+)$`, "m").exec(status ?? "")?.[1];
+  return digits === undefined ? undefined : BigInt(`0x${digits}`);
+}

@@ -1,0 +1,106 @@
+/** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
+import { opendir, readdir, readlink } from "node:fs/promises";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { kernelFileLines, readKernelFile } from "../../lib/linux/kernel-file.js";
+import { parseStat, type ProcessStat } from "../../lib/linux/process-stat.js";
+
+/** So many files are open at once: a host may have more processes than this program may have files. */
+const filesAtOnce = 32;
+const namesAtOnce = 256;
+
+export class ProcFiles {
+  /** `root` differs from /proc in tests. */
+  constructor(readonly root = "/proc") {}
+
+  path(pid: number | "self", name: string): string {
+    return `${this.root}/${String(pid)}/${name}`;
+  }
+
+  async pids(): Promise<readonly number[]> {
+    const names = await readdir(this.root);
+    return names.filter((name) => /^[1-9]\d*$/.test(name)).map(Number);
+  }
+
+  /** Also undefined when this program may not look. */
+  text(pid: number | "self", name: string): Promise<string | undefined> {
+    return unlessGone(readKernelFile(this.path(pid, name)));
+  }
+
+  /**
+   * Of a file that may be long, some lines at a time; none when this program may not look. `exhausted` after `limitBytes`.
+   */
+  async *lines(
+    pid: number | "self",
+    name: string,
+    limitBytes?: number,
+  ): AsyncGenerator<readonly string[], void, void> {
+    try {
+      yield* kernelFileLines(this.path(pid, name), limitBytes);
+    } catch (error) {
+      if (!isGone(error)) throw error;
+    }
+  }
+
+  link(pid: number | "self", name: string): Promise<string | undefined> {
+    return unlessGone(readlink(this.path(pid, name)));
+  }
+
+  /** The name of the program, cut to 15 bytes by the kernel. */
+  async command(pid: number): Promise<string | undefined> {
+    return (await this.text(pid, "comm"))?.trimEnd();
+  }
+
+  async stat(pid: number): Promise<ProcessStat | undefined> {
+    return parseStat((await this.text(pid, "stat")) ?? "");
+  }
+
+  async processes(): Promise<readonly ProcessStat[]> {
+    return this.mapDefined(await this.pids(), (pid) => this.stat(pid));
+  }
+
+  /** The targets of a process's open files with the lowest numbers, `most` at most, as `socket:[123]`. */
+  async openFiles(pid: number, most: number): Promise<readonly string[]> {
+    const names = (await unlessGone(this.#firstNames(this.path(pid, "fd"), most))) ?? [];
+    return this.mapDefined(names, (name) => this.link(pid, `fd/${name}`));
+  }
+
+  async #firstNames(directory: string, most: number): Promise<readonly string[]> {
+    const names: string[] = [];
+    for await (const { name } of await opendir(directory, { bufferSize: namesAtOnce })) {
+      if (names.length >= most) break;
+      names.push(name);
+    }
+    return names;
+  }
+
+  /** The answers of `look` that are not undefined, in order, a limited number of questions at once. */
+  async mapDefined<K, T>(
+    keys: readonly K[],
+    look: (key: K) => Promise<T | undefined>,
+  ): Promise<readonly T[]> {
+    const found: T[] = [];
+    for (let from = 0; from < keys.length; from += filesAtOnce) {
+      const answers = await Promise.all(keys.slice(from, from + filesAtOnce).map(look));
+      for (const answer of answers) if (answer !== undefined) found.push(answer);
+    }
+    return found;
+  }
+}
+
+/** Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver and version the path holds the id. */
+export function isCgroupOf(containerId: string, procCgroup: string | undefined): boolean {
+  return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
+}
+
+async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
+  try {
+    return await looking;
+  } catch (error) {
+    if (isGone(error)) return undefined;
+    throw error;
+  }
+}
+
+function isGone(error: unknown): boolean {
+  return hasCode(error, "ENOENT", "ESRCH", "EACCES", "EPERM", "ENOTDIR");
+}

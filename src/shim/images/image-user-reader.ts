@@ -1,0 +1,87 @@
+import { orAbort, withDeadline } from "../lib/abort.js";
+import type { Logger } from "../lib/log.js";
+import { messageOf } from "../lib/errors.js";
+import { SingleFlight } from "../lib/sync/single-flight.js";
+import type { ImageUserFiles } from "../domain/image-users.js";
+import { parseImageUserFiles } from "../domain/image-users.js";
+import type { Engine } from "../ports/engine.js";
+import type { ImageUsersCache } from "../state/image-users-cache.js";
+import type { ScratchContainers } from "./scratch-containers.js";
+
+/** A user database larger than this belongs to no container that anybody meant to run. */
+const userFileLimitBytes = 256 * 1024;
+/** How long a status waits for a user database that is just being read. */
+const statusPatienceMs = 1_000;
+
+export interface ImageUserReaderDeps {
+  readonly engine: Pick<Engine, "inspectImage" | "readContainerFile">;
+  readonly scratch: Pick<ScratchContainers, "use">;
+  readonly cache: ImageUsersCache;
+  readonly log: Logger;
+  readonly timeoutMs: number;
+}
+
+/**
+ * Reads `/etc/passwd` and `/etc/group` of images, once per image, in a container that stands in for the image: the answer
+ * counts for every container of it.
+ */
+export class ImageUserReader {
+  readonly #flights = new SingleFlight<ImageUserFiles>();
+  readonly #inFlight = new Map<string, Promise<unknown>>();
+
+  constructor(private readonly deps: ImageUserReaderDeps) {}
+
+  async read(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
+    const known = this.deps.cache.get(imageId);
+    if (known !== undefined) return known;
+    return this.#flights.run(imageId, signal, (shared) => this.#readThroughScratch(imageId, shared));
+  }
+
+  /** Begins to read without anybody waiting; statuses do without when it fails. */
+  prepare(imageId: string): void {
+    if (this.deps.cache.get(imageId) !== undefined || this.#inFlight.has(imageId)) return;
+    const { timeoutMs, log } = this.deps;
+    const reading = withDeadline(undefined, timeoutMs, "read the image's users", (signal) =>
+      this.read(imageId, signal),
+    )
+      .catch((error: unknown) => {
+        log.warn({ image: imageId, err: messageOf(error) }, "cannot read the image's users");
+      })
+      .finally(() => this.#inFlight.delete(imageId));
+    this.#inFlight.set(imageId, reading);
+  }
+
+  /** For statuses: what is known, or is just being read; else undefined. */
+  async whatIsKnown(imageId: string): Promise<ImageUserFiles | undefined> {
+    const reading = this.#inFlight.get(imageId);
+    if (reading !== undefined) {
+      await withDeadline(undefined, statusPatienceMs, "wait for the image's users", async (signal) => {
+        // Out of patience: the status goes without.
+        await orAbort(reading, signal).catch(() => undefined);
+      });
+    }
+    return this.deps.cache.get(imageId);
+  }
+
+  /** Returns when no reading is under way. They end with the scratch containers. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#inFlight.values());
+  }
+
+  async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
+    const { engine, cache, scratch } = this.deps;
+    // An image that is gone is the create's error.
+    const image = (await engine.inspectImage(imageId, signal)) ?? { id: imageId, volumes: [] };
+    return scratch.use(image, signal, async (containerId, linked) => {
+      const [passwd, group] = await Promise.all(
+        ["/etc/passwd", "/etc/group"].map(async (path) => {
+          const content = await engine.readContainerFile(containerId, path, userFileLimitBytes, linked);
+          return content?.toString("utf8") ?? "";
+        }),
+      );
+      const files = parseImageUserFiles(passwd ?? "", group ?? "");
+      cache.put(imageId, files);
+      return files;
+    });
+  }
+}

@@ -1,0 +1,238 @@
+/**
+ * Volumes with the files of an image. Beside each stands a container of the image that has the volume and is never
+ * started: the pin. It keeps the image, of which Docker does not know that the volume needs it, and the volume itself,
+ * while no container of a pod has it yet. Both have the same name, which says what is in it.
+ */
+import { createHash } from "node:crypto";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import { Rollback } from "../lib/rollback.js";
+import type { CreateBody, DockerMount } from "../domain/create-body.js";
+import { pinnedImageLabel, typeLabel } from "../domain/labels.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { ImageSnapshot } from "../domain/snapshot.js";
+import {
+  imageLayers,
+  overlayOptions,
+  standInsBelow,
+  volumesHaveSubPaths,
+  withoutDeclaredVolumes,
+} from "../plan/image-volumes.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import type { ScratchContainers } from "./scratch-containers.js";
+
+/** Label of pins and volumes; the value is the state directory's. */
+export const imageVolumeLabel = "dockershim.image-volume";
+const namePrefix = "dockershim-image-";
+/** Where pins have their volume. */
+const pinPath = "/dockershim-image-volume";
+
+export interface ImageVolumeStoreDeps {
+  readonly engine: Pick<
+    Engine,
+    | "inspectContainer"
+    | "createContainer"
+    | "removeContainer"
+    | "listContainers"
+    | "statArchive"
+    | "copyDirectory"
+    | "listVolumes"
+    | "removeVolume"
+  >;
+  readonly host: () => Pick<HostAccess, "layerDirectories">;
+  readonly scratch: Pick<ScratchContainers, "use">;
+  readonly log: Logger;
+  /** Limit of each undo step, milliseconds. */
+  readonly cleanUpTimeoutMs: number;
+  /** Tells this state directory from others on the same engine. */
+  readonly place: string;
+}
+
+export interface Pin {
+  readonly name: string;
+  readonly imageId: string;
+}
+
+/** A directory (without links, empty for all) of an image. */
+export interface ImageDirectory {
+  readonly image: ImageSnapshot;
+  readonly path: string;
+}
+
+/** Callers hold the lane of the image. */
+export class ImageVolumeStore {
+  /** Copies that this run has finished. */
+  readonly #finished = new Set<string>();
+
+  constructor(private readonly deps: ImageVolumeStoreDeps) {}
+
+  /**
+   * The volume that has the directory, and where in it, made when it is not there. `inUse`: whether a container of a pod
+   * has the volume of this name.
+   */
+  async provide(
+    directory: ImageDirectory,
+    facts: NodeFacts,
+    inUse: (volume: string) => boolean,
+    signal: AbortSignal,
+  ): Promise<{ readonly volume: string; readonly subPath: string }> {
+    const layered = await this.#planLayers(directory, facts);
+    if (layered !== undefined) {
+      const { name: volume, options, subPath } = layered;
+      try {
+        await this.#provideLayers(volume, directory.image, options, signal);
+        return { volume, subPath };
+      } catch (error) {
+        if (isKind(error, "unavailable", "timeout", "cancelled", "notFound")) throw error;
+        this.deps.log.warn(
+          { image: directory.image.id, err: messageOf(error) },
+          "the engine cannot mount the layers of an image, copying its files instead",
+        );
+      }
+    }
+    return { volume: await this.#provideCopy(directory, inUse, signal), subPath: "" };
+  }
+
+  /** Removes pin and volume. A volume that a container has is `precondition`; its pin is gone then. */
+  async remove(name: string, signal: AbortSignal): Promise<void> {
+    const { engine } = this.deps;
+    this.#finished.delete(name);
+    await engine.removeContainer(name, { force: true }, signal);
+    await engine.removeVolume(name, signal);
+  }
+
+  /**
+   * Removes a volume that has lost its pin. May be called without the lane: a pin that is just being made is left alone,
+   * and the engine refuses (`precondition`) what any container has.
+   */
+  async removeUnpinned(name: string, signal: AbortSignal): Promise<void> {
+    const { engine } = this.deps;
+    if ((await engine.inspectContainer(name, signal)) !== undefined) return;
+    this.#finished.delete(name);
+    await engine.removeVolume(name, signal);
+  }
+
+  async pins(signal: AbortSignal): Promise<readonly Pin[]> {
+    const { engine, place } = this.deps;
+    const filter = { labelKey: imageVolumeLabel, labelValue: place };
+    const listed = await engine.listContainers(filter, signal);
+    // The label alone could be that of the image of somebody's container.
+    return listed.flatMap(({ names, labels }) => {
+      const name = names.find((one) => one.startsWith(namePrefix));
+      return name === undefined ? [] : [{ name, imageId: labels[pinnedImageLabel] ?? "" }];
+    });
+  }
+
+  async volumes(signal: AbortSignal): Promise<readonly string[]> {
+    return this.deps.engine.listVolumes({ key: imageVolumeLabel, value: this.deps.place }, signal);
+  }
+
+  /** Makes the pin of a volume that is there. */
+  async pin(
+    { name, image }: { readonly name: string; readonly image: ImageSnapshot },
+    signal: AbortSignal,
+  ): Promise<void> {
+    await this.deps.engine.createContainer(name, this.#pinBody(name, image, {}), signal);
+  }
+
+  /** Undefined where the layers are not to be had, or have to be seen as a whole for what is not the whole. */
+  async #planLayers({ image, path }: ImageDirectory, facts: NodeFacts) {
+    const layers = imageLayers(image, facts);
+    if (layers === undefined) return undefined;
+    const subPath = volumesHaveSubPaths(facts) ? path : "";
+    const directories = await this.deps.host().layerDirectories(layers, subPath === path ? "" : path);
+    // Whether one of several hides those below it as opaque does not show: only the whole is known to be right.
+    const isCertain = subPath === path || directories?.length === 1;
+    if (directories === undefined || !isCertain) return undefined;
+    const name = this.#name("layers", image.id, ...directories.map((directory) => directory.path));
+    // An empty directory, in the engine's reach, that is there as long as the volume: what it will be mounted on.
+    const mountPoint = `${facts.dockerRootDir}/volumes/${name}/_data`;
+    const options = overlayOptions(directories, mountPoint);
+    return options === undefined ? undefined : { name, options, subPath };
+  }
+
+  async #provideLayers(
+    name: string,
+    image: ImageSnapshot,
+    options: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { engine } = this.deps;
+    if ((await engine.inspectContainer(name, signal)) !== undefined) return;
+    await using rollback = this.#rollback(name);
+    const volume = { ReadOnly: true, options: { DriverConfig: { Name: "local", Options: options } } };
+    const id = await engine.createContainer(name, this.#pinBody(name, image, volume), signal);
+    // The engine mounts volumes when they are looked at: what it cannot mount must not show at a start.
+    if ((await engine.statArchive(id, pinPath, signal)) === undefined) {
+      throw new ShimError("unknown", `look at volume "${name}": the engine does not show it`);
+    }
+    rollback.commit();
+  }
+
+  /** The name of the volume, which holds nothing but the directory. */
+  async #provideCopy(
+    { image, path }: ImageDirectory,
+    inUse: (volume: string) => boolean,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const { engine, scratch } = this.deps;
+    const name = this.#name("copy", image.id, path);
+    const isPinned = (await engine.inspectContainer(name, signal)) !== undefined;
+    // Containers get none that is not finished, and the engine removes none that a container has.
+    if (inUse(name)) {
+      if (!isPinned) await this.pin({ name, image }, signal);
+      return name;
+    }
+    if (isPinned && this.#finished.has(name)) return name;
+    // What a killed run was just making.
+    await this.remove(name, signal);
+    await scratch.use(image, signal, async (source, linked) => {
+      await using rollback = this.#rollback(name);
+      const id = await engine.createContainer(name, this.#pinBody(name, image, {}), linked);
+      const from = { id: source, path: `/${path}` };
+      await engine.copyDirectory(from, { id, path: pinPath }, standInsBelow(path), linked);
+      rollback.commit();
+    });
+    this.#finished.add(name);
+    return name;
+  }
+
+  #rollback(name: string): Rollback {
+    const rollback = new Rollback(this.deps.log, this.deps.cleanUpTimeoutMs);
+    // Registered before the volume is there: a create that fails may have made it.
+    rollback.defer("remove image volume", (signal) => this.remove(name, signal));
+    return rollback;
+  }
+
+  #name(...content: readonly string[]): string {
+    const hash = createHash("sha256").update(JSON.stringify([this.deps.place, ...content]));
+    return `${namePrefix}${hash.digest("hex").slice(0, 32)}`;
+  }
+
+  #pinBody(
+    name: string,
+    image: ImageSnapshot,
+    volume: { readonly ReadOnly?: boolean; readonly options?: DockerMount["VolumeOptions"] },
+  ): CreateBody {
+    const { place } = this.deps;
+    const VolumeOptions = { NoCopy: true, Labels: { [imageVolumeLabel]: place }, ...volume.options };
+    const readOnly = volume.ReadOnly === true ? { ReadOnly: true } : {};
+    return {
+      Image: image.id,
+      // Never run, but Docker makes no container without a command.
+      Entrypoint: ["none"],
+      WorkingDir: "/",
+      // No type: else the image could name one, and make this a part of a pod.
+      Labels: { [imageVolumeLabel]: place, [pinnedImageLabel]: image.id, [typeLabel]: "" },
+      HostConfig: {
+        NetworkMode: "none",
+        LogConfig: { Type: "none", Config: {} },
+        Mounts: [
+          { Type: "volume", Source: name, Target: pinPath, ...readOnly, VolumeOptions },
+          ...withoutDeclaredVolumes(image),
+        ],
+      },
+    };
+  }
+}

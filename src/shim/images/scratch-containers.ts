@@ -1,0 +1,136 @@
+import { randomBytes } from "node:crypto";
+import { orAbort, withDeadline } from "../lib/abort.js";
+import type { Logger } from "../lib/log.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { typeLabel } from "../domain/labels.js";
+import type { ImageSnapshot, Snapshot } from "../domain/snapshot.js";
+import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
+import type { Engine } from "../ports/engine.js";
+import { mayHaveHappened, removeLostCreate } from "../recovery/lost-answer.js";
+
+/** Label of containers that exist only to read files of their image. */
+export const scratchLabel = "dockershim.scratch";
+
+const namePrefix = "dockershim-scratch-";
+
+export interface ScratchContainersDeps {
+  readonly engine: Pick<
+    Engine,
+    "createContainer" | "inspectContainer" | "removeContainer" | "listContainers"
+  >;
+  readonly log: Logger;
+  /** Limit of the removal of one, milliseconds. */
+  readonly timeoutMs: number;
+  /** Tells this state directory from others on the same engine. */
+  readonly place: string;
+}
+
+/**
+ * Containers that are never started and stand in for their image: Docker shows files of containers only, and those of a
+ * pod's container may come from its mounts or its processes. Each lives as long as the work that needs it.
+ */
+export class ScratchContainers {
+  /** Work until its container is gone, by image; also work whose callers have all left. */
+  readonly #inUse = new Map<string, Set<Promise<unknown>>>();
+  /** Of those that are in use, or are being made. */
+  readonly #names = new Set<string>();
+  readonly #stopped = new AbortController();
+  readonly #run = randomBytes(8).toString("hex");
+
+  constructor(private readonly deps: ScratchContainersDeps) {}
+
+  /** Runs `work` with the id of a container of the image; its signal also ends when this program stops. */
+  async use<T>(
+    image: Pick<ImageSnapshot, "id" | "volumes">,
+    signal: AbortSignal,
+    work: (containerId: string, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    this.#stopped.signal.throwIfAborted();
+    const imageId = image.id;
+    const using = this.#use(image, AbortSignal.any([signal, this.#stopped.signal]), work);
+    const known = this.#inUse.get(imageId) ?? new Set();
+    this.#inUse.set(imageId, known.add(using));
+    try {
+      return await using;
+    } finally {
+      known.delete(using);
+      if (known.size === 0) this.#inUse.delete(imageId);
+    }
+  }
+
+  /** Returns when no scratch container of the image is left: it would count as a user of the image. */
+  async settled(imageId: string, signal: AbortSignal): Promise<void> {
+    const known = this.#inUse.get(imageId);
+    if (known !== undefined) await orAbort(Promise.allSettled(known), signal);
+  }
+
+  /** Ends all work, and returns when the containers are gone or cannot be removed. None is made afterwards. */
+  async stop(): Promise<void> {
+    this.#stopped.abort(new ShimError("cancelled", "the shim is stopping"));
+    await Promise.allSettled([...this.#inUse.values()].flatMap((known) => [...known]));
+  }
+
+  /** Removes those that an earlier run on the same state directory left behind, or that came too late for this one. One that cannot be removed is logged and left. */
+  async removeLeftovers(signal: AbortSignal): Promise<void> {
+    const { engine, log, place } = this.deps;
+    for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
+      const [owner] = (labels[scratchLabel] ?? "").split("/");
+      // The label alone could be that of the image of somebody's container.
+      if (!names.some((name) => name.startsWith(namePrefix))) continue;
+      if (owner !== place || names.some((name) => this.#names.has(name))) continue;
+      log.info({ containerId: id }, "removing a leftover scratch container");
+      try {
+        await engine.removeContainer(id, { force: true }, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        log.warn({ containerId: id, err: messageOf(error) }, "cannot remove a leftover scratch container");
+      }
+    }
+  }
+
+  async #use<T>(
+    image: Pick<ImageSnapshot, "id" | "volumes">,
+    signal: AbortSignal,
+    work: (containerId: string, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const name = `${namePrefix}${randomBytes(8).toString("hex")}`;
+    this.#names.add(name);
+    try {
+      return await this.#useNamed(name, image, signal, work);
+    } finally {
+      this.#names.delete(name);
+    }
+  }
+
+  async #useNamed<T>(
+    name: string,
+    image: Pick<ImageSnapshot, "id" | "volumes">,
+    signal: AbortSignal,
+    work: (containerId: string, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { engine, log, place, timeoutMs } = this.deps;
+    const body = {
+      Image: image.id,
+      // Never run, but Docker makes no container without a command.
+      Entrypoint: ["none"],
+      // No type: else the image could name one, and make this a part of a pod.
+      Labels: { [scratchLabel]: `${place}/${this.#run}`, [typeLabel]: "" },
+      HostConfig: { NetworkMode: "none", Mounts: withoutDeclaredVolumes(image) },
+    };
+    const isOurs = (found: Snapshot): boolean => found.labels[scratchLabel] === body.Labels[scratchLabel];
+    const id = await engine.createContainer(name, body, signal).catch(async (error: unknown) => {
+      if (mayHaveHappened(error, signal))
+        await removeLostCreate({ name, isOurs, timeoutMs }, { engine, log });
+      throw error;
+    });
+    try {
+      return await work(id, signal);
+    } finally {
+      await withDeadline(undefined, timeoutMs, "remove scratch container", (own) =>
+        engine.removeContainer(id, { force: true }, own),
+      ).catch((error: unknown) => {
+        log.error({ containerId: id, err: messageOf(error) }, "cannot remove a scratch container");
+      });
+    }
+  }
+}

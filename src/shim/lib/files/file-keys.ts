@@ -1,0 +1,30 @@
+/** Keys under which things are kept in directories, and one lane per key for those who read and write them. */
+import { orAbort, withDeadline } from "../abort.js";
+import { KeyedLock } from "../sync/keyed-mutex.js";
+
+const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
+
+/**
+ * Whether `key` may be a file name: the rule of the kubelet's file store (letters, digits, and between them `-`, `_`
+ * and `.`, at most 250 characters). Excludes separators, `.` and `..`, and every name that begins with a dot.
+ */
+export function isFileKey(key: string): boolean {
+  return key.length <= 250 && keyForm.test(key);
+}
+
+/** Work on files, one at a time per key, in order of arrival. */
+export class FileLanes {
+  readonly #lock = new KeyedLock();
+
+  constructor(private readonly timeoutMs = 30_000) {}
+
+  /**
+   * Runs `work` alone in the lane of `key`. After the time limit the caller gets a `timeout` error, although a disk
+   * that hangs cannot be told to let go: the lane stays taken until it does, and those behind time out in their turn.
+   */
+  run<T>(key: string, action: string, work: () => Promise<T>): Promise<T> {
+    return withDeadline(undefined, this.timeoutMs, action, (signal) =>
+      orAbort(this.#lock.run(key, signal, work), signal),
+    );
+  }
+}

@@ -1,0 +1,86 @@
+/** What systemd passes to a service and wants to hear from it. */
+import { execFile } from "node:child_process";
+import type { Server } from "node:net";
+import { messageOf, ShimError } from "../errors.js";
+import type { Logger } from "../log.js";
+
+/** The part of the environment that systemd sets. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Passed descriptors start behind standard input, output and error. */
+const firstDescriptor = 3;
+const notifyTimeoutMs = 5000;
+
+/**
+ * The descriptor of the first socket of a socket unit. `precondition` when this process (`pid`) was not started by
+ * socket activation; the variables count only for the process that LISTEN_PID names, a child may have inherited them.
+ */
+export function activatedDescriptor(environment: Environment, pid: number): number {
+  const listenPid = environment["LISTEN_PID"];
+  const listenFds = environment["LISTEN_FDS"];
+  if (listenPid === undefined || listenFds === undefined)
+    throw notActivated("LISTEN_PID and LISTEN_FDS are not set");
+  if (listenPid !== String(pid))
+    throw notActivated(`LISTEN_PID is "${listenPid}", this process is ${String(pid)}`);
+  if (!/^[1-9]\d{0,4}$/.test(listenFds)) throw notActivated(`LISTEN_FDS is "${listenFds}"`);
+  return firstDescriptor;
+}
+
+/** Makes `server` accept from the listening socket `fd`. `precondition` when that is no listening stream socket. */
+export async function listenOnDescriptor(server: Server, fd: number): Promise<void> {
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen({ fd }, () => {
+        server.removeListener("error", reject);
+        resolve();
+      });
+    });
+  } catch (error) {
+    const reason = `descriptor ${String(fd)}: ${messageOf(error)}`;
+    throw new ShimError("precondition", `listen on "fd://": ${reason}`, {}, { cause: error });
+  }
+}
+
+export interface NotifyOptions {
+  readonly environment: Environment;
+  readonly log: Logger;
+  /** The program to run instead of `systemd-notify`. */
+  readonly program?: string;
+}
+
+/**
+ * Tells systemd the state of the service (`READY=1`, `STOPPING=1`) and a line for `systemctl status`. Does nothing
+ * without NOTIFY_SOCKET; a failure is logged and never thrown, because the service works without. The unit needs
+ * `NotifyAccess=all`: the message comes from a child process.
+ */
+export function notifySystemd(
+  state: "READY=1" | "STOPPING=1",
+  status: string,
+  { environment, log, program = "systemd-notify" }: NotifyOptions,
+): Promise<void> {
+  if (environment["NOTIFY_SOCKET"] === undefined || environment["NOTIFY_SOCKET"] === "")
+    return Promise.resolve();
+  const env = { PATH: environment["PATH"], NOTIFY_SOCKET: environment["NOTIFY_SOCKET"] };
+  // Each assignment is a line of the message: a line break in the status would start another assignment.
+  const assignments = [state, `STATUS=${status.replace(/\s+/g, " ")}`];
+  return new Promise((resolve) => {
+    const onExit = (error: Error | null): void => {
+      if (error !== null) log.warn({ state, err: error.message }, "systemd was not notified");
+      resolve();
+    };
+    try {
+      execFile(program, assignments, { env, timeout: notifyTimeoutMs }, onExit);
+    } catch (error) {
+      onExit(new Error(messageOf(error)));
+    }
+  });
+}
+
+function notActivated(reason: string): ShimError {
+  const advice = "start it through its socket unit, or give unix:///path";
+  return new ShimError(
+    "precondition",
+    `listen on "fd://": no sockets found via socket activation: ${reason}; ${advice}`,
+  );
+}

@@ -1,0 +1,37 @@
+import { orAbort } from "../abort.js";
+
+/**
+ * One lane per key: at most one holder at a time, waiters in order of arrival. A lane costs nothing while nobody
+ * holds it.
+ *
+ * Who needs more than one lane takes them in the order name → sandbox id → container id → what network plugins have made: two callers that took them in
+ * opposite orders would wait for each other for ever. Of one kind only one is held at a time by one line of work.
+ */
+export class KeyedLock {
+  readonly #tails = new Map<string, Promise<void>>();
+
+  /** Runs `work` alone in the lane of `key`. An abort while waiting leaves the lane in order for those behind. */
+  async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const previous = this.#tails.get(key) ?? Promise.resolve();
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const tail = previous.then(() => held);
+    this.#tails.set(key, tail);
+    void tail.then(() => {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    });
+    try {
+      await orAbort(previous, signal);
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  /** Number of lanes that are held or waited for. */
+  get size(): number {
+    return this.#tails.size;
+  }
+}

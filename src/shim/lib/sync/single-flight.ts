@@ -1,0 +1,38 @@
+import { orAbort } from "../abort.js";
+import { ShimError } from "../errors.js";
+
+/**
+ * Identical concurrent calls share one piece of work. The work is cancelled when the last caller has left, and only
+ * then; a caller that leaves sees the reason of its own signal.
+ */
+export class SingleFlight<T> {
+  readonly #flights = new Map<
+    string,
+    { readonly promise: Promise<T>; readonly stop: AbortController; callers: number }
+  >();
+
+  async run(key: string, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    signal.throwIfAborted();
+    let flight = this.#flights.get(key);
+    if (flight === undefined) {
+      const stop = new AbortController();
+      const promise = work(stop.signal).finally(() => {
+        if (this.#flights.get(key) === flight) this.#flights.delete(key);
+      });
+      promise.catch(() => undefined); // Heard by the callers below; one that left must not make it unhandled.
+      flight = { promise, stop, callers: 0 };
+      this.#flights.set(key, flight);
+    }
+    flight.callers += 1;
+    try {
+      return await orAbort(flight.promise, signal);
+    } finally {
+      flight.callers -= 1;
+      if (flight.callers === 0) {
+        // A caller that arrives while the cancelled work winds down must start afresh.
+        if (this.#flights.get(key) === flight) this.#flights.delete(key);
+        flight.stop.abort(new ShimError("cancelled", "all callers left"));
+      }
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import { withDeadline } from "../lib/abort.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import type { Nanoseconds } from "../lib/time.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import { applyCgroupLimits } from "./cgroup-limits.js";
+import type { HostAccess } from "../ports/host.js";
+import type { ReadModel } from "../state/read-model.js";
+import type { StateSync } from "../state/state-sync.js";
+import type { ContainerRecords } from "../state/container-records.js";
+import type { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import type { Logger } from "../lib/log.js";
+
+interface Deps {
+  readonly host: () => HostAccess;
+  readonly model: ReadModel;
+  readonly sync: Pick<StateSync, "refresh">;
+  readonly containerRecords: ContainerRecords;
+  readonly containerLanes: KeyedLock;
+  readonly log: Logger;
+  /** Milliseconds for the limits of one container, from when its lane is free. */
+  readonly timeoutMs: number;
+}
+
+/** Limits of running containers that Docker has no field for. */
+export interface ContainerLimits {
+  /** Under the lock of the container: writes what is on record. Throws when that fails, unless the container has ended. */
+  apply(container: Snapshot, signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * Sees to it that each start of a container gets the limits that Docker cannot set, also one that StartContainer did not
+ * live to complete, or that somebody else made. What runs already when this program starts gets them once more: whether
+ * they were written before is nowhere on record.
+ */
+export class LimitKeeper implements ContainerLimits {
+  /** Container id → the start that has its limits, or for which they failed. */
+  readonly #done = new Map<string, Nanoseconds>();
+  /** Containers whose lane is waited for. */
+  readonly #waiting = new Set<string>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #stop = new AbortController();
+
+  constructor(private readonly deps: Deps) {}
+
+  async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
+    const { id, state } = container;
+    const record = this.deps.containerRecords.get(id);
+    if (record === undefined || !state.running) return;
+    this.#done.set(id, state.started);
+    const { log } = this.deps;
+    await applyCgroupLimits(container, record.cgroup, this.deps, { log, signal });
+  }
+
+  /** Told of every container that was inspected or is gone. */
+  observe(id: string, container: Snapshot | undefined): void {
+    if (container === undefined) this.#done.delete(id);
+    else if (!this.#stop.signal.aborted && !this.#waiting.has(id) && this.#lacks(container))
+      this.#inBackground(id);
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the shim is stopping"));
+    await Promise.all(this.#running);
+  }
+
+  #lacks({ id, state }: Snapshot): boolean {
+    return (
+      state.running &&
+      this.#done.get(id) !== state.started &&
+      this.deps.containerRecords.get(id) !== undefined
+    );
+  }
+
+  /**
+   * Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. The lane may be
+   * held for as long as a checkpoint takes, and nobody may inspect the container after that: it is waited for until it is
+   * free. A container that has ended or is gone by then gets nothing.
+   */
+  #inBackground(id: string): void {
+    const { model, containerLanes, log, timeoutMs } = this.deps;
+    this.#waiting.add(id);
+    const work = containerLanes
+      .run(id, this.#stop.signal, async () => {
+        this.#waiting.delete(id);
+        const container = model.snapshot(id);
+        if (container === undefined || !this.#lacks(container)) return;
+        await withDeadline(this.#stop.signal, timeoutMs, "apply its cgroup limits", (signal) =>
+          this.apply(container, signal),
+        );
+      })
+      .catch((error: unknown) => {
+        if (this.#stop.signal.aborted) return;
+        log.error(
+          { containerId: id, err: messageOf(error) },
+          "a running container is without its cgroup limits",
+        );
+      })
+      .finally(() => this.#running.delete(work));
+    this.#running.add(work);
+  }
+}

@@ -1,1 +1,0 @@
-export { parseQuantity } from "../domain/quantity.js";

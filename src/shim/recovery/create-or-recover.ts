@@ -1,0 +1,113 @@
+import { randomInt } from "node:crypto";
+import type { Call } from "../lib/call.js";
+import { isKind, messageOf } from "../lib/errors.js";
+import type { CreateBody } from "../domain/create-body.js";
+import { type Labels, madeLabels } from "../domain/labels.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import { mayHaveHappened } from "./lost-answer.js";
+import type { Engine } from "../ports/engine.js";
+import type { StateSync } from "../state/state-sync.js";
+import type { PodRecords } from "../state/pod-records.js";
+import type { LateEffects } from "./abandoned-requests.js";
+
+/** What became of the container that has the wanted name. */
+export type RivalOutcome =
+  /** It is gone now: the name is free. */
+  | "removed"
+  /** It is nobody's that we may remove: take another name. */
+  | "foreign";
+
+/** Of creates under one name. */
+const attempts = 3;
+
+interface Deps {
+  readonly engine: Engine;
+  readonly sync: Pick<StateSync, "refresh">;
+  readonly podRecords: PodRecords;
+  readonly lateEffects: LateEffects;
+}
+
+interface Creation {
+  readonly name: string;
+  readonly alternativeName: (random: number) => string;
+  readonly body: CreateBody;
+}
+
+/**
+ * Creates a container under `name`. When the name is taken, `onRival` decides about the container that has it: remove
+ * it (never one that runs), call it foreign, or throw. A foreign rival, or one that nobody can find, makes the name get
+ * a random suffix, as dockershim did; both ancestors read such names.
+ *
+ * A create whose answer is lost is sent once more: what the first one made is then a rival. When nobody waits any longer
+ * it is looked for and removed.
+ */
+export async function createOrRecover(
+  create: Creation,
+  deps: Deps,
+  call: Call,
+  onRival: (rivalId: string) => Promise<RivalOutcome>,
+): Promise<string> {
+  const { engine, lateEffects } = deps;
+  const { name, body } = create;
+  lateEffects.forget(name);
+  for (let attempt = 1; attempt <= attempts; attempt += 1) {
+    try {
+      return await engine.createContainer(name, body, call.signal);
+    } catch (error) {
+      if (isKind(error, "conflict")) {
+        const { rivalId } = error.fields;
+        const outcome = typeof rivalId === "string" ? await onRival(rivalId) : "foreign";
+        call.log.warn({ name, rivalId, outcome }, "container name was taken");
+        if (outcome === "foreign") break;
+      } else {
+        const isLast = attempt === attempts || call.signal.aborted || isKind(error, "timeout");
+        if (isLast || !mayHaveHappened(error, call.signal))
+          return await giveUp({ name, body }, error, deps, call);
+        call.log.warn({ name, err: messageOf(error) }, "the answer to a create was lost, creating again");
+      }
+    }
+  }
+  const alternative = create.alternativeName(randomInt(2 ** 32));
+  return engine
+    .createContainer(alternative, body, call.signal)
+    .catch((error: unknown) => giveUp({ name: alternative, body }, error, deps, call));
+}
+
+type Sent = Pick<Creation, "name" | "body">;
+
+async function giveUp(sent: Sent, error: unknown, deps: Deps, { signal }: Call): Promise<never> {
+  if (mayHaveHappened(error, signal)) {
+    const looked = removeWhenSeen(sent, deps);
+    if (!signal.aborted) await looked;
+  }
+  throw error;
+}
+
+/** Removes what a create made, or makes yet, that nobody waits for. Returns when that has been looked for. */
+function removeWhenSeen(
+  { name, body }: Sent,
+  { engine, sync, podRecords, lateEffects }: Deps,
+): Promise<void> {
+  return lateEffects.expect(
+    name,
+    {
+      // One that has run, or that is on record, was made by an earlier call; one without these labels by somebody else.
+      hasHappened: (found) =>
+        found.state.status === "created" &&
+        podRecords.get(found.id) === undefined &&
+        hasLabels(found, body.Labels),
+      respond: async ({ id }, signal) => {
+        await engine.removeContainer(id, { force: true }, signal);
+        await sync.refresh(id, signal);
+      },
+    },
+    async (signal) => {
+      const found = await engine.inspectContainer(name, signal);
+      if (found !== undefined) await sync.refresh(found.id, signal);
+    },
+  );
+}
+
+function hasLabels({ labels }: Snapshot, sent: Labels): boolean {
+  return Object.entries(madeLabels(sent)).every(([key, value]) => labels[key] === value);
+}

@@ -1,0 +1,62 @@
+/** Requests whose answer nobody heard: the engine may have done what they asked for, or may do it a little later. */
+import { sleep, withDeadline } from "../lib/abort.js";
+import { isKind, messageOf } from "../lib/errors.js";
+import type { Logger } from "../lib/log.js";
+import type { Snapshot } from "../domain/snapshot.js";
+import type { Engine } from "../ports/engine.js";
+
+/** How long the effect of a request that was given up may take to appear. */
+export const appearanceMs = 5_000;
+const pollMs = { first: 25, longest: 800 };
+
+/** Whether the engine may have done, or may yet do, what a request asked for that failed with `error`. */
+export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
+  return (
+    signal.aborted ||
+    isKind(error, "timeout") ||
+    (isKind(error, "unavailable", "unknown") && error.fields["answer"] === "lost")
+  );
+}
+
+/**
+ * What `look` says as soon as it says something, undefined when it has not until `appearanceMs` have passed. Throws what
+ * `look` throws, and the reason of `signal`.
+ */
+export async function untilAppears<T>(
+  look: (signal: AbortSignal) => Promise<T | undefined>,
+  signal: AbortSignal,
+): Promise<T | undefined> {
+  const giveUpAt = performance.now() + appearanceMs;
+  for (let pauseMs = pollMs.first; ; pauseMs = Math.min(pauseMs * 2, pollMs.longest)) {
+    const seen = await look(signal);
+    if (seen !== undefined || performance.now() >= giveUpAt) return seen;
+    await sleep(pauseMs, signal);
+  }
+}
+
+export interface LostCreate {
+  readonly name: string;
+  readonly isOurs: (container: Snapshot) => boolean;
+  /** Milliseconds for all of it. */
+  readonly timeoutMs: number;
+}
+
+/** Looks a while for what a create made whose answer was lost, and removes it. Never throws: what fails is logged. */
+export async function removeLostCreate(
+  { name, isOurs, timeoutMs }: LostCreate,
+  deps: {
+    readonly engine: Pick<Engine, "inspectContainer" | "removeContainer">;
+    readonly log: Pick<Logger, "error">;
+  },
+): Promise<void> {
+  const { engine, log } = deps;
+  try {
+    await withDeadline(undefined, timeoutMs, `look for container "${name}"`, async (signal) => {
+      const found = await untilAppears((limited) => engine.inspectContainer(name, limited), signal);
+      if (found !== undefined && isOurs(found))
+        await engine.removeContainer(found.id, { force: true }, signal);
+    });
+  } catch (error) {
+    log.error({ name, err: messageOf(error) }, "cannot remove a container whose creation was given up");
+  }
+}

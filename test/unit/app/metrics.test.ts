@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, test } from "node:test";
+import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { openMetrics } from "../../../src/shim/app/metrics.js";
+import { presentMetrics, type PresentState } from "../../../src/shim/app/present-metrics.js";
+import { resolveConfig, type Config } from "../../../src/shim/config/resolve.js";
+import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
+import { readConditions } from "../../../src/shim/cri/runtime/status.js";
+import { runSandbox } from "../../fakes/pods.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { TestShim } from "../../fakes/services.js";
+import { until } from "../../fakes/turns.js";
+import { parsePrometheusText } from "../../support/prometheus-text.js";
+
+async function configOf(flags: Readonly<Record<string, string>>): Promise<Config> {
+  const given = Object.entries(flags).map(([name, text]) => ({ name, text }));
+  const { config } = await resolveConfig(given, {}, () => assert.fail());
+  return config;
+}
+
+function stateOf({ services, sync }: TestShim): PresentState {
+  return {
+    ...{ link: services.link, model: services.model, sync, network: services.network },
+    logs: { counts: { writing: { file: 2, api: 1, attach: 0 }, gaps: 3 } },
+    streaming: { running: 1, offers: 2, connections: 4 },
+    statsCounts: () => ({
+      ...{ keptFiles: 9, unreadableContainers: 1, measuredLayers: 5, oldestLayerSeconds: undefined },
+    }),
+    corruptCheckpoints: () => 6,
+  };
+}
+
+/** Metrics of the shim of `TestShim`, served on a port of this host. */
+async function serve(shim: TestShim) {
+  const log = recordingLog();
+  const lifetime = new Lifetime(log);
+  const metrics = await openMetrics(await configOf({ "metrics-bind-address": "127.0.0.1:0" }), log, lifetime);
+  assert.ok(metrics !== undefined);
+  const server = await metrics.serve(stateOf(shim), (signal) => readConditions(shim.services, signal));
+  return {
+    server,
+    observer: metrics.observer,
+    get: async (path: string) => {
+      const answer = await fetch(`${server.endpoint}${path}`);
+      return { status: answer.status, type: answer.headers.get("content-type"), body: await answer.text() };
+    },
+    [Symbol.asyncDispose]: () => lifetime.close(),
+  };
+}
+
+describe("openMetrics()", () => {
+  test("opens nothing unless an address is given", async () => {
+    const log = recordingLog();
+    assert.equal(await openMetrics(await configOf({}), log, new Lifetime(log)), undefined);
+  });
+
+  test("serves what was observed and what is, in the text format, until the lifetime ends", async () => {
+    await using shim = await TestShim.start();
+    await runSandbox(shim);
+    await using bed = await serve(shim);
+    bed.observer.rpcEnded({ rpc: "Version", code: "OK", ms: 1 });
+    const { status, type, body } = await bed.get("/metrics");
+    assert.deepEqual([status, type], [200, "text/plain; version=0.0.4; charset=utf-8"]);
+    const found = parsePrometheusText(body);
+    assert.equal(found.value("dockershim_cri_requests_total", { rpc: "Version" }), 1);
+    assert.equal(found.value("dockershim_engine_link", { state: "live" }), 1);
+    assert.equal(found.value("dockershim_engine_link", { state: "lost" }), 0);
+    assert.equal(found.value("dockershim_sandboxes", { state: "ready" }), 1);
+    assert.equal(found.value("dockershim_containers", { state: "running" }), 0);
+    assert.equal(found.value("dockershim_network_plugin_ready"), 1);
+    assert.equal(found.value("dockershim_container_logs", { source: "file" }), 2);
+    assert.equal(found.value("dockershim_corrupt_checkpoints_total"), 6);
+    assert.equal(found.value("dockershim_writable_layers_oldest_seconds"), undefined);
+    assert.ok((found.value("dockershim_read_model_age_seconds") ?? -1) >= 0);
+    assert.ok((found.value("process_resident_memory_bytes") ?? 0) > 0);
+    await bed[Symbol.asyncDispose]();
+    await assert.rejects(bed.get("/metrics"));
+  });
+
+  test("/readyz follows the conditions of Status and says why; /healthz does not care", async () => {
+    await using shim = await TestShim.start();
+    await using bed = await serve(shim);
+    const ready = { status: 200, body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n" };
+    const readyz = async () => {
+      const { status, body } = await bed.get("/readyz");
+      return { status, body };
+    };
+    assert.deepEqual(await readyz(), ready);
+    shim.world.network.problem = "cni config\nuninitialized";
+    assert.deepEqual(await readyz(), {
+      status: 503,
+      body: [
+        "[+]RuntimeReady ok",
+        "[-]NetworkReady failed: NetworkPluginNotReady: docker: network plugin is not ready: cni config uninitialized",
+        "readyz check failed",
+        "",
+      ].join("\n"),
+    });
+    shim.world.network.problem = undefined;
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    const away = await readyz();
+    assert.equal(away.status, 503);
+    assert.match(
+      away.body,
+      /^\[-\]RuntimeReady failed: DockerDaemonNotReady: docker: failed to reach the engine: /,
+    );
+    assert.deepEqual(await bed.get("/healthz"), {
+      ...{ status: 200, type: "text/plain; charset=utf-8", body: "ok\n" },
+    });
+    const gone = parsePrometheusText((await bed.get("/metrics")).body);
+    assert.equal(gone.value("dockershim_engine_link", { state: "lost" }), 1);
+    shim.engine.up();
+    await until("the engine is back", () => shim.services.link.state.phase === "live");
+    assert.deepEqual(await readyz(), ready);
+  });
+});
+
+describe("what is written about metrics", () => {
+  async function facts(): Promise<ReturnType<MetricsRegistry["facts"]>> {
+    await using shim = await TestShim.start();
+    const registry = await MetricsRegistry.create(recordingLog(), { processMetrics: true });
+    registry.add(presentMetrics(stateOf(shim)));
+    return registry.facts();
+  }
+
+  test("docs/metrics.md has a row for each, with type and labels", async () => {
+    const text = await readFile("docs/metrics.md", "utf8");
+    const rows = [...text.matchAll(/^\| `(\w+)` \| (\w+) \|([^|]*)\|/gm)].map(
+      ([, name = "", type = "", labels = ""]) =>
+        `${name} ${type} ${[...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label).join(",")}`,
+    );
+    const own = (await facts()).filter(({ name }) => /^(?:dockershim|kubelet)_/.test(name));
+    assert.deepEqual(
+      rows.toSorted(),
+      own.map(({ name, type, labels }) => `${name} ${type} ${labels.join(",")}`).toSorted(),
+    );
+  });
+
+  test("the dashboard asks only for metrics and labels that there are", async () => {
+    const dashboard = JSON.parse(await readFile("docs/grafana-dashboard.json", "utf8")) as {
+      readonly panels: readonly {
+        readonly id: number;
+        readonly type: string;
+        readonly title: string;
+        readonly targets?: readonly { readonly expr: string; readonly refId: string }[];
+      }[];
+    };
+    const known = new Map<string, readonly string[]>();
+    for (const { name, type, labels } of await facts()) {
+      if (type === "histogram") {
+        known.set(`${name}_bucket`, [...labels, "le"]);
+        for (const part of ["sum", "count"]) known.set(`${name}_${part}`, labels);
+      } else known.set(name, labels);
+    }
+    const { panels } = dashboard;
+    assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length, "ids of panels");
+    const asked = new Set<string>();
+    for (const { title, type, targets = [] } of panels) {
+      assert.equal(targets.length > 0, type !== "row", title);
+      for (const { expr } of targets) {
+        for (const [, name = "", matchers = ""] of expr.matchAll(/\b([a-z]+_\w+)\{([^}]*)\}/g)) {
+          const labels = known.get(name);
+          assert.ok(labels !== undefined, `${title}: no metric ${name}`);
+          asked.add(name);
+          for (const [, label = ""] of matchers.matchAll(/(\w+)=/g))
+            if (label !== "instance")
+              assert.ok(labels.includes(label), `${title}: ${name} has no label ${label}`);
+          for (const [, grouping = ""] of expr.matchAll(/by \(([^)]*)\)/g))
+            for (const label of grouping.split(", "))
+              if (label !== "instance")
+                assert.ok(labels.includes(label), `${title}: ${name} cannot be grouped by ${label}`);
+        }
+      }
+    }
+    const shown = (name: string): boolean =>
+      asked.has(name) || asked.has(`${name}_bucket`) || asked.has(`${name}_count`);
+    const unseen = (await facts()).filter(
+      ({ name }) => /^(?:dockershim|kubelet)_/.test(name) && !shown(name),
+    );
+    assert.deepEqual(
+      unseen.map(({ name }) => name),
+      [],
+      "metrics that no panel shows",
+    );
+  });
+});

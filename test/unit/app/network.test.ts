@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
+import { hostPortOwners } from "../../../src/shim/app/network.js";
+import { PodRecords, type PodRecord } from "../../../src/shim/state/pod-records.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
+import { MemoryCheckpoints } from "../../fakes/memory-checkpoints.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const never = new AbortController().signal;
+
+function record(sandboxId: string, name: string, state: PodRecord["network"]["state"]): PodRecord {
+  return {
+    ...{ version: 1, sandboxId, namespace: "default", name, uid: "uid", attempt: 0, phase: "ready" },
+    ...{ runtimeHandler: "", namespaces: { network: 0, pid: 1, ipc: 0 }, logDirectory: "", cgroupParent: "" },
+    network: { plugin: "kubenet", state, ips: ["10.1.0.2"] },
+  };
+}
+
+/** Pods by name: what is noted of them, and whether their container runs. */
+async function setUp(
+  path: string,
+  pods: Readonly<
+    Record<
+      string,
+      { runs: boolean; record?: PodRecord["network"]["state"]; checkpoint?: boolean; hostNetwork?: true }
+    >
+  >,
+) {
+  const engine = new FakeEngine();
+  engine.images.add({ tags: ["pause"] });
+  const checkpoints = new MemoryCheckpoints();
+  const podRecords = await PodRecords.open(path, recordingLog());
+  let hostPort = 8000;
+  for (const [name, { runs, record: state, checkpoint = true, hostNetwork }] of Object.entries(pods)) {
+    const id = engine.containers.create(name, { Image: "pause", Labels: {}, HostConfig: {} });
+    if (runs) engine.containers.start(id);
+    if (state !== undefined) await podRecords.put(record(id, name, state));
+    hostPort += 1;
+    const portMappings = [{ protocol: "tcp", containerPort: 80, hostPort }] as const;
+    const data = { portMappings, ...(hostNetwork === undefined ? {} : { hostNetwork }) };
+    if (checkpoint) await checkpoints.put(id, { version: "v1", name, namespace: "default", data });
+  }
+  const owners = () => hostPortOwners({ podRecords, checkpoints }, engine, never);
+  return { engine, owners };
+}
+
+describe("hostPortOwners()", () => {
+  test("are the pods of our records that have a network, with the mappings of their checkpoints", async () => {
+    await using at = await temporaryDirectory();
+    const { engine, owners } = await setUp(at.path, {
+      ready: { runs: true, record: "ready" },
+      settingUp: { runs: true, record: "settingUp" },
+      tornDown: { runs: true, record: "tornDown" },
+      host: { runs: true, record: "none" },
+    });
+    const found = await owners();
+    assert.deepEqual(found.map(({ name }) => name).sort(), ["ready", "settingUp"]);
+    assert.equal(found.find(({ name }) => name === "ready")?.portMappings[0]?.hostPort, 8001);
+    assert.ok(
+      !engine.calls.some(({ verb }) => verb === "engine.listContainers"),
+      "nothing is asked when all is recorded",
+    );
+  });
+
+  test("are pods of dockershim and cri-dockerd, too, of which there is a checkpoint only, while they run", async () => {
+    await using at = await temporaryDirectory();
+    const { owners } = await setUp(at.path, {
+      running: { runs: true },
+      ended: { runs: false },
+      host: { runs: true, hostNetwork: true },
+      stranger: { runs: true, checkpoint: false },
+    });
+    const found = await owners();
+    assert.deepEqual(
+      found.map(({ name }) => name),
+      ["running"],
+    );
+    const wanted = {
+      ...{ sandboxId: "new", namespace: "kube", name: "new" },
+      portMappings: [{ protocol: "tcp", containerPort: 1, hostPort: 8001, hostIp: "" }],
+    } as const;
+    await assert.rejects(new HostPortClaims(owners).claim(wanted, never), {
+      kind: "conflict",
+      message: new RegExp(`host port 8001/tcp for pod "new_kube": taken by pod "running_default"`),
+    });
+  });
+});

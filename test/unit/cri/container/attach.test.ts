@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { AttachRequest } from "../../../../src/shim/domain/cri.js";
+import type { FakeProcess } from "../../../fakes/fake-execs.js";
+import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+
+async function running(
+  process: FakeProcess,
+  container: { readonly tty?: boolean; readonly stdin?: boolean } = {},
+): Promise<{ readonly shim: TestShim; readonly id: string }> {
+  const shim = await TestShim.start();
+  const id = await runContainer(shim, await runSandbox(shim), "main", container);
+  shim.engine.execs.script = () => process;
+  return { shim, id };
+}
+
+async function open(shim: TestShim, id: string, changes: Partial<AttachRequest> = {}): Promise<TestClient> {
+  const request = { container_id: id, tty: false, stdin: true, stdout: true, stderr: true, ...changes };
+  const { url } = await shim.runtime.Attach(request, shim.call("Attach"));
+  return new TestClient(shim.world.streaming.command(url));
+}
+
+const output = [
+  { stream: "stdout", data: Buffer.from("out") },
+  { stream: "stderr", data: Buffer.from("err") },
+] as const;
+
+describe("attach()", () => {
+  test("carries the container's streams until it ends, and calls that a success", async () => {
+    const { shim, id } = await running({ output, exitCode: 9 });
+    await using _ = shim;
+    const client = await open(shim, id);
+    const streams = await Promise.all([textOf(client.stdout), textOf(client.stderr), client.result]);
+    assert.deepEqual(streams, ["out", "err", 0]);
+    assert.equal(shim.engine.execs.openStreams, 0);
+  });
+
+  for (const { asked, has, options } of [
+    { asked: false, has: false, options: { tty: false, stdin: true, stdout: true, stderr: true } },
+    { asked: true, has: true, options: { tty: true, stdin: true, stdout: true, stderr: false } },
+    { asked: false, has: true, options: { tty: true, stdin: true, stdout: true, stderr: true } },
+    { asked: true, has: false, options: { tty: false, stdin: true, stdout: true, stderr: true } },
+  ]) {
+    test(`the container's terminal decides: asked for ${String(asked)}, has ${String(has)}`, async () => {
+      const { shim, id } = await running({ exitCode: 0 }, { tty: has, stdin: true });
+      await using _ = shim;
+      const client = await open(shim, id, { tty: asked, stderr: !asked });
+      client.stdout.resume();
+      client.stderr.resume();
+      await client.result;
+      assert.deepEqual(shim.world.journal.argsOf("engine.attachContainer"), [[id, options]]);
+    });
+  }
+
+  test("shows both streams to a client that took the container for one with a terminal", async () => {
+    const { shim, id } = await running({ output, exitCode: 0 });
+    await using _ = shim;
+    const client = await open(shim, id, { tty: true, stderr: false });
+    assert.equal(await textOf(client.stdout), "outerr");
+    await client.result;
+  });
+
+  test("resizes the container's terminal", async () => {
+    const { shim, id } = await running({ echoes: true }, { tty: true, stdin: true });
+    await using _ = shim;
+    const client = await open(shim, id, { tty: true, stderr: false });
+    client.resize(120, 40);
+    const resizes = (): readonly unknown[] => shim.world.journal.argsOf("engine.resizeContainer");
+    await until("the size is there", () => resizes().length === 1);
+    assert.deepEqual(resizes(), [[id, { columns: 120, rows: 40 }]]);
+    client.stdin.end();
+    await client.result;
+  });
+
+  test("closes the engine's side when the client leaves, and kills nothing", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    const client = await open(shim, id);
+    await until("it is attached", () => shim.engine.execs.openStreams === 1);
+    client.leave(new ShimError("cancelled", "the client left"));
+    await rejectsWith(client.result, "cancelled");
+    assert.equal(shim.engine.execs.openStreams, 0);
+    assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
+  });
+
+  test("refuses a container that does not run, at the offer and when the session is opened", async () => {
+    const { shim, id } = await running({ exitCode: 0 });
+    await using _ = shim;
+    const request = { container_id: id, tty: false, stdin: false, stdout: true, stderr: false };
+    const { url } = await shim.runtime.Attach(request, shim.call("Attach"));
+    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await rejectsWith(open(shim, id), "precondition", /container not running/);
+    const late = new TestClient(shim.world.streaming.command(url));
+    await rejectsWith(late.result, "precondition", /container not running/);
+    await rejectsWith(open(shim, "f".repeat(64)), "notFound");
+  });
+});

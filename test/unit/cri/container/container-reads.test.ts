@@ -1,0 +1,287 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  ContainerState,
+  MountPropagation,
+  Signal,
+  type ContainerFilter,
+} from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { toContainer } from "../../../../src/shim/domain/container.js";
+import { statusOf } from "../../../../src/shim/cri/container/container-status.js";
+import {
+  createContainer,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+  startContainer,
+} from "../../../fakes/pods.js";
+import { containerSecurity, runRequest } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
+
+const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
+const status = async (shim: TestShim, id: string) => {
+  const answer = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+  assert.ok(answer.status);
+  return answer.status;
+};
+
+describe("listContainers()", () => {
+  test("filters by id, prefix, sandbox, state and labels, all at once", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const metadata = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
+    const other = await runSandbox(shim, runRequest({ metadata }));
+    const a = await runContainer(shim, sandbox, "a");
+    const b = await createContainer(shim, sandbox, {
+      metadata: { name: "b", attempt: 0 },
+      labels: { tier: "back" },
+    });
+    const c = await runContainer(shim, other, "c");
+    shim.engine.containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    const table: readonly (readonly [Partial<ContainerFilter>, readonly string[]])[] = [
+      [{}, [a, b, c]],
+      [{ id: b }, [b]],
+      [{ id: c.slice(0, 13) }, [c]],
+      [{ id: sandbox }, []],
+      [{ pod_sandbox_id: sandbox }, [a, b]],
+      [{ pod_sandbox_id: other.slice(0, 13) }, [c]],
+      [{ state: { state: CONTAINER_RUNNING } }, [a, c]],
+      [{ state: { state: CONTAINER_CREATED } }, [b]],
+      [{ label_selector: { tier: "back" } }, [b]],
+      [{ label_selector: { tier: "front" }, pod_sandbox_id: sandbox }, [a]],
+      [{ label_selector: { tier: "back" }, state: { state: CONTAINER_RUNNING } }, []],
+    ];
+    for (const [filter, expected] of table) {
+      const whole = { id: "", state: null, pod_sandbox_id: "", label_selector: {}, ...filter };
+      const { containers = [] } = await shim.runtime.ListContainers({ filter: whole }, shim.call());
+      assert.deepEqual(
+        containers.map(({ id }) => id),
+        expected,
+        JSON.stringify(filter),
+      );
+    }
+  });
+
+  test("asks the engine nothing", async () => {
+    await using shim = await TestShim.start();
+    await runContainer(shim, await runSandbox(shim));
+    shim.world.journal.clear();
+    await shim.runtime.ListContainers({ filter: null }, shim.call());
+    assert.deepEqual(shim.world.journal.names(), []);
+  });
+});
+
+describe("containerStatus()", () => {
+  test("of a running container", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim));
+    const answer = await status(shim, id.slice(0, 12));
+    assert.equal(answer.id, id);
+    assert.deepEqual(answer.metadata, { name: "main", attempt: 0 });
+    assert.equal(answer.state, CONTAINER_RUNNING);
+    assert.ok(BigInt(answer.started_at ?? 0) > BigInt(answer.created_at ?? 0));
+    assert.deepEqual([answer.finished_at, answer.exit_code, answer.reason], ["0", 0, ""]);
+    assert.equal(answer.image?.image, "busybox:latest");
+    assert.equal(answer.image_ref, `docker-pullable://busybox@sha256:${"b".repeat(64)}`);
+    assert.match(answer.image_id ?? "", /^sha256:/);
+    assert.equal(answer.log_path, "/var/log/pods/default_web_uid-1/main/0.log");
+    assert.deepEqual([answer.labels, answer.annotations], [{ tier: "front" }, { hash: "1" }]);
+    assert.equal(answer.stop_signal, Signal.SIGNAL_SIGTERM);
+    assert.deepEqual(answer.user?.linux, { uid: "0", gid: "0", supplemental_groups: ["0", "10"] });
+  });
+
+  const endings: readonly (readonly [string, (shim: TestShim, id: string) => unknown, object])[] = [
+    [
+      "created",
+      () => undefined,
+      { state: CONTAINER_CREATED, started_at: "0", finished_at: "0", exit_code: 0, reason: "" },
+    ],
+    [
+      "ended well",
+      async (shim, id) => {
+        await startContainer(shim, id);
+        shim.engine.containers.exit(id, 0);
+      },
+      { state: CONTAINER_EXITED, exit_code: 0, reason: "Completed" },
+    ],
+    [
+      "ended badly",
+      async (shim, id) => {
+        await startContainer(shim, id);
+        shim.engine.containers.exit(id, 3);
+      },
+      { state: CONTAINER_EXITED, exit_code: 3, reason: "Error" },
+    ],
+    [
+      "killed for memory",
+      async (shim, id) => {
+        await startContainer(shim, id);
+        shim.engine.containers.exit(id, 137, { oomKilled: true });
+      },
+      { state: CONTAINER_EXITED, exit_code: 137, reason: "OOMKilled" },
+    ],
+    [
+      "never able to run",
+      (shim, id) => {
+        shim.engine.containers.failStart(id, "no such file");
+      },
+      { state: CONTAINER_EXITED, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" },
+    ],
+    [
+      "paused",
+      async (shim, id) => {
+        await startContainer(shim, id);
+        shim.engine.containers.setStatus(id, "paused");
+      },
+      { state: CONTAINER_RUNNING, finished_at: "0" },
+    ],
+    [
+      "being removed",
+      (shim, id) => {
+        shim.engine.containers.setStatus(id, "removing");
+      },
+      { state: CONTAINER_UNKNOWN },
+    ],
+    [
+      "dead",
+      async (shim, id) => {
+        await startContainer(shim, id);
+        shim.engine.containers.exit(id, 1, { status: "dead" });
+      },
+      { state: CONTAINER_EXITED, exit_code: 1 },
+    ],
+  ];
+  for (const [what, happen, expected] of endings) {
+    test(`of a container that is ${what}`, async () => {
+      await using shim = await TestShim.start();
+      const id = await createContainer(shim, await runSandbox(shim));
+      await happen(shim, id);
+      await shim.sync.refresh(id);
+      const answer = await status(shim, id);
+      for (const [key, value] of Object.entries(expected))
+        assert.equal(answer[key as keyof typeof answer], value, key);
+      if (answer.state === CONTAINER_EXITED) {
+        // Kubelets want both times of an ended container.
+        assert.ok(BigInt(answer.finished_at ?? 0) > 0n && BigInt(answer.started_at ?? 0) > 0n);
+      }
+    });
+  }
+
+  test("asks for the image once, and does without it when it is gone", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim));
+    await status(shim, id);
+    shim.world.journal.clear();
+    await status(shim, id);
+    assert.deepEqual(shim.world.journal.names(), []);
+    shim.engine.images.lose("busybox");
+    shim.services.images.forget();
+    const answer = await status(shim, id);
+    assert.equal(answer.image?.image, "busybox");
+    assert.equal(answer.image_ref, `docker://${answer.image_id ?? ""}`);
+  });
+
+  test("succeeds although the image cannot be inspected", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim));
+    shim.services.images.forget();
+    shim.engine.failNext("inspectImage", new ShimError("unknown", "engine is confused"));
+    assert.equal((await status(shim, id)).state, CONTAINER_RUNNING);
+  });
+
+  test("shows the user that the container runs as", async () => {
+    await using shim = await TestShim.start();
+    const security_context = containerSecurity({
+      run_as_user: { value: "1000" },
+      run_as_group: { value: "2000" },
+      supplemental_groups: ["3000"],
+    });
+    const id = await createContainer(shim, await runSandbox(shim), {
+      linux: { resources: null, security_context },
+    });
+    const { user } = await status(shim, id);
+    assert.deepEqual(user?.linux, { uid: "1000", gid: "2000", supplemental_groups: ["2000", "3000"] });
+  });
+
+  test("is NOT_FOUND for unknown ids, sandboxes and containers of nobody", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const stranger = shim.engine.containers.create("stranger", {
+      Image: "busybox",
+      Labels: {},
+      HostConfig: {},
+    });
+    for (const id of ["f".repeat(64), sandbox, stranger]) await rejectsWith(status(shim, id), "notFound");
+  });
+
+  test("says more when it is asked to", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await runContainer(shim, sandbox);
+    const { info } = await shim.runtime.ContainerStatus({ container_id: id, verbose: true }, shim.call());
+    const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
+    assert.deepEqual(
+      [details["sandboxID"], details["pid"]],
+      [sandbox, shim.engine.containers.get(id).state.pid],
+    );
+  });
+});
+
+test("statusOf() shows mounts by the paths of the request", () => {
+  const mount = {
+    type: "bind",
+    source: "/real/path",
+    destination: "/data",
+    readOnly: true,
+    propagation: "rslave",
+    name: "",
+  };
+  const volume = {
+    type: "volume",
+    source: "/var/lib/docker/volumes/v/_data",
+    destination: "/v",
+    readOnly: false,
+    propagation: "",
+    name: "v",
+  };
+  const requested = {
+    type: "bind",
+    source: "/link/path",
+    target: "/data",
+    readOnly: true,
+    recursiveReadOnly: true,
+    propagation: "rslave",
+    imageSubPath: "",
+  };
+  const snapshot = containerSnapshot(idOf("c1"), idOf("5a"), {
+    mounts: [mount, volume],
+    requestedMounts: [requested],
+  });
+  const container = toContainer(snapshot, undefined);
+  assert.ok(container);
+  const records = { get: () => undefined } as never;
+  const { mounts } = statusOf(
+    container,
+    { image: undefined, userFiles: undefined },
+    { containerRecords: records },
+  );
+  const { PROPAGATION_HOST_TO_CONTAINER, PROPAGATION_PRIVATE } = MountPropagation;
+  assert.deepEqual(mounts, [
+    {
+      container_path: "/data",
+      host_path: "/link/path",
+      readonly: true,
+      propagation: PROPAGATION_HOST_TO_CONTAINER,
+      recursive_read_only: true,
+    },
+    {
+      container_path: "/v",
+      host_path: volume.source,
+      readonly: false,
+      propagation: PROPAGATION_PRIVATE,
+      recursive_read_only: false,
+    },
+  ]);
+});

@@ -1,0 +1,385 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { NodeFacts } from "../../../../src/shim/domain/node-facts.js";
+import type { Mount } from "../../../../src/shim/domain/cri.js";
+import { nameOf } from "../../../fakes/journal.js";
+import {
+  createContainer,
+  listedContainers,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+} from "../../../fakes/pods.js";
+import { containerResources, containerSecurity, imageSpec } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { turns, until } from "../../../fakes/turns.js";
+
+const name = "k8s_main_web_default_uid-1_0";
+const strangerBody = { Image: "busybox", Labels: {}, HostConfig: {} };
+const hugepages = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
+describe("createContainer()", () => {
+  test("makes a container that is in the list when the call returns", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.equal(shim.engine.containers.get(id).name, name);
+    assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  test("takes an unambiguous prefix of the sandbox's id, and gives the container the whole of it", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox.slice(0, 12));
+    assert.equal(shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"], sandbox);
+  });
+
+  describe("with a CDI device of an annotation", () => {
+    const device = { annotations: { "cdi.k8s.io/v": "v.com/gpu=0" } };
+    const edits = { env: ["GPU=0"], deviceNodes: [{ path: "/dev/g0" }] };
+    const content = { kind: "v.com/gpu", devices: [{ name: "0", containerEdits: edits }] };
+    const start = (facts: Partial<NodeFacts>) =>
+      TestShim.start({
+        prepare: ({ engine, host }) => {
+          engine.facts = { ...engine.facts, ...facts };
+          host.cdiSpecs = [{ path: "/etc/cdi/v.json", priority: 0, content }];
+        },
+      });
+
+    test("has the engine inject it and gives its environment to the container itself", async () => {
+      await using shim = await start({ apiMinor: 51, cdi: true });
+      const id = await createContainer(shim, await runSandbox(shim), device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.deepEqual(HostConfig.DeviceRequests, [{ Driver: "cdi", DeviceIDs: ["v.com/gpu=0"] }]);
+      assert.equal(HostConfig.Devices, undefined);
+      assert.ok(Env?.includes("GPU=0"));
+    });
+
+    test("leaves all to an engine on another host", async () => {
+      await using shim = await start({ apiMinor: 51, cdi: true });
+      const sandbox = await runSandbox(shim);
+      shim.world.host.local = false;
+      const id = await createContainer(shim, sandbox, device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.deepEqual(HostConfig.DeviceRequests?.[0]?.DeviceIDs, ["v.com/gpu=0"]);
+      assert.ok(Env?.includes("GPU=0") !== true);
+    });
+
+    test("applies the whole of it where the engine injects none, and refuses what the node does not have", async () => {
+      await using shim = await start({ apiMinor: 43, cdi: false });
+      const sandbox = await runSandbox(shim);
+      const id = await createContainer(shim, sandbox, device);
+      const { Env, HostConfig } = shim.engine.containers.get(id).body;
+      assert.equal(HostConfig.Devices?.[0]?.PathOnHost, "/dev/g0");
+      assert.ok(Env?.includes("GPU=0"));
+      const unknown = { metadata: { name: "b", attempt: 0 }, annotations: { "cdi.k8s.io/v": "v.com/gpu=1" } };
+      await rejectsWith(
+        createContainer(shim, sandbox, unknown),
+        "invalid",
+        /CDI device "v\.com\/gpu=1": cannot be/,
+      );
+    });
+  });
+
+  test("refuses a sandbox that is not ready", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(
+      createContainer(shim, sandbox),
+      "precondition",
+      /^create container "main" in sandbox ".*": sandbox ".*" is not ready$/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("refuses an unknown sandbox, and a container in its place", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    await rejectsWith(createContainer(shim, "f".repeat(64)), "notFound");
+    await rejectsWith(createContainer(shim, container), "notFound");
+  });
+
+  test("reports an image that is not there as NOT_FOUND and leaves nothing", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await rejectsWith(
+      createContainer(shim, sandbox, { image: imageSpec("absent:1") }),
+      "notFound",
+      /absent:1/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("has the users of an image read once, and does without them when they cannot be read", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
+    const { imageUsers } = shim.services;
+    const imageOf = (id: string): string => shim.services.model.requireContainer(id).snapshot.imageId;
+    const first = await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
+    assert.equal(await imageUsers.whatIsKnown(imageOf(first)), undefined);
+    shim.world.journal.clear();
+    await createContainer(shim, sandbox, { metadata: { name: "b", attempt: 0 } });
+    await createContainer(shim, sandbox, { metadata: { name: "c", attempt: 0 } });
+    assert.notEqual(await imageUsers.whatIsKnown(imageOf(first)), undefined);
+    assert.equal(shim.world.journal.names("engine.readContainerFile").length, 2, "passwd and group, once");
+  });
+
+  test("reads users from no container of a pod: its mounts and processes are not the image's word", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    await shim.services.imageUsers.whatIsKnown(shim.services.model.requireContainer(id).snapshot.imageId);
+    const read = shim.world.journal.argsOf("engine.readContainerFile").map(([container]) => container);
+    assert.equal(read.length, 2);
+    assert.ok(!read.includes(id));
+  });
+
+  test("looks a user up through a scratch container when the plan needs it, and removes that container", async () => {
+    await using shim = await TestShim.start();
+    const { engine } = shim.world;
+    const sandbox = await runSandbox(shim);
+    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
+    const id = await createContainer(shim, sandbox, { linux: { resources: null, security_context } });
+    assert.deepEqual(engine.containers.ids, [sandbox, id]);
+    assert.equal(engine.containers.get(id).body.User, "0:0", "Strict: without the groups of the image");
+  });
+
+  test("removes the scratch container also when the files cannot be read", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
+    const security_context = containerSecurity({ supplemental_groups_policy: 1 });
+    await rejectsWith(
+      createContainer(shim, sandbox, { linux: { resources: null, security_context } }),
+      "unknown",
+      /no archive/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("keeps cgroup settings in a record of a container that the read model has", async () => {
+    await using shim = await TestShim.start();
+    const { containerRecords, model } = shim.services;
+    const sandbox = await runSandbox(shim);
+    const known: boolean[] = [];
+    const put = containerRecords.put.bind(containerRecords);
+    containerRecords.put = (record) => {
+      // Records of containers that nobody knows are removed as leftovers.
+      known.push(model.has(record.containerId));
+      return put(record);
+    };
+    shim.engine.events$.policy = () => [];
+    const id = await createContainer(shim, sandbox, hugepages);
+    assert.deepEqual(known, [true]);
+    assert.deepEqual(containerRecords.get(id)?.cgroup.hugepages, [
+      { pageSize: "2MB", limitBytes: 4_194_304n },
+    ]);
+  });
+});
+
+describe("createContainer() leaves nothing behind", () => {
+  test("when the sandbox was stopped while the engine created", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const { podRecords, model } = shim.services;
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+    shim.world.journal.clear();
+    const creating = createContainer(shim, sandbox);
+    creating.catch(() => undefined);
+    await until(
+      "the create is under way",
+      () => shim.world.journal.names("engine.createContainer").length > 0,
+    );
+    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    model.recordChanged(sandbox);
+    slow = false;
+    shim.engine.up();
+    await rejectsWith(creating, "precondition", /is not ready/);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  const cancelAfter = ["engine.createContainer", "engine.inspectContainer"];
+  for (const step of cancelAfter) {
+    test(`when the caller leaves right after ${step}`, async () => {
+      await using shim = await TestShim.start();
+      const sandbox = await runSandbox(shim);
+      const call = shim.call();
+      shim.world.journal.afterStep = (done) => {
+        if (nameOf(done) === step) call.abort(new ShimError("cancelled", "the caller left"));
+      };
+      await rejectsWith(createContainer(shim, sandbox, hugepages, call), "cancelled");
+      shim.world.journal.afterStep = undefined;
+      await until(
+        "it is removed",
+        () => shim.services.model.ids().length + shim.engine.containers.ids.length === 2,
+      );
+      assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      assert.deepEqual(await listedContainers(shim), {});
+      assert.deepEqual([...shim.services.containerRecords.all()], []);
+    });
+  }
+
+  for (const [what, fail] of [
+    [
+      "the record cannot be written",
+      (shim: TestShim) => {
+        shim.services.containerRecords.put = () =>
+          Promise.reject(new ShimError("unavailable", "planned fault"));
+      },
+    ],
+    [
+      "the new container cannot be inspected",
+      (shim: TestShim) => {
+        shim.engine.events$.policy = () => [];
+        shim.engine.failNext("inspectContainer", new ShimError("unavailable", "planned fault"));
+      },
+    ],
+  ] as const) {
+    test(`when ${what}`, async () => {
+      await using shim = await TestShim.start();
+      const sandbox = await runSandbox(shim);
+      await turns(5);
+      fail(shim);
+      await rejectsWith(createContainer(shim, sandbox, hugepages), "unavailable", /planned fault/);
+      assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+      assert.deepEqual(await listedContainers(shim), {});
+    });
+  }
+});
+
+describe("createContainer() with a taken name", () => {
+  test("removes a container of the pod that does not run, with its log link", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const dead = await runContainer(shim, sandbox);
+    shim.engine.containers.exit(dead, 1);
+    const id = await createContainer(shim, sandbox);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
+    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+    assert.equal(shim.world.host.links.size, 0);
+  });
+
+  test("is a conflict when that container runs, which stays untouched", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const running = await runContainer(shim, sandbox);
+    await rejectsWith(
+      createContainer(shim, sandbox),
+      "conflict",
+      /a container that runs already has the name/,
+    );
+    assert.equal(shim.engine.containers.get(running).state.running, true);
+    const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
+    assert.ok(!removed.includes(running));
+  });
+
+  const bind = (host_path: string): Mount => ({
+    ...{ container_path: "/data", host_path, readonly: false, selinux_relabel: false, propagation: 0 },
+    ...{ uidMappings: [], gidMappings: [], recursive_read_only: false, image: null, image_sub_path: "" },
+    mount_options: [],
+  });
+
+  test("makes a missing source of a mount, says so, and leaves it when the create fails", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("createContainer", new ShimError("unknown", "create fails"));
+    await rejectsWith(createContainer(shim, sandbox, { mounts: [bind("/srv/x")] }), "unknown");
+    assert.equal(shim.world.host.paths.get("/srv/x"), "directory");
+    assert.deepEqual(
+      shim.log.lines
+        .filter(({ message }) => message.startsWith("made the missing"))
+        .map(({ fields }) => fields),
+      [{ path: "/srv/x" }],
+    );
+    const id = await createContainer(shim, sandbox, { mounts: [bind("/srv/x")] });
+    const { Mounts } = shim.engine.containers.get(id).body.HostConfig;
+    assert.deepEqual(Mounts, [{ Type: "bind", Source: "/srv/x", Target: "/data" }]);
+  });
+
+  test("makes no source that is to be rejected, however its path is written", async () => {
+    const absentMountSourcesToReject = new Set(["/etc/hostname"]);
+    await using shim = await TestShim.start({ settings: { absentMountSourcesToReject } });
+    const sandbox = await runSandbox(shim);
+    for (const path of ["/etc/hostname", "/etc/./x/../hostname/"]) {
+      await rejectsWith(
+        createContainer(shim, sandbox, { mounts: [bind(path)] }),
+        "precondition",
+        /config\.mounts\[0\]\.host_path ".*": no such path on the node, .*--absent-mount-sources-to-reject/,
+      );
+    }
+    assert.equal(shim.world.host.paths.size, 0);
+    await createContainer(shim, sandbox, { mounts: [bind("/etc/hostname/below")] });
+  });
+
+  for (const [what, security] of [
+    ["user namespaces", { usernsRemap: true }],
+    ["no root", { rootless: true }],
+  ] as const) {
+    test(`leaves it to an engine with ${what} to make a missing source, with the right owner`, async () => {
+      await using shim = await TestShim.start({
+        prepare: ({ engine }) => {
+          engine.facts = { ...engine.facts, security: { ...engine.facts.security, ...security } };
+        },
+      });
+      const id = await createContainer(shim, await runSandbox(shim), { mounts: [bind("/srv/x")] });
+      assert.equal(shim.world.host.paths.size, 0);
+      assert.deepEqual(shim.engine.containers.get(id).body.HostConfig.Binds, ["/srv/x:/data"]);
+    });
+  }
+
+  test("fails by the path whose file system does not answer, and leaves no container", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const reason = "the file system does not answer (10s)";
+    shim.world.host.pathProblems.set("/mnt/nfs", { kind: "timeout", reason });
+    await rejectsWith(
+      createContainer(shim, sandbox, { mounts: [bind("/srv"), bind("/mnt/nfs")] }),
+      "timeout",
+      /config\.mounts\[1\]\.host_path "\/mnt\/nfs": the file system does not answer \(10s\)$/,
+    );
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+  });
+
+  test("takes a random suffix when a stranger has it", async () => {
+    await using shim = await TestShim.start();
+    const stranger = shim.engine.containers.create(name, strangerBody);
+    const sandbox = await runSandbox(shim);
+    const id = await createContainer(shim, sandbox);
+    assert.match(shim.engine.containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));
+    assert.ok(shim.engine.containers.find(stranger));
+  });
+
+  test("takes a random suffix when the dead container cannot be removed", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const dead = await runContainer(shim, sandbox);
+    shim.engine.containers.exit(dead, 1);
+    // The failure is for the dead container, not for the one through which the image's users were read.
+    await until("only the pod is left", () => shim.engine.containers.ids.length === 2);
+    shim.engine.failNext("removeContainer", new ShimError("precondition", "removal in progress"));
+    const id = await createContainer(shim, sandbox);
+    assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);
+  });
+
+  test("concurrently for one name never ends with two containers", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const results = await Promise.allSettled([
+      createContainer(shim, sandbox),
+      createContainer(shim, sandbox),
+    ]);
+    assert.ok(results.some(({ status }) => status === "fulfilled"));
+    assert.equal(shim.engine.containers.ids.length, 2);
+  });
+});

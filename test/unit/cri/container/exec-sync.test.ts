@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { readOutput } from "../../../../src/shim/cri/container/exec-sync.js";
+import type { OutputChunk } from "../../../fakes/fake-execs.js";
+import type { FakeProcess } from "../../../fakes/fake-execs.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+import { turns, until } from "../../../fakes/turns.js";
+
+const out = (stream: OutputChunk["stream"], data: string | Buffer): OutputChunk => ({
+  stream,
+  data: Buffer.from(data),
+});
+
+async function running(process: FakeProcess): Promise<{ readonly shim: TestShim; readonly id: string }> {
+  const shim = await TestShim.start();
+  const id = await runContainer(shim, await runSandbox(shim));
+  shim.engine.execs.script = () => process;
+  return { shim, id };
+}
+
+const exec = (shim: TestShim, id: string, timeout = "0", call = shim.call()) =>
+  shim.runtime.ExecSync({ container_id: id, cmd: ["cat", "/x"], timeout }, call);
+
+describe("execSync()", () => {
+  test("answers output and exit code, also one that is not zero", async () => {
+    const output = [out("stdout", "a"), out("stderr", "oops"), out("stdout", "b")];
+    const { shim, id } = await running({ output, exitCode: 3 });
+    await using _ = shim;
+    const { stdout, stderr, exit_code } = await exec(shim, id.slice(0, 12));
+    assert.deepEqual([String(stdout), String(stderr), exit_code], ["ab", "oops", 3]);
+    assert.deepEqual(shim.world.journal.argsOf("engine.createExec")[0]?.[1], {
+      ...{ command: ["cat", "/x"], tty: false, stdin: false, stdout: true, stderr: true },
+    });
+    assert.equal(shim.engine.execs.openStreams, 0);
+  });
+
+  test("waits for the exit of a process whose output has ended", async () => {
+    const { shim, id } = await running({ exitCode: 7, lingersForInspects: 1 });
+    await using _ = shim;
+    assert.equal((await exec(shim, id, "60")).exit_code, 7);
+  });
+
+  test("keeps no more than fits into an answer, and reads on so that the process ends", async () => {
+    const chunk = Buffer.alloc(1024 * 1024, "x");
+    const output = Array.from({ length: 20 }, (_, index) =>
+      out(index % 2 === 0 ? "stdout" : "stderr", chunk),
+    );
+    const { shim, id } = await running({ output, exitCode: 0 });
+    await using _ = shim;
+    const { stdout, stderr, exit_code } = await exec(shim, id);
+    const total = (stdout?.length ?? 0) + (stderr?.length ?? 0);
+    assert.ok(total > 15 * 1024 * 1024 && total < 16 * 1024 * 1024, String(total));
+    assert.equal(exit_code, 0);
+  });
+
+  test("copies what it keeps: output in single bytes pins none of the memory that it was read into", async () => {
+    const memory = Buffer.alloc(1);
+    // As when each byte comes in a chunk of its own, and the chunk's memory is used again.
+    const output = Array.from({ length: 10_000 }, (_, index): OutputChunk => ({
+      stream: index % 2 === 0 ? "stdout" : "stderr",
+      get data() {
+        memory.fill(String(index).at(-1) ?? "");
+        return memory;
+      },
+    }));
+    const { shim, id } = await running({ output, exitCode: 0 });
+    await using _ = shim;
+    const { stdout, stderr } = await exec(shim, id);
+    assert.equal(String(stdout), "02468".repeat(1000));
+    assert.equal(String(stderr), "13579".repeat(1000));
+  });
+
+  test("that outlives its time limit is killed, and fails as timeout", async (t) => {
+    const { shim, id } = await running({ output: [out("stdout", "begun")] });
+    await using _ = shim;
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    const failed = rejectsWith(
+      exec(shim, id, "30"),
+      "timeout",
+      /exec in container ".*": not finished after 30s/,
+    );
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    t.mock.timers.tick(29_999);
+    await turns(3);
+    assert.equal(shim.engine.execs.running, 1);
+    t.mock.timers.tick(1);
+    await failed;
+    assert.deepEqual(shim.world.journal.argsOf("host.killProcessTree"), [[id, 5000]]);
+    assert.equal(shim.engine.execs.running, 0);
+    assert.equal(shim.engine.execs.openStreams, 0);
+  });
+
+  test("is killed when its caller leaves", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    const call = shim.call();
+    const pending = exec(shim, id, "0", call);
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(pending, "cancelled");
+    assert.equal(shim.engine.execs.running, 0);
+    assert.equal(shim.engine.execs.openStreams, 0);
+  });
+
+  test("says in the log when the process is out of reach", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    shim.world.host.onKill = () => false;
+    const call = shim.call();
+    const pending = exec(shim, id, "0", call);
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(pending, "cancelled");
+    assert.ok(
+      shim.log.lines.some(({ level, message }) => level === "warn" && message.includes("out of reach")),
+    );
+  });
+
+  test("reports the caller's leave also when the process cannot be killed", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    shim.world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails"));
+    const call = shim.call();
+    const pending = exec(shim, id, "0", call);
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(pending, "cancelled", /the caller left/);
+  });
+
+  test("kills nothing when the exec fails by itself", async () => {
+    const { shim, id } = await running({ exitCode: 0 });
+    await using _ = shim;
+    shim.engine.failNext(
+      "startExec",
+      new ShimError("invalid", 'exec: "nope": executable file not found in $PATH'),
+    );
+    await rejectsWith(exec(shim, id), "invalid", /executable file not found/);
+    assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
+  });
+
+  test("refuses a container that does not run, and unknown ids", async () => {
+    const { shim, id } = await running({ exitCode: 0 });
+    await using _ = shim;
+    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await rejectsWith(exec(shim, id), "precondition", /container not running/);
+    await rejectsWith(exec(shim, "f".repeat(64)), "notFound");
+    assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
+  });
+});
+
+test("readOutput() makes a process wait once it has written more than fits into an answer", async () => {
+  const signal = new AbortController().signal;
+  const data = Buffer.alloc(1024 * 1024, "x");
+  const waits: (number | undefined)[] = [];
+  const streams: Parameters<typeof readOutput>[0] = {
+    readOutput: async (take) => {
+      for (let chunk = 0; chunk < 30; chunk += 1) {
+        const before = waits.length;
+        const wait = take(chunk % 2 === 0 ? "stdout" : "stderr", data, true);
+        assert.equal(wait !== undefined, waits.length > before);
+        if (wait === undefined) waits.push(undefined);
+        await wait;
+      }
+    },
+  };
+  const pause = (ms: number, own?: AbortSignal): Promise<void> => {
+    assert.equal(own, signal);
+    waits.push(ms);
+    return Promise.resolve();
+  };
+  const { stdout, stderr } = await readOutput(streams, signal, pause);
+  assert.equal(stdout.length + stderr.length, 16 * 1024 * 1024 - 64 * 1024);
+  assert.deepEqual(waits, [
+    ...Array.from({ length: 15 }, () => undefined),
+    ...Array.from({ length: 15 }, () => 20),
+  ]);
+});

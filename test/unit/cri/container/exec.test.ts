@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { ExecRequest } from "../../../../src/shim/domain/cri.js";
+import type { FakeProcess } from "../../../fakes/fake-execs.js";
+import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+
+async function running(process: FakeProcess): Promise<{ readonly shim: TestShim; readonly id: string }> {
+  const shim = await TestShim.start();
+  const id = await runContainer(shim, await runSandbox(shim));
+  shim.engine.execs.script = () => process;
+  return { shim, id };
+}
+
+async function open(
+  shim: TestShim,
+  id: string,
+  changes: Partial<ExecRequest> = {},
+  options: { readonly highWaterMark?: number } = {},
+): Promise<TestClient> {
+  const request = {
+    container_id: id,
+    cmd: ["sh"],
+    tty: false,
+    stdin: true,
+    stdout: true,
+    stderr: true,
+    ...changes,
+  };
+  const { url } = await shim.runtime.Exec(request, shim.call("Exec"));
+  return new TestClient(shim.world.streaming.command(url), options);
+}
+
+describe("exec()", () => {
+  test("offers a session and starts nothing before a client opens it", async () => {
+    const { shim, id } = await running({ exitCode: 0 });
+    await using _ = shim;
+    const request = {
+      container_id: id.slice(0, 12),
+      cmd: ["ls", "-l"],
+      tty: true,
+      stdin: true,
+      stdout: true,
+      stderr: false,
+    };
+    const { url } = await shim.runtime.Exec(request, shim.call("Exec"));
+    const { kind, containerId, ...flags } = shim.world.streaming.command(url);
+    assert.deepEqual([kind, containerId], ["exec", id]);
+    const { tty, stdin, stdout, stderr } = flags;
+    assert.deepEqual({ tty, stdin, stdout, stderr }, { tty: true, stdin: true, stdout: true, stderr: false });
+    assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
+  });
+
+  test("carries output to the streams it is for, ends them, and returns the exit code", async () => {
+    const output = [
+      { stream: "stdout", data: Buffer.from("out") },
+      { stream: "stderr", data: Buffer.from("err") },
+    ] as const;
+    const { shim, id } = await running({ output, exitCode: 3, lingersForInspects: 1 });
+    await using _ = shim;
+    const client = await open(shim, id);
+    const [stdout, stderr, code] = await Promise.all([
+      textOf(client.stdout),
+      textOf(client.stderr),
+      client.result,
+    ]);
+    assert.deepEqual([stdout, stderr, code], ["out", "err", 3]);
+    assert.equal(shim.engine.execs.openStreams, 0);
+    assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
+  });
+
+  test("passes input on with its end", async () => {
+    const { shim, id } = await running({ echoes: true });
+    await using _ = shim;
+    const client = await open(shim, id);
+    client.stdin.write("hello ");
+    client.stdin.end("there");
+    assert.deepEqual(await Promise.all([textOf(client.stdout), client.result]), ["hello there", 0]);
+    assert.equal(shim.engine.execs.inputOf("exec1"), "hello there");
+  });
+
+  test("reads no further while the client does not", async () => {
+    const output = Array.from({ length: 50 }, () => ({
+      stream: "stdout" as const,
+      data: Buffer.alloc(1000, "x"),
+    }));
+    const { shim, id } = await running({ output, exitCode: 0 });
+    await using _ = shim;
+    const client = await open(shim, id, { stderr: false }, { highWaterMark: 2000 });
+    await until("the client's buffer is full", () => client.stdout.writableNeedDrain);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+    assert.ok(client.stdout.writableLength + client.stdout.readableLength <= 6000);
+    assert.equal((await textOf(client.stdout)).length, 50_000);
+    assert.equal(await client.result, 0);
+  });
+
+  test("goes on without a stream that the client has closed", async () => {
+    const output = Array.from({ length: 5 }, () => ({ stream: "stdout" as const, data: Buffer.alloc(1000) }));
+    const { shim, id } = await running({ output, exitCode: 4 });
+    await using _ = shim;
+    const client = await open(shim, id, {}, { highWaterMark: 10 });
+    client.stdout.destroy();
+    client.stderr.resume();
+    assert.equal(await client.result, 4);
+  });
+
+  test("ends the process when the client leaves, and throws why", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    const client = await open(shim, id);
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    client.leave(new ShimError("cancelled", "the client left"));
+    await rejectsWith(client.result, "cancelled", /the client left/);
+    assert.deepEqual(shim.world.journal.argsOf("host.killProcessTree"), [[id, 5000]]);
+    assert.deepEqual([shim.engine.execs.running, shim.engine.execs.openStreams], [0, 0]);
+  });
+
+  test("starts nothing for a client that left while the exec was created", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    const client = await open(shim, id);
+    await until("the create is on its way", () => shim.world.journal.names("engine.createExec").length === 1);
+    client.leave(new ShimError("cancelled", "the client left"));
+    await rejectsWith(client.result, "cancelled");
+    assert.deepEqual(shim.world.journal.names("engine.startExec"), []);
+  });
+
+  test("ends the process of a client that left while it was started", async () => {
+    const { shim, id } = await running({});
+    await using _ = shim;
+    shim.engine.hangs = (verb) => {
+      if (verb !== "startExec") return false;
+      // The engine goes on with it.
+      shim.engine.execs.start("exec1", new AbortController().signal).close();
+      return true;
+    };
+    const client = await open(shim, id);
+    await until("the process runs", () => shim.engine.execs.running === 1);
+    client.leave(new ShimError("cancelled", "the client left"));
+    await rejectsWith(client.result, "cancelled");
+    assert.equal(shim.engine.execs.running, 0);
+  });
+
+  test("gives the terminal the latest size, and tries again while the process is being started", async () => {
+    const { shim, id } = await running({ echoes: true });
+    await using _ = shim;
+    shim.world.journal.failNext("engine.resizeExec", new ShimError("precondition", "not yet"));
+    const client = await open(shim, id, { tty: true, stderr: false });
+    client.resize(80, 24);
+    await until("the size is there", () => shim.engine.execs.sizesOf("exec1").length === 1);
+    client.resize(100, 30);
+    client.resize(101, 31);
+    client.resize(102, 32);
+    const last = (): number | undefined => shim.engine.execs.sizesOf("exec1").at(-1)?.columns;
+    await until("the last size is there", () => last() === 102);
+    client.stdin.end();
+    assert.equal(await client.result, 0);
+    assert.deepEqual(shim.engine.execs.sizesOf("exec1")[0], { columns: 80, rows: 24 });
+    assert.ok(shim.engine.execs.sizesOf("exec1").length <= 4);
+  });
+
+  test("refuses a container that does not run, and unknown ids", async () => {
+    const { shim, id } = await running({ exitCode: 0 });
+    await using _ = shim;
+    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await rejectsWith(open(shim, id), "precondition", /container not running/);
+    await rejectsWith(open(shim, "f".repeat(64)), "notFound");
+    assert.deepEqual(shim.world.streaming.offers, []);
+  });
+});

@@ -1,0 +1,176 @@
+/** Docker gives a container the labels of its image. No image may pass for more than an image by what its labels say. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { Labels } from "../../../../src/shim/domain/labels.js";
+import { imageVolumeLabel } from "../../../../src/shim/images/image-volume-store.js";
+import { scratchLabel } from "../../../../src/shim/images/scratch-containers.js";
+import {
+  createContainer,
+  listedContainers,
+  listedSandboxes,
+  rejectsWith,
+  runSandbox,
+} from "../../../fakes/pods.js";
+import { imageSpec } from "../../../fakes/requests.js";
+import { TestShim, type World } from "../../../fakes/services.js";
+
+const modelId = `sha256:${"e".repeat(64)}`;
+const podLabels = {
+  "io.kubernetes.pod.name": "web",
+  "io.kubernetes.pod.namespace": "default",
+  "io.kubernetes.pod.uid": "uid-1",
+};
+const imageMounts = JSON.stringify([
+  { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "" },
+]);
+
+function addImages(world: World, labels: Labels): void {
+  world.engine.images.add({ id: modelId, tags: ["model:1"] });
+  world.engine.images.add({ tags: ["labelled:1"], snapshot: { labels } });
+}
+
+async function start(labels: Labels): Promise<TestShim> {
+  return TestShim.start({
+    prepare: (world) => {
+      addImages(world, labels);
+    },
+  });
+}
+
+/** `docker run --name NAME labelled:1` */
+function dockerRun({ engine }: Pick<World, "engine">, name: string): string {
+  const id = engine.containers.create(name, { Image: "labelled:1", Labels: {}, HostConfig: {} });
+  engine.containers.start(id);
+  return id;
+}
+
+async function statusOf(shim: TestShim, id: string) {
+  const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+  return status;
+}
+
+describe("a container of a pod", () => {
+  test("has the labels and annotations of its request, and no others", async () => {
+    await using shim = await start({ vendor: "x", app: "image", "annotation.note": "image" });
+    const id = await createContainer(shim, await runSandbox(shim), {
+      ...{ image: imageSpec("labelled:1"), labels: { app: "request" }, annotations: { hash: "1" } },
+    });
+    const status = await statusOf(shim, id);
+    assert.deepEqual(status?.labels, { app: "request" });
+    assert.deepEqual(status.annotations, { hash: "1" });
+    const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, shim.call());
+    assert.deepEqual(
+      containers.map(({ labels, annotations }) => ({ labels, annotations })),
+      [{ labels: { app: "request" }, annotations: { hash: "1" } }],
+    );
+  });
+
+  test("is not found by a label of its image", async () => {
+    await using shim = await start({ vendor: "x" });
+    await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
+    const filter = { id: "", pod_sandbox_id: "", state: null, label_selector: { vendor: "x" } };
+    const { containers } = await shim.runtime.ListContainers({ filter }, shim.call());
+    assert.deepEqual(containers, []);
+  });
+
+  test("is no user of an image volume because its image says so", async () => {
+    await using shim = await start({ "dockershim.image-mounts": imageMounts });
+    const id = await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
+    assert.deepEqual((await statusOf(shim, id))?.mounts, []);
+    await shim.image.RemoveImage({ image: imageSpec("model:1") }, shim.call());
+    assert.equal(shim.engine.images.find("model:1"), undefined);
+  });
+
+  test("of another shim is none either, and keeps its labels, whatever list of labels the image has", async () => {
+    const keys = (sandbox: string): string =>
+      JSON.stringify({ sandbox, keys: ["dockershim.image-mounts", "io.kubernetes.docker.type"] });
+    for (const label of [keys(""), keys("f".repeat(64)), "{", "[]", "null", '{"sandbox":"x"}']) {
+      await using shim = await start({
+        ...{ vendor: "x", "dockershim.image-mounts": imageMounts, "dockershim.label-keys": label },
+      });
+      const sandbox = await runSandbox(shim);
+      const Labels = {
+        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": sandbox },
+        ...{ "io.kubernetes.container.name": "main", "io.kubernetes.container.logpath": "/log" },
+      };
+      const name = "k8s_main_web_default_uid-1_0";
+      const id = shim.engine.containers.create(name, { Image: "labelled:1", Labels, HostConfig: {} });
+      await shim.services.sync.refresh(id);
+      const status = await statusOf(shim, id);
+      assert.deepEqual(status?.labels, { vendor: "x", "io.kubernetes.container.name": "main" }, label);
+      assert.deepEqual([status.mounts, status.log_path], [[], "/log"]);
+    }
+  });
+});
+
+describe("a container that somebody runs of an image with the labels of a", () => {
+  for (const [what, labels] of [
+    ["sandbox", { "io.kubernetes.docker.type": "podsandbox", ...podLabels }],
+    [
+      "container of a pod",
+      {
+        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "f".repeat(64) },
+        ...{ "io.kubernetes.container.name": "main", ...podLabels },
+      },
+    ],
+  ] as const) {
+    test(`${what} is in no list, whether it was there before the shim or comes later`, async () => {
+      let early = "";
+      await using shim = await TestShim.start({
+        prepare: (world) => {
+          addImages(world, labels);
+          early = dockerRun(world, "quirky_bohr");
+        },
+      });
+      const late = dockerRun(shim, "happy_noether");
+      await shim.services.sync.refresh(late);
+      await shim.services.sync.refresh(early);
+      assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
+      await rejectsWith(
+        shim.runtime.PodSandboxStatus({ pod_sandbox_id: late, verbose: false }, shim.call()),
+        "notFound",
+      );
+      await shim.runtime.RemovePodSandbox({ pod_sandbox_id: early }, shim.call());
+      await shim.runtime.RemoveContainer({ container_id: late }, shim.call());
+      for (const id of [early, late]) assert.equal(shim.engine.containers.get(id).state.running, true);
+    });
+  }
+
+  test("helper of this program outlives a start", async () => {
+    await using shim = await start({});
+    const place = shim.world.directory.replaceAll("/", "-");
+    const labels = { [scratchLabel]: `${place}/x`, [imageVolumeLabel]: place };
+    shim.engine.images.add({ tags: ["labelled:1"], snapshot: { labels } });
+    const id = dockerRun(shim, "quirky_bohr");
+    const { signal } = shim.call();
+    await shim.services.scratch.removeLeftovers(signal);
+    await shim.services.imageVolumes.tidyUp(signal);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+});
+
+test("a container of a pod that somebody has renamed stays listed", async () => {
+  let id = "";
+  await using shim = await TestShim.start({
+    prepare: (world) => {
+      addImages(world, {});
+      const Labels = {
+        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "f".repeat(64) },
+        "io.kubernetes.container.name": "main",
+      };
+      id = world.engine.containers.create("renamed", { Image: "labelled:1", Labels, HostConfig: {} });
+    },
+  });
+  assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+});
+
+test("what is made to read or keep an image is no part of a pod, whatever the image's labels say", async () => {
+  await using shim = await start({});
+  const labels = { "io.kubernetes.docker.type": "podsandbox", ...podLabels };
+  const imageId = shim.engine.images.add({ tags: ["posing:1"], snapshot: { labels } });
+  await shim.services.scratch.use({ id: imageId, volumes: [] }, shim.call().signal, async (id) => {
+    await shim.services.sync.refresh(id);
+    assert.deepEqual(await listedSandboxes(shim), {});
+    assert.equal(shim.engine.containers.inspect(id)?.labels["io.kubernetes.docker.type"], "");
+  });
+});

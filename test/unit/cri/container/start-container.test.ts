@@ -1,0 +1,352 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ContainerLogs } from "../../../../src/shim/ports/container-logs.js";
+import { startContainer as startContainerRpc } from "../../../../src/shim/cri/container/start-container.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import {
+  createContainer,
+  listedContainers,
+  rejectsWith,
+  runSandbox,
+  startContainer,
+} from "../../../fakes/pods.js";
+import { containerResources } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+
+const link = "/var/log/pods/default_web_uid-1/main/0.log";
+const hugepages = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
+async function created(
+  shim: TestShim,
+  changes = {},
+): Promise<{ readonly sandbox: string; readonly id: string }> {
+  const sandbox = await runSandbox(shim);
+  return { sandbox, id: await createContainer(shim, sandbox, changes) };
+}
+
+describe("startContainer()", () => {
+  test("says which flag asks for ulimits that the kernel refuses", async () => {
+    const defaultUlimits = [{ Name: "nofile", Soft: 1, Hard: 9_999_999 }];
+    await using shim = await TestShim.start({ settings: { defaultUlimits } });
+    const { id } = await created(shim);
+    const refusal = "OCI runtime create failed: error setting rlimit type 7: operation not permitted";
+    shim.engine.failNext("startContainer", new ShimError("unknown", refusal));
+    await rejectsWith(
+      startContainer(shim, id),
+      "precondition",
+      /^failed to start container ".*": set the ulimits of --default-ulimits \(nofile=1:9999999\): /,
+    );
+  });
+
+  test("starts it, links its log and shows it running, events or not", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.events$.policy = () => [];
+    const { id } = await created(shim);
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 1 });
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+
+  test("makes up for the record of a log that a kill has kept from being written", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    const calls: string[] = [];
+    const logs: ContainerLogs = {
+      ...{
+        keeperOf: () => undefined,
+        owns: () => calls.length > 0,
+        ids: () => [],
+        remove: () => Promise.resolve(),
+      },
+      ...{
+        adopt: () => Promise.resolve(false),
+        observe: () => Promise.resolve(),
+        reopen: () => Promise.resolve(),
+        convert: () => Promise.resolve(),
+      },
+      created: (container, { directory, path }) => {
+        calls.push(`${container.id} ${directory} ${path}`);
+        return Promise.resolve(true);
+      },
+      beforeStart: () => {
+        calls.push("before start");
+        return Promise.resolve();
+      },
+    };
+    await startContainerRpc({ container_id: id }, { ...shim.services, logs }, shim.call("StartContainer"));
+    assert.deepEqual(calls, [`${id} /var/log/pods/default_web_uid-1 ${link}`, "before start"]);
+  });
+
+  test("a container that was created with a link keeps it, also where new ones have files of their own", async () => {
+    await using first = await TestShim.start({ logFormat: "docker" });
+    const { id } = await created(first);
+    await using second = await TestShim.start({ earlier: first.world, logFormat: "cri" });
+    await startContainer(second, id);
+    assert.deepEqual([...first.world.host.links], [[link, id]]);
+  });
+
+  test("twice succeeds", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    await startContainer(shim, id);
+    await startContainer(shim, id);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+
+  test("stops it again when the sandbox was stopped while it started", async () => {
+    await using shim = await TestShim.start();
+    const { sandbox, id } = await created(shim);
+    const { podRecords, model } = shim.services;
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
+    shim.world.journal.clear();
+    const starting = startContainer(shim, id);
+    starting.catch(() => undefined);
+    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    model.recordChanged(sandbox);
+    slow = false;
+    shim.engine.up();
+    await rejectsWith(starting, "precondition", /was stopped in the meantime/);
+    assert.equal(shim.engine.containers.get(id).state.running, false);
+  });
+
+  test("gives limits and log also to a container whose caller left while it started", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    const call = shim.call();
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb === "startContainer") call.abort(new ShimError("cancelled", "the caller left"));
+    };
+    await shim.runtime.StartContainer({ container_id: id }, call).catch(() => undefined);
+    shim.world.journal.afterStep = undefined;
+    await until("its limits are set", () => shim.world.journal.names("host.applyCgroup").length > 0);
+    await until("its log is linked", () => shim.world.host.links.size > 0);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+
+  test("links no log when none is wanted", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, { log_path: "" });
+    await startContainer(shim, id);
+    assert.equal(shim.world.host.links.size, 0);
+  });
+
+  test("refuses a container that has ended, and one whose sandbox is not ready", async () => {
+    await using shim = await TestShim.start();
+    const { sandbox, id } = await created(shim);
+    await startContainer(shim, id);
+    shim.engine.containers.exit(id, 0);
+    await shim.sync.refresh(id);
+    await rejectsWith(startContainer(shim, id), "precondition", /it is exited/);
+    const second = await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 } });
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(startContainer(shim, second), "precondition", /its sandbox ".*" is not ready/);
+    assert.equal(shim.engine.containers.get(second).state.running, false);
+  });
+
+  test("is NOT_FOUND for an unknown id", async () => {
+    await using shim = await TestShim.start();
+    await rejectsWith(startContainer(shim, "f".repeat(64)), "notFound", /No such container/);
+  });
+});
+
+describe("startContainer() that fails", () => {
+  test("links the log all the same, and shows the container as ended", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.engine.startFailure = () => new ShimError("unknown", "OCI runtime create failed: bad mount");
+    await rejectsWith(
+      startContainer(shim, id),
+      "unknown",
+      /^failed to start container ".*": OCI runtime create failed: bad mount$/,
+    );
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+  });
+
+  test("says in short that the executable is missing", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    const long = 'OCI runtime create failed: exec: "nope": executable file not found in $PATH: unknown';
+    shim.engine.startFailure = () => new ShimError("invalid", long);
+    await rejectsWith(
+      startContainer(shim, id),
+      "invalid",
+      new RegExp(`^failed to start container "${id}": executable not found in \\$PATH$`),
+    );
+  });
+
+  test("reports why it failed, also when the log cannot be linked or the container not be inspected then", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.engine.startFailure = () => new ShimError("unknown", "bad mount");
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unknown", /bad mount/);
+    const second = await createContainer(
+      shim,
+      shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"] ?? "",
+      {
+        metadata: { name: "two", attempt: 0 },
+      },
+    );
+    shim.engine.events$.policy = () => [];
+    shim.engine.hangs = () => false;
+    shim.engine.startFailure = () => {
+      shim.engine.failNext("inspectContainer", new ShimError("timeout", "inspect hangs"));
+      return new ShimError("unknown", "bad mount");
+    };
+    await rejectsWith(startContainer(shim, second), "unknown", /bad mount/);
+  });
+
+  test("is an error when only the log link cannot be made; the container runs on", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim);
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unavailable", /link the log of container ".*": disk full/);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+  });
+});
+
+describe("startContainer() with cgroup settings", () => {
+  test("applies them to the running container", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    await startContainer(shim, id);
+    assert.deepEqual(shim.world.host.cgroups.get(id)?.hugepages, [
+      { pageSize: "2MB", limitBytes: 4_194_304n },
+    ]);
+  });
+
+  test("applies them although the log cannot be linked", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
+    await rejectsWith(startContainer(shim, id), "unavailable", /disk full/);
+    assert.ok(shim.world.host.cgroups.has(id));
+  });
+
+  test("stops the container when they cannot be applied", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
+    await rejectsWith(
+      startContainer(shim, id),
+      "unsupported",
+      /^failed to start container ".*": apply its cgroup limits: no hugetlb controller$/,
+    );
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+  });
+
+  test("is no error when the container has ended before they could be applied", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.events$.policy = () => [];
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no such process"));
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb !== "inspectContainer") return;
+      shim.world.journal.afterStep = undefined;
+      shim.engine.containers.exit(id, 0);
+    };
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 2 });
+    assert.equal(shim.engine.containers.get(id).state.exitCode, 0);
+  });
+
+  test("does without those that kubelets send for every container where no cgroup is in reach", async () => {
+    await using shim = await TestShim.start();
+    const limits = [{ page_size: "2MB", limit: "0" }];
+    const { id } = await created(shim, {
+      linux: { resources: containerResources({ hugepage_limits: limits }), security_context: null },
+    });
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "out of reach"));
+    await startContainer(shim, id);
+    assert.deepEqual(await listedContainers(shim), { [id]: 1 });
+  });
+
+  test("reports why they cannot be applied, also when the container cannot be stopped then", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.world.journal.failNext("host.applyCgroup", new ShimError("unsupported", "no hugetlb controller"));
+    shim.engine.failNext("stopContainer", new ShimError("timeout", "too slow"));
+    await rejectsWith(startContainer(shim, id), "unsupported", /no hugetlb controller/);
+  });
+
+  test("stops a container whose inspect fails, because nobody can limit it", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.events$.policy = () => [];
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb === "startContainer")
+        shim.engine.failNext("inspectContainer", new ShimError("timeout", "inspect hangs"));
+    };
+    await rejectsWith(startContainer(shim, id), "timeout", /inspect hangs/);
+    assert.equal(shim.engine.containers.get(id).state.running, false);
+  });
+});
+
+describe("startContainer() whose answer from the engine is lost", () => {
+  test("succeeds, with limits and log, when the container runs", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    shim.engine.loseNextAnswer("startContainer");
+    await startContainer(shim, id);
+    assert.equal(shim.engine.containers.get(id).state.running, true);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+
+  test("ends with its caller, and completes what the engine starts afterwards", async () => {
+    await using shim = await TestShim.start();
+    const { id } = await created(shim, hugepages);
+    const call = shim.call();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
+    shim.world.journal.clear();
+    const starting = shim.runtime.StartContainer({ container_id: id }, call);
+    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
+    await rejectsWith(starting, "timeout");
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 0);
+    slow = false;
+    shim.engine.up();
+    await until("its limits are written", () => shim.world.journal.names("host.applyCgroup").length > 0);
+    await until("its log is linked", () => shim.world.host.links.size > 0);
+    assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
+    assert.deepEqual([...shim.world.host.links], [[link, id]]);
+  });
+});
+
+describe("startContainer() learns of OOM scores that cannot be lowered", () => {
+  const refused = new ShimError("unknown", "write /proc/self/oom_score_adj: permission denied");
+  const score = {
+    linux: { resources: containerResources({ oom_score_adj: "-997" }), security_context: null },
+  };
+  const cases: readonly (readonly [sandboxScore: number, floor: number])[] = [
+    [-998, -998],
+    [0, 0],
+  ];
+  for (const [sandboxScore, floor] of cases) {
+    test(`${floor === 0 ? "where" : "but not where"} its sandbox has ${String(sandboxScore)}`, async () => {
+      await using first = await TestShim.start();
+      first.engine.startFailure = (_, { HostConfig: { OomScoreAdj = 0 } }) =>
+        OomScoreAdj < sandboxScore ? refused : undefined;
+      const sandbox = await runSandbox(first);
+      // Another one, which has learned nothing yet.
+      await using shim = await TestShim.start({ earlier: first.world });
+      const id = await createContainer(shim, sandbox, score);
+      shim.engine.startFailure = () => refused;
+      await rejectsWith(startContainer(shim, id), "unknown");
+      const { oomScores } = shim.services;
+      assert.equal(oomScores.clamp(-998), floor);
+    });
+  }
+});

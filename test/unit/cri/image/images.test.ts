@@ -1,0 +1,419 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { NewImage } from "../../../fakes/fake-images.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { imageSpec } from "../../../fakes/requests.js";
+import { pauseImage, TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+import { turns } from "../../../fakes/turns.js";
+
+const digest = `sha256:${"d".repeat(64)}`;
+const id = `sha256:cafe${"0".repeat(60)}`;
+
+/** An image with two tags and a digest. */
+async function shimWithImage(snapshot = {}): Promise<TestShim> {
+  return TestShim.start({
+    prepare: ({ engine }) => {
+      engine.images.add({
+        id,
+        tags: ["registry.example:5000/app:1", "app:latest"],
+        digests: [`app@${digest}`],
+        snapshot,
+      });
+    },
+  });
+}
+
+const status = async (shim: TestShim, image: string, verbose = false) =>
+  shim.image.ImageStatus({ image: imageSpec(image), verbose }, shim.call());
+const remove = (shim: TestShim, image: string): Promise<unknown> =>
+  shim.image.RemoveImage({ image: imageSpec(image) }, shim.call());
+
+async function list(shim: TestShim, image: string | null): Promise<readonly (string | undefined)[]> {
+  const filter = image === null ? null : { image: imageSpec(image) };
+  const { images = [] } = await shim.image.ListImages({ filter }, shim.call());
+  return images.map((one) => one.id);
+}
+
+/** How an image may be named. */
+const names: readonly (readonly [string, { readonly list: boolean; readonly status: boolean }])[] = [
+  ["app", { list: true, status: true }],
+  ["app:latest", { list: true, status: true }],
+  ["docker.io/library/app:latest", { list: true, status: true }],
+  ["index.docker.io/library/app", { list: true, status: true }],
+  ["registry.example:5000/app:1", { list: true, status: true }],
+  [`app@${digest}`, { list: true, status: true }],
+  [id, { list: true, status: true }],
+  [id.slice("sha256:".length), { list: true, status: true }],
+  // Docker finds ids by a prefix; lists never do.
+  [id.slice("sha256:".length, "sha256:".length + 12), { list: false, status: true }],
+  // A name that merely looks like one must not find a strange image.
+  ["cafe", { list: false, status: false }],
+  ["app:2", { list: false, status: false }],
+  ["registry.example:5000/app", { list: false, status: false }],
+  ["other.example/app:latest", { list: false, status: false }],
+  [`app@sha256:${"e".repeat(64)}`, { list: false, status: false }],
+  ["APP", { list: false, status: false }],
+];
+
+describe("an image named", () => {
+  for (const [name, expected] of names) {
+    test(`${name} is ${expected.status ? "found" : "not found"} by status, ${expected.list ? "found" : "not found"} by list`, async () => {
+      await using shim = await shimWithImage();
+      assert.equal((await status(shim, name)).image?.id, expected.status ? id : undefined);
+      assert.deepEqual(await list(shim, name), expected.list ? [id] : []);
+    });
+  }
+});
+
+describe("imageStatus()", () => {
+  const users: readonly (readonly [string, object])[] = [
+    ["", { uid: undefined, username: "" }],
+    ["1000", { uid: { value: "1000" }, username: undefined }],
+    ["1000:50", { uid: { value: "1000" }, username: undefined }],
+    ["9".repeat(18), { uid: { value: "9".repeat(18) }, username: undefined }],
+    // More than an Int64Value can say: nobody's id.
+    ["9".repeat(23), { uid: undefined, username: "9".repeat(23) }],
+    ["app", { uid: undefined, username: "app" }],
+    ["app:group", { uid: undefined, username: "app" }],
+  ];
+  for (const [user, expected] of users) {
+    test(`tells the user "${user}"`, async () => {
+      await using shim = await shimWithImage({ user });
+      const { image } = await status(shim, "app");
+      assert.deepEqual({ uid: image?.uid, username: image?.username }, expected);
+    });
+  }
+
+  test("tells names, size, and whether garbage collection must leave it", async () => {
+    await using shim = await shimWithImage({
+      size: 12_345,
+      repoTags: ["app:latest"],
+      repoDigests: [`app@${digest}`],
+    });
+    const { image, info } = await status(shim, id);
+    assert.deepEqual(
+      [image?.repo_tags, image?.repo_digests, image?.size, image?.pinned],
+      [["app:latest"], [`app@${digest}`], "12345", false],
+    );
+    assert.deepEqual(info, {});
+    assert.equal((await status(shim, pauseImage)).image?.pinned, true);
+  });
+
+  test("of an absent image is an empty answer", async () => {
+    await using shim = await shimWithImage();
+    assert.deepEqual(await status(shim, "absent:1", true), { image: null });
+  });
+
+  test("tells config and history, oldest first, when it is asked to", async () => {
+    await using shim = await shimWithImage({ config: { Cmd: ["sh"] }, layers: ["sha256:1"] });
+    const { info } = await status(shim, "app", true);
+    const details = JSON.parse(info?.["info"] ?? "") as {
+      imageSpec: { config: unknown; rootfs: unknown; history: { created_by: string }[] };
+    };
+    assert.deepEqual(details.imageSpec.config, { Cmd: ["sh"] });
+    assert.deepEqual(details.imageSpec.rootfs, { type: "layers", diff_ids: ["sha256:1"] });
+    assert.deepEqual(
+      details.imageSpec.history.map((entry) => entry.created_by),
+      ["ADD rootfs", "CMD sh"],
+    );
+  });
+});
+
+test("listImages() shows all images, and those of the pause program pinned", async () => {
+  await using shim = await shimWithImage();
+  const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+  const pinned = images.filter((image) => image.pinned).map((image) => image.repo_tags);
+  assert.equal(images.length, 3);
+  assert.deepEqual(pinned, [[pauseImage]]);
+});
+
+describe("an image", () => {
+  const run = (shim: TestShim, image: string, labels = {}): string =>
+    shim.engine.containers.create("stranger", { Image: image, Labels: labels, HostConfig: {} });
+  const add = (shim: TestShim, image: Omit<NewImage, "id">): void => {
+    shim.engine.images.add({ id, ...image });
+  };
+  const pulled = { tags: ["app:latest"], digests: [`app@${digest}`] };
+
+  /** As list and status have it, which must agree. */
+  async function pinned(shim: TestShim, image = id): Promise<boolean | undefined> {
+    const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+    const listed = images.find((one) => one.id === image)?.pinned;
+    assert.equal((await status(shim, image)).image?.pinned, listed);
+    return listed;
+  }
+
+  const cases: Readonly<Record<string, [expected: boolean, (shim: TestShim) => unknown]>> = {
+    "that was pulled": [false, (shim) => add(shim, pulled)],
+    "that was built or loaded, and never pulled or pushed": [true, (shim) => add(shim, { tags: ["app:1"] })],
+    "that a pull of its tag has left with a digest": [
+      false,
+      (shim) => add(shim, { digests: [`app@${digest}`] }),
+    ],
+    "that a build has left without a name": [false, (shim) => add(shim, {})],
+    "without a name that a container outside of pods uses": [
+      true,
+      (shim) => {
+        add(shim, {});
+        run(shim, id);
+      },
+    ],
+    "that a container outside of pods uses": [
+      true,
+      (shim) => {
+        add(shim, pulled);
+        run(shim, id);
+      },
+    ],
+    "that a container outside of pods uses which has ended": [
+      true,
+      (shim) => {
+        add(shim, pulled);
+        const container = run(shim, id);
+        shim.engine.containers.start(container);
+        shim.engine.containers.exit(container, 0);
+      },
+    ],
+    "that a container of somebody else's pod uses": [
+      false,
+      (shim) => {
+        add(shim, pulled);
+        const labels = { "io.kubernetes.docker.type": "container" };
+        shim.engine.containers.create("k8s_a_b_c_d_0", { Image: id, Labels: labels, HostConfig: {} });
+      },
+    ],
+  };
+  for (const [what, [expected, prepare]] of Object.entries(cases)) {
+    test(`${what} is ${expected ? "" : "not "}pinned`, async () => {
+      await using shim = await TestShim.start();
+      prepare(shim);
+      assert.equal(await pinned(shim), expected);
+    });
+  }
+
+  test("is pinned for as long as a container outside of pods has it", async () => {
+    await using shim = await shimWithImage();
+    assert.equal(await pinned(shim), false);
+    const container = run(shim, id);
+    await turns(5);
+    assert.equal(await pinned(shim), true);
+    shim.engine.containers.remove(container, { force: true });
+    await turns(5);
+    assert.equal(await pinned(shim), false);
+  });
+
+  for (const [pattern, expected] of [
+    ["app", true],
+    ["registry.example:5000/*", true],
+    ["*example*", true],
+    [`app@${digest}`, true],
+    ["app:2", false],
+    ["other/*", false],
+  ] as const) {
+    test(`with --pinned-images=${pattern.replace(digest, "…")} is ${expected ? "" : "not "}pinned`, async () => {
+      await using shim = await TestShim.start({
+        pinnedImages: [pattern],
+        prepare: ({ engine }) => {
+          const tags = ["registry.example:5000/app:1", "app:latest"];
+          engine.images.add({ id, tags, digests: [`app@${digest}`] });
+        },
+      });
+      assert.equal(await pinned(shim), expected);
+    });
+  }
+
+  test("is pinned by status as by the last list, where an inspect cannot tell where it is from", async () => {
+    await using shim = await shimWithImage();
+    let hasRegistry = false;
+    const list = shim.engine.listImages.bind(shim.engine);
+    shim.engine.listImages = async (signal) =>
+      (await list(signal)).map((image) => ({ ...image, hasRegistry: image.id === id ? hasRegistry : true }));
+    assert.equal(await pinned(shim), true);
+    hasRegistry = true;
+    assert.equal(await pinned(shim), false);
+  });
+
+  test("that is pinned can be removed", async () => {
+    await using shim = await TestShim.start({ pinnedImages: ["*"] });
+    add(shim, { tags: ["app:1"] });
+    assert.equal(await pinned(shim), true);
+    await remove(shim, "app:1");
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+});
+
+describe("listImages() and imageStatus()", () => {
+  test("make no request for containers while none outside of pods comes or goes", async () => {
+    await using shim = await shimWithImage();
+    await list(shim, null);
+    const sandbox = await runSandbox(shim);
+    await runContainer(shim, sandbox);
+    await turns(5);
+    shim.world.journal.clear();
+    await list(shim, null);
+    await status(shim, "app");
+    assert.deepEqual(shim.world.journal.names(), ["engine.listImages", "engine.inspectImage"]);
+  });
+
+  test("answer when containers cannot be listed, and RemoveImage still refuses what one uses", async () => {
+    await using shim = await shimWithImage();
+    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    await turns(5);
+    shim.engine.failNext("listContainers", new ShimError("exhausted", "too large"));
+    assert.deepEqual(await list(shim, "app"), [id]);
+    assert.equal((await status(shim, "app")).image?.id, id);
+    await rejectsWith(remove(shim, "app"), "precondition", /container ".*" uses it/);
+  });
+});
+
+describe("removeImage()", () => {
+  for (const name of ["app:latest", "registry.example:5000/app:1", `app@${digest}`, id, id.slice(7, 19)]) {
+    test(`by ${name} removes the image with all its names`, async () => {
+      await using shim = await shimWithImage();
+      await remove(shim, name);
+      assert.equal(shim.engine.images.find(id), undefined);
+      assert.equal((await status(shim, "registry.example:5000/app:1")).image, null);
+    });
+  }
+
+  test("succeeds twice, concurrently, and for an absent image", async () => {
+    await using shim = await shimWithImage();
+    await Promise.all([remove(shim, "app:latest"), remove(shim, id)]);
+    await remove(shim, "app:latest");
+    await remove(shim, "absent:1");
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+
+  test("never removes a strange image whose id begins with the name", async () => {
+    await using shim = await shimWithImage();
+    await remove(shim, "cafe");
+    assert.ok(shim.engine.images.find(id));
+  });
+
+  test("refuses an image that a container or a sandbox uses, before any name is gone", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    await rejectsWith(
+      remove(shim, "busybox"),
+      "precondition",
+      new RegExp(`container "${container}" uses it`),
+    );
+    await rejectsWith(remove(shim, pauseImage), "precondition", /uses it/);
+    assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
+  });
+
+  test("refuses an image that a container of nobody uses", async () => {
+    await using shim = await shimWithImage();
+    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    await rejectsWith(remove(shim, "app"), "precondition", /container ".*" uses it/);
+    assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
+  });
+
+  test("does not take the shim's own look into the image for a user", async () => {
+    await using shim = await shimWithImage();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "readContainerFile" && slow;
+    shim.services.imageUsers.prepare(id);
+    await until("a scratch container is there", () => shim.engine.containers.ids.length > 0);
+    const removing = remove(shim, "app");
+    removing.catch(() => undefined);
+    slow = false;
+    shim.engine.up();
+    await removing;
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+
+  test("that fails half way can be repeated", async () => {
+    await using shim = await shimWithImage();
+    shim.world.journal.afterStep = ({ verb }) => {
+      if (verb !== "removeImage") return;
+      shim.world.journal.afterStep = undefined;
+      shim.engine.failNext("removeImage", new ShimError("unavailable", "planned fault"));
+    };
+    await rejectsWith(remove(shim, "app"), "unavailable", /planned fault/);
+    assert.ok(shim.engine.images.find(id));
+    await remove(shim, id);
+    assert.equal(shim.engine.images.find(id), undefined);
+  });
+});
+
+describe("imageFsInfo()", () => {
+  const info = (shim: TestShim) => shim.image.ImageFsInfo({}, shim.call());
+
+  test("tells bytes and inodes of Docker's directory", async () => {
+    await using shim = await TestShim.start();
+    const { image_filesystems: [fs] = [], container_filesystems } = await info(shim);
+    assert.equal(fs?.fs_id?.mountpoint, "/var/lib/docker");
+    assert.deepEqual([fs.used_bytes?.value, fs.inodes_used?.value], ["2000", "50"]);
+    assert.ok(BigInt(fs.timestamp ?? 0) > 0n);
+    assert.equal(container_filesystems?.length, 1);
+    assert.equal(container_filesystems[0]?.fs_id?.mountpoint, "/var/lib/docker");
+  });
+
+  test("tells what containers have written, and inodes only when all were counted", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const used = async () => {
+      const { container_filesystems: [fs] = [] } = await info(shim);
+      return [fs?.used_bytes?.value, fs?.inodes_used?.value];
+    };
+    assert.deepEqual(await used(), ["0", "0"]);
+    for (const [name, inodes] of [
+      ["a", 3],
+      ["b", 4],
+      ["c", undefined],
+    ] as const) {
+      const container = await runContainer(shim, sandbox, name);
+      shim.world.layers.set(container, { timestamp: 1n, usedBytes: 100, inodes });
+      if (name === "b") assert.deepEqual(await used(), ["200", "7"]);
+    }
+    assert.deepEqual(await used(), ["300", undefined]);
+  });
+
+  test("names the directory of the containerd image store, for containers too", async () => {
+    await using shim = await TestShim.start();
+    shim.world.host.imageRoot = "/var/lib/containerd";
+    const { image_filesystems: [images] = [], container_filesystems: [containers] = [] } = await info(shim);
+    assert.equal(images?.fs_id?.mountpoint, "/var/lib/containerd");
+    assert.equal(containers?.fs_id?.mountpoint, "/var/lib/containerd");
+  });
+
+  test("measures once for concurrent callers, and not again at once", async () => {
+    await using shim = await TestShim.start();
+    const [first, second] = await Promise.all([info(shim), info(shim)]);
+    const third = await info(shim);
+    // The other file system has the time of the call.
+    assert.deepEqual(first.image_filesystems, second.image_filesystems);
+    assert.deepEqual(first.image_filesystems, third.image_filesystems);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
+  });
+
+  test("measures again after half a minute, also when the clock was set back meanwhile", async (t) => {
+    await using shim = await TestShim.start();
+    await info(shim);
+    const [date, monotonic] = [Date.now(), performance.now()];
+    t.mock.method(Date, "now", () => date - 3_600_000);
+    t.mock.method(performance, "now", () => monotonic + 29_000);
+    await info(shim);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
+    t.mock.method(performance, "now", () => monotonic + 31_000);
+    await info(shim);
+    assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 2);
+  });
+
+  test("tells the file system's use when the engine cannot say", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.imageDiskUsage = () => turns(1).then(() => undefined);
+    const { image_filesystems: [fs] = [] } = await info(shim);
+    assert.equal(fs?.used_bytes?.value, "5000");
+  });
+
+  test("does not keep a failed measurement", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.failNext("imageDiskUsage", new ShimError("timeout", "too slow"));
+    await rejectsWith(info(shim), "timeout");
+    await info(shim);
+  });
+});

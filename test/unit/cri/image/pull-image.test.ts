@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { orAbort } from "../../../../src/shim/lib/abort.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { AuthConfig } from "../../../../src/shim/domain/cri.js";
+import type { PullProgress } from "../../../../src/shim/ports/engine.js";
+import { rejectsWith } from "../../../fakes/pods.js";
+import { imageSpec } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { turns, until } from "../../../fakes/turns.js";
+
+const noAuth = {
+  username: "",
+  password: "",
+  auth: "",
+  server_address: "",
+  identity_token: "",
+  registry_token: "",
+};
+const hang = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
+const layer = (status: string, current = 0): PullProgress => ({ layer: "abc", status, current, total: 100 });
+
+async function pull(
+  shim: TestShim,
+  image: string,
+  auth: Partial<AuthConfig> | null = null,
+  call = shim.call(),
+): Promise<string> {
+  const request = {
+    image: imageSpec(image),
+    auth: auth === null ? null : { ...noAuth, ...auth },
+    sandbox_config: null,
+  };
+  const { image_ref } = await shim.image.PullImage(request, call);
+  assert.ok(image_ref);
+  return image_ref;
+}
+
+describe("pullImage()", () => {
+  test("answers the id that lists and statuses show", async () => {
+    await using shim = await TestShim.start();
+    const id = await pull(shim, "registry.example/app:1");
+    assert.equal(id, shim.engine.images.find("registry.example/app:1")?.id);
+  });
+
+  test("takes the runtime handlers that pods may name, and refuses others before anything is pulled", async () => {
+    await using shim = await TestShim.start();
+    const pullFor = (runtime_handler: string) =>
+      shim.image.PullImage(
+        { image: { ...imageSpec("busybox"), runtime_handler }, auth: null, sandbox_config: null },
+        shim.call(),
+      );
+    for (const handler of ["docker", "runc"]) assert.ok((await pullFor(handler)).image_ref);
+    shim.world.journal.clear();
+    await rejectsWith(pullFor("gvisor"), "invalid", /RuntimeHandler "gvisor" not supported/);
+    assert.deepEqual(shim.world.journal.names("engine.pullImage"), []);
+  });
+
+  test("is shared by concurrent callers of the same image, however they write its name", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.onPull = async (reference) => {
+      await turns(3);
+      shim.engine.images.add({ tags: [reference] });
+    };
+    const names = ["busybox:1", "docker.io/library/busybox:1", "busybox:1"];
+    const ids = await Promise.all(names.map((name) => pull(shim, name)));
+    assert.equal(new Set(ids).size, 1);
+    assert.equal(shim.world.journal.names("engine.pullImage").length, 1);
+  });
+
+  test("is not shared by callers with other credentials", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.onPull = async (reference) => {
+      await turns(3);
+      shim.engine.images.add({ tags: [reference] });
+    };
+    await Promise.all([
+      pull(shim, "app:1", { username: "a", password: "1" }),
+      pull(shim, "app:1", { username: "b", password: "2" }),
+    ]);
+    assert.equal(shim.world.journal.names("engine.pullImage").length, 2);
+  });
+
+  test("goes on for those who stay, and is cancelled when the last caller has left", async () => {
+    await using shim = await TestShim.start();
+    let pulling: AbortSignal | undefined;
+    shim.engine.onPull = (_reference, _credentials, _onProgress, signal) => {
+      pulling = signal;
+      return hang(signal);
+    };
+    const calls = [shim.call(), shim.call()] as const;
+    const pulls = calls.map((call) => pull(shim, "app:1", null, call));
+    const settled = Promise.allSettled(pulls);
+    await until("it is pulled", () => pulling !== undefined);
+    calls[0].abort(new ShimError("cancelled", "the first left"));
+    await turns(2);
+    assert.equal(pulling?.aborted, false);
+    calls[1].abort(new ShimError("cancelled", "the second left"));
+    const reasons = (await settled).map((result) =>
+      result.status === "rejected" ? String(result.reason) : "pulled",
+    );
+    assert.deepEqual(reasons, ["ShimError: the first left", "ShimError: the second left"]);
+    assert.equal(pulling.aborted, true);
+  });
+
+  const credentials: readonly (readonly [string, Partial<AuthConfig> | null, unknown])[] = [
+    ["none", null, undefined],
+    ["empty ones", {}, undefined],
+    ["user and password", { username: "u", password: "p" }, { username: "u", password: "p" }],
+    ["auth", { auth: Buffer.from("u:p:q").toString("base64") }, { username: "u", password: "p:q" }],
+    [
+      "auth with the zero bytes of old config files",
+      { auth: Buffer.from("u:p\0\0").toString("base64") },
+      { username: "u", password: "p" },
+    ],
+    [
+      "user and password before auth",
+      { username: "u", password: "p", auth: "eDp5" },
+      { username: "u", password: "p" },
+    ],
+    [
+      "an identity token",
+      { identity_token: "t", server_address: "https://r" },
+      { identityToken: "t", serverAddress: "https://r" },
+    ],
+    ["a registry token", { registry_token: "t" }, { registryToken: "t" }],
+  ];
+  for (const [what, auth, expected] of credentials) {
+    test(`hands ${what} to the engine`, async () => {
+      await using shim = await TestShim.start();
+      await pull(shim, "app:1", auth);
+      assert.deepEqual(shim.world.journal.argsOf("engine.pullImage"), [["app:1", expected]]);
+    });
+  }
+
+  test("refuses auth that is no user and password, without telling it", async () => {
+    await using shim = await TestShim.start();
+    const auth = Buffer.from("s3cret").toString("base64");
+    await assert.rejects(
+      pull(shim, "app:1", { auth }),
+      (error: Error) => !error.message.includes("s3cret") && !error.message.includes(auth),
+    );
+    await rejectsWith(pull(shim, "app:1", { auth }), "invalid", /auth\.auth/);
+  });
+
+  test("never logs credentials", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.onPull = (_reference, _credentials, onProgress) => {
+      onProgress(layer("Downloading", 1));
+      throw new ShimError("denied", "pull access denied");
+    };
+    await rejectsWith(
+      pull(shim, "app:1", { username: "user", password: "s3cret" }),
+      "denied",
+      /pull access denied/,
+    );
+    assert.ok(!JSON.stringify(shim.log.lines).includes("s3cret"));
+  });
+
+  const registry = { from: "registry" };
+  const failures: readonly (readonly [ShimError["kind"], object, ShimError["kind"], RegExp])[] = [
+    ["notFound", registry, "notFound", /planned/],
+    ["denied", registry, "denied", /planned/],
+    ["unknown", registry, "unknown", /^planned/],
+    // In the words that kubelets look for, with the only code for which they look.
+    ["unavailable", registry, "unknown", /^RegistryUnavailable: planned/],
+    // The engine itself: no word about registries.
+    ["unavailable", {}, "unavailable", /^planned/],
+  ];
+  for (const [kind, fields, expected, message] of failures) {
+    test(`reports ${kind} ${JSON.stringify(fields)} as ${expected}`, async () => {
+      await using shim = await TestShim.start();
+      shim.engine.failNext("pullImage", new ShimError(kind, "planned", { ...fields }));
+      await rejectsWith(pull(shim, "app:1"), expected, message);
+      await pull(shim, "app:1");
+    });
+  }
+
+  test("is an error when the engine does not have the image afterwards", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.onPull = () => undefined;
+    await rejectsWith(pull(shim, "app:1"), "unknown", /lost it right after the pull/);
+  });
+});
+
+describe("the progress deadline of pullImage()", () => {
+  const settings = { pullProgressDeadlineMs: 60_000 };
+
+  test("gives a pull up that sends nothing", async (t) => {
+    await using shim = await TestShim.start({ settings });
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    let pulling: AbortSignal | undefined;
+    shim.engine.onPull = (_reference, _credentials, _onProgress, signal) => {
+      pulling = signal;
+      return hang(signal);
+    };
+    const failed = rejectsWith(
+      pull(shim, "app:1"),
+      "timeout",
+      /^pull image "app:1": no progress for 1m \(the registry or the engine sent nothing\)$/,
+    );
+    await until("it is pulled", () => pulling !== undefined);
+    t.mock.timers.tick(59_999);
+    assert.equal(pulling?.aborted, false);
+    t.mock.timers.tick(1);
+    await failed;
+    assert.equal(pulling.aborted, true);
+  });
+
+  test("gives a pull up that says the same again and again", async (t) => {
+    await using shim = await TestShim.start({ settings });
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    shim.engine.onPull = (_reference, _credentials, onProgress, signal) => {
+      for (let second = 0; second < 61; second += 1) {
+        onProgress(layer("Downloading", 50));
+        t.mock.timers.tick(1_000);
+      }
+      return hang(signal);
+    };
+    await rejectsWith(pull(shim, "app:1"), "timeout", /no progress for 1m \(abc: Downloading 50\/100\)/);
+  });
+
+  test("lets a pull take as long as it likes while bytes or extraction go on", async (t) => {
+    await using shim = await TestShim.start({ settings });
+    t.mock.timers.enable({ apis: ["setTimeout"] });
+    shim.engine.onPull = (reference, _credentials, onProgress, signal) => {
+      for (let minute = 0; minute < 30; minute += 1) {
+        onProgress(layer(minute < 10 ? "Downloading" : "Extracting", minute));
+        t.mock.timers.tick(59_999);
+        signal.throwIfAborted();
+      }
+      shim.engine.images.add({ tags: [reference] });
+    };
+    await pull(shim, "app:1");
+  });
+});

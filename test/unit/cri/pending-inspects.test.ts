@@ -1,0 +1,165 @@
+/** Containers and sandboxes that the engine lists but cannot describe: they are not gone. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
+import {
+  listedContainers,
+  listedSandboxes,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+} from "../../fakes/pods.js";
+import { TestShim } from "../../fakes/services.js";
+
+interface Pod {
+  readonly shim: TestShim;
+  readonly sandbox: string;
+  readonly container: string;
+}
+
+const tooSlow = new ShimError("timeout", "inspect container: not finished after 10s");
+
+/** A pod whose inspects all fail since the shim began again. */
+async function unreadPod(earlier: TestShim, failure: Error = tooSlow): Promise<Pod> {
+  const sandbox = await runSandbox(earlier);
+  const container = await runContainer(earlier, sandbox);
+  earlier.engine.inspectFailure = (id) => (id === sandbox || id === container ? failure : undefined);
+  const shim = await earlier.restart();
+  shim.world.journal.clear();
+  return { shim, sandbox, container };
+}
+
+const calls: Readonly<Record<string, (pod: Pod, id?: string) => Promise<unknown>>> = {
+  StopPodSandbox: ({ shim, sandbox }, id = sandbox) =>
+    shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
+  RemovePodSandbox: ({ shim, sandbox }, id = sandbox) =>
+    shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
+  PodSandboxStatus: ({ shim, sandbox }, id = sandbox) =>
+    shim.runtime.PodSandboxStatus({ pod_sandbox_id: id, verbose: false }, shim.call()),
+  StopContainer: ({ shim, container }, id = container) =>
+    shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
+  RemoveContainer: ({ shim, container }, id = container) =>
+    shim.runtime.RemoveContainer({ container_id: id }, shim.call()),
+  ContainerStatus: ({ shim, container }, id = container) =>
+    shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call()),
+};
+const changes = ["stopContainer", "removeContainer", "tearDownPod", "remove", "unlinkLog"];
+
+describe("what the engine lists but cannot describe", () => {
+  test("is shown in lists as the engine's list has it", async () => {
+    await using earlier = await TestShim.start();
+    const { shim, sandbox, container } = await unreadPod(earlier);
+    await using _shim = shim;
+    assert.deepEqual(await listedSandboxes(shim), { [sandbox]: 0 });
+    assert.deepEqual(await listedContainers(shim), { [container]: 1 });
+    const filter = { id: sandbox.slice(0, 9), state: { state: 0 }, label_selector: { app: "web" } } as const;
+    const { items = [] } = await shim.runtime.ListPodSandbox({ filter }, shim.call());
+    assert.deepEqual(items[0]?.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
+    const { containers = [] } = await shim.runtime.ListContainers(
+      { filter: { id: "", state: { state: 1 }, pod_sandbox_id: sandbox, label_selector: {} } },
+      shim.call(),
+    );
+    assert.deepEqual(containers[0]?.metadata, { name: "main", attempt: 0 });
+  });
+
+  for (const [name, call] of Object.entries(calls)) {
+    test(`makes ${name} fail, which changes nothing, by its id and a prefix`, async () => {
+      await using earlier = await TestShim.start();
+      const pod = await unreadPod(earlier);
+      await using shim = pod.shim;
+      await rejectsWith(call(pod), "timeout", /inspect container/);
+      const id = name.includes("Pod") ? pod.sandbox : pod.container;
+      await rejectsWith(call(pod, id.slice(0, 12)), "timeout", /inspect container/);
+      const verbs = shim.world.journal.steps.map(({ verb }) => verb);
+      assert.deepEqual(
+        verbs.filter((verb) => changes.includes(verb)),
+        [],
+      );
+      assert.equal(shim.engine.containers.get(pod.sandbox).state.running, true);
+      assert.equal(shim.world.checkpoints.stored.size, 1);
+      assert.equal([...shim.services.podRecords.all()].length, 1);
+    });
+
+    test(`lets ${name} do its work as soon as it can be described`, async () => {
+      await using earlier = await TestShim.start();
+      const pod = await unreadPod(earlier);
+      await using shim = pod.shim;
+      shim.engine.inspectFailure = () => undefined;
+      await call(pod);
+      const { containers } = shim.engine;
+      const states = [pod.sandbox, pod.container].map((id) => containers.find(id)?.state.status);
+      const expected: Readonly<Record<string, readonly unknown[]>> = {
+        StopPodSandbox: ["exited", "exited"],
+        RemovePodSandbox: [undefined, undefined],
+        StopContainer: ["running", "exited"],
+        RemoveContainer: ["running", undefined],
+      };
+      assert.deepEqual(states, expected[name] ?? ["running", "running"]);
+    });
+  }
+
+  test("makes statuses fail unavailable, whatever keeps the engine from describing it", async () => {
+    await using earlier = await TestShim.start();
+    const pod = await unreadPod(earlier, new ShimError("notFound", "no such layer"));
+    await using _shim = pod.shim;
+    for (const name of ["PodSandboxStatus", "ContainerStatus"]) {
+      await rejectsWith(calls[name]?.(pod) ?? Promise.resolve(), "unavailable", /no such layer/);
+    }
+  });
+
+  test("keeps its records, also when no list had it", async () => {
+    await using earlier = await TestShim.start();
+    const sandbox = await runSandbox(earlier);
+    const container = await runContainer(earlier, sandbox);
+    await earlier.services.containerRecords.merge(container, { unified: {}, hugepages: [] });
+    await earlier.services.podRecords.update(sandbox, (record) => ({
+      ...record,
+      network: { ...record.network, state: "tornDown" },
+    }));
+    earlier.world.checkpoints.stored.clear();
+    earlier.engine.inspectFailure = () => tooSlow;
+    await using listed = await earlier.restart();
+    await repairAfterStart(listed.services);
+    listed.services.model.delete(sandbox);
+    listed.services.model.delete(container);
+    await repairAfterStart(listed.services);
+    const { podRecords, containerRecords } = listed.services;
+    assert.deepEqual([[...podRecords.all()].length, [...containerRecords.all()].length], [1, 1]);
+  });
+
+  test("gets its log linked by the repair when it can be described late", async () => {
+    await using earlier = await TestShim.start();
+    const { shim, container } = await unreadPod(earlier);
+    await using _shim = shim;
+    shim.world.host.links.clear();
+    shim.engine.inspectFailure = () => undefined;
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.world.host.links.values()], [container]);
+  });
+});
+
+describe("what no list has had yet", () => {
+  test("is asked of the engine before it counts as gone", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const container = await runContainer(shim, sandbox);
+    const pod = { shim, sandbox, container };
+    shim.engine.events$.policy = () => [];
+    shim.services.model.delete(container);
+    await calls["StopContainer"]?.(pod);
+    assert.equal(shim.engine.containers.get(container).state.running, false);
+    shim.services.model.delete(sandbox);
+    await calls["StopPodSandbox"]?.(pod);
+    assert.equal(shim.engine.containers.get(sandbox).state.running, false);
+  });
+
+  test("makes stop and remove fail while the engine cannot tell", async () => {
+    await using shim = await TestShim.start();
+    const [sandbox, container] = ["d".repeat(64), "e".repeat(64)];
+    shim.engine.inspectFailure = () => tooSlow;
+    for (const name of ["StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"]) {
+      await rejectsWith(calls[name]?.({ shim, sandbox, container }) ?? Promise.resolve(), "timeout");
+    }
+  });
+});

@@ -1,0 +1,158 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { CgroupDriver } from "../../../../src/shim/domain/cri.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { nodeFacts } from "../../../fakes/node-facts.js";
+import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+
+const status = (shim: TestShim, verbose = false) => shim.runtime.Status({ verbose }, shim.call());
+
+async function conditions(shim: TestShim): Promise<Readonly<Record<string, string | true>>> {
+  const answer = await status(shim);
+  const entries = answer.status?.conditions?.map(({ type = "", status: ready, reason, message }) => [
+    type,
+    ready === true ? true : `${reason ?? ""}: ${message ?? ""}`,
+  ]);
+  return Object.fromEntries(entries ?? []) as Readonly<Record<string, string | true>>;
+}
+
+describe("status()", () => {
+  test("is ready when engine and network are", async () => {
+    await using shim = await TestShim.start();
+    assert.deepEqual(await conditions(shim), { RuntimeReady: true, NetworkReady: true });
+  });
+
+  test("tells why the network is not ready", async () => {
+    await using shim = await TestShim.start();
+    shim.world.network.problem = "cni config uninitialized";
+    assert.deepEqual(await conditions(shim), {
+      RuntimeReady: true,
+      NetworkReady: "NetworkPluginNotReady: docker: network plugin is not ready: cni config uninitialized",
+    });
+  });
+
+  test("answers without an engine, and tells why the runtime is not ready, until the engine is back", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    const { RuntimeReady } = await conditions(shim);
+    assert.match(
+      String(RuntimeReady),
+      /^DockerDaemonNotReady: docker: failed to reach the engine: .*connection refused$/,
+    );
+    await rejectsWith(listedSandboxes(shim), "unavailable", /connection refused/);
+    shim.engine.up();
+    await until("the engine is back", () => shim.services.link.state.phase === "live");
+    assert.deepEqual(await conditions(shim), { RuntimeReady: true, NetworkReady: true });
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+
+  test("is not ready while the read model is not live, although the engine answers", async () => {
+    await using shim = await TestShim.start();
+    shim.services.link.set({ phase: "recovering", facts: undefined });
+    assert.match(String((await conditions(shim))["RuntimeReady"]), /still being read/);
+    shim.services.link.set({ phase: "lost", reason: new ShimError("precondition", "engine too old") });
+    assert.match(String((await conditions(shim))["RuntimeReady"]), /engine too old/);
+  });
+
+  test("ends with its caller when the engine is frozen", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.freeze();
+    const call = shim.call();
+    const pending = shim.runtime.Status({ verbose: false }, call);
+    await until("it waits", () => shim.world.journal.names("engine.ping").length > 0);
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(pending, "cancelled");
+    shim.engine.up();
+  });
+
+  test("names the handlers that requests may name, the default one first", async () => {
+    const facts = nodeFacts({
+      runtimes: [
+        { name: "runc", recursiveReadOnly: true },
+        { name: "kata", recursiveReadOnly: false },
+      ],
+    });
+    await using shim = await TestShim.start({
+      prepare: ({ engine }) => {
+        engine.facts = facts;
+      },
+    });
+    const { runtime_handlers = [], features } = await status(shim);
+    const names = runtime_handlers.map(({ name }) => name);
+    assert.equal(names[0], "");
+    for (const name of ["runc", "kata"]) assert.ok(names.includes(name), name);
+    assert.equal(features?.supplemental_groups_policy, true);
+  });
+
+  test("tells more when it is asked to", async () => {
+    await using shim = await TestShim.start();
+    const { info } = await status(shim, true);
+    assert.equal((JSON.parse(info?.["network"] ?? "") as Record<string, unknown>)["plugin"], "cni");
+    assert.equal(
+      (JSON.parse(info?.["engine"] ?? "") as Record<string, unknown>)["engineVersion"],
+      "20.10.24",
+    );
+    assert.deepEqual((await status(shim)).info, {});
+  });
+});
+
+describe("version()", () => {
+  test("is docker's, in the form that kubelets parse, without asking the engine", async () => {
+    await using shim = await TestShim.start();
+    shim.world.journal.clear();
+    assert.deepEqual(await shim.runtime.Version({ version: "" }, shim.call()), {
+      ...{
+        version: "0.1.0",
+        runtime_name: "docker",
+        runtime_version: "20.10.24",
+        runtime_api_version: "1.41.0",
+      },
+    });
+    assert.deepEqual(shim.world.journal.names(), []);
+  });
+
+  test("fails unavailable without an engine", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await rejectsWith(shim.runtime.Version({ version: "" }, shim.call()), "unavailable");
+  });
+});
+
+describe("runtimeConfig()", () => {
+  for (const [driver, expected] of [
+    ["systemd", CgroupDriver.SYSTEMD],
+    ["cgroupfs", CgroupDriver.CGROUPFS],
+    ["none", CgroupDriver.CGROUPFS],
+  ] as const) {
+    test(`tells the engine's cgroup driver ${driver}`, async () => {
+      await using shim = await TestShim.start({
+        prepare: ({ engine }) => {
+          engine.facts = nodeFacts({ cgroupDriver: driver });
+        },
+      });
+      assert.deepEqual(await shim.runtime.RuntimeConfig({}, shim.call()), {
+        linux: { cgroup_driver: expected },
+      });
+    });
+  }
+});
+
+describe("updateRuntimeConfig()", () => {
+  for (const [text, expected] of [
+    ["10.1.0.0/24", [[["10.1.0.0/24"]]]],
+    ["10.1.0.0/24, fd00::/64", [[["10.1.0.0/24", "fd00::/64"]]]],
+    ["", []],
+  ] as const) {
+    test(`hands "${text}" to the network plugin`, async () => {
+      await using shim = await TestShim.start();
+      const request = { runtime_config: { network_config: { pod_cidr: text } } };
+      await shim.runtime.UpdateRuntimeConfig(request, shim.call());
+      assert.deepEqual(shim.world.journal.argsOf("network.podCidrChanged"), expected);
+    });
+  }
+});

@@ -1,0 +1,80 @@
+/** Pods and containers whose names Kubernetes would refuse, but not the CRI: with underscores. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ValidCreateContainer } from "../../../../src/shim/domain/requests.js";
+import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { createRequest, runRequest, sandboxConfig } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+
+const underscored = { name: "a_b", namespace: "n_s", uid: "u_1", attempt: 0 };
+/** What the parts above are in Docker, as a pod of its own. */
+const lookalike = { name: "a.-b", namespace: "n.-s", uid: "u.-1", attempt: 0 };
+const containerMetadata = { name: "c_d", attempt: 3 };
+
+function createIn(sandboxId: string, metadata = underscored): ValidCreateContainer {
+  const request = createRequest(sandboxId, { metadata: containerMetadata });
+  return { ...request, sandbox_config: sandboxConfig({ metadata }) };
+}
+
+async function create(shim: TestShim, sandboxId: string): Promise<string> {
+  const request = createIn(sandboxId);
+  return String((await shim.runtime.CreateContainer(request, shim.call("CreateContainer"))).container_id);
+}
+
+async function podsOf(shim: TestShim): Promise<readonly unknown[]> {
+  const { items = [] } = await shim.runtime.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
+  return items.map(({ metadata }) => metadata);
+}
+
+async function containersOf(shim: TestShim): Promise<readonly unknown[]> {
+  const call = shim.call("ListContainers");
+  const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, call);
+  return containers.map(({ metadata }) => metadata);
+}
+
+describe("a pod with underscores in its names", () => {
+  test("is listed under the names of its request, also when its record is lost", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim, runRequest({ metadata: underscored }));
+    await create(shim, sandbox);
+    assert.equal(shim.engine.containers.get(sandbox).name, "k8s_POD_a.-b_n.-s_u.-1_0_escaped");
+    assert.deepEqual(await podsOf(shim), [underscored]);
+    assert.deepEqual(await containersOf(shim), [containerMetadata]);
+    await shim.services.podRecords.remove(sandbox);
+    await shim.services.sync.refresh(sandbox);
+    assert.deepEqual(await podsOf(shim), [underscored]);
+    assert.deepEqual(await containersOf(shim), [containerMetadata]);
+  });
+
+  test("is kept apart from a pod whose names are its escaped ones", async () => {
+    await using shim = await TestShim.start();
+    await runSandbox(shim, runRequest({ metadata: underscored }));
+    await runSandbox(shim, runRequest({ metadata: lookalike }));
+    assert.deepEqual(new Set(await podsOf(shim)), new Set([underscored, lookalike]));
+  });
+
+  test("has one sandbox: a second one is a conflict while the first runs, and takes its place afterwards", async () => {
+    await using shim = await TestShim.start();
+    const request = runRequest({ metadata: underscored });
+    const first = await runSandbox(shim, request);
+    assert.equal(await runSandbox(shim, request), first);
+    const changed = runRequest({ metadata: underscored, hostname: "other" });
+    await rejectsWith(runSandbox(shim, changed), "conflict", /a sandbox that runs already has the name/);
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: first }, shim.call());
+    const second = await runSandbox(shim, changed);
+    assert.deepEqual(await listedSandboxes(shim), { [second]: 0 });
+    assert.deepEqual(shim.engine.containers.ids, [second]);
+  });
+
+  test("takes a random suffix when a stranger has its name, and is found all the same", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", {
+      ...{ Image: "busybox", Labels: {}, HostConfig: {} },
+    });
+    const id = await runSandbox(shim, runRequest({ metadata: underscored }));
+    assert.match(shim.engine.containers.get(id).name, /_0_escaped_[0-9a-f]{8}$/);
+    await shim.services.podRecords.remove(id);
+    await shim.services.sync.refresh(id);
+    assert.deepEqual(await podsOf(shim), [underscored]);
+  });
+});

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { PortForwardSession } from "../../../../src/shim/ports/streaming.js";
+import { rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+
+const never = new AbortController().signal;
+
+async function open(shim: TestShim, id: string, port: readonly number[] = []): Promise<PortForwardSession> {
+  const { url } = await shim.runtime.PortForward({ pod_sandbox_id: id, port }, shim.call("PortForward"));
+  return shim.world.streaming.portForward(url);
+}
+
+describe("portForward()", () => {
+  test("offers connections to the ports that the client names", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const session = await open(shim, id.slice(0, 12), [80, 443]);
+    assert.deepEqual([session.sandboxId, session.ports], [id, [80, 443]]);
+    assert.deepEqual(shim.world.podDialer.calls, []);
+    (await session.connect(80, never)).destroy();
+    // Also one that is not in the request: SPDY clients name theirs when they open a stream.
+    (await session.connect(8080, never)).destroy();
+    assert.deepEqual(shim.world.podDialer.calls, [
+      { sandboxId: id, port: 80 },
+      { sandboxId: id, port: 8080 },
+    ]);
+  });
+
+  test("says in an error which port of which pod it was", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const session = await open(shim, id);
+    shim.world.podDialer.refuse = () => new ShimError("unavailable", "connection refused");
+    const message = new RegExp(`^connect to port 81 of pod sandbox "${id}": connection refused$`);
+    await rejectsWith(session.connect(81, never), "unavailable", message);
+  });
+
+  for (const port of [0, -1, 65_536, 1.5, NaN]) {
+    test(`refuses port ${String(port)} of a stream`, async () => {
+      await using shim = await TestShim.start();
+      const session = await open(shim, await runSandbox(shim));
+      await rejectsWith(session.connect(port, never), "invalid");
+      assert.deepEqual(shim.world.podDialer.calls, []);
+    });
+  }
+
+  test("makes no connection once the pod has stopped", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const session = await open(shim, id);
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    await rejectsWith(session.connect(80, never), "precondition", /not running/);
+    await rejectsWith(open(shim, id), "precondition", /not running/);
+    await rejectsWith(open(shim, "f".repeat(64)), "notFound");
+    assert.deepEqual(shim.world.podDialer.calls, []);
+  });
+});

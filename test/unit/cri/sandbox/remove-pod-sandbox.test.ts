@@ -1,0 +1,112 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import {
+  listedContainers,
+  listedSandboxes,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+} from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+
+const remove = (shim: TestShim, id: string): Promise<unknown> =>
+  shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call("RemovePodSandbox"));
+
+describe("removePodSandbox()", () => {
+  test("stops a running sandbox first, and leaves nothing of it", async () => {
+    await using shim = await TestShim.start();
+    const { engine, network, checkpoints, host } = shim.world;
+    const id = await runSandbox(shim);
+    await runContainer(shim, id, "one");
+    await runContainer(shim, id, "two");
+    await remove(shim, id);
+    assert.deepEqual(engine.containers.ids, []);
+    assert.deepEqual([network.pods.size, checkpoints.stored.size, host.links.size], [0, 0, 0]);
+    assert.deepEqual([...shim.services.podRecords.all()], []);
+    assert.deepEqual(await listedSandboxes(shim), {});
+    assert.deepEqual(await listedContainers(shim), {});
+  });
+
+  test("forgets checkpoint and record last", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.world.journal.clear();
+    await remove(shim, id);
+    const steps = shim.world.journal.names().filter((step) => /remove|tearDown/i.test(step));
+    assert.deepEqual(steps.slice(0, 2), ["network.tearDownPod", "engine.removeContainer"]);
+    assert.deepEqual(steps.slice(2).sort(), ["checkpoints.remove", "records.remove"]);
+  });
+
+  for (const [step, kept] of [
+    ["network.tearDownPod", true],
+    ["engine.stopContainer", true],
+    ["engine.removeContainer", true],
+    ["checkpoints.remove", false],
+    ["records.remove", false],
+  ] as const) {
+    test(`that fails in ${step} can be repeated`, async () => {
+      await using shim = await TestShim.start();
+      const { journal, engine, network, checkpoints } = shim.world;
+      const id = await runSandbox(shim);
+      journal.failNext(step, new ShimError("unknown", "planned fault"));
+      await rejectsWith(remove(shim, id), "unknown", /planned fault/);
+      assert.equal(engine.containers.ids.length > 0, kept);
+      await remove(shim, id);
+      assert.deepEqual(engine.containers.ids, []);
+      assert.deepEqual([network.pods.size, checkpoints.stored.size], [0, 0]);
+      assert.deepEqual([...shim.services.podRecords.all()], []);
+    });
+  }
+
+  test("keeps the sandbox when one of its containers cannot be removed, and removes the others", async () => {
+    await using shim = await TestShim.start();
+    const { engine } = shim.world;
+    const id = await runSandbox(shim);
+    await runContainer(shim, id, "one");
+    await runContainer(shim, id, "two");
+    engine.failNext("removeContainer", new ShimError("unknown", "device busy"));
+    await rejectsWith(remove(shim, id), "unknown", /device busy/);
+    assert.equal(engine.containers.ids.length, 2);
+    assert.ok(engine.containers.find(id));
+    await remove(shim, id);
+    assert.deepEqual(engine.containers.ids, []);
+  });
+
+  test("succeeds when the engine lost the container meanwhile, and still forgets the rest", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.engine.containers.lose(id);
+    await remove(shim, id);
+    assert.deepEqual([shim.world.network.pods.size, shim.world.checkpoints.stored.size], [0, 0]);
+    assert.deepEqual(await listedSandboxes(shim), {});
+  });
+
+  test("removes a sandbox that exists only as a checkpoint", async () => {
+    await using shim = await TestShim.start();
+    const id = "e".repeat(64);
+    shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 1 });
+    await remove(shim, id);
+    assert.deepEqual(await listedSandboxes(shim), {});
+  });
+
+  test("succeeds for an unknown id, and for that of a container, which stays", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    await remove(shim, "f".repeat(64));
+    await remove(shim, container);
+    assert.equal(shim.engine.containers.get(container).state.running, true);
+  });
+
+  test("concurrently with itself and with stop succeeds, and releases the network once", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await runContainer(shim, id);
+    const stop = shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    await Promise.all([stop, remove(shim, id), remove(shim, id)]);
+    assert.deepEqual(shim.engine.containers.ids, []);
+    // The last call finds neither record nor checkpoint, and cannot know that nothing is left.
+    assert.deepEqual(shim.world.network.pods.size, 0);
+  });
+});

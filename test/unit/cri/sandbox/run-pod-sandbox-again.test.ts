@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { nameOf } from "../../../fakes/journal.js";
+import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { runRequest, sandboxConfig } from "../../../fakes/requests.js";
+import { pauseImage, TestShim } from "../../../fakes/services.js";
+import { turns, until } from "../../../fakes/turns.js";
+
+const name = "k8s_POD_web_default_uid-1_0";
+
+describe("runPodSandbox() repeated", () => {
+  test("with an equal request answers the same id and makes nothing", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.world.journal.clear();
+    assert.equal(await runSandbox(shim, structuredClone(runRequest())), id);
+    assert.deepEqual(
+      shim.world.journal.names("engine.createContainer", "engine.startContainer", "network.setUpPod"),
+      [],
+    );
+  });
+
+  test("with an equal request answers the same id after a restart of the shim", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await using second = await shim.restart();
+    assert.equal(await runSandbox(second), id);
+  });
+
+  test("with an equal request answers the same id when the sandbox got an alternative name", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
+    const id = await runSandbox(shim);
+    assert.equal(await runSandbox(shim), id);
+    assert.equal(shim.engine.containers.ids.length, 2);
+  });
+
+  test("concurrently makes one sandbox", async () => {
+    await using shim = await TestShim.start();
+    const [first, second] = await Promise.all([runSandbox(shim), runSandbox(shim)]);
+    assert.equal(first, second);
+    assert.equal(shim.engine.containers.ids.length, 1);
+  });
+
+  test("is recognised in whatever order the client sends labels, annotations and sysctls", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim, runRequest({ labels: { a: "1", b: "2" } }));
+    assert.equal(await runSandbox(shim, runRequest({ labels: { b: "2", a: "1" } })), id);
+  });
+
+  test("with another request is a conflict, and the one that runs stays as it is, in the lists as well", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.world.journal.clear();
+    const lists: Promise<void>[] = [];
+    shim.world.journal.afterStep = (step) => {
+      if (nameOf(step) === "engine.inspectContainer") {
+        lists.push(
+          listedSandboxes(shim).then((listed) => {
+            assert.deepEqual(listed, { [id]: 0 });
+          }),
+        );
+      }
+    };
+    await rejectsWith(
+      runSandbox(shim, runRequest({ hostname: "other" })),
+      "conflict",
+      /a sandbox that runs already has the name/,
+    );
+    shim.world.journal.afterStep = undefined;
+    await Promise.all(lists);
+    assert.ok(lists.length > 0);
+    const removals = shim.world.journal.names().filter((step) => /remove|stop|tearDown/i.test(step));
+    assert.deepEqual(removals, []);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+});
+
+describe("runPodSandbox() with a taken name", () => {
+  test("removes a dead sandbox with all that belongs to it", async () => {
+    await using shim = await TestShim.start();
+    const { network, checkpoints, engine } = shim.world;
+    const dead = await runSandbox(shim);
+    engine.containers.exit(dead, 137);
+    const id = await runSandbox(shim, runRequest({ hostname: "other" }));
+    assert.notEqual(id, dead);
+    assert.deepEqual(engine.containers.ids, [id]);
+    assert.deepEqual([...checkpoints.stored.keys()], [id]);
+    assert.deepEqual([...network.pods.keys()], [id]);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+    assert.equal(engine.containers.get(id).name, name);
+  });
+
+  test("takes a random suffix when a stranger has it, and leaves the stranger alone", async () => {
+    await using shim = await TestShim.start();
+    const { containers } = shim.engine;
+    const stranger = containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
+    const id = await runSandbox(shim);
+    assert.match(containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));
+    assert.equal(containers.get(stranger).name, name);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+
+  test("tries the name again when the rival is gone by then", async () => {
+    await using shim = await TestShim.start();
+    const rival = "f".repeat(64);
+    shim.engine.failNext("createContainer", new ShimError("conflict", "taken", { rivalId: rival }));
+    const id = await runSandbox(shim);
+    assert.equal(shim.engine.containers.get(id).name, name);
+  });
+
+  test("takes a random suffix when the engine does not say who has it", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.failNext("createContainer", new ShimError("conflict", "taken"));
+    const id = await runSandbox(shim);
+    assert.match(shim.engine.containers.get(id).name, /_[0-9a-f]{8}$/);
+  });
+});
+
+describe("runPodSandbox() recovers", () => {
+  const cannotLower = (
+    _name: string,
+    { HostConfig }: { readonly HostConfig: { readonly OomScoreAdj?: number } },
+  ): Error | undefined =>
+    (HostConfig.OomScoreAdj ?? 0) < 0
+      ? new ShimError("unknown", "write oom_score_adj: permission denied")
+      : undefined;
+
+  test("from a host that cannot lower OOM scores, once and for all", async () => {
+    await using shim = await TestShim.start();
+    const { engine, journal } = shim.world;
+    engine.startFailure = cannotLower;
+    const id = await runSandbox(shim);
+    assert.equal(engine.containers.get(id).body.HostConfig.OomScoreAdj, 0);
+    assert.deepEqual(engine.containers.ids, [id]);
+    assert.deepEqual([...shim.world.checkpoints.stored.keys()], [id]);
+    assert.deepEqual(
+      [...shim.services.podRecords.all()].map(({ sandboxId }) => sandboxId),
+      [id],
+    );
+    journal.clear();
+    await runSandbox(
+      shim,
+      runRequest({ metadata: { name: "two", namespace: "default", uid: "uid-2", attempt: 0 } }),
+    );
+    assert.equal(journal.names("engine.createContainer").length, 1, "the next sandbox is made right at once");
+  });
+
+  test("from such a host without the failed container in any list, even when its events are lost", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.startFailure = cannotLower;
+    shim.engine.events$.policy = ({ action }) => (action === "create" ? [0] : []);
+    const id = await runSandbox(shim);
+    await turns(5);
+    assert.deepEqual(shim.services.model.ids(), [id]);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+
+  test("from a pause image that vanished", async () => {
+    await using shim = await TestShim.start();
+    const { engine, journal } = shim.world;
+    journal.clear();
+    let lost = false;
+    journal.afterStep = (step) => {
+      if (nameOf(step) === "pauseImages.ensure" && !lost) engine.images.lose(pauseImage);
+      lost = true;
+    };
+    const id = await runSandbox(shim);
+    assert.deepEqual(journal.names("pauseImages.ensure", "pauseImages.invalidate"), [
+      "pauseImages.ensure",
+      "pauseImages.invalidate",
+      "pauseImages.ensure",
+    ]);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+
+  test("not from a lost engine: it fails unavailable", async () => {
+    await using shim = await TestShim.start();
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await rejectsWith(runSandbox(shim), "unavailable", /connection refused/);
+  });
+});
+
+test("a sandbox whose set-up a crash interrupted stays NOTREADY after the restart", async () => {
+  await using shim = await TestShim.start();
+  const { engine } = shim.world;
+  // Given a shim that dies while it writes resolv.conf: nothing of the rollback happens.
+  const request = { config: sandboxConfig(), runtime_handler: "" };
+  const plain = await runSandbox(shim, request);
+  const record = shim.services.podRecords.get(plain);
+  assert.ok(record);
+  await shim.services.podRecords.put({ ...record, phase: "creating" });
+  await using second = await shim.restart();
+  assert.deepEqual(await listedSandboxes(second), { [plain]: 1 });
+  assert.equal(engine.containers.get(plain).state.running, true);
+});

@@ -1,0 +1,257 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { nameOf } from "../../../fakes/journal.js";
+import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { until } from "../../../fakes/turns.js";
+
+const name = "k8s_POD_web_default_uid-1_0";
+/** What the steps of a run change, in the order in which they must happen. */
+const changes = [
+  "engine.createContainer",
+  "checkpoints.put",
+  "records.write",
+  "engine.startContainer",
+  "host.writeResolvConf",
+  "network.setUpPod",
+];
+
+/** Nothing of any sandbox is left anywhere. */
+function assertNothingLeft(shim: TestShim): void {
+  const { engine, network, checkpoints } = shim.world;
+  assert.deepEqual(engine.containers.ids, [], "containers");
+  assert.deepEqual([...checkpoints.stored.keys()], [], "checkpoints");
+  assert.deepEqual([...shim.services.podRecords.all()], [], "records");
+  assert.deepEqual([...network.pods.keys()], [], "networks");
+  assert.deepEqual(shim.services.model.ids(), [], "read model");
+}
+
+/** What a create makes whose caller has left is removed when it is seen. */
+async function untilNothingIsSeen({ engine, services }: TestShim): Promise<void> {
+  await until(
+    "all is removed",
+    () => engine.containers.ids.length === 0 && services.model.ids().length === 0,
+  );
+}
+
+describe("runPodSandbox()", () => {
+  test("takes its steps in order and answers the id of a sandbox that is READY", async () => {
+    await using shim = await TestShim.start();
+    const { journal, host, network, checkpoints } = shim.world;
+    journal.clear();
+    const id = await runSandbox(shim);
+    const steps = journal.names().filter((step) => changes.includes(step));
+    assert.deepEqual(steps.slice().sort(), [...changes, "records.write"].sort());
+    // Checkpoint and record may change places; the rest may not.
+    assert.deepEqual(
+      steps.filter((step) => step !== "checkpoints.put"),
+      [
+        "engine.createContainer",
+        "records.write",
+        "engine.startContainer",
+        "host.writeResolvConf",
+        "network.setUpPod",
+        "records.write",
+      ],
+    );
+    assert.ok(steps.indexOf("checkpoints.put") < steps.indexOf("engine.startContainer"));
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+    assert.equal(
+      host.resolvConfs.get(id),
+      "nameserver 10.96.0.10\nsearch svc.cluster.local\noptions ndots:5\n",
+    );
+    assert.match(network.pods.get(id)?.netns ?? "", /^\/proc\/\d+\/ns\/net$/);
+    assert.deepEqual(checkpoints.stored.get(id), {
+      version: "v1",
+      name: "web",
+      namespace: "default",
+      data: {},
+    });
+    const record = shim.services.podRecords.get(id);
+    assert.equal(record?.phase, "ready");
+    assert.deepEqual([record.network.state, record.network.ips], ["ready", ["10.1.0.5", "fd00::5"]]);
+  });
+
+  test("sets no network up for a pod in the host's network", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim, hostNetworkRequest());
+    assert.deepEqual(shim.world.journal.names("network.setUpPod"), []);
+    assert.equal(shim.services.podRecords.get(id)?.network.state, "none");
+    assert.equal(shim.world.checkpoints.stored.get(id)?.data.hostNetwork, true);
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+
+  test("refuses a pod network whose namespace is out of reach of a plugin that needs it", async () => {
+    await using shim = await TestShim.start();
+    shim.world.host.local = false;
+    await rejectsWith(runSandbox(shim), "unavailable", /out of reach/);
+    assertNothingLeft(shim);
+  });
+
+  test("shows the sandbox in no list before it is done, also when events tell of it", async () => {
+    await using shim = await TestShim.start();
+    const { journal } = shim.world;
+    const seen: Readonly<Record<string, number>>[] = [];
+    const listings: Promise<unknown>[] = [];
+    journal.afterStep = (step) => {
+      if (changes.includes(nameOf(step)))
+        listings.push(listedSandboxes(shim).then((listed) => seen.push(listed)));
+    };
+    const id = await runSandbox(shim);
+    journal.afterStep = undefined;
+    await Promise.all(listings);
+    assert.deepEqual(
+      seen.slice(0, -1),
+      seen.slice(0, -1).map(() => ({})),
+    );
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  });
+});
+
+describe("runPodSandbox() undoes everything", () => {
+  const failures: readonly (readonly [string, string])[] = [
+    ["engine.createContainer", "the engine cannot create"],
+    ["checkpoints.put", "the checkpoint cannot be written"],
+    ["records.write", "the record cannot be written"],
+    ["engine.startContainer", "the engine cannot start"],
+    ["host.writeResolvConf", "resolv.conf cannot be written"],
+    ["network.setUpPod", "the network cannot be set up"],
+  ];
+  for (const [step, what] of failures) {
+    test(`when ${what}, and reports that error with its kind`, async () => {
+      await using shim = await TestShim.start();
+      shim.world.journal.failNext(step, new ShimError("exhausted", "planned fault"));
+      await rejectsWith(
+        runSandbox(shim),
+        "exhausted",
+        /^run sandbox for pod "default\/web": .*planned fault$/,
+      );
+      assertNothingLeft(shim);
+      assert.deepEqual(await listedSandboxes(shim), {});
+      // The way is free for the kubelet's next attempt.
+      assert.deepEqual(Object.values({ [await runSandbox(shim)]: 0 }), [0]);
+    });
+  }
+
+  test("when the last write of the record fails", async () => {
+    await using shim = await TestShim.start();
+    const { journal } = shim.world;
+    journal.afterStep = (step) => {
+      if (nameOf(step) === "network.setUpPod")
+        journal.failNext("records.write", new ShimError("unavailable", "disk full"));
+    };
+    await rejectsWith(runSandbox(shim), "unavailable", /disk full/);
+    assertNothingLeft(shim);
+  });
+
+  test("in reverse order", async () => {
+    await using shim = await TestShim.start();
+    const { journal } = shim.world;
+    journal.failNext("network.setUpPod", new ShimError("unknown", "planned fault"));
+    journal.clear();
+    await assert.rejects(runSandbox(shim));
+    const after = journal.names().slice(journal.names().indexOf("network.setUpPod") + 1);
+    const undone = after.filter((step) => /tearDown|remove/.test(step));
+    assert.deepEqual(undone.slice(0, 2), ["network.tearDownPod", "engine.removeContainer"]);
+    assert.deepEqual(undone.slice(2).sort(), ["checkpoints.remove", "records.remove"]);
+  });
+
+  const cancelAfter = [
+    "pauseImages.ensure",
+    "engine.createContainer",
+    "checkpoints.put",
+    "records.write",
+    "engine.startContainer",
+    "engine.inspectContainer",
+    "host.writeResolvConf",
+    "network.setUpPod",
+  ];
+  for (const step of cancelAfter) {
+    test(`when the caller leaves right after ${step}`, async () => {
+      await using shim = await TestShim.start();
+      const { journal } = shim.world;
+      const call = shim.call();
+      journal.afterStep = (done) => {
+        if (nameOf(done) === step) call.abort(new ShimError("cancelled", "the caller left"));
+      };
+      await rejectsWith(runSandbox(shim, runRequest(), call), "cancelled", /the caller left/);
+      journal.afterStep = undefined;
+      await untilNothingIsSeen(shim);
+      assertNothingLeft(shim);
+    });
+  }
+
+  test("when the caller leaves while the engine creates: the container of the late answer is removed", async () => {
+    await using shim = await TestShim.start();
+    const call = shim.call();
+    let slow = true;
+    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+    const running = runSandbox(shim, runRequest(), call);
+    await until(
+      "the create is under way",
+      () => shim.world.journal.names("engine.createContainer").length > 0,
+    );
+    call.abort(new ShimError("cancelled", "the caller left"));
+    await rejectsWith(running, "cancelled");
+    slow = false;
+    shim.engine.up();
+    await until("it is made", () => shim.engine.containers.ids.length > 0);
+    await untilNothingIsSeen(shim);
+    assertNothingLeft(shim);
+  });
+
+  test("when the pause container ends at once", async () => {
+    await using shim = await TestShim.start();
+    const { journal, engine } = shim.world;
+    journal.afterStep = (step) => {
+      if (nameOf(step) === "engine.startContainer") engine.containers.exit(name, 1);
+    };
+    await rejectsWith(
+      runSandbox(shim),
+      "unknown",
+      /the pause container is exited \(exit code 1\) right after its start/,
+    );
+    journal.afterStep = undefined;
+    assertNothingLeft(shim);
+  });
+
+  test("and keeps checkpoint and record of a container that cannot be removed, which is NOTREADY", async () => {
+    await using shim = await TestShim.start();
+    const { journal } = shim.world;
+    journal.failNext("network.setUpPod", new ShimError("unknown", "first"));
+    journal.failNext("engine.removeContainer", new ShimError("unknown", "second"));
+    await rejectsWith(runSandbox(shim), "unknown", /first/);
+    const [id = ""] = shim.engine.containers.ids;
+    assert.deepEqual(
+      await listedSandboxes(shim),
+      { [id]: 1 },
+      "it runs, but it must not be taken for a ready one",
+    );
+    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    assertNothingLeft(shim);
+  });
+
+  test("and keeps checkpoint and record of a network that cannot be torn down, so that the kubelet does it", async () => {
+    await using shim = await TestShim.start();
+    const { journal, network } = shim.world;
+    journal.afterStep = (step) => {
+      if (nameOf(step) !== "network.setUpPod") return;
+      journal.failNext("records.write", new ShimError("unavailable", "disk full"));
+    };
+    network.tearDownFailure = new ShimError("unknown", "no such plugin");
+    await rejectsWith(runSandbox(shim), "unavailable", /disk full/);
+    journal.afterStep = undefined;
+    const listed = Object.entries(await listedSandboxes(shim));
+    assert.deepEqual(
+      listed.map(([, state]) => state),
+      [1],
+    );
+    const id = listed[0]?.[0] ?? "";
+    network.tearDownFailure = undefined;
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    assertNothingLeft(shim);
+  });
+});

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { NamespaceMode, PodSandboxState, type PodSandboxFilter } from "../../../../src/shim/domain/cri.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+
+const { SANDBOX_READY, SANDBOX_NOTREADY } = PodSandboxState;
+
+async function list(shim: TestShim, filter: Partial<PodSandboxFilter> | null): Promise<readonly string[]> {
+  const whole = filter === null ? null : { id: "", state: null, label_selector: {}, ...filter };
+  const { items = [] } = await shim.runtime.ListPodSandbox({ filter: whole }, shim.call());
+  return items.map(({ id = "" }) => id);
+}
+
+describe("listPodSandbox()", () => {
+  test("filters by id, prefix, state and labels, all at once", async () => {
+    await using shim = await TestShim.start();
+    const a = await runSandbox(shim);
+    const other = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
+    const b = await runSandbox(shim, runRequest({ metadata: other, labels: { app: "db" } }));
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: b }, shim.call());
+    const table: readonly (readonly [Partial<PodSandboxFilter> | null, readonly string[]])[] = [
+      [null, [a, b]],
+      [{}, [a, b]],
+      [{ id: a }, [a]],
+      [{ id: b.slice(0, 13) }, [b]],
+      [{ id: "ffff" }, []],
+      [{ state: { state: SANDBOX_READY } }, [a]],
+      [{ state: { state: SANDBOX_NOTREADY } }, [b]],
+      [{ label_selector: { app: "db" } }, [b]],
+      [{ label_selector: { app: "db" }, state: { state: SANDBOX_READY } }, []],
+      [{ label_selector: { app: "db" }, id: a }, []],
+    ];
+    for (const [filter, expected] of table)
+      assert.deepEqual(await list(shim, filter), expected, JSON.stringify(filter));
+  });
+
+  test("asks the engine nothing", async () => {
+    await using shim = await TestShim.start();
+    await runSandbox(shim);
+    shim.world.journal.clear();
+    await list(shim, null);
+    await list(shim, { id: "x" });
+    assert.deepEqual(
+      shim.world.journal.names().filter((name) => name.startsWith("engine.")),
+      [],
+    );
+  });
+
+  test("shows sandboxes of a checkpoint only in the unfiltered list", async () => {
+    await using shim = await TestShim.start();
+    const id = "e".repeat(64);
+    shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
+    const { items = [] } = await shim.runtime.ListPodSandbox({ filter: null }, shim.call());
+    assert.deepEqual(items[0]?.metadata, { name: "old", namespace: "ns", uid: "", attempt: 0 });
+    assert.equal(items[0].state, SANDBOX_NOTREADY);
+    assert.deepEqual(await list(shim, {}), []);
+  });
+
+  test("shows no container, and no container of nobody", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await runContainer(shim, id);
+    shim.engine.containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    assert.deepEqual(await list(shim, null), [id]);
+  });
+});
+
+describe("podSandboxStatus()", () => {
+  const status = async (shim: TestShim, id: string, verbose = false) =>
+    shim.runtime.PodSandboxStatus({ pod_sandbox_id: id, verbose }, shim.call());
+
+  test("answers what the request asked for, with the plugin's addresses", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const { status: answer, info } = await status(shim, id.slice(0, 12));
+    assert.equal(answer?.id, id);
+    assert.deepEqual(answer.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
+    assert.equal(answer.state, SANDBOX_READY);
+    assert.deepEqual(answer.network, { ip: "10.1.0.5", additional_ips: [{ ip: "fd00::5" }] });
+    assert.deepEqual([answer.labels, answer.annotations], [{ app: "web" }, { note: "hello" }]);
+    const { POD, CONTAINER } = NamespaceMode;
+    assert.deepEqual(answer.linux?.namespaces?.options, { network: POD, pid: CONTAINER, ipc: POD });
+    assert.deepEqual(info, {});
+  });
+
+  test("answers only the first address where a node is not to have dual stack", async () => {
+    await using shim = await TestShim.start({ settings: { allPodAddresses: false } });
+    const id = await runSandbox(shim);
+    assert.deepEqual((await status(shim, id)).status?.network, { ip: "10.1.0.5", additional_ips: [] });
+  });
+
+  test("answers Docker's address when the plugin leaves the network to Docker", async () => {
+    await using shim = await TestShim.start();
+    shim.world.network.addresses = undefined;
+    shim.world.network.dockerNetworkMode = "default";
+    const id = await runSandbox(shim);
+    assert.deepEqual((await status(shim, id)).status?.network, { ip: "172.17.0.2", additional_ips: [] });
+  });
+
+  test("answers the addresses of the set-up after a restart", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await using second = await shim.restart();
+    shim.world.network.addresses = ["10.9.9.9"];
+    assert.equal((await status(second, id)).status?.network?.ip, "10.1.0.5");
+  });
+
+  test("has no address in the host's network, and none after the stop", async () => {
+    await using shim = await TestShim.start();
+    const host = await runSandbox(shim, hostNetworkRequest());
+    const { status: answer } = await status(shim, host);
+    assert.deepEqual(answer?.network, { ip: "", additional_ips: [] });
+    assert.equal(answer.linux?.namespaces?.options?.network, NamespaceMode.NODE);
+    const metadata = { name: "two", namespace: "default", uid: "uid-2", attempt: 0 };
+    const pod = await runSandbox(shim, runRequest({ metadata }));
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: pod }, shim.call());
+    const stopped = (await status(shim, pod)).status;
+    assert.deepEqual([stopped?.state, stopped?.network?.ip], [SANDBOX_NOTREADY, ""]);
+  });
+
+  test("is NOT_FOUND for unknown ids, containers and sandboxes of a checkpoint alone", async () => {
+    await using shim = await TestShim.start();
+    const container = await runContainer(shim, await runSandbox(shim));
+    const checkpoint = "e".repeat(64);
+    shim.world.checkpoints.stored.set(checkpoint, { version: "v1", namespace: "ns", name: "old", data: {} });
+    for (const id of ["f".repeat(64), container, checkpoint]) await rejectsWith(status(shim, id), "notFound");
+  });
+
+  test("says more when it is asked to", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const { info } = await status(shim, id, true);
+    const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
+    assert.equal(details["pid"], shim.engine.containers.get(id).state.pid);
+    assert.equal(details["dockerName"], "k8s_POD_web_default_uid-1_0");
+  });
+});

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { describe, test } from "node:test";
+import { MetricType, type Answer, type Metric } from "../../../../src/shim/domain/cri.js";
+import type { ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
+import { listMetricDescriptors } from "../../../../src/shim/cri/stats/list-metric-descriptors.js";
+import { listPodSandboxMetrics } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
+import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
+import type { StatsSource } from "../../../../src/shim/ports/stats.js";
+import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
+import { MemoryFiles } from "../../../../src/shim/stats/memory-files.js";
+import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
+import { runContainer, runSandbox } from "../../../fakes/pods.js";
+import { TestShim } from "../../../fakes/services.js";
+import { layOut } from "../../stats/golden-cgroup.js";
+
+/** critest's list, by its rules: what must have a sample, and what must be described only, or not even that. */
+const required = `
+  cpu_cfs_periods_total cpu_cfs_throttled_periods_total cpu_cfs_throttled_seconds_total cpu_system_seconds_total
+  cpu_usage_seconds_total cpu_user_seconds_total
+  memory_cache memory_failcnt memory_failures_total memory_kernel_usage memory_mapped_file memory_max_usage_bytes
+  memory_rss memory_swap memory_usage_bytes memory_working_set_bytes
+  network_receive_bytes_total network_receive_errors_total network_receive_packets_dropped_total
+  network_receive_packets_total network_transmit_bytes_total network_transmit_errors_total
+  network_transmit_packets_dropped_total network_transmit_packets_total
+  fs_inodes_free fs_inodes_total fs_limit_bytes fs_usage_bytes
+  file_descriptors processes sockets threads threads_max
+  last_seen oom_events_total spec_cpu_period spec_cpu_shares spec_memory_limit_bytes spec_memory_swap_limit_bytes
+  start_time_seconds`;
+const optional = `
+  blkio_device_usage_total fs_reads_bytes_total fs_reads_total fs_writes_bytes_total fs_writes_total
+  hugetlb_max_usage_bytes hugetlb_usage_bytes spec_cpu_quota spec_memory_reservation_limit_bytes ulimits_soft
+  pressure_cpu_stalled_seconds_total pressure_cpu_waiting_seconds_total pressure_io_stalled_seconds_total
+  pressure_io_waiting_seconds_total pressure_memory_stalled_seconds_total pressure_memory_waiting_seconds_total`;
+const namesIn = (text: string): readonly string[] =>
+  text
+    .trim()
+    .split(/\s+/)
+    .map((name) => `container_${name}`);
+
+/** Metrics of a pod with one container, read from the recorded files. */
+async function recordedMetrics(
+  version: "v1" | "v2",
+): Promise<{ readonly pod: readonly Answer<Metric>[]; readonly container: readonly Answer<Metric>[] }> {
+  await using shim = await TestShim.start();
+  await using files = await layOut(version);
+  const sandbox = await runSandbox(shim);
+  const container = await runContainer(shim, sandbox);
+  const read = (path: string, directories: ReadonlyMap<string, string>): ResourceReading => {
+    const cgroup = new Cgroup(path, directories, new MemoryFiles(), 0);
+    const reading = cgroup.read({ details: true }, 1);
+    cgroup.close();
+    assert.ok(reading?.details);
+    const processes = { processes: 4, fileDescriptors: 9, sockets: 1, openFilesLimit: 1024 };
+    return { ...reading, details: { ...reading.details, processes } };
+  };
+  const parents = new Map([...files.directories].map(([name, path]) => [name, `${path}/..`]));
+  const stats: Pick<StatsSource, "readPods"> = {
+    readPods: (pods, { details }) => {
+      assert.equal(details, true);
+      assert.deepEqual(
+        pods.map(({ containers }) => containers.map(({ id }) => id)),
+        [[container]],
+      );
+      const reading = {
+        resources: read("/kubepods/pod1", parents),
+        interfaces: parseInterfaces(files.golden.netDev),
+        containers: new Map([[container, read(files.path, files.directories)]]),
+      };
+      return Readable.from([[sandbox, reading] as const]);
+    },
+  };
+  const services = { ...shim.services, stats: () => stats as StatsSource };
+  const { pod_metrics = [] } = await listPodSandboxMetrics({}, services, shim.call());
+  const [only, ...others] = pod_metrics;
+  assert.ok(only !== undefined && others.length === 0);
+  assert.equal(only.pod_sandbox_id, sandbox);
+  const [own] = only.container_metrics ?? [];
+  assert.equal(own?.container_id, container);
+  return { pod: only.metrics ?? [], container: own.metrics ?? [] };
+}
+
+describe("metrics", () => {
+  test("are described, all of critest's and no other, with help and labels", async () => {
+    const { descriptors = [] } = await listMetricDescriptors();
+    assert.deepEqual(
+      descriptors.map(({ name }) => name).sort(),
+      [...namesIn(required), ...namesIn(optional)].sort(),
+    );
+    for (const { name, help, label_keys } of descriptors) {
+      assert.ok((help ?? "") !== "", name);
+      assert.ok((label_keys ?? []).length >= 6, name);
+    }
+  });
+
+  for (const version of ["v1", "v2"] as const) {
+    test(`have a sample of each required name with ${version}, and a value for each label`, async () => {
+      const { pod, container } = await recordedMetrics(version);
+      const { descriptors = [] } = await listMetricDescriptors();
+      const labels = new Map(descriptors.map(({ name, label_keys }) => [name, label_keys ?? []]));
+      const seen = new Set<string>();
+      const series = new Set<string>();
+      for (const { name = "", label_values = [], timestamp, value } of [...pod, ...container]) {
+        seen.add(name);
+        assert.equal(label_values.length, labels.get(name)?.length, name);
+        assert.ok(BigInt(timestamp ?? "0") > 0n, name);
+        assert.match(value?.value ?? "", /^\d+$/, name);
+        const key = `${name} ${label_values.join("|")}`;
+        assert.ok(!series.has(key), `twice: ${key}`);
+        series.add(key);
+      }
+      assert.deepEqual(
+        namesIn(required).filter((name) => !seen.has(name)),
+        [],
+      );
+    });
+  }
+
+  test("carry the figures of the recorded files, and the labels of cAdvisor", async () => {
+    const { pod, container } = await recordedMetrics("v2");
+    const of = (metrics: readonly Answer<Metric>[], name: string): readonly (string | undefined)[] =>
+      metrics.filter((metric) => metric.name === `container_${name}`).map(({ value }) => value?.value);
+    assert.deepEqual(of(container, "cpu_usage_seconds_total"), ["5"]);
+    assert.deepEqual(of(container, "cpu_cfs_throttled_seconds_total"), ["17"]);
+    assert.deepEqual(of(container, "memory_working_set_bytes"), ["8843264"]);
+    assert.deepEqual(of(container, "memory_failures_total"), ["1217", "0", "1217", "0"]);
+    assert.deepEqual(of(container, "threads_max"), ["100"]);
+    assert.deepEqual(of(container, "hugetlb_usage_bytes"), ["0", "0"]);
+    assert.deepEqual(of(container, "pressure_cpu_waiting_seconds_total"), ["14"]);
+    assert.deepEqual(of(container, "ulimits_soft"), ["1024"]);
+    assert.deepEqual(of(pod, "network_receive_bytes_total"), ["1182"]);
+    assert.deepEqual(of(pod, "memory_usage_bytes"), ["9187328"]);
+    const labels = (metrics: readonly Answer<Metric>[], name: string): unknown =>
+      metrics.find((metric) => metric.name === name)?.label_values;
+    assert.deepEqual(labels(container, "container_memory_rss"), [
+      `/kubepods/pod1/${"c0".padEnd(64, "0")}`,
+      "k8s_main_web_default_uid-1_0",
+      "busybox",
+      ...["main", "web", "default"],
+    ]);
+    assert.deepEqual(labels(pod, "container_memory_rss"), ["/kubepods/pod1", "", "", "", "web", "default"]);
+  });
+});
+
+test("takeSamples() gives the CRI whole numbers, whatever was read", () => {
+  const labels = { id: "/a", name: "", image: "", container: "", pod: "", namespace: "" };
+  const samples = (): readonly Sample[] => [1.9, -1, NaN, Infinity, 1e21].map((value) => ({ value }));
+  const definition = { name: "odd", help: "", type: MetricType.GAUGE, samples };
+  const metrics = takeSamples([definition], undefined, labels, 1n);
+  assert.deepEqual(
+    metrics.map(({ value }) => value?.value),
+    ["1", "0", "0", "9007199254740991", "9007199254740991"],
+  );
+});

@@ -1,0 +1,287 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, test } from "node:test";
+import type { Answer, ContainerStats, PodSandboxStats } from "../../../../src/shim/domain/cri.js";
+import type { EngineReading, ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
+import { toContainer } from "../../../../src/shim/domain/container.js";
+import { toSandbox } from "../../../../src/shim/domain/sandbox.js";
+import { toEngineReading } from "../../../../src/shim/engine/stats.js";
+import { withItemBytes } from "../../../../src/shim/grpc/codec/list-bytes.js";
+import type { StatsSource } from "../../../../src/shim/ports/stats.js";
+import { collect } from "../../../../src/shim/lib/collect.js";
+import { readListedContainers } from "../../../../src/shim/cri/stats/list-container-stats.js";
+import { readListedPods } from "../../../../src/shim/cri/stats/list-pod-sandbox-stats.js";
+import { containerStatsItem, podSandboxStatsItem } from "../../../../src/shim/cri/stats/stats-items.js";
+import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
+import { MemoryFiles } from "../../../../src/shim/stats/memory-files.js";
+import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
+import { sumReadings } from "../../../../src/shim/stats/sum-readings.js";
+import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
+import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
+import { TestShim } from "../../../fakes/services.js";
+import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";
+import { layOut, readGolden } from "../../stats/golden-cgroup.js";
+
+const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
+const [sandboxId, containerId] = [idOf("5a"), idOf("c0")];
+const layer = { timestamp: 5n, usedBytes: 4096, inodes: 3 };
+
+interface Items {
+  readonly container: Answer<ContainerStats>;
+  readonly pod: Answer<PodSandboxStats>;
+}
+
+/** What is answered of the recorded pod. */
+async function itemsFrom(source: "v1" | "v2" | "engine"): Promise<Items> {
+  const sandbox = toSandbox(sandboxSnapshot(sandboxId), undefined);
+  const container = toContainer(containerSnapshot(containerId, sandboxId), sandbox?.pod);
+  assert.ok(sandbox !== undefined && container !== undefined);
+  if (source === "engine") {
+    const golden = await readGolden("v2");
+    const reading = toEngineReading(golden.engineStats);
+    const pause = toEngineReading(golden.pauseEngineStats);
+    assert.ok(reading !== undefined && pause !== undefined);
+    const sum = sumReadings([reading.resources, pause.resources]);
+    assert.ok(sum);
+    const own = containerStatsItem(
+      container,
+      { ...reading.resources, nanoCores: 1 },
+      { ...layer, inodes: undefined },
+      "/data",
+    );
+    const resources = { ...sum, nanoCores: 1 };
+    const { interfaces } = pause;
+    return {
+      container: own,
+      pod: podSandboxStatsItem(sandbox, { resources, interfaces, containers: new Map() }, [own]),
+    };
+  }
+  await using files = await layOut(source);
+  const read = (directories: ReadonlyMap<string, string>): ResourceReading | undefined => {
+    const cgroup = new Cgroup(files.path, directories, new MemoryFiles(), 0);
+    try {
+      return cgroup.read({ details: false }, 1);
+    } finally {
+      cgroup.close();
+    }
+  };
+  const own = containerStatsItem(container, read(files.directories), layer, "/data");
+  const resources = read(new Map([...files.directories].map(([name, path]) => [name, `${path}/..`])));
+  const interfaces = parseInterfaces(files.golden.netDev);
+  return {
+    container: own,
+    pod: podSandboxStatsItem(sandbox, { resources, interfaces, containers: new Map() }, [own]),
+  };
+}
+
+function valueAt(item: object, path: string): unknown {
+  return path
+    .split(".")
+    .reduce<unknown>((value, key) => (value as Readonly<Record<string, unknown>> | undefined)?.[key], item);
+}
+
+/** All paths to values that are no objects. */
+function leavesOf(value: unknown, path = ""): readonly string[] {
+  if (value === undefined || value === null) return [];
+  if (typeof value !== "object" || Object.keys(value).length === 0) return [path];
+  return Object.entries(value).flatMap(([key, part]) => leavesOf(part, path === "" ? key : `${path}.${key}`));
+}
+
+describe("docs/stats.md", async () => {
+  const document = await readFile(new URL("../../../../docs/stats.md", import.meta.url), "utf8");
+  const rows = document.split("\n").flatMap((line) => {
+    const cells = line.split("|").map((cell) => cell.trim());
+    const [, kind, path] = /^(container|pod) `([\w.]+)`$/.exec(cells[1] ?? "") ?? [];
+    return path === undefined ? [] : [{ kind: kind as keyof Items, path, cells }];
+  });
+
+  for (const [column, source] of [
+    [3, "v1"],
+    [4, "v2"],
+    [5, "engine"],
+  ] as const) {
+    test(`says which fields are filled from ${source}`, async () => {
+      const items = await itemsFrom(source);
+      assert.ok(rows.length > 50);
+      for (const { kind, path, cells } of rows) {
+        const value = valueAt(items[kind], path);
+        if (cells[column] === "–") assert.equal(value, undefined, `${kind} ${path}`);
+        else assert.ok(value !== undefined && value !== null, `${kind} ${path}`);
+        if (path.endsWith("timestamp"))
+          assert.ok(value === undefined || Number(value) > 0, `${kind} ${path}`);
+      }
+    });
+  }
+
+  test("leaves no field of a container out", async () => {
+    const { container } = await itemsFrom("v2");
+    const named = new Set(rows.filter(({ kind }) => kind === "container").map(({ path }) => path));
+    const unnamed = leavesOf(container).filter(
+      (path) =>
+        !named.has(path) && !/\.Avg\d+$|metadata\.attempt$/.test(path) && !path.startsWith("attributes."),
+    );
+    assert.deepEqual(unnamed, []);
+  });
+});
+
+/** As the engine tells it, with `usage` as CPU time and memory. */
+function engineReading(usage: number): EngineReading {
+  const reading = toEngineReading({
+    cpu_stats: { cpu_usage: { total_usage: usage } },
+    memory_stats: {
+      usage,
+      limit: usage * 2,
+      stats: { anon: 1, inactive_file: 10, pgfault: 1, pgmajfault: 0 },
+    },
+    pids_stats: { current: 2 },
+    networks: { eth0: { rx_bytes: 1, tx_bytes: 2 }, eth1: { rx_bytes: 3 } },
+  });
+  assert.ok(reading);
+  return reading;
+}
+
+describe("statistics of containers", () => {
+  test("ListContainerStats has running ones that pass the filter, and leaves out what cannot be read", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const [main, other, unreadable] = [
+      await runContainer(shim, sandbox, "main", { labels: { tier: "front" } }),
+      await runContainer(shim, sandbox, "other", { labels: { tier: "back" } }),
+      await runContainer(shim, sandbox, "unreadable"),
+    ];
+    const stopped = await runContainer(shim, sandbox, "stopped");
+    for (const id of [main, other, stopped]) shim.engine.readings.set(id, engineReading(1000));
+    await shim.runtime.StopContainer({ container_id: stopped, timeout: "0" }, shim.call());
+    const list = async (
+      filter: { id?: string; pod_sandbox_id?: string; label_selector?: Record<string, string> } | null,
+    ): Promise<readonly (string | undefined)[]> => {
+      const request = filter === null ? null : { id: "", pod_sandbox_id: "", label_selector: {}, ...filter };
+      const stats = await collect(shim.runtime.ListContainerStats({ filter: request }, shim.call()));
+      return stats.map(({ attributes }) => attributes?.id);
+    };
+    assert.deepEqual(await list(null), [main, other]);
+    assert.deepEqual(await list({}), [main, other]);
+    assert.deepEqual(await list({ id: main.slice(0, 12) }), [main]);
+    assert.deepEqual(await list({ pod_sandbox_id: idOf("ff") }), []);
+    assert.deepEqual(await list({ pod_sandbox_id: sandbox, label_selector: { tier: "back" } }), [other]);
+    assert.ok(unreadable);
+  });
+
+  test("ContainerStats of a stopped container tells what it has written, of an unknown one NOT_FOUND", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim));
+    shim.engine.readings.set(id, engineReading(1000));
+    shim.world.layers.set(id, layer);
+    const read = async (): Promise<Answer<ContainerStats> | null | undefined> =>
+      (await shim.runtime.ContainerStats({ container_id: id }, shim.call())).stats;
+    assert.equal((await read())?.memory?.working_set_bytes?.value, "990");
+    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    const stopped = await read();
+    assert.equal(stopped?.memory, undefined);
+    assert.equal(stopped?.writable_layer?.used_bytes?.value, "4096");
+    assert.equal(stopped.writable_layer.fs_id?.mountpoint, shim.engine.facts.dockerRootDir);
+    await rejectsWith(shim.runtime.ContainerStats({ container_id: idOf("ff") }, shim.call()), "notFound");
+  });
+});
+
+describe("statistics of pods", () => {
+  test("ListPodSandboxStats has ready ones with their containers; the network is not the host's", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const container = await runContainer(shim, sandbox);
+    const onHost = await runSandbox(shim, {
+      ...hostNetworkRequest(),
+      config: {
+        ...hostNetworkRequest().config,
+        metadata: { name: "host", namespace: "default", uid: "uid-2", attempt: 0 },
+      },
+    });
+    for (const id of [sandbox, container, onHost]) shim.engine.readings.set(id, engineReading(1000));
+    const stats = await collect(shim.runtime.ListPodSandboxStats({ filter: null }, shim.call()));
+    assert.deepEqual(
+      stats.map(({ attributes, linux }) => [
+        attributes?.id,
+        linux?.memory?.usage_bytes?.value,
+        linux?.process?.process_count?.value,
+        linux?.network?.default_interface?.name,
+        linux?.network?.interfaces?.map(({ name }) => name),
+        linux?.containers?.map((one) => one.attributes?.id),
+      ]),
+      [
+        [sandbox, "2000", "4", "eth0", ["eth1"], [container]],
+        [onHost, "1000", "2", undefined, undefined, []],
+      ],
+    );
+    const filter = { id: "", label_selector: { app: "nothing" } };
+    assert.deepEqual(await collect(shim.runtime.ListPodSandboxStats({ filter }, shim.call())), []);
+  });
+
+  for (const rpc of ["ListPodSandboxStats", "ListContainerStats"] as const) {
+    test(`${rpc} encodes each item before the next one is read`, async () => {
+      await using shim = await TestShim.start();
+      const [sandboxes, containers]: readonly [string[], string[]] = [[], []];
+      for (const name of ["one", "two"]) {
+        const sandbox = await runSandbox(shim, runRequest({ metadata: metadata(name) }));
+        sandboxes.push(sandbox);
+        containers.push(await runContainer(shim, sandbox, name));
+      }
+      const steps: string[] = [];
+      const readEach = async function* <Reading>(
+        ids: readonly string[],
+        reading: Reading,
+      ): AsyncGenerator<readonly [string, Reading]> {
+        for (const id of ids) {
+          steps.push(`read ${id}`);
+          yield await Promise.resolve([id, reading] as const);
+        }
+      };
+      const source: Pick<StatsSource, "readPods" | "readContainers"> = {
+        readPods: (pods) =>
+          readEach(
+            pods.map(({ sandbox }) => sandbox.id),
+            { resources: undefined, interfaces: undefined, containers: new Map() },
+          ),
+        readContainers: (snapshots) =>
+          readEach(
+            snapshots.map(({ id }) => id),
+            engineReading(1000).resources,
+          ),
+      };
+      const services = { ...shim.services, stats: () => source as StatsSource };
+      const encode = ({ attributes }: Answer<ContainerStats | PodSandboxStats>): Buffer => {
+        steps.push(`encode ${attributes?.id ?? ""}`);
+        return Buffer.alloc(0);
+      };
+      const list =
+        rpc === "ListContainerStats"
+          ? withItemBytes((_: null, call) => readListedContainers({ filter: null }, services, call), encode)
+          : withItemBytes((_: null, call) => readListedPods({ filter: null }, services, call), encode);
+      await list(null, shim.call());
+      const ids = rpc === "ListContainerStats" ? containers : sandboxes;
+      assert.deepEqual(
+        steps,
+        ids.flatMap((id) => [`read ${id}`, `encode ${id}`]),
+      );
+    });
+  }
+
+  test("PodSandboxStats of a ready one that cannot be read is UNAVAILABLE, and says why", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim, runRequest());
+    shim.engine.containerStats = () => Promise.reject(new Error("out of breath"));
+    const read = shim.runtime.PodSandboxStats({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(read, "unavailable", /out of breath/);
+  });
+
+  test("PodSandboxStats of one that has stopped is FAILED_PRECONDITION, of an unknown one NOT_FOUND", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim, runRequest());
+    shim.engine.readings.set(sandbox, engineReading(10));
+    const read = (pod_sandbox_id: string): Promise<unknown> =>
+      shim.runtime.PodSandboxStats({ pod_sandbox_id }, shim.call());
+    await read(sandbox.slice(0, 12));
+    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await rejectsWith(read(sandbox), "precondition", /not ready/);
+    await rejectsWith(read(idOf("ff")), "notFound");
+  });
+});

@@ -1,0 +1,314 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { describe, test } from "node:test";
+import { inspect, promisify } from "node:util";
+import { isKind, messageOf, ShimError } from "../../../../src/shim/lib/errors.js";
+import { EngineClient, type EngineRequest } from "../../../../src/shim/engine/http/client.js";
+import { cut, hang, json, refuse, startFakeDocker } from "../fake-docker.js";
+
+const get: EngineRequest = {
+  action: "read the thing",
+  method: "GET",
+  path: ["thing"],
+  lane: "read",
+  unversioned: true,
+};
+const post: EngineRequest = { ...get, action: "change the thing", method: "POST", lane: "write" };
+
+function never(): AbortSignal {
+  return new AbortController().signal;
+}
+
+describe("EngineClient", () => {
+  test("request() ends with its deadline when the engine is frozen, and lets go of the connection", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", hang);
+    await assert.rejects(docker.client({ shortTimeoutMs: 50 }).request(get, never()), (error) => {
+      assert.ok(isKind(error, "timeout"));
+      assert.equal(error.message, "read the thing: not finished after 50ms");
+      return true;
+    });
+    while (docker.sockets.size > 0) await new Promise(setImmediate);
+  });
+
+  test("request() ends when the caller leaves before the answer, and the engine sees it", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", hang);
+    const caller = new AbortController();
+    const pending = docker.client().request(get, caller.signal);
+    await docker.until((requests) => requests.length === 1);
+    caller.abort(new ShimError("cancelled", "the kubelet left"));
+    await assert.rejects(pending, { kind: "cancelled", message: "the kubelet left" });
+    while (docker.sockets.size > 0) await new Promise(setImmediate);
+  });
+
+  test("request() ends when the caller leaves in the middle of the answer, and the engine sees it", async () => {
+    await using docker = await startFakeDocker();
+    const caller = new AbortController();
+    docker.answers.set("GET /thing", (_request, response) => {
+      response.write("{", () => setTimeout(() => caller.abort(), 5));
+    });
+    await assert.rejects(docker.client().request(get, caller.signal), (error) => isKind(error, "cancelled"));
+    while (docker.sockets.size > 0) await new Promise(setImmediate);
+  });
+
+  test("request() fails at once when the answer is cut short", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", cut('{"half":'));
+    await assert.rejects(docker.client().request(get, never()), (error) => {
+      assert.ok(isKind(error, "unavailable"));
+      assert.match(error.message, /^read the thing: .*broke in the middle of its answer$/);
+      return true;
+    });
+  });
+
+  test("request() refuses an answer beyond the limit without reading on", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", (_request, response) => {
+      const write = (): void => {
+        while (!response.destroyed && response.write("x".repeat(10_000)));
+      };
+      response.on("drain", write);
+      write();
+    });
+    await assert.rejects(docker.client({ answerLimitBytes: 50_000 }).request(get, never()), (error) =>
+      isKind(error, "exhausted"),
+    );
+    while (docker.sockets.size > 0) await new Promise(setImmediate);
+  });
+
+  test("json() says that an answer is no JSON without quoting it", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", (_request, response) => response.end("<html>secret"));
+    await assert.rejects(docker.client().json(get, never()), {
+      kind: "unknown",
+      message: "read the thing: the engine's answer is not JSON",
+    });
+  });
+
+  test("request() reports what is not HTTP as an engine that cannot be reached", async () => {
+    await using docker = await startFakeDocker();
+    docker.server.prependListener("connection", (socket) => socket.end("SSH-2.0-OpenSSH\r\n"));
+    await assert.rejects(docker.client().request(get, never()), (error) => {
+      assert.ok(isKind(error, "unavailable"));
+      assert.equal(
+        error.message,
+        `cannot reach the Docker Engine at unix://${docker.path}: the answer is not HTTP`,
+      );
+      return true;
+    });
+  });
+
+  test("request() names the endpoint when there is no socket, and when nobody listens on it", async () => {
+    const missing = new EngineClient({
+      endpoint: { kind: "unix", path: "/nonexistent/docker.sock" },
+      shortTimeoutMs: 1000,
+    });
+    await assert.rejects(missing.request(get, never()), {
+      kind: "unavailable",
+      message: "cannot reach the Docker Engine at unix:///nonexistent/docker.sock: no such socket",
+    });
+    await using docker = await startFakeDocker();
+    const client = docker.client();
+    await client.request(get, never());
+    docker.server.close();
+    for (const socket of docker.sockets) socket.destroy();
+    await once(docker.server, "close");
+    await assert.rejects(client.request(get, never()), (error) => isKind(error, "unavailable"));
+  });
+
+  test("a kept connection that the engine has closed meanwhile costs a read nothing", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", json("fine"));
+    const client = docker.client();
+    await client.json(get, never());
+    let first = true;
+    docker.answers.set("GET /thing", (request, response, body) => {
+      if (first) request.socket.destroy();
+      else json("fine")(request, response, body);
+      first = false;
+    });
+    assert.equal(await client.json(get, never()), "fine");
+  });
+
+  test("what may be done twice is asked for once more when its answer breaks off, and only once", async () => {
+    await using docker = await startFakeDocker();
+    for (const request of [get, { ...post, repeatable: true as const }]) {
+      const target = `${request.method} /thing`;
+      let asked = 0;
+      docker.answers.set(target, (...args) => {
+        asked += 1;
+        (asked === 1 ? cut("{") : json({ well: true }))(...args);
+      });
+      assert.deepEqual(await docker.client().json(request, never()), { well: true });
+      docker.answers.set(target, (...args) => {
+        asked += 1;
+        cut("{")(...args);
+      });
+      asked = 0;
+      await assert.rejects(docker.client().json(request, never()), /broke in the middle of its answer/);
+      assert.equal(asked, 2);
+    }
+  });
+
+  test("a write whose connection breaks is not repeated", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("POST /thing", (request) => request.socket.destroy());
+    await assert.rejects(docker.client().request(post, never()), (error) => isKind(error, "unavailable"));
+    assert.deepEqual(docker.requests, ["POST /thing"]);
+  });
+
+  test("connections are kept and used again", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", json("fine"));
+    let connections = 0;
+    docker.server.on("connection", () => (connections += 1));
+    const client = docker.client();
+    for (let round = 0; round < 5; round += 1) await client.json(get, never());
+    assert.equal(connections, 1);
+  });
+
+  test("connections that nobody uses are closed, one in use never, and new ones are made", async () => {
+    await using docker = await startFakeDocker();
+    // As Docker's: it closes no connection by itself.
+    docker.server.keepAliveTimeout = 0;
+    const waiting: (() => void)[] = [];
+    docker.answers.set("GET /thing", (_request, response) => waiting.push(() => response.end('{"a":1}')));
+    docker.answers.set("GET /quiet", (_request, response) => response.write(" "));
+    const client = docker.client({ idleConnectionMs: 50 });
+    const quiet = await client.open({ ...get, path: ["quiet"], lane: "free" }, never());
+    const burst = Promise.all(Array.from({ length: 20 }, () => client.json(get, never())));
+    await docker.until((requests) => requests.length === 21);
+    assert.ok(docker.sockets.size > 20);
+    for (const answer of waiting.splice(0)) answer();
+    await burst;
+    while (docker.sockets.size > 1) await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.equal(quiet.destroyed, false, "a stream may be silent for as long as it likes");
+    quiet.destroy();
+    docker.answers.set("GET /thing", json({ b: 2 }));
+    assert.deepEqual(await client.json(get, never()), { b: 2 });
+  });
+
+  test("a frozen engine holds 32 reads; the next waits without a connection and leaves with its caller", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", hang);
+    const client = docker.client();
+    const hung = new AbortController();
+    const reads = Array.from({ length: 40 }, async () => client.request(get, hung.signal));
+    const settled = Promise.allSettled(reads);
+    await docker.until((requests) => requests.length === 32);
+    const caller = new AbortController();
+    const waiting = client.request(get, caller.signal);
+    caller.abort();
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    assert.equal(docker.requests.length, 32);
+    assert.equal(docker.sockets.size, 32);
+    hung.abort();
+    for (const result of await settled) assert.equal(result.status, "rejected");
+    // All places are free again.
+    docker.answers.set("GET /thing", json("fine"));
+    assert.equal(await client.json(get, never()), "fine");
+  });
+
+  test("hung reads do not hold up writes, probes or waits", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", hang);
+    docker.answers.set("POST /thing", json("written"));
+    docker.answers.set("GET /probe", json("here"));
+    const client = docker.client();
+    const hung = new AbortController();
+    const settled = Promise.allSettled(
+      Array.from({ length: 33 }, async () => client.request(get, hung.signal)),
+    );
+    await docker.until((requests) => requests.length === 32);
+    assert.equal(await client.json(post, never()), "written");
+    assert.equal(await client.json({ ...get, path: ["probe"], lane: "free" }, never()), "here");
+    hung.abort();
+    await settled;
+  });
+
+  for (const part of ["", ".", "..", "x".repeat(5000)]) {
+    test(`the path part ${JSON.stringify(part.slice(0, 3))} names nothing and is not sent`, async () => {
+      await using docker = await startFakeDocker();
+      const client = docker.client();
+      const answer = await client.request({ ...get, path: ["images", part, "json"] }, never());
+      assert.equal(answer.status, 404);
+      await assert.rejects(client.open({ ...get, path: [part] }, never()), (error) =>
+        isKind(error, "notFound"),
+      );
+      assert.deepEqual(docker.requests, []);
+    });
+  }
+
+  test("path parts and query are encoded", async () => {
+    await using docker = await startFakeDocker();
+    const request = { ...get, path: ["a/../b?c", "json"], query: { q: "x&y=z" } };
+    await docker.client().request(request, never());
+    assert.deepEqual(docker.requests, ["GET /a%2F..%2Fb%3Fc/json?q=x%26y%3Dz"]);
+  });
+
+  test("a request before the version is negotiated is unavailable", async () => {
+    await using docker = await startFakeDocker();
+    await assert.rejects(docker.client().request({ ...get, unversioned: false }, never()), (error) =>
+      isKind(error, "unavailable"),
+    );
+  });
+
+  test("open() throws a refusal with the engine's words", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /thing", refuse(409, "not now"));
+    await assert.rejects(docker.client().open(get, never()), { kind: "precondition", message: "not now" });
+  });
+
+  for (const value of ["tcp://127.0.0.1:1", "garbage with spaces", "ssh://nowhere"]) {
+    test(`DOCKER_HOST=${value} does not lead elsewhere`, async (context) => {
+      const saved = process.env["DOCKER_HOST"];
+      context.after(() => {
+        if (saved === undefined) delete process.env["DOCKER_HOST"];
+        else process.env["DOCKER_HOST"] = saved;
+      });
+      process.env["DOCKER_HOST"] = value;
+      await using docker = await startFakeDocker();
+      docker.answers.set("GET /thing", json("fine"));
+      assert.equal(await docker.client().json(get, never()), "fine");
+      assert.equal(process.env["DOCKER_HOST"], value);
+    });
+  }
+
+  test("docker-modem's debug formatting, which runs for every request, sees neither credentials nor the agent", async () => {
+    await using docker = await startFakeDocker();
+    const sent: string[] = [];
+    docker.answers.set("GET /thing", (request, response) => {
+      sent.push(String(request.headers["x-registry-auth"]));
+      response.end("{}");
+    });
+    const program = `
+      import { EngineClient } from ${JSON.stringify(new URL("../../../../src/shim/engine/http/client.js", import.meta.url).href)};
+      const client = new EngineClient({ endpoint: { kind: "unix", path: ${JSON.stringify(docker.path)} }, shortTimeoutMs: 9000 });
+      const headers = { "X-Registry-Auth": "hunter2" };
+      const request = { action: "x", method: "GET", path: ["thing"], lane: "read", unversioned: true, headers };
+      await client.request(request, new AbortController().signal);
+      client.close();`;
+    const { stderr } = await promisify(execFile)(
+      process.execPath,
+      ["--import", "tsx", "--input-type=module", "--eval", program],
+      { env: { ...process.env, DEBUG: "modem" }, timeout: 30_000 },
+    );
+    assert.deepEqual(sent, ["hunter2"]);
+    assert.match(stderr, /Sending/);
+    // Nor the agent, whose inspection costs far more than the request, whether or not the log is on.
+    assert.match(stderr, /agent: \[agent\]/);
+    assert.doesNotMatch(stderr, /hunter2/);
+  });
+
+  test("errors say nothing of headers and bodies that were sent", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("POST /thing", cut("{"));
+    const request = { ...post, headers: { "X-Registry-Auth": "hunter2" }, json: { Env: ["A=hunter3"] } };
+    await assert.rejects(docker.client().request(request, never()), (error) => {
+      assert.doesNotMatch(messageOf(error) + inspect(error, { depth: 1 }), /hunter/);
+      return true;
+    });
+  });
+});

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import type { AddressInfo, Server } from "node:net";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
+import { isKind } from "../../../../src/shim/lib/errors.js";
+import { EngineClient } from "../../../../src/shim/engine/http/client.js";
+import {
+  type EngineEndpoint,
+  formatEndpoint,
+  readTlsMaterial,
+} from "../../../../src/shim/engine/http/endpoint.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
+
+test("formatEndpoint() writes endpoints as Docker does", () => {
+  const texts = (
+    [
+      { kind: "unix", path: "/var/run/docker.sock" },
+      { kind: "tcp", host: "engine.example", port: 2376 },
+      { kind: "tcp", host: "::1", port: 2375 },
+    ] as const
+  ).map(formatEndpoint);
+  assert.deepEqual(texts, ["unix:///var/run/docker.sock", "tcp://engine.example:2376", "tcp://[::1]:2375"]);
+});
+
+describe("readTlsMaterial()", () => {
+  async function writeMaterial(directory: string): Promise<void> {
+    await mkdir(directory, { recursive: true });
+    for (const name of ["ca", "cert", "key"]) await writeFile(join(directory, `${name}.pem`), name);
+  }
+
+  test("no variable, no TLS", async () => {
+    assert.equal(
+      await readTlsMaterial({ HOME: "/nonexistent", DOCKER_TLS_VERIFY: "", DOCKER_CERT_PATH: "" }),
+      undefined,
+    );
+  });
+
+  test("the path switches TLS on, the other variable verification", async () => {
+    await using directory = await temporaryDirectory();
+    await writeMaterial(directory.path);
+    const material = { ca: "ca", cert: "cert", key: "key" };
+    assert.deepEqual(await readTlsMaterial({ DOCKER_CERT_PATH: directory.path }), {
+      ...material,
+      verify: false,
+    });
+    assert.deepEqual(await readTlsMaterial({ DOCKER_CERT_PATH: directory.path, DOCKER_TLS_VERIFY: "1" }), {
+      ...material,
+      verify: true,
+    });
+  });
+
+  test("verification without a path uses ~/.docker", async () => {
+    await using home = await temporaryDirectory();
+    await writeMaterial(join(home.path, ".docker"));
+    assert.equal((await readTlsMaterial({ HOME: home.path, DOCKER_TLS_VERIFY: "1" }))?.ca, "ca");
+  });
+
+  test("a missing file is refused, not plain text", async () => {
+    await assert.rejects(readTlsMaterial({ DOCKER_CERT_PATH: "/nonexistent" }), (error) => {
+      assert.ok(isKind(error, "invalid"));
+      assert.match(error.message, /^read TLS file "\/nonexistent\/ca\.pem": /);
+      return true;
+    });
+  });
+});
+
+describe("EngineClient over TCP", () => {
+  const request = {
+    action: "ping",
+    method: "GET",
+    path: ["_ping"],
+    lane: "free",
+    unversioned: true,
+  } as const;
+  const never = new AbortController().signal;
+
+  async function ping(endpoint: EngineEndpoint): Promise<string> {
+    const client = new EngineClient({ endpoint, shortTimeoutMs: 10_000 });
+    try {
+      return (await client.request(request, never)).body.toString();
+    } finally {
+      client.close();
+    }
+  }
+
+  async function listen(server: Server, host: string): Promise<number> {
+    server.listen(0, host);
+    await once(server, "listening");
+    return (server.address() as AddressInfo).port;
+  }
+
+  for (const host of ["127.0.0.1", "::1", "localhost"]) {
+    test(`reaches ${host}`, async (context) => {
+      const server = createHttpServer((incoming, response) => response.end(incoming.url));
+      context.after(() => server.close());
+      let port: number;
+      try {
+        port = await listen(server, host);
+      } catch (error) {
+        // Kernels without IPv6: the other address family is tested in any case.
+        context.skip(`no ${host} on this machine: ${String(error)}`);
+        return;
+      }
+      assert.equal(await ping({ kind: "tcp", host, port }), "/_ping");
+    });
+  }
+
+  test("speaks TLS with a certificate of its own, and believes only the given authority", async (context) => {
+    await using directory = await temporaryDirectory();
+    const path = (name: string): string => join(directory.path, name);
+    const subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+    for (const name of ["engine", "other"]) {
+      const files = ["-keyout", path(`${name}.key`), "-out", path(`${name}.crt`)];
+      try {
+        await promisify(execFile)("openssl", [
+          "req",
+          "-x509",
+          "-newkey",
+          "rsa:2048",
+          "-nodes",
+          ...files,
+          ...subject,
+        ]);
+      } catch (error) {
+        // The certificates are made by the test, so that none expires in the repository.
+        context.skip(`no openssl on this machine: ${String(error)}`);
+        return;
+      }
+    }
+    const read = async (name: string): Promise<string> => readFile(path(name), "utf8");
+    const own = { cert: await read("engine.crt"), key: await read("engine.key") };
+    const server = createHttpsServer(
+      { ...own, ca: own.cert, requestCert: true, rejectUnauthorized: true },
+      (_, response) => response.end("secure"),
+    );
+    context.after(() => server.close());
+    const port = await listen(server, "127.0.0.1");
+    const endpoint = (ca: string, verify: boolean): EngineEndpoint => ({
+      kind: "tcp",
+      host: "127.0.0.1",
+      port,
+      tls: { ...own, ca, verify },
+    });
+    assert.equal(await ping(endpoint(own.cert, true)), "secure");
+    const other = await read("other.crt");
+    await assert.rejects(ping(endpoint(other, true)), (error) => {
+      assert.ok(isKind(error, "unavailable"));
+      assert.match(
+        error.message,
+        /^cannot reach the Docker Engine at tcp:\/\/127\.0\.0\.1:\d+: .*certificate/,
+      );
+      return true;
+    });
+    assert.equal(await ping(endpoint(other, false)), "secure");
+    await assert.rejects(ping({ kind: "tcp", host: "127.0.0.1", port }), (error) =>
+      isKind(error, "unavailable"),
+    );
+  });
+});

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import {
+  type Essentials,
+  JsonTrimmer,
+  memberLimitBytes,
+} from "../../../../src/shim/engine/http/json-trimmer.js";
+
+const essentials: Essentials = {
+  Id: true,
+  State: true,
+  Config: { Labels: { type: true, 'odd "key" é': true }, Image: true },
+};
+
+/** What is left of `json` when it arrives in pieces of these sizes. */
+function trim(json: string, sizes: readonly number[], what = essentials): string | undefined {
+  const trimmer = new JsonTrimmer(what);
+  const bytes = Buffer.from(json);
+  for (let start = 0, index = 0; start < bytes.length; index += 1) {
+    const size = sizes[index % sizes.length] ?? 1;
+    trimmer.push(bytes.subarray(start, start + size));
+    start += size;
+  }
+  return trimmer.text;
+}
+
+/** The same by JSON.parse. */
+function keep(value: unknown, what: true | Essentials): unknown {
+  if (what === true || typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  const members = Object.entries(value).filter(([key]) => Object.hasOwn(what, key));
+  return Object.fromEntries(members.map(([key, member]) => [key, keep(member, what[key] ?? true)]));
+}
+
+const keys = fc.constantFrom(
+  "Id",
+  "State",
+  "Config",
+  "Labels",
+  "type",
+  'odd "key" é',
+  "Image",
+  "x\\",
+  "__proto__",
+);
+const { value: anything } = fc.letrec((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    fc.string({ unit: "binary" }),
+    fc.constantFrom('"', "\\", '\\"', "}", "]", ",", ""),
+    fc.double({ noNaN: true, noDefaultInfinity: true }),
+    fc.constantFrom(true, false, null),
+    fc.array(tie("value"), { maxLength: 4 }),
+    fc.dictionary(keys, tie("value"), { maxKeys: 6 }),
+  ),
+}));
+const object = fc.dictionary(keys, anything, { maxKeys: 8 });
+const sizes = fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 10 });
+
+describe("JsonTrimmer", () => {
+  test("keeps what matters of any object, in whatever pieces it arrives", () => {
+    fc.assert(
+      fc.property(object, sizes, fc.constantFrom(0, 2), (value, cuts, indent) => {
+        const text = trim(JSON.stringify(value, null, indent), cuts);
+        assert.deepEqual(JSON.parse(text ?? ""), keep(JSON.parse(JSON.stringify(value)), essentials));
+      }),
+    );
+  });
+
+  test("an object that is cut short is none", () => {
+    fc.assert(
+      fc.property(object, sizes, fc.nat(), (value, cuts, at) => {
+        const text = JSON.stringify(value);
+        assert.equal(trim(text.slice(0, at % text.length), cuts), undefined);
+      }),
+    );
+  });
+
+  test("a member beyond the limit counts as null, and what follows it is kept", () => {
+    const fits = "x".repeat(memberLimitBytes - 2);
+    assert.equal(trim(JSON.stringify({ State: fits, Id: "a" }), [1000]), `{"State":"${fits}","Id":"a"}`);
+    assert.equal(trim(JSON.stringify({ State: `${fits}x`, Id: "a" }), [1000]), '{"State":null,"Id":"a"}');
+  });
+
+  test("text in the place of a key or value cannot pass for another member", () => {
+    const hostile = { other: '","Id":"faked', nested: { Id: "faked" }, list: [{ Id: "faked" }], Id: "real" };
+    assert.equal(trim(JSON.stringify(hostile), [3]), '{"Id":"real"}');
+  });
+
+  for (const text of [
+    "",
+    "{",
+    "{}x",
+    '{"a"',
+    "{]",
+    "{]]]]",
+    "}{",
+    '{"Id"}',
+    '{"Id":}',
+    "{,,",
+    "{:",
+    "[}",
+    "{1:2}",
+  ]) {
+    test(`ends whatever arrives: ${text}`, () => {
+      const found = trim(text, [1]);
+      if (text === "{}x") assert.equal(found, "{}");
+      else assert.throws(() => JSON.parse(found ?? ""));
+    });
+  }
+});

@@ -1,0 +1,231 @@
+/** Answers whose size tenants decide: labels, annotations, environments, histories. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  annotationPrefix,
+  containerType,
+  pinnedImageLabel,
+  sandboxIdLabel,
+  typeLabel,
+} from "../../../../src/shim/domain/labels.js";
+import { isKind } from "../../../../src/shim/lib/errors.js";
+import { descriptionLimitBytes } from "../../../../src/shim/domain/snapshot.js";
+import type { EngineEvent } from "../../../../src/shim/ports/engine.js";
+import { toSnapshot } from "../../../../src/shim/engine/snapshot.js";
+import { toImageSnapshot } from "../../../../src/shim/engine/images.js";
+import { json, startFakeDocker, version } from "../fake-docker.js";
+
+const { signal } = new AbortController();
+const id = (digit: string): string => digit.repeat(64);
+const megabyte = 1024 * 1024;
+/** JSON makes six bytes of each. */
+const huge = (bytes: number): string => "\u0001".repeat(bytes / 6);
+const podLabels = { [typeLabel]: containerType, [sandboxIdLabel]: id("5") };
+
+/** Has what snapshot.ts reads, in the form of API 1.51. */
+const container = {
+  ...{ Id: id("1"), Name: "/k8s_app_pod_ns_uid_0", Created: "2024-05-06T07:08:09.123456789Z" },
+  ...{ Image: "sha256:feed", LogPath: "/log", ResolvConfPath: "/resolv.conf", SizeRw: 4096 },
+  State: {
+    ...{ Status: "exited", Running: false, Pid: 7, ExitCode: 137, OOMKilled: true, Error: "boom" },
+    ...{ StartedAt: "2024-05-06T07:08:10Z", FinishedAt: "2024-05-06T07:08:11.5Z" },
+  },
+  Config: {
+    ...{ Image: "busybox:1", User: "1:2", Tty: true, OpenStdin: true, StdinOnce: true, StopSignal: "QUIT" },
+    Labels: podLabels,
+  },
+  HostConfig: {
+    ...{ NetworkMode: "host", PidMode: "host", IpcMode: "shareable", CgroupParent: "/kubepods" },
+    ...{ Runtime: "runc", GroupAdd: ["5"], Privileged: true, CpuPeriod: 1, CpuQuota: -1, CpuShares: 3 },
+    ...{ Memory: 4, MemorySwap: -1, CpusetCpus: "0", CpusetMems: "1", OomScoreAdj: -998 },
+    ...{ Mounts: [{ Type: "bind", Source: "/s", Target: "/t", ReadOnly: true }], Binds: ["/a:/b:ro"] },
+    LogConfig: { Type: "json-file", Config: { "max-size": "1m" } },
+  },
+  Mounts: [{ Type: "bind", Source: "/s", Destination: "/t", RW: true, Propagation: "rprivate", Name: "n" }],
+  NetworkSettings: { Networks: { bridge: { IPAddress: "172.17.0.2", GlobalIPv6Address: "" } } },
+  GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } },
+};
+
+const image = {
+  ...{ Id: "sha256:feed", RepoTags: ["a:1"], RepoDigests: ["a@sha256:1"], Created: "2024-05-06T07:08:09Z" },
+  ...{ Author: "somebody", Architecture: "amd64", Os: "linux", Size: 17 },
+  Config: { User: "1000", StopSignal: "QUIT", Volumes: { "/data": {} }, Labels: { [typeLabel]: "x" } },
+  ...{ RootFS: { Layers: ["sha256:1"] }, GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } } },
+};
+
+describe("containers with labels of any size", () => {
+  test("listContainers() answers all of a list of more than 64 MiB, and keeps little of it", async () => {
+    await using docker = await startFakeDocker();
+    const entry = (number: number): object => ({
+      ...{ Id: id("1").slice(3) + String(number).padStart(3, "0"), Names: ["/k8s_x"], State: "running" },
+      Labels: { [`${annotationPrefix}note`]: huge(1.5 * megabyte), ...podLabels },
+    });
+    docker.answers.set("GET /containers/json", (_request, response) => {
+      response.writeHead(200);
+      response.end(JSON.stringify(Array.from({ length: 50 }, (_, index) => entry(index))));
+    });
+    const engine = await docker.engine();
+    const listed = await engine.listContainers({ labelKey: typeLabel }, signal);
+    assert.equal(new Set(listed.map((one) => one.id)).size, 50);
+    for (const { status, names, labels } of listed)
+      assert.deepEqual({ status, names, labels }, { status: "running", names: ["k8s_x"], labels: podLabels });
+  });
+
+  test("listContainers() keeps the label that it was asked for, and those of helper containers", async () => {
+    await using docker = await startFakeDocker();
+    const Labels = { other: huge(megabyte), wanted: "x", [pinnedImageLabel]: "sha256:1" };
+    docker.answers.set("GET /containers/json", json([{ Id: id("1"), Labels }]));
+    const engine = await docker.engine();
+    const [listed] = await engine.listContainers({ labelKey: "wanted" }, signal);
+    assert.deepEqual(listed?.labels, { wanted: "x", [pinnedImageLabel]: "sha256:1" });
+  });
+
+  for (const [what, Config] of [
+    ["labels", { Labels: { ...podLabels, [`${annotationPrefix}note`]: huge(70 * megabyte) } }],
+    ["environment", { Labels: podLabels, Env: [`X=${"x".repeat(5 * megabyte)}`] }],
+  ] as const) {
+    test(`inspectContainer() with too large ${what} says all that is not of the tenant's size`, async () => {
+      await using docker = await startFakeDocker();
+      const answer = { ...container, Config: { ...container.Config, ...Config } };
+      docker.answers.set(`GET /containers/${id("1")}/json`, json(answer));
+      const engine = await docker.engine();
+      const found = await engine.inspectContainer(id("1"), signal);
+      assert.deepEqual(found, { ...toSnapshot(container), isTrimmed: true });
+      assert.equal(await engine.writableLayerBytes(id("1"), signal), 4096);
+    });
+  }
+
+  test("the essentials are all that a snapshot is made of", () => {
+    const empty = toSnapshot({ Id: id("1") });
+    const full = toSnapshot(container);
+    for (const key of Object.keys(full) as (keyof typeof full)[])
+      if (key !== "id") assert.notDeepEqual(full[key], empty[key], `the test's container has no ${key}`);
+  });
+
+  test("a sandbox with 256 KiB of annotations is described as a whole, whatever they consist of", async () => {
+    await using docker = await startFakeDocker();
+    const labels = { ...podLabels, [`${annotationPrefix}note`]: "\u0001".repeat(256 * 1024) };
+    const answer = { ...container, Config: { ...container.Config, Labels: labels } };
+    docker.answers.set(`GET /containers/${id("1")}/json`, json(answer));
+    const engine = await docker.engine();
+    assert.deepEqual(await engine.inspectContainer(id("1"), signal), toSnapshot(answer));
+  });
+
+  test("what is too large and no JSON fails for that container", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set(`GET /containers/${id("1")}/json`, (_request, response) =>
+      response.end("x".repeat(descriptionLimitBytes + 1)),
+    );
+    const engine = await docker.engine();
+    const inspecting = engine.inspectContainer(id("1"), signal);
+    await assert.rejects(inspecting, {
+      message: `inspect container "${id("1")}": the engine's answer is not JSON`,
+    });
+  });
+
+  test("inspectExec() of a command of megabytes", async () => {
+    await using docker = await startFakeDocker();
+    const ProcessConfig = { arguments: [huge(6 * megabyte)] };
+    docker.answers.set("GET /exec/e/json", json({ Running: false, ExitCode: 3, ProcessConfig, Pid: 9 }));
+    const engine = await docker.engine();
+    assert.deepEqual(await engine.inspectExec("e", signal), { running: false, exitCode: 3, pid: 9 });
+  });
+});
+
+describe("images with labels of any size", () => {
+  test("listImages() answers all, whatever one of them carries", async () => {
+    await using docker = await startFakeDocker();
+    const large = { ...image, Labels: { x: huge(70 * megabyte) } };
+    docker.answers.set("GET /images/json", json([large, { Id: "sha256:2", Labels: { a: "b" } }]));
+    const engine = await docker.engine();
+    const [first, second] = await engine.listImages(signal);
+    assert.deepEqual([first?.id, first?.repoTags, first?.size], ["sha256:feed", ["a:1"], 17]);
+    assert.deepEqual([second?.id, second?.labels], ["sha256:2", { a: "b" }]);
+  });
+
+  test("inspectImage() says all that is not of the image's size", async () => {
+    await using docker = await startFakeDocker();
+    const Config = { ...image.Config, Labels: { ...image.Config.Labels, x: huge(70 * megabyte) } };
+    docker.answers.set("GET /images/x/json", json({ ...image, Config }));
+    const engine = await docker.engine();
+    assert.deepEqual(await engine.inspectImage("x", signal), toImageSnapshot(image));
+  });
+
+  test("a history beyond the limit is empty, and costs no other image its place in the disk usage", async () => {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /version", json({ ...version, ApiVersion: "1.41" }));
+    docker.answers.set("GET /images/json", json([{ Id: "large" }, { Id: "small" }]));
+    const CreatedBy = huge(5 * megabyte);
+    docker.answers.set("GET /images/large/history", json([{ Created: 1, CreatedBy, Size: 5 }]));
+    docker.answers.set("GET /images/small/history", json([{ Created: 1, CreatedBy: "ADD", Size: 7 }]));
+    const engine = await docker.engine();
+    assert.deepEqual(await engine.imageHistory("large", signal), []);
+    assert.equal(await engine.imageDiskUsage(signal), 7);
+    await assert.rejects(engine.imageHistory("missing", signal), (error) => isKind(error, "notFound"));
+  });
+
+  test("imageDiskUsage() finds the sum in an answer beyond the limit", async () => {
+    await using docker = await startFakeDocker();
+    const Images = [{ Id: "x", Labels: { x: huge(5 * megabyte) } }];
+    docker.answers.set("GET /system/df", json({ Images, LayersSize: 42 }));
+    const engine = await docker.engine();
+    assert.equal(await engine.imageDiskUsage(signal), 42);
+  });
+});
+
+describe("events of any size", () => {
+  const event = (type: string, action: string, eventId: string, attributes: object): string =>
+    `${JSON.stringify({ Type: type, Action: action, Actor: { ID: eventId, Attributes: attributes } })}\n`;
+
+  async function eventsOf(...pieces: readonly string[]): Promise<readonly EngineEvent[]> {
+    await using docker = await startFakeDocker();
+    docker.answers.set("GET /events", (_request, response) => {
+      for (const piece of pieces) response.write(piece);
+      response.end();
+    });
+    const engine = await docker.engine();
+    const found: EngineEvent[] = [];
+    const reading = (async () => {
+      for await (const one of engine.events(typeLabel, () => undefined, signal)) found.push(one);
+    })();
+    await assert.rejects(reading, /broke/);
+    return found;
+  }
+
+  test("one of many MiB says what it was about, and the next one is heard", async () => {
+    const attributes = { [`${annotationPrefix}note`]: huge(6 * megabyte), ...podLabels };
+    const found = await eventsOf(
+      event("container", "create", id("1"), attributes),
+      event("container", "create", id("2"), { x: huge(2 * megabyte) }),
+      event("image", "pull", "busybox", { x: huge(2 * megabyte) }),
+      event("container", "start", id("3"), podLabels),
+    );
+    assert.deepEqual(found, [
+      { type: "container", action: "create", id: id("1") },
+      { type: "otherContainer", action: "create", id: id("2") },
+      { type: "image", action: "pull", id: "busybox" },
+      { type: "container", action: "start", id: id("3") },
+    ]);
+  });
+
+  test("a label or name cannot fake an id", async () => {
+    const hostile = `"},"Actor":{"ID":"${id("9")}"},"x":{"`;
+    const attributes = { [hostile]: hostile, ID: id("9"), name: huge(megabyte), ...podLabels };
+    assert.deepEqual(await eventsOf(event("container", "die", id("1"), attributes)), [
+      { type: "container", action: "die", id: id("1") },
+    ]);
+  });
+
+  for (const [what, line] of [
+    ["is no JSON", "{x}\n"],
+    ["is too large and no JSON", `${"x".repeat(2 * megabyte)}\n`],
+    ["is too large and cut short", `{"Type":"container","x":"${"x".repeat(2 * megabyte)}\n`],
+  ] as const) {
+    test(`one that ${what} is an event of which nothing is known`, async () => {
+      assert.deepEqual(await eventsOf(line, event("image", "tag", "a", {})), [
+        { type: "unknown", action: "", id: "" },
+        { type: "image", action: "tag", id: "a" },
+      ]);
+    });
+  }
+});

@@ -1,0 +1,326 @@
+import assert from "node:assert/strict";
+import { isUtf8 } from "node:buffer";
+import { describe, test } from "node:test";
+import { loadSync, type MessageTypeDefinition, type ServiceDefinition } from "@grpc/proto-loader";
+import fc from "fast-check";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import type { FieldDescriptor, MessageDescriptor } from "../../../../src/shim/grpc/codec/check-wire.js";
+import { compileEncoder } from "../../../../src/shim/grpc/codec/message-encoder.js";
+import { api } from "../test-server.js";
+
+type Type = MessageTypeDefinition<object, object>;
+
+const file = new URL("../../../../proto/runtime/v1/api.proto", import.meta.url).pathname;
+const types = loadSync(file, { keepCase: true, longs: String, defaults: true, oneofs: true });
+
+function typeOf(name: string): Type {
+  return types[`runtime.v1.${name}`] as Type;
+}
+
+function descriptorOf(name: string): MessageDescriptor {
+  return typeOf(name).type as MessageDescriptor;
+}
+
+function findMessage(name: string): MessageDescriptor | undefined {
+  return (types[`runtime.v1.${name}`] as Type | undefined)?.type as MessageDescriptor | undefined;
+}
+
+function encoderOf(name: string): (message: object) => Buffer {
+  return compileEncoder(descriptorOf(name), findMessage);
+}
+
+/** What the encoder of gRPC says, and ours, in hexadecimal. */
+function bothEncodings(name: string, message: object): { readonly theirs: string; readonly ours: string } {
+  const theirs = Buffer.from(typeOf(name).serialize(message)).toString("hex");
+  const ours = encoderOf(name)(message).toString("hex");
+  return { theirs, ours };
+}
+
+function assertSame(name: string, message: object): void {
+  const { theirs, ours } = bothEncodings(name, message);
+  assert.equal(ours, theirs);
+}
+
+/** Every message that is in an answer. */
+function responseTypes(): ReadonlySet<string> {
+  const found = new Set<string>();
+  const add = (name: string): void => {
+    const descriptor = findMessage(name);
+    if (descriptor === undefined || found.has(name)) return;
+    found.add(name);
+    for (const { type, typeName } of descriptor.field) if (type === "TYPE_MESSAGE") add(typeName);
+  };
+  for (const service of ["RuntimeService", "ImageService"]) {
+    for (const { responseType } of Object.values(types[`runtime.v1.${service}`] as ServiceDefinition)) {
+      add((responseType as { readonly type: { readonly name: string } }).type.name);
+    }
+  }
+  return found;
+}
+
+/** Half of a surrogate pair is no character, and no UTF-8 could say it. */
+function wellFormed(text: string): string {
+  return text.replaceAll(/\p{Surrogate}/gu, "\ufffd");
+}
+
+/** Of all lengths around those where a string is written in another way. */
+const anyUnits = fc.oneof(
+  { weight: 5, arbitrary: fc.string({ maxLength: 60 }) },
+  fc.string({ unit: "grapheme", maxLength: 60 }),
+  fc.string({ unit: "binary", minLength: 30, maxLength: 200 }),
+  fc
+    .array(fc.integer({ min: 0xd700, max: 0xe0ff }), { maxLength: 45 })
+    .map((units) => String.fromCharCode(...units)),
+);
+const text = anyUnits.map(wellFormed);
+
+function wholeNumber(smallest: bigint, largest: bigint): fc.Arbitrary<string | number> {
+  return fc.oneof(
+    fc.bigInt(smallest, largest).map(String),
+    fc.bigInt(-1000n < smallest ? smallest : -1000n, 1_000_000_000_000_000_000n).map(String),
+    fc.integer({ min: smallest < 0n ? Number.MIN_SAFE_INTEGER : 0, max: Number.MAX_SAFE_INTEGER }),
+  );
+}
+
+const scalars: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+  TYPE_STRING: text,
+  TYPE_BYTES: fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes)),
+  TYPE_BOOL: fc.boolean(),
+  TYPE_DOUBLE: fc.double(),
+  TYPE_ENUM: fc.oneof(fc.integer({ min: 0, max: 5 }), fc.integer()),
+  TYPE_INT32: fc.integer(),
+  TYPE_UINT32: fc.nat(2 ** 32 - 1),
+  TYPE_INT64: wholeNumber(-(2n ** 63n), 2n ** 63n - 1n),
+  TYPE_UINT64: wholeNumber(0n, 2n ** 64n - 1n),
+};
+
+function anyMessage(descriptor: MessageDescriptor): fc.Arbitrary<object> {
+  const fields = descriptor.field.map((field) => [field.name, fc.option(anyContent(descriptor, field))]);
+  return fc.record(Object.fromEntries(fields) as Record<string, fc.Arbitrary<unknown>>, { requiredKeys: [] });
+}
+
+function anyContent(descriptor: MessageDescriptor, field: FieldDescriptor): fc.Arbitrary<unknown> {
+  const entry = descriptor.nestedType.find(({ name }) => name === field.typeName);
+  if (entry !== undefined) return fc.dictionary(text, anyValue(entry.field[1]!), { maxKeys: 4 });
+  return field.label === "LABEL_REPEATED" ? fc.array(anyValue(field), { maxLength: 3 }) : anyValue(field);
+}
+
+function anyValue({ type, typeName }: FieldDescriptor): fc.Arbitrary<unknown> {
+  return scalars[type] ?? anyMessage(descriptorOf(typeName));
+}
+
+describe("compileEncoder() writes what the encoder of gRPC writes", () => {
+  for (const name of responseTypes()) {
+    test(`any ${name}`, () => {
+      fc.assert(
+        fc.property(anyMessage(descriptorOf(name)), (message) => {
+          assertSame(name, message);
+        }),
+        { numRuns: 60 },
+      );
+    });
+  }
+
+  test("nothing", () => {
+    assert.deepEqual(bothEncodings("PodSandboxStats", {}), { theirs: "", ours: "" });
+    assertSame("PodSandboxStats", { attributes: null, linux: undefined, unknown: 1 });
+    assertSame("PodSandboxStats", { attributes: {}, linux: { cpu: {}, containers: [{}, {}] } });
+  });
+
+  test("default values, which are written where they are set", () => {
+    const { theirs, ours } = bothEncodings("Container", { id: "", state: 0, created_at: "0", labels: {} });
+    assert.equal(theirs, "0a00" + "3000" + "3800");
+    assert.equal(ours, theirs);
+    assertSame("StatusResponse", { status: { conditions: [{ type: "", status: false }] }, info: { "": "" } });
+    assertSame("MemoryUsage", { timestamp: 0, usage_bytes: { value: "0" }, psi: { Full: { Avg10: 0 } } });
+  });
+
+  for (const value of [
+    ...["0", "-0", "1", "127", "128", "-1", "999999999999999", "1000000000000000"],
+    ...["4294967295", "4294967296", "-4294967296", "-999999999", "0000000000000000001"],
+    ...[2n ** 53n, 2n ** 53n + 1n, -(2n ** 53n) - 1n, 2n ** 63n - 1n, 2n ** 63n, -(2n ** 63n)].map(String),
+    // Taken modulo 2^64.
+    ...["18446744073709551615", "18446744073709551616", "99999999999999999999", "-18446744073709551615"],
+    ...[0, 1, 2 ** 31, 2 ** 32, Number.MAX_SAFE_INTEGER, 2 ** 53, 2 ** 60],
+  ]) {
+    test(`${typeof value} ${value} in 64 bits`, () => {
+      assertSame("Int64Value", { value });
+      assertSame("UInt64Value", { value });
+    });
+  }
+
+  test("negative numbers in a field with sign", () => {
+    for (const value of [-1, -128, -(2 ** 32), Number.MIN_SAFE_INTEGER]) assertSame("Int64Value", { value });
+    for (const exit_code of [-1, 2 ** 31 - 1, -(2 ** 31), 2 ** 32 - 1]) {
+      assertSame("ContainerStatus", { exit_code });
+    }
+  });
+
+  test("fractions, which are cut off", () => {
+    for (const value of [1.5, -1.5, "1.5", "-1.5", "0.25"]) assertSame("Int64Value", { value });
+    for (const exit_code of [1.5, -1.5]) assertSame("ContainerStatus", { exit_code });
+    // What gRPC refuses or cuts off at the exponent.
+    const encode = encoderOf("UInt64Value");
+    assert.equal(encode({ value: "1e-7" }).toString("hex"), "0800");
+    assert.equal(encode({ value: "1.5e+19" }).toString("hex"), "088080f0f6ec90ad95d001");
+  });
+
+  test("numbers of a list, packed", () => {
+    const { theirs, ours } = bothEncodings("LinuxContainerUser", { supplemental_groups: ["1", "300", 2] });
+    assert.equal(theirs, "1a04" + "01ac0202");
+    assert.equal(ours, theirs);
+    assertSame("LinuxContainerUser", {
+      supplemental_groups: Array.from({ length: 200 }, (_, index) => String(index)),
+    });
+  });
+
+  test("strings around the lengths where they are written in another way", () => {
+    for (const unit of ["a", "ü", "€", "😀"]) {
+      for (const count of [1, 19, 20, 38, 39, 40, 41, 63, 64, 127, 128, 5461, 5462]) {
+        assertSame("Container", { id: unit.repeat(count), labels: { [unit.repeat(count)]: "x" } });
+      }
+    }
+  });
+
+  // The encoder of gRPC writes it as it is in a short string; clients refuse the whole answer for that.
+  test("half of a surrogate pair as U+FFFD", () => {
+    const encode = encoderOf("Container");
+    fc.assert(
+      fc.property(anyUnits, (id) => {
+        assert.deepEqual(encode({ id }), encode({ id: wellFormed(id) }));
+      }),
+    );
+    for (const unit of ["\ud800", "\udc00", "\udc00\ud800", "\ud800a"]) {
+      assert.ok(isUtf8(encode({ id: unit })), JSON.stringify(unit));
+    }
+  });
+
+  test("messages whose length takes more bytes", () => {
+    for (const length of [127, 128, 129, 16_383, 16_384, 16_385, 2_097_151, 2_097_152]) {
+      for (const overhead of [0, 1, 2, 3, 4, 5]) {
+        const name = "n".repeat(length - overhead);
+        assertSame("Container", { metadata: { name, attempt: 7 }, image: { image: "i" }, state: 1 });
+        assertSame("ContainerStatusResponse", { info: { info: name }, status: { message: name } });
+      }
+    }
+  });
+
+  test("a message of many parts, and a small one after it", () => {
+    const stdout = Buffer.alloc(3_000_000, "o");
+    assertSame("ExecSyncResponse", { stdout, stderr: new Uint8Array([1, 2]), exit_code: 1 });
+    assertSame("ExecSyncResponse", { stdout: Buffer.alloc(0), exit_code: 0 });
+  });
+
+  test("keys of maps that mean something to objects", () => {
+    const labels = Object.fromEntries([
+      ...["__proto__", "constructor", "b", "10", "9", ""].map((key) => [key, `value of ${key}`] as const),
+    ]);
+    assertSame("PodSandbox", { labels });
+  });
+
+  test("the answers of every method", () => {
+    for (const { name, service, encodeResponse } of api.methods) {
+      const { [name]: method } = types[`runtime.v1.${service}`] as ServiceDefinition;
+      const responseName = (method!.responseType as { type: { name: string } }).type.name;
+      for (const message of fc.sample(anyMessage(descriptorOf(responseName)), 3)) {
+        assert.equal(
+          encodeResponse(message).toString("hex"),
+          Buffer.from(method!.responseSerialize(message)).toString("hex"),
+          name,
+        );
+      }
+    }
+  });
+});
+
+test("an encoding stays as it is when the next one is made", () => {
+  const encode = encoderOf("Container");
+  const first = encode({ id: "first" });
+  encode({ id: "other" });
+  assert.equal(first.toString("latin1"), "\n\x05first");
+});
+
+test("types may be in themselves", () => {
+  const message = {
+    number: 1,
+    label: "LABEL_OPTIONAL",
+    type: "TYPE_MESSAGE",
+    typeName: "Node",
+    name: "next",
+  };
+  const list = { ...message, number: 2, label: "LABEL_REPEATED", name: "more" };
+  const node: MessageDescriptor = { field: [list, message], nestedType: [] };
+  const encode = compileEncoder(node, () => node);
+  assert.equal(
+    encode({ more: [{}, { next: {} }], next: { next: {} } }).toString("hex"),
+    "0a020a0012001202" + "0a00",
+  );
+});
+
+describe("compileEncoder() refuses a value of another type, by the path of its field", () => {
+  const cases: readonly (readonly [name: string, message: object, expected: string])[] = [
+    ["Container", { created_at: "soon" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "-" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "NaN" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "1e+21" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: " 1" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "1".repeat(21) }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: "123456789012345678x" }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: 2 ** 64 }, "created_at: is no 64-bit number"],
+    ["Container", { created_at: Infinity }, "created_at: is no number"],
+    ["Container", { created_at: {} }, "created_at: is no number"],
+    ["Container", { state: "CONTAINER_RUNNING" }, "state: is no number"],
+    ["Container", { id: 5 }, "id: is no string"],
+    ["Container", { id: {} }, "id: is no string"],
+    ["Container", { image: "busybox" }, "image: is no message"],
+    ["Container", { image: [] }, "image: is no message"],
+    ["Container", { metadata: { attempt: NaN } }, "metadata.attempt: is no number"],
+    ["Container", { labels: { app: 1 } }, "labels: is no string"],
+    ["Container", { labels: ["app"] }, "labels: is no map"],
+    ["ListContainersResponse", { containers: {} }, "containers: is no list"],
+    ["ListContainersResponse", { containers: [{}, null] }, "containers[1]: is no message"],
+    [
+      "ListContainersResponse",
+      { containers: [{}, { image: { annotations: { a: undefined } } }] },
+      "containers[1].image.annotations: is no string",
+    ],
+    [
+      "LinuxContainerUser",
+      { supplemental_groups: ["1", "x"] },
+      "supplemental_groups[1]: is no 64-bit number",
+    ],
+    [
+      "PodSandboxStats",
+      { linux: { memory: { psi: { Full: { Avg10: "1" } } } } },
+      "linux.memory.psi.Full.Avg10: is no number",
+    ],
+    ["ExecSyncResponse", { stdout: "text" }, "stdout: is no byte array"],
+    [
+      "StatusResponse",
+      { status: { conditions: [{ status: 1 }] } },
+      "status.conditions[0].status: is no boolean",
+    ],
+    ["Container", [], "the message: is no message"],
+  ];
+  for (const [name, message, expected] of cases) {
+    test(`${name}: ${expected}, ${JSON.stringify(message)}`, () => {
+      const encode = encoderOf(name);
+      assert.throws(
+        () => encode(message),
+        (error) =>
+          error instanceof ShimError &&
+          error.kind === "internal" &&
+          error.message === `encode answer: ${expected}`,
+      );
+      // What was begun is not in the next one.
+      assert.equal(encode({}).length, 0);
+    });
+  }
+
+  test("a type that the CRI does not have", () => {
+    const field = { number: 1, label: "LABEL_OPTIONAL", type: "TYPE_SINT32", typeName: "", name: "zigzag" };
+    const encode = compileEncoder({ field: [field], nestedType: [] }, findMessage);
+    assert.throws(() => encode({}), /field zigzag is of the unexpected type TYPE_SINT32/);
+  });
+});

@@ -1,0 +1,424 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { HostPaths } from "../../../../src/shim/host/host-paths/host-paths.js";
+import {
+  HostPathsProcess,
+  type PathListener,
+} from "../../../../src/shim/host/host-paths/host-paths-process.js";
+import type { PathAnswer, PathEntry } from "../../../../src/shim/host/host-paths/host-paths-protocol.js";
+import { programPath } from "../../../../src/shim/pause/programs.js";
+import type { FoundMount, PathsToFind } from "../../../../src/shim/ports/host.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { until } from "../../../support/wait.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
+
+const never = new AbortController().signal;
+const nothing: PathsToFind = { look: [], make: [], devices: [] };
+const program = (): string => programPath("host-paths", process.arch);
+
+describe("HostPaths with its helper", () => {
+  const log = recordingLog();
+  let helper: HostPathsProcess;
+  let paths: HostPaths;
+
+  before(() => {
+    helper = new HostPathsProcess({ program, log });
+    paths = new HostPaths({ helper, log });
+  });
+  after(() => helper.close());
+
+  async function findMount(task: "look" | "make", path: string): Promise<FoundMount | undefined> {
+    const found = await paths.find({ ...nothing, [task]: [path] }, "pod", never);
+    return found?.mounts.get(path);
+  }
+
+  test("finds what is there, through links, whatever it is", async () => {
+    await using at = await temporaryDirectory();
+    await writeFile(join(at.path, "file"), "");
+    await symlink("file", join(at.path, "link"));
+    execFileSync("mkfifo", [join(at.path, "fifo")]);
+    const given = ["", "file", "link", "fifo"].map((name) => join(at.path, name));
+    const found = await paths.find({ ...nothing, make: given }, "pod", never);
+    assert.deepEqual(
+      [...(found?.mounts ?? [])],
+      given.map((path) => [path, "present"]),
+    );
+  });
+
+  test("leaves what is only looked at missing", async () => {
+    await using at = await temporaryDirectory();
+    assert.equal(await findMount("look", join(at.path, "a", "b")), "missing");
+    assert.deepEqual(await readdir(at.path), []);
+  });
+
+  test("makes a missing directory with its parents, open to all readers whatever the umask is", async () => {
+    await using at = await temporaryDirectory();
+    const umask = process.umask(0o077);
+    const own = new HostPathsProcess({ program, log });
+    try {
+      const path = join(at.path, "a", "b", "c");
+      const found = await new HostPaths({ helper: own, log }).find(
+        { ...nothing, make: [path] },
+        "pod",
+        never,
+      );
+      assert.equal(found?.mounts.get(path), "made");
+      for (const part of ["a", "a/b", "a/b/c"]) {
+        const { mode, uid } = await stat(join(at.path, part));
+        assert.deepEqual([mode & 0o7777, uid], [0o755, process.getuid?.()]);
+      }
+      assert.equal(await findMount("make", path), "present");
+    } finally {
+      process.umask(umask);
+      await own.close();
+    }
+  });
+
+  test("resolves `..` and doubled slashes as the engine does, as text", async () => {
+    await using at = await temporaryDirectory();
+    await mkdir(join(at.path, "real"));
+    await symlink("real", join(at.path, "link"));
+    assert.equal(await findMount("make", `${at.path}/link/..//made/`), "made");
+    assert.ok((await stat(join(at.path, "made"))).isDirectory());
+  });
+
+  test("follows links in what is there, and makes the rest behind them", async () => {
+    await using at = await temporaryDirectory();
+    await mkdir(join(at.path, "real"));
+    await symlink("real", join(at.path, "link"));
+    assert.equal(await findMount("make", join(at.path, "link", "x", "y")), "made");
+    assert.ok((await stat(join(at.path, "real", "x", "y"))).isDirectory());
+  });
+
+  for (const rest of ["", "/x", "/x/y"]) {
+    test(`makes nothing at a link that leads to nothing, nor behind it: link${rest}`, async () => {
+      await using at = await temporaryDirectory();
+      const link = join(at.path, "link");
+      await symlink(join(at.path, "gone"), link);
+      assert.deepEqual(await findMount("make", link + rest), {
+        kind: "precondition",
+        reason: `"${link}" is a symbolic link that leads to nothing; no directory is made there`,
+      });
+      assert.ok((await lstat(link)).isSymbolicLink());
+      assert.deepEqual(await readdir(at.path), ["link"]);
+    });
+  }
+
+  test("says why a path cannot be used", async () => {
+    await using at = await temporaryDirectory();
+    await writeFile(join(at.path, "file"), "");
+    await symlink("loop", join(at.path, "loop"));
+    for (const [path, reason] of [
+      [join(at.path, "file", "x"), /^not a directory \(ENOTDIR\)$/],
+      [join(at.path, "loop"), /\(ELOOP\)$/],
+      [join(at.path, "n".repeat(256)), /\(ENAMETOOLONG\)$/],
+      [`/${"n/".repeat(2100)}n`, /^longer than 4095 bytes$/],
+      ["/proc/no-such-directory", /^make directory "\/proc\/no-such-directory": .* \(ENOENT\)$/],
+    ] as const) {
+      const found = await findMount("make", path);
+      assert.ok(typeof found === "object", path);
+      assert.equal(found.kind, "precondition");
+      assert.match(found.reason, reason);
+    }
+  });
+
+  test("one path for many at the same time: all succeed", async () => {
+    await using at = await temporaryDirectory();
+    for (let round = 0; round < 20; round++) {
+      const path = join(at.path, String(round), "a", "b", "c", "d");
+      const all = await Promise.all(Array.from({ length: 16 }, () => findMount("make", path)));
+      assert.ok(all.includes("made") && all.every((one) => one === "made" || one === "present"));
+    }
+  });
+
+  test("paths of more bytes than a request takes are all found", async () => {
+    await using at = await temporaryDirectory();
+    const name = "n".repeat(200);
+    const given = Array.from({ length: 150 }, (_, index) =>
+      join(at.path, ...[String(index), name, name, name, name]),
+    );
+    const found = await paths.find({ ...nothing, make: given }, "pod", never);
+    assert.deepEqual(new Set(found?.mounts.values()), new Set(["made"]));
+    assert.equal(found?.mounts.size, given.length);
+  });
+
+  test("leaves a device as it is", async () => {
+    const found = await paths.find({ ...nothing, devices: ["/dev/null"] }, "pod", never);
+    assert.deepEqual(found?.devices.get("/dev/null"), ["/dev/null"]);
+  });
+
+  test("finds the devices of a directory below /dev, and nothing that is none", async () => {
+    const found = await paths.find({ ...nothing, devices: ["/dev/"] }, "pod", never);
+    const devices = found?.devices.get("/dev/");
+    assert.ok(devices !== undefined && "includes" in devices);
+    assert.ok(devices.includes("/dev/null") && devices.includes("/dev/zero"));
+    assert.ok(!devices.includes("/dev/fd") && !devices.includes("/dev"));
+    assert.deepEqual(devices, [...devices].sort());
+  });
+
+  test(
+    "finds the same ones in the directories below, more than one answer takes",
+    { skip: process.getuid?.() !== 0 && "needs root, to make device nodes" },
+    async (context) => {
+      await using at = await temporaryDirectory();
+      const own = new HostPathsProcess({ program, log, deviceRoot: at.path });
+      try {
+        await mkdir(join(at.path, "a", "b"), { recursive: true });
+        const names = Array.from({ length: 100 }, (_, index) => `a/b/${"d".repeat(100)}${String(index)}`);
+        const nodes = [...names, "a/zero"].map((name) => join(at.path, name)).sort();
+        try {
+          for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
+        } catch (error) {
+          // Without CAP_MKNOD, as in most containers; nothing else could stand in for a node.
+          context.skip(`device nodes cannot be made here: ${String(error)}`);
+          return;
+        }
+        await symlink("/dev", join(at.path, "a", "link"));
+        const found = await new HostPaths({ helper: own, log }).find(
+          { ...nothing, devices: [at.path] },
+          "pod",
+          never,
+        );
+        assert.deepEqual(found?.devices.get(at.path), nodes);
+      } finally {
+        await own.close();
+      }
+    },
+  );
+
+  test("a directory of devices ends at its limits", async () => {
+    await using at = await temporaryDirectory();
+    const own = new HostPathsProcess({ program, log, deviceRoot: at.path });
+    try {
+      await mkdir(join(at.path, ...Array.from({ length: 20 }, () => "d")), { recursive: true });
+      const found = await new HostPaths({ helper: own, log }).find(
+        { ...nothing, devices: [at.path] },
+        "pod",
+        never,
+      );
+      assert.deepEqual(found?.devices.get(at.path), {
+        kind: "precondition",
+        reason: "is a directory of more than 10000 entries or 16 levels",
+      });
+    } finally {
+      await own.close();
+    }
+  });
+
+  for (const [what, path, reason] of [
+    ["a path that does not exist", "/dev/no-such-device", "does not exist"],
+    ["a path below a file", "/dev/null/x", "does not exist"],
+    ["a directory outside of /dev", "/etc", "is a directory outside of /dev"],
+    ["a directory outside of /dev through /dev", "/dev/../etc", "is a directory outside of /dev"],
+  ] as const) {
+    test(`refuses as a device ${what}`, async () => {
+      const found = await paths.find({ ...nothing, devices: [path] }, "pod", never);
+      assert.deepEqual(found?.devices.get(path), { kind: "invalid", reason });
+    });
+  }
+
+  test("leaves no process behind, and nothing of this one is open in the helper", async () => {
+    const { pid } = helper;
+    await findMount("look", "/");
+    const children = (): Promise<string> =>
+      readFile(`/proc/${String(pid)}/task/${String(pid)}/children`, "utf8");
+    await until("its processes are gone", async () => (await children()) === "");
+    const files = execFileSync("readlink", [
+      ...(await readdir(`/proc/${String(pid)}/fd`)).map((name) => `/proc/${String(pid)}/fd/${name}`),
+    ]);
+    for (const file of files.toString().trim().split("\n"))
+      assert.match(file, /^(socket:|pipe:|\/dev\/null|anon_inode:\[signalfd\])/);
+  });
+
+  test("is started anew when it was killed, and ends with close()", async () => {
+    const own = new HostPathsProcess({ program, log: recordingLog() });
+    const found = new HostPaths({ helper: own, log });
+    await found.find({ ...nothing, look: ["/"] }, "pod", never);
+    const { pid } = own;
+    assert.ok(pid !== undefined);
+    process.kill(pid, "SIGTERM"); // Of no effect: a service manager sends it to all processes of the service.
+    process.kill(pid, "SIGKILL");
+    // Also for a request that is sent before its end is known.
+    assert.ok((await found.find({ ...nothing, look: ["/"] }, "pod", never)) !== undefined);
+    const second = own.pid;
+    assert.ok(second !== undefined && second !== pid);
+    await own.close();
+    await until("it is gone", async () => !(await readdir("/proc")).includes(String(second)));
+    await assert.rejects(found.find({ ...nothing, look: ["/"] }, "pod", never), /stopping/);
+  });
+
+  for (const [what, given] of [
+    ["there is none for the architecture", () => programPath("host-paths", "s390x")],
+    ["it cannot be started", () => "/no/such/program"],
+  ] as const) {
+    test(`leaves paths to the engine when ${what}, and says so once`, async () => {
+      const own = recordingLog();
+      const none = new HostPathsProcess({ program: given, log: own });
+      const without = new HostPaths({ helper: none, log: own });
+      assert.equal(await without.find({ ...nothing, make: ["/tmp/x"] }, "pod", never), undefined);
+      assert.equal(await without.find({ ...nothing, make: ["/tmp/x"] }, "pod", never), undefined);
+      assert.deepEqual(
+        own.lines.map(({ level, message }) => [level, message]),
+        [["warn", "paths of mounts and devices are not looked at, and left to the Docker Engine"]],
+      );
+      await none.close();
+    });
+  }
+
+  test(
+    "a directory that cannot be written to",
+    { skip: process.getuid?.() === 0 && "root may" },
+    async () => {
+      await using at = await temporaryDirectory();
+      await chmod(at.path, 0o500);
+      const found = await findMount("make", join(at.path, "x"));
+      assert.ok(typeof found === "object" && /\(EACCES\)$/.test(found.reason));
+    },
+  );
+});
+
+/** A helper whose processes hang at every path with "hung" in it, and end only when the test says so. */
+class HangingHelper {
+  readonly asked: string[][] = [];
+  readonly #hanging: PathListener[] = [];
+  killed = 0;
+  endsWhenKilled = false;
+
+  ask(entries: readonly PathEntry[], listener: PathListener): () => void {
+    this.asked.push(entries.map(({ path }) => path.toString()));
+    const answer = (entry: number): PathAnswer => ({
+      ...{ id: 1, entry, outcome: "present", errno: 0, length: 0, names: [] },
+    });
+    queueMicrotask(() => {
+      for (const [index, { path }] of entries.entries()) {
+        if (path.includes("hung")) {
+          this.#hanging.push(listener);
+          return;
+        }
+        listener.answered(answer(index));
+      }
+      listener.ended();
+    });
+    return () => {
+      this.killed += 1;
+      if (this.endsWhenKilled) this.endAll();
+    };
+  }
+
+  endAll(): void {
+    for (const listener of this.#hanging.splice(0)) listener.ended();
+  }
+}
+
+describe("HostPaths at file systems that do not answer", () => {
+  function hanging(timeoutMs: number) {
+    const helper = new HangingHelper();
+    const paths = new HostPaths({ helper, log: recordingLog(), timeoutMs, killTimeoutMs: 20 });
+    const find = async (path: string, pod = "a", signal = never) =>
+      (await paths.find({ ...nothing, make: ["/fine", path] }, pod, signal))?.mounts.get(path);
+    return { helper, paths, find };
+  }
+  const still = { kind: "timeout", reason: "the file system still does not answer" };
+
+  test("gives up, names the path that hangs and kills the process", async () => {
+    const { helper, find } = hanging(20);
+    const reason = "the file system does not answer (20ms)";
+    assert.deepEqual(await find("/hung/a"), { kind: "timeout", reason });
+    assert.equal(helper.killed, 1);
+  });
+
+  test("asks no second time below a path that hangs, also for other pods, until its process is gone", async () => {
+    const { helper, find } = hanging(20);
+    await find("/hung/a");
+    assert.deepEqual(await find("/hung/a", "b"), still);
+    assert.deepEqual(await find("/hung/a/b", "b"), still);
+    assert.equal(helper.asked.length, 1);
+    assert.equal(await find("/hun", "b"), "present");
+    helper.endAll();
+    const asked = helper.asked.length;
+    await find("/hung/a");
+    assert.equal(helper.asked.length, asked + 1);
+  });
+
+  test("a path whose process ends when it is killed is looked at again, by others and for the same pod", async () => {
+    const { helper, find } = hanging(20);
+    const reason = "the file system does not answer (20ms)";
+    helper.endsWhenKilled = true;
+    for (const pod of ["a", "a", "a", "a", "a", "b"])
+      assert.deepEqual(await find("/hung/a", pod), { kind: "timeout", reason });
+    assert.equal(helper.asked.length, 6);
+  });
+
+  test("a pod with four hanging paths gets no further process; other pods, and others' paths, do", async () => {
+    const { helper, paths, find } = hanging(20);
+    for (const name of ["1", "2", "3", "4"]) await find(`/hung/${name}`, "a");
+    // Whichever path of the container is the first: none of them is looked at.
+    const [found] = (await paths.find({ ...nothing, make: ["/good"] }, "a", never))?.mounts.values() ?? [];
+    assert.ok(typeof found === "object" && found.kind === "exhausted");
+    assert.match(found.reason, /^4 other paths of this pod are on file systems that do not answer$/);
+    assert.equal(helper.asked.length, 4);
+    assert.equal(await find("/good", "b"), "present");
+    helper.endAll();
+    assert.equal(await find("/good", "a"), "present");
+  });
+
+  test("ends with its caller, by the caller's reason", async () => {
+    const { helper, find } = hanging(60_000);
+    const caller = new AbortController();
+    const left = find("/hung", "a", caller.signal);
+    await until("it is asked", () => helper.asked.length === 1);
+    caller.abort(new ShimError("cancelled", "the caller left"));
+    await assert.rejects(left, /the caller left/);
+    assert.equal(helper.killed, 1);
+    await until("it is known to hang", async () => {
+      const asked = helper.asked.length;
+      const again = find("/hung", "b", AbortSignal.timeout(100)).catch(() => undefined);
+      return (await again) !== undefined && helper.asked.length === asked;
+    });
+    assert.deepEqual(await find("/hung", "b"), still);
+  });
+
+  test("a helper that is lost twice leaves the paths to the engine", async () => {
+    const asked: string[] = [];
+    const helper = {
+      ask: (entries: readonly PathEntry[], listener: PathListener) => {
+        asked.push(entries.map(({ path }) => path.toString()).join());
+        queueMicrotask(() => {
+          listener.lost("killed");
+        });
+        return () => undefined;
+      },
+    };
+    const paths = new HostPaths({ helper, log: recordingLog() });
+    assert.equal(await paths.find({ ...nothing, make: ["/a"] }, "pod", never), undefined);
+    assert.deepEqual(asked, ["/a", "/a"]);
+  });
+
+  test("a helper that is lost amid the devices of a directory: the next one's answer is the only one", async () => {
+    let asked = 0;
+    const answer: PathAnswer = {
+      ...{ id: 1, entry: 0, errno: 0, length: 0 },
+      outcome: "devices",
+      names: ["/dev/a/1"],
+    };
+    const helper = {
+      ask: (_entries: readonly PathEntry[], listener: PathListener) => {
+        asked += 1;
+        const isLost = asked === 1;
+        queueMicrotask(() => {
+          listener.answered(answer);
+          if (isLost) listener.lost("killed");
+          else listener.answered({ ...answer, outcome: "devicesEnd", names: [] });
+        });
+        return () => undefined;
+      },
+    };
+    const paths = new HostPaths({ helper, log: recordingLog() });
+    const found = await paths.find({ ...nothing, devices: ["/dev/a"] }, "pod", never);
+    assert.deepEqual([asked, found?.devices.get("/dev/a")], [2, ["/dev/a/1"]]);
+  });
+});

@@ -1,0 +1,505 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import type { CreateBody } from "../../../src/shim/domain/create-body.js";
+import type { Mount } from "../../../src/shim/domain/cri.js";
+import { imageVolumeLabel, type ImageVolumeStore } from "../../../src/shim/images/image-volume-store.js";
+import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
+import { createContainer, rejectsWith, runSandbox } from "../../fakes/pods.js";
+import { createRequest, imageSpec } from "../../fakes/requests.js";
+import { TestShim, type World } from "../../fakes/services.js";
+import { turns, until } from "../../fakes/turns.js";
+import { mount } from "../plan/builders.js";
+
+const modelId = `sha256:${"e".repeat(64)}`;
+const layers = { UpperDir: "/d/top/diff", LowerDir: "/d/base/diff" };
+
+/** An image whose layers are in the shim's reach, with a directory in each, one in both, and a link. */
+function addModel(world: World): void {
+  world.engine.images.add({
+    id: modelId,
+    tags: ["model:1"],
+    snapshot: { graphDriverName: "overlay2", graphDriver: layers, volumes: ["/declared"] },
+    files: {
+      ...{ "/weights/a": "1", "/both/a": "1", "/both/b": "1", "/file": "1" },
+      "/current": "-> /weights",
+    },
+  });
+  for (const path of ["/d/base/diff/weights", "/d/base/diff/both", "/d/top/diff/both"]) {
+    world.host.paths.set(path, "directory");
+  }
+}
+
+async function start(prepare: (world: World) => void = () => undefined, limits = {}): Promise<TestShim> {
+  return TestShim.start({
+    prepare: (world) => {
+      addModel(world);
+      prepare(world);
+    },
+    imageVolumeLimits: limits,
+  });
+}
+
+function volume(changes: Partial<Mount> = {}): Mount {
+  return mount({
+    ...{ container_path: "/model", host_path: "", readonly: true, image: imageSpec("model:1") },
+    ...changes,
+  });
+}
+
+function create(shim: TestShim, sandbox: string, name: string, mounts = [volume()]): Promise<string> {
+  return createContainer(shim, sandbox, { metadata: { name, attempt: 0 }, mounts });
+}
+
+function remove(shim: TestShim, id: string): Promise<unknown> {
+  return shim.runtime.RemoveContainer({ container_id: id }, shim.call());
+}
+
+function removeModel(shim: TestShim): Promise<unknown> {
+  return shim.image.RemoveImage({ image: imageSpec("model:1") }, shim.call());
+}
+
+/** Ids of the containers of the engine with this label. */
+function labelled({ engine }: TestShim, labelKey: string): readonly string[] {
+  return engine.containers.list({ labelKey }).map(({ id }) => id);
+}
+
+/** Names of what was made for image volumes: volumes, pins, scratch containers. */
+function made(shim: TestShim): { volumes: readonly string[]; pins: number; scratch: number } {
+  return {
+    volumes: [...shim.engine.containers.volumes.keys()],
+    pins: labelled(shim, imageVolumeLabel).length,
+    scratch: labelled(shim, scratchLabel).length,
+  };
+}
+
+const nothing = { volumes: [], pins: 0, scratch: 0 };
+
+describe("an image volume over the image's layers", () => {
+  test("is made with its pin before the container, which mounts it read-only", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    const { body } = shim.engine.containers.get(id);
+    const [name = ""] = made(shim).volumes;
+    assert.deepEqual(body.HostConfig.Mounts, [
+      { Type: "volume", Source: name, Target: "/model", ReadOnly: true, VolumeOptions: { NoCopy: true } },
+    ]);
+    assert.equal(
+      shim.engine.containers.volumes.get(name)?.options?.["o"],
+      "ro,lowerdir=/d/top/diff:/d/base/diff",
+    );
+    const pin = shim.engine.containers.get(name);
+    assert.deepEqual([pin.imageId, pin.state.status], [modelId, "created"]);
+    const [, ...declared] = pin.body.HostConfig.Mounts ?? [];
+    assert.deepEqual(declared, [{ Type: "tmpfs", Source: "", Target: "/declared" }]);
+  });
+
+  test("is in the status of a created container as it was asked for, with the image's id", async () => {
+    await using shim = await start();
+    const mounts = [volume({ image_sub_path: "current" }), mount()];
+    shim.world.host.paths.set("/srv/data", "directory");
+    const id = await create(shim, await runSandbox(shim), "main", mounts);
+    const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+    const shown = status?.mounts?.find((one) => one.container_path === "/model");
+    assert.deepEqual(shown, {
+      ...{ container_path: "/model", readonly: true, image_sub_path: "current" },
+      image: { ...imageSpec("model:1"), image_ref: modelId },
+    });
+    assert.deepEqual(Object.keys(status?.labels ?? {}), ["tier"]);
+  });
+
+  test("is in no list", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, shim.call());
+    assert.deepEqual(
+      containers.map((container) => container.id),
+      [id],
+    );
+  });
+
+  test("is one for all who ask at the same time and later, and goes with the last of them", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    const ids = await Promise.all(["a", "b", "c"].map((name) => create(shim, sandbox, name)));
+    ids.push(await create(shim, sandbox, "d"));
+    assert.equal(made(shim).volumes.length, 1);
+    for (const id of ids.slice(1)) await remove(shim, id);
+    assert.deepEqual([made(shim).volumes.length, made(shim).pins], [1, 1]);
+    await remove(shim, ids[0] ?? "");
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  test("goes with its sandbox", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    await create(shim, sandbox, "main");
+    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  for (const [verb, matches] of [
+    ["createContainer", (name: string) => name.startsWith("k8s_main")],
+    ["createContainer", (name: string) => name.startsWith("dockershim-image-")],
+    ["statArchive", () => true],
+  ] as const) {
+    test(`leaves nothing behind when the caller leaves during ${verb} ${String(matches)}`, async () => {
+      await using shim = await start(undefined, { keepMs: 1 });
+      const sandbox = await runSandbox(shim);
+      shim.engine.hangs = (called, [first]) => called === verb && matches(String(first));
+      const call = shim.call();
+      const mounts = { mounts: [volume()] };
+      const creating = createContainer(shim, sandbox, mounts, call);
+      await until("it hangs", () =>
+        shim.engine.calls.some((one) => one.verb === verb && matches(String(one.args[0]))),
+      );
+      call.abort(new ShimError("cancelled", "the caller left"));
+      shim.engine.hangs = () => false;
+      shim.engine.up();
+      await assert.rejects(creating, { kind: "cancelled" });
+      await until("everything is gone", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
+      assert.equal(shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" }).length, 0);
+    });
+  }
+
+  test("is undone when the container cannot be created", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    const image = imageSpec("absent:1");
+    await rejectsWith(createContainer(shim, sandbox, { image, mounts: [volume()] }), "notFound");
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  test("is copied when the engine cannot mount the layers", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("statArchive", new ShimError("unknown", "the engine answered with HTTP status 500"));
+    await create(shim, sandbox, "main");
+    assert.equal(shim.log.lines.filter((line) => /copying/.test(JSON.stringify(line))).length, 1);
+    assert.deepEqual(
+      [...shim.engine.containers.volumes.values()].map(({ copyOf, options }) => [copyOf, options]),
+      [[modelId, {}]],
+    );
+  });
+});
+
+describe("the sub path of an image volume", () => {
+  const lowerdir = async (subPath: string): Promise<string> => {
+    await using shim = await start();
+    await create(shim, await runSandbox(shim), "main", [volume({ image_sub_path: subPath })]);
+    const [made] = shim.engine.containers.volumes.entries();
+    const [name = "", { options = {}, copyOf = "" } = {}] = made ?? [];
+    return copyOf === "" ? (options["o"] ?? "").replaceAll(name, "NAME") : "a copy";
+  };
+
+  for (const [subPath, expected] of [
+    ["weights", "ro,lowerdir=/d/base/diff/weights:/var/lib/docker/volumes/NAME/_data"],
+    ["./current/", "ro,lowerdir=/d/base/diff/weights:/var/lib/docker/volumes/NAME/_data"],
+    ["both", "a copy"],
+  ] as const) {
+    test(`"${subPath}" is ${expected}`, async () => assert.equal(await lowerdir(subPath), expected));
+  }
+
+  for (const [subPath, reason] of [
+    ["absent", /^ImageVolumeMountFailed: create container .*sub path "absent": no such directory/],
+    ["file", /^ImageVolumeMountFailed: .*"\/file" is not a directory/],
+  ] as const) {
+    test(`"${subPath}" is refused, and nothing is left`, async () => {
+      await using shim = await start();
+      const sandbox = await runSandbox(shim);
+      const mounts = [volume({ image_sub_path: subPath })];
+      await rejectsWith(create(shim, sandbox, "main", mounts), "precondition", reason);
+      assert.deepEqual(made(shim), nothing);
+    });
+  }
+
+  test("is the engine's matter from API 1.45 on, in a volume of the whole image", async () => {
+    await using shim = await start(({ engine }) => (engine.facts = { ...engine.facts, apiMinor: 45 }));
+    const sandbox = await runSandbox(shim);
+    const mounts = [
+      volume({ image_sub_path: "current", container_path: "/a" }),
+      volume({ image_sub_path: "both", container_path: "/b" }),
+    ];
+    const id = await create(shim, sandbox, "main", mounts);
+    assert.equal(made(shim).volumes.length, 1);
+    assert.deepEqual(
+      shim.engine.containers.get(id).body.HostConfig.Mounts?.map((one) => one.VolumeOptions?.Subpath),
+      ["weights", "both"],
+    );
+  });
+});
+
+test("an engine that mounts images itself is told to; there is no volume, and the image is in use all the same", async () => {
+  await using shim = await start(({ engine }) => {
+    engine.facts = { ...engine.facts, apiMinor: 48, engineVersion: "28.0.4" };
+  });
+  const sandbox = await runSandbox(shim);
+  const id = await create(shim, sandbox, "main", [volume({ image_sub_path: "current" })]);
+  assert.deepEqual(shim.engine.containers.get(id).body.HostConfig.Mounts, [
+    { Type: "image", Source: modelId, Target: "/model", ImageOptions: { Subpath: "weights" } },
+  ]);
+  assert.deepEqual(made(shim), nothing);
+  await rejectsWith(removeModel(shim), "precondition", /uses it as an image volume/);
+  await remove(shim, id);
+  await removeModel(shim);
+});
+
+describe("a copied image volume", () => {
+  const otherDriver = ({ engine }: World): void => {
+    engine.images.add({ id: modelId, tags: ["model:1"], snapshot: { graphDriverName: "btrfs" } });
+  };
+
+  test("is filled once, through a container that is gone afterwards", async () => {
+    await using shim = await start(otherDriver);
+    const sandbox = await runSandbox(shim);
+    for (const name of ["a", "b"]) await create(shim, sandbox, name);
+    assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
+    assert.deepEqual([made(shim).volumes.length, made(shim).pins, made(shim).scratch], [1, 1, 0]);
+  });
+
+  test("goes on when its caller leaves, so that the next one finds it", async () => {
+    await using shim = await start(otherDriver);
+    const sandbox = await runSandbox(shim);
+    shim.engine.hangs = (verb) => verb === "copyDirectory";
+    const call = shim.call();
+    const first = createContainer(shim, sandbox, { mounts: [volume()] }, call);
+    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    call.abort(new ShimError("timeout", "too late"));
+    await assert.rejects(first, { kind: "timeout" });
+    const second = create(shim, sandbox, "main");
+    shim.engine.hangs = () => false;
+    shim.engine.up();
+    await second;
+    assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
+  });
+
+  test("that nobody came back for goes after a while", async () => {
+    await using shim = await start(otherDriver, { keepMs: 1 });
+    const sandbox = await runSandbox(shim);
+    shim.engine.hangs = (verb) => verb === "copyDirectory";
+    const call = shim.call();
+    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
+    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    call.abort(new ShimError("timeout", "too late"));
+    await assert.rejects(creating, { kind: "timeout" });
+    shim.engine.hangs = () => false;
+    shim.engine.up();
+    await until("it is gone", () => made(shim).volumes.length === 0);
+  });
+
+  test("is not being removed any more once stop() has returned", async () => {
+    await using shim = await start(otherDriver, { keepMs: 1 });
+    const sandbox = await runSandbox(shim);
+    shim.engine.hangs = (verb) => verb === "copyDirectory";
+    const call = shim.call();
+    const creating = createContainer(shim, sandbox, { mounts: [volume()] }, call);
+    creating.catch(() => undefined);
+    await until("it is copied", () => shim.engine.calls.some(({ verb }) => verb === "copyDirectory"));
+    call.abort(new ShimError("timeout", "too late"));
+    await creating.catch(() => undefined);
+    const earlier = shim.engine.calls.length;
+    shim.engine.hangs = (verb) => verb === "listContainers";
+    shim.engine.up();
+    await until("its removal", () =>
+      shim.engine.calls.slice(earlier).some(({ verb }) => verb === "listContainers"),
+    );
+    const before = shim.log.lines.length;
+    await shim.services.imageVolumes.stop();
+    const said = shim.log.lines.slice(before).map(({ message }) => message);
+    assert.deepEqual(said, ["cannot remove unused image volumes"], "stop() ended it and waited for its end");
+  });
+
+  test("that failed leaves nothing", async () => {
+    await using shim = await start(otherDriver);
+    const sandbox = await runSandbox(shim);
+    shim.engine.failNext("copyDirectory", new ShimError("unknown", "no space left on device"));
+    await rejectsWith(
+      create(shim, sandbox, "main"),
+      "unknown",
+      /^ImageVolumeMountFailed: .*no space left on device/,
+    );
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  test("that was not finished before a kill is made anew; one that containers have is not", async () => {
+    await using shim = await start(otherDriver);
+    const sandbox = await runSandbox(shim);
+    const id = await create(shim, sandbox, "a");
+    const [name = ""] = made(shim).volumes;
+    await using second = await shim.restart();
+    await create(second, sandbox, "b");
+    const copies = (): number => shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length;
+    assert.equal(copies(), 1);
+    // As a kill leaves it: pin and volume, and no container that has it.
+    for (const { id: user } of shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" })) {
+      shim.engine.containers.remove(user, { force: true });
+    }
+    await until("it is known to be gone", () => second.services.model.container(id) === undefined);
+    await using third = await second.restart();
+    await create(third, sandbox, "c");
+    assert.deepEqual([copies(), made(third).volumes], [2, [name]]);
+  });
+});
+
+describe("an image that is an image volume", () => {
+  test("cannot be removed until the container is", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    const refused = new RegExp(
+      `^cannot remove image "model:1": container "${id}" uses it as an image volume`,
+    );
+    await rejectsWith(removeModel(shim), "precondition", refused);
+    await remove(shim, id);
+    await removeModel(shim);
+    assert.equal(shim.engine.images.find(modelId), undefined);
+  });
+
+  test("cannot be removed while a container of it is created", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.hangs = (verb, [name]) => verb === "createContainer" && String(name).startsWith("k8s_");
+    const creating = create(shim, sandbox, "main");
+    await until("it is created", () => made(shim).pins === 1);
+    await rejectsWith(removeModel(shim), "precondition", /being created/);
+    shim.engine.hangs = () => false;
+    shim.engine.up();
+    await creating;
+  });
+
+  test("can be removed although a volume that nobody has was left", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    // Not by us.
+    shim.engine.containers.remove(id, { force: true });
+    await until("it is known", () => shim.services.model.container(id) === undefined);
+    await removeModel(shim);
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  test("must be there, and its absence is not that of the container's image", async () => {
+    await using shim = await start();
+    const request = createRequest(await runSandbox(shim), {
+      mounts: [volume({ image: imageSpec("absent:1") })],
+    });
+    await rejectsWith(
+      shim.runtime.CreateContainer(request, shim.call()),
+      "precondition",
+      /^ImageVolumeMountFailed: .*no such image "absent:1"/,
+    );
+  });
+});
+
+describe("the end of a container", () => {
+  const gone = (shim: TestShim): Promise<void> =>
+    until("nothing is left", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
+
+  test("that somebody else removed takes its image volume along", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    shim.engine.containers.remove(id, { force: true });
+    await gone(shim);
+  });
+
+  for (const verb of ["removeContainer", "inspectContainer"]) {
+    test(`takes its image volume along when the caller left during ${verb}`, async () => {
+      await using shim = await start();
+      const id = await create(shim, await runSandbox(shim), "main");
+      const isIt = (called: string, [first]: readonly unknown[]): boolean => called === verb && first === id;
+      shim.engine.hangs = isIt;
+      const call = shim.call();
+      const removing = shim.runtime.RemoveContainer({ container_id: id }, call);
+      removing.catch(() => undefined);
+      await until("it hangs", () =>
+        verb === "inspectContainer"
+          ? shim.engine.containers.find(id) === undefined
+          : shim.engine.calls.some((one) => isIt(one.verb, one.args)),
+      );
+      await turns(3);
+      call.abort(new ShimError("timeout", "too late"));
+      shim.engine.hangs = () => false;
+      shim.engine.up();
+      await removing.catch(() => undefined);
+      // The engine goes on with what it was asked for.
+      if (shim.engine.containers.find(id)) shim.engine.containers.remove(id, { force: true });
+      await gone(shim);
+    });
+  }
+
+  test("takes its image volume along when somebody has pruned the pin", async () => {
+    await using shim = await start();
+    const id = await create(shim, await runSandbox(shim), "main");
+    shim.engine.containers.lose(made(shim).volumes[0] ?? "");
+    await remove(shim, id);
+    assert.deepEqual(made(shim), nothing);
+  });
+
+  test("removes no volume that is not ours, whatever the container's label says", async () => {
+    await using shim = await start();
+    shim.engine.containers.volumes.set("stranger", { labels: {} });
+    const label = JSON.stringify([
+      { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "stranger" },
+    ]);
+    shim.services.imageVolumes.containerGone({ "dockershim.image-mounts": label });
+    await shim.services.imageVolumes.released(shim.call().signal);
+    assert.deepEqual(made(shim).volumes, ["stranger"]);
+  });
+});
+
+test("what is made while the engine's volumes are looked through stays, also when its pin was not listed yet", async () => {
+  await using shim = await start();
+  const sandbox = await runSandbox(shim);
+  shim.engine.hangs = (verb, [name]) => verb === "createContainer" && String(name).startsWith("k8s_");
+  const creating = create(shim, sandbox, "main");
+  await until("the volume is made", () => made(shim).pins === 1);
+  const { store } = (shim.services.imageVolumes as unknown as { deps: { store: ImageVolumeStore } }).deps;
+  // The list of pins is older than the volume.
+  store.pins = () => Promise.resolve([]);
+  await shim.services.imageVolumes.tidyUp(shim.call().signal);
+  assert.deepEqual([made(shim).pins, made(shim).volumes.length], [1, 1]);
+  shim.engine.hangs = () => false;
+  shim.engine.up();
+  await creating;
+});
+
+test("a pin that appears after its create was given up is removed", async () => {
+  await using shim = await start(undefined, { keepMs: 1 });
+  const sandbox = await runSandbox(shim);
+  const lost = new ShimError("unavailable", "the answer was lost", { answer: "lost" });
+  const isPin = ({ verb, args }: { verb: string; args: readonly unknown[] }): boolean =>
+    verb === "createContainer" && String(args[0]).startsWith("dockershim-image-");
+  shim.engine.failNext("createContainer", lost);
+  await assert.rejects(create(shim, sandbox, "main"), { kind: "unavailable" });
+  const { args } = shim.engine.calls.find(isPin)!;
+  shim.engine.containers.create(args[0] as string, args[1] as CreateBody);
+  await until("it is gone", () => made(shim).pins === 0);
+});
+
+describe("after a start", () => {
+  test("what nobody uses is removed, and what is used stays, with a pin", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    await create(shim, sandbox, "main");
+    const kept = made(shim).volumes;
+    const gone = await create(shim, sandbox, "other", [volume({ image_sub_path: "weights" })]);
+    assert.equal(made(shim).volumes.length, 2);
+    shim.engine.containers.lose(gone);
+    // Somebody prunes what does not run.
+    shim.engine.containers.lose(kept[0] ?? "");
+    await using next = await shim.restart();
+    await next.services.imageVolumes.tidyUp(next.call().signal);
+    assert.deepEqual(made(next), { volumes: kept, pins: 1, scratch: 0 });
+    assert.equal(next.engine.containers.get(kept[0] ?? "").imageId, modelId);
+  });
+
+  test("volumes of another state directory are let be", async () => {
+    await using shim = await start();
+    const sandbox = await runSandbox(shim);
+    await create(shim, sandbox, "main");
+    const stranger = { [imageVolumeLabel]: "elsewhere" };
+    shim.engine.containers.volumes.set("stranger", { labels: stranger });
+    shim.engine.containers.create("stranger", { Image: "model:1", Labels: stranger, HostConfig: {} });
+    await shim.services.imageVolumes.tidyUp(shim.call().signal);
+    assert.ok(shim.engine.containers.volumes.has("stranger"));
+    assert.ok(shim.engine.containers.find("stranger"));
+  });
+});

@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  deadline,
+  formatDuration,
+  linkAbort,
+  orAbort,
+  sleep,
+  withDeadline,
+} from "../../../src/shim/lib/abort.js";
+import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+
+const hang = (signal: AbortSignal): Promise<never> => orAbort(new Promise<never>(() => undefined), signal);
+
+/** A wait as Node's own functions do it: its error is an AbortError, not the reason. */
+const nodeLikeHang = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener("abort", () => {
+      reject(new DOMException("The operation was aborted", "AbortError"));
+    });
+  });
+
+describe("withDeadline()", () => {
+  test("gives the result of work that is quick enough", async () => {
+    assert.equal(await withDeadline(undefined, 60_000, "act", () => Promise.resolve(1)), 1);
+  });
+
+  for (const [name, work] of [
+    ["the reason of its signal", hang],
+    ["an AbortError", nodeLikeHang],
+  ] as const) {
+    test(`fails as timeout when the work ends with ${name}`, async () => {
+      await assert.rejects(withDeadline(undefined, 1, "act", work), (error) => {
+        assert.ok(isKind(error, "timeout"));
+        assert.equal(error.message, "act: not finished after 1ms");
+        return true;
+      });
+    });
+
+    test(`fails with the parent's reason when the work ends with ${name}`, async () => {
+      const parent = new AbortController();
+      const running = withDeadline(parent.signal, 60_000, "act", work);
+      parent.abort(new ShimError("cancelled", "caller left"));
+      await assert.rejects(running, (error) => isKind(error, "cancelled") && error.message === "caller left");
+    });
+  }
+
+  test("does not begin the work when the parent has aborted before", async () => {
+    let began = false;
+    const work = (): Promise<void> => {
+      began = true;
+      return Promise.resolve();
+    };
+    const parent = AbortSignal.abort(new ShimError("cancelled", "gone"));
+    await assert.rejects(withDeadline(parent, 60_000, "act", work), /gone/);
+    assert.equal(began, false);
+  });
+
+  test("passes the work's own error on as it is", async () => {
+    const own = new Error("own");
+    await assert.rejects(
+      withDeadline(undefined, 60_000, "act", () => Promise.reject(own)),
+      own,
+    );
+  });
+});
+
+describe("orAbort()", () => {
+  test("gives the result, or the reason of the abort if that comes first", async () => {
+    const controller = new AbortController();
+    assert.equal(await orAbort(Promise.resolve("r"), controller.signal), "r");
+    const waiting = orAbort(new Promise(() => undefined), controller.signal);
+    controller.abort(new ShimError("cancelled", "left"));
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+    await assert.rejects(orAbort(Promise.resolve("r"), controller.signal), /left/);
+  });
+
+  test("turns a foreign reason into a ShimError", async () => {
+    const controller = new AbortController();
+    const waiting = orAbort(new Promise(() => undefined), controller.signal);
+    controller.abort();
+    await assert.rejects(waiting, (error) => isKind(error, "cancelled"));
+  });
+});
+
+test("sleep() throws the reason of its signal", async () => {
+  const controller = new AbortController();
+  const sleeping = sleep(60_000, controller.signal);
+  controller.abort(new ShimError("cancelled", "stop"));
+  await assert.rejects(sleeping, (error) => isKind(error, "cancelled") && error.message === "stop");
+  await sleep(0);
+});
+
+test("deadline() aborts with a timeout that names the action", async () => {
+  // A deadline keeps no process alive; the sleep does.
+  const signal = deadline(1, "wait for it");
+  await assert.rejects(sleep(60_000, signal), /wait for it: not finished after 1ms/);
+});
+
+describe("formatDuration()", () => {
+  const table = [
+    [20, "20ms"],
+    [999, "999ms"],
+    [1000, "1s"],
+    [1500, "1.5s"],
+    [60_000, "1m"],
+    [90_000, "1m30s"],
+    [3_600_000, "60m"],
+  ] as const;
+  for (const [milliseconds, text] of table) {
+    test(`${String(milliseconds)} is ${text}`, () => {
+      assert.equal(formatDuration(milliseconds), text);
+    });
+  }
+});
+
+describe("linkAbort()", () => {
+  const counter = (): { readonly count: () => number; readonly onAbort: () => void } => {
+    let count = 0;
+    return {
+      count: () => count,
+      onAbort: () => {
+        count += 1;
+      },
+    };
+  };
+
+  test("tells of an abort once, whatever follows", () => {
+    const { count, onAbort } = counter();
+    const controller = new AbortController();
+    using _ = linkAbort(controller.signal, onAbort);
+    assert.equal(count(), 0);
+    controller.abort();
+    controller.abort();
+    assert.equal(count(), 1);
+  });
+
+  test("tells at once of a signal that has aborted before", () => {
+    const { count, onAbort } = counter();
+    using _ = linkAbort(AbortSignal.abort(), onAbort);
+    assert.equal(count(), 1);
+  });
+
+  test("tells nothing once it is disposed of", () => {
+    const { count, onAbort } = counter();
+    const controller = new AbortController();
+    linkAbort(controller.signal, onAbort)[Symbol.dispose]();
+    controller.abort();
+    assert.equal(count(), 0);
+  });
+
+  test("is nothing without a signal", () => {
+    const { count, onAbort } = counter();
+    linkAbort(undefined, onAbort)[Symbol.dispose]();
+    assert.equal(count(), 0);
+  });
+
+  test("lets many listen to one signal without a warning of a leak", async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    const { signal } = new AbortController();
+    const links = Array.from({ length: 20 }, () => linkAbort(signal, () => undefined));
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", onWarning);
+    for (const link of links) link[Symbol.dispose]();
+    assert.deepEqual(warnings, []);
+  });
+});

@@ -1,0 +1,133 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import assert from "node:assert/strict";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { activatedDescriptor, notifySystemd } from "../../../../src/shim/lib/linux/systemd.js";
+import { recordingLogger } from "../../grpc/recording-logger.js";
+import { connectClient } from "../../grpc/test-server.js";
+
+describe("activatedDescriptor()", () => {
+  test("is the first descriptor behind the standard ones", () => {
+    assert.equal(activatedDescriptor({ LISTEN_PID: "42", LISTEN_FDS: "2" }, 42), 3);
+  });
+
+  const refused: readonly (readonly [environment: Record<string, string>, reason: RegExp])[] = [
+    [{}, /LISTEN_PID and LISTEN_FDS are not set/],
+    [{ LISTEN_PID: "42" }, /are not set/],
+    [{ LISTEN_FDS: "1" }, /are not set/],
+    [{ LISTEN_PID: "41", LISTEN_FDS: "1" }, /LISTEN_PID is "41", this process is 42/],
+    [{ LISTEN_PID: "42", LISTEN_FDS: "0" }, /LISTEN_FDS is "0"/],
+    [{ LISTEN_PID: "42", LISTEN_FDS: "many" }, /LISTEN_FDS is "many"/],
+  ];
+  for (const [environment, reason] of refused) {
+    test(`refuses ${JSON.stringify(environment)}`, () => {
+      assert.throws(
+        () => activatedDescriptor(environment, 42),
+        (error) => {
+          assert.ok(error instanceof ShimError);
+          assert.equal(error.kind, "precondition");
+          assert.match(error.message, /^listen on "fd:\/\/": no sockets found via socket activation: /);
+          assert.match(error.message, reason);
+          return true;
+        },
+      );
+    });
+  }
+});
+
+const serverScript = (file: (path: string) => string): string => `
+  import { startGrpcServer } from ${JSON.stringify(file("server.ts"))};
+  import { loadCriApi } from ${JSON.stringify(file("codec/proto.ts"))};
+  import { silentLogger } from ${JSON.stringify(file("../lib/log.ts"))};
+  const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" };
+  const handlers = { RuntimeService: { Version: async () => ({ version: "from fd 3" }) }, ImageService: {} };
+  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: loadCriApi(), handlers, log: silentLogger() }).then(
+    () => console.log("listening"),
+    (error) => console.log(error.message),
+  );
+`;
+
+describe("startGrpcServer() on fd://", () => {
+  async function start(fd: number | "ignore") {
+    const file = (path: string): string =>
+      new URL(`../../../../src/shim/grpc/${path}`, import.meta.url).pathname;
+    const args = ["--import", "tsx", "--input-type=module", "-e", serverScript(file)];
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit", fd] });
+    const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];
+    return { child, line: line.toString().trim() };
+  }
+
+  test("serves on the listening socket that it is handed", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "fd-test-"));
+    const path = join(directory, "x.sock");
+    // close() removes the path that was bound.
+    const listener = createServer().listen(`${path}.bound`);
+    await once(listener, "listening");
+    await rename(`${path}.bound`, path);
+    const { fd } = (listener as unknown as { _handle: { fd: number } })._handle;
+    const { child, line } = await start(fd);
+    try {
+      assert.equal(line, "listening");
+      using client = connectClient(path);
+      // Ours must not accept in its place.
+      listener.close();
+      assert.equal((await client.call("Version", {}))["version"], "from fd 3");
+    } finally {
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
+
+  test("refuses a descriptor that is no socket in one line", async () => {
+    const { child, line } = await start("ignore");
+    child.kill("SIGKILL");
+    assert.match(line, /^listen on "fd:\/\/": descriptor 3: [^\n]+$/);
+  });
+});
+
+describe("notifySystemd()", () => {
+  async function newProgram(script: string) {
+    const directory = await mkdtemp(join(tmpdir(), "notify-test-"));
+    const program = join(directory, "notify");
+    await writeFile(program, `#!/bin/sh\n${script}\n`);
+    await chmod(program, 0o700);
+    return {
+      program,
+      output: join(directory, "output"),
+      [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
+    };
+  }
+
+  test("passes state and status, each as one assignment", async () => {
+    await using fake = await newProgram('printf "%s\\n" "$NOTIFY_SOCKET" "$@" > "$(dirname "$0")/output"');
+    const { log, records } = recordingLogger();
+    const environment = { NOTIFY_SOCKET: "/run/notify", PATH: process.env["PATH"], SECRET: "x" };
+    await notifySystemd("READY=1", "ready\nMAINPID=1", { environment, log, program: fake.program });
+    assert.equal(await readFile(fake.output, "utf8"), "/run/notify\nREADY=1\nSTATUS=ready MAINPID=1\n");
+    assert.deepEqual(records, []);
+  });
+
+  test("starts nothing without NOTIFY_SOCKET", async () => {
+    const { log, records } = recordingLogger();
+    await notifySystemd("READY=1", "ready", { environment: {}, log, program: "/nonexistent/program" });
+    assert.deepEqual(records, []);
+  });
+
+  test("only warns when the program is missing or fails", async () => {
+    await using fake = await newProgram("exit 3");
+    const { log, records } = recordingLogger();
+    const environment = { NOTIFY_SOCKET: "/run/notify" };
+    await notifySystemd("STOPPING=1", "bye", { environment, log, program: "/nonexistent/program" });
+    await notifySystemd("STOPPING=1", "bye", { environment, log, program: fake.program });
+    assert.deepEqual(
+      records.map(({ level, msg }) => [level, msg]),
+      Array(2).fill(["warn", "systemd was not notified"]),
+    );
+  });
+});

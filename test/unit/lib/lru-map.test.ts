@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LruMap } from "../../../src/shim/lib/lru-map.js";
+
+test("set() drops what was not used for longest", () => {
+  const map = new LruMap<string, number>(2);
+  map.set("a", 1);
+  map.set("b", 2);
+  assert.equal(map.get("a"), 1);
+  map.set("c", 3);
+  assert.equal(map.get("b"), undefined);
+  assert.deepEqual([map.get("a"), map.get("c"), map.size], [1, 3, 2]);
+});
+
+test("set() of a known key replaces its value, counts as use and drops nothing", () => {
+  const map = new LruMap<string, number>(2);
+  map.set("a", 1);
+  map.set("b", 2);
+  map.set("a", 10);
+  assert.equal(map.size, 2);
+  map.set("c", 3);
+  assert.deepEqual([map.get("a"), map.get("b"), map.get("c")], [10, undefined, 3]);
+});

@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { KeyedLock } from "../../../../src/shim/lib/sync/keyed-mutex.js";
+import { turns } from "../../../fakes/turns.js";
+
+const never = new AbortController().signal;
+
+/** Work that ends when told to. */
+function gate(): { readonly opened: Promise<void>; open: () => void } {
+  let open!: () => void;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
+}
+
+describe("KeyedLock", () => {
+  test("run() lets one holder of a key in at a time, in order of arrival", async () => {
+    const lock = new KeyedLock();
+    const seen: string[] = [];
+    const work = (name: string) => async () => {
+      seen.push(`${name} begins`);
+      await turns(2);
+      seen.push(`${name} ends`);
+    };
+    await Promise.all([
+      lock.run("a", never, work("1")),
+      lock.run("a", never, work("2")),
+      lock.run("a", never, work("3")),
+    ]);
+    assert.deepEqual(seen, ["1 begins", "1 ends", "2 begins", "2 ends", "3 begins", "3 ends"]);
+  });
+
+  test("run() lets holders of different keys in together", async () => {
+    const lock = new KeyedLock();
+    const { opened, open } = gate();
+    const first = lock.run("a", never, () => opened);
+    assert.equal(await lock.run("b", never, () => Promise.resolve("in")), "in");
+    open();
+    await first;
+  });
+
+  test("run() frees the lane when the work throws", async () => {
+    const lock = new KeyedLock();
+    await assert.rejects(
+      lock.run("a", never, () => Promise.reject(new Error("work"))),
+      /work/,
+    );
+    assert.equal(await lock.run("a", never, () => Promise.resolve("next")), "next");
+  });
+
+  test("an abort while waiting never runs the work and keeps the order of those behind", async () => {
+    const lock = new KeyedLock();
+    const { opened, open } = gate();
+    const leaver = new AbortController();
+    const seen: string[] = [];
+    const first = lock.run("a", never, async () => {
+      await opened;
+      seen.push("first");
+    });
+    const second = lock.run("a", leaver.signal, () => Promise.resolve(seen.push("second")));
+    const third = lock.run("a", never, () => Promise.resolve(seen.push("third")));
+    leaver.abort(new Error("left"));
+    await assert.rejects(second, /left/);
+    await turns(3);
+    assert.deepEqual(seen, [], "the lane is still held by the first");
+    open();
+    await Promise.all([first, third]);
+    assert.deepEqual(seen, ["first", "third"]);
+  });
+
+  test("a signal that has aborted before never runs the work, also in a free lane", async () => {
+    const lock = new KeyedLock();
+    let ran = false;
+    const work = (): Promise<void> => {
+      ran = true;
+      return Promise.resolve();
+    };
+    await assert.rejects(lock.run("a", AbortSignal.abort(new Error("gone")), work), /gone/);
+    assert.equal(ran, false);
+  });
+
+  test("a lane costs nothing once nobody holds it", async () => {
+    const lock = new KeyedLock();
+    await Promise.all(["a", "b", "a"].map((key) => lock.run(key, never, () => turns(1))));
+    await turns(1);
+    assert.equal(lock.size, 0);
+  });
+});

@@ -1,0 +1,173 @@
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readdir, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { connect, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { describe, test } from "node:test";
+import assert from "node:assert/strict";
+import { ShimError, type ErrorKind } from "../../../src/shim/lib/errors.js";
+import { bindUnixSocket } from "../../../src/shim/lib/unix-socket.js";
+
+interface Place extends AsyncDisposable {
+  readonly directory: string;
+  readonly path: string;
+  newServer(): Server;
+}
+
+async function newPlace(): Promise<Place> {
+  const directory = await mkdtemp(join(tmpdir(), "bind-test-"));
+  const servers: Server[] = [];
+  return {
+    directory,
+    path: join(directory, "x.sock"),
+    newServer() {
+      const server = createServer((socket) => socket.destroy());
+      servers.push(server);
+      return server;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const server of servers) server.close();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function assertAnswers(path: string): Promise<void> {
+  const client = connect(path);
+  await once(client, "connect");
+  client.destroy();
+}
+
+/** The file that a killed server leaves behind. */
+function leaveStaleSocket(path: string): void {
+  const script = `require("net").createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 9))`;
+  spawnSync(process.execPath, ["-e", script]);
+}
+
+function refusal(kind: ErrorKind, text: RegExp): (error: unknown) => true {
+  return (error) => {
+    assert.ok(error instanceof ShimError);
+    assert.equal(error.kind, kind);
+    assert.match(error.message, text);
+    return true;
+  };
+}
+
+describe("bindUnixSocket()", () => {
+  for (const mode of [0o600, 0o660]) {
+    test(`makes a socket of mode ${mode.toString(8)}, whatever the umask, and nothing beside it`, async () => {
+      await using place = await newPlace();
+      const previous = process.umask(0o027);
+      try {
+        await bindUnixSocket(place.newServer(), place.path, mode);
+      } finally {
+        assert.equal(process.umask(previous), 0o027, "the umask is restored");
+      }
+      assert.equal((await stat(place.path)).mode & 0o777, mode);
+      assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+      await assertAnswers(place.path);
+    });
+  }
+
+  test("makes missing parent directories of mode 0750", async () => {
+    await using place = await newPlace();
+    const path = join(place.directory, "a", "b", "x.sock");
+    await bindUnixSocket(place.newServer(), path);
+    assert.equal((await stat(dirname(path))).mode & 0o777, 0o750);
+    await assertAnswers(path);
+  });
+
+  test("takes over the socket file of a killed server", async () => {
+    await using place = await newPlace();
+    leaveStaleSocket(place.path);
+    assert.ok((await stat(place.path)).isSocket());
+    await bindUnixSocket(place.newServer(), place.path);
+    await assertAnswers(place.path);
+  });
+
+  for (const before of ["nothing", "a stale socket"]) {
+    test(`gives the name to one of many servers that start at once, after ${before}`, async () => {
+      await using place = await newPlace();
+      if (before !== "nothing") leaveStaleSocket(place.path);
+      const results = await Promise.allSettled(
+        Array.from({ length: 8 }, () => bindUnixSocket(place.newServer(), place.path)),
+      );
+      assert.equal(results.filter(({ status }) => status === "fulfilled").length, 1);
+      for (const result of results) {
+        if (result.status === "rejected") assert.equal((result.reason as ShimError).kind, "conflict");
+      }
+      await assertAnswers(place.path);
+      assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+    });
+  }
+
+  test("refuses a path on which another server answers, and leaves that one alone", async () => {
+    await using place = await newPlace();
+    await bindUnixSocket(place.newServer(), place.path);
+    const second = place.newServer();
+    await assert.rejects(
+      bindUnixSocket(second, place.path),
+      refusal("conflict", /^listen on ".*x\.sock": another server answers there$/),
+    );
+    assert.equal(second.listening, false);
+    await assertAnswers(place.path);
+    assert.deepEqual(await readdir(place.directory), ["x.sock"]);
+  });
+
+  test("refuses to replace what is not a socket", async () => {
+    await using place = await newPlace();
+    const target = join(place.directory, "target");
+    await writeFile(target, "precious");
+    await mkdir(join(place.directory, "folder"));
+    await symlink(target, join(place.directory, "link"));
+    for (const name of ["target", "folder", "link"]) {
+      await assert.rejects(
+        bindUnixSocket(place.newServer(), join(place.directory, name)),
+        refusal("precondition", /a file that is not a socket is in the way/),
+      );
+    }
+    assert.deepEqual((await readdir(place.directory)).sort(), ["folder", "link", "target"]);
+  });
+
+  test("reports what the system refuses", async () => {
+    await using place = await newPlace();
+    await writeFile(join(place.directory, "file"), "");
+    await assert.rejects(
+      bindUnixSocket(place.newServer(), join(place.directory, "file", "x.sock")),
+      refusal("precondition", /^listen on ".*": (ENOTDIR|EEXIST)/),
+    );
+  });
+
+  test("takes a path of 107 bytes and refuses one of 108", async () => {
+    await using place = await newPlace();
+    const path = (bytes: number): string => join(place.directory, "ü".repeat(20), "").padEnd(bytes - 20, "s");
+    assert.equal(Buffer.byteLength(path(107)), 107);
+    await bindUnixSocket(place.newServer(), path(107));
+    await assertAnswers(path(107));
+    await assert.rejects(
+      bindUnixSocket(place.newServer(), path(108)),
+      refusal("invalid", /108 bytes are too long/),
+    );
+  });
+
+  test("takes a short name in a directory that leaves little room", async () => {
+    await using place = await newPlace();
+    const path = join(place.directory, "d".repeat(107 - Buffer.byteLength(place.directory) - 8), "x.sock");
+    assert.equal(Buffer.byteLength(path), 107);
+    await bindUnixSocket(place.newServer(), path);
+    await assertAnswers(path);
+  });
+
+  test("unlink() removes its own socket and not that of a successor", async () => {
+    await using place = await newPlace();
+    const first = await bindUnixSocket(place.newServer(), place.path);
+    await rm(place.path);
+    const second = await bindUnixSocket(place.newServer(), place.path);
+    await first.unlink();
+    await assertAnswers(place.path);
+    await second.unlink();
+    assert.deepEqual(await readdir(place.directory), []);
+    await second.unlink();
+  });
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
+import { containerResources } from "../../fakes/requests.js";
+import { TestShim } from "../../fakes/services.js";
+import { until } from "../../fakes/turns.js";
+
+const limits = [{ pageSize: "2MB", limitBytes: 4_194_304n }];
+const withLimits = {
+  linux: {
+    resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
+    security_context: null,
+  },
+};
+
+function hasLimits(shim: TestShim, id: string): boolean {
+  return shim.world.host.cgroups.get(id)?.hugepages[0]?.limitBytes === limits[0]?.limitBytes;
+}
+
+function written(shim: TestShim): number {
+  return shim.world.journal.names("host.applyCgroup").length;
+}
+
+function withEnd(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve!: () => void;
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
+
+describe("limits that Docker cannot set", () => {
+  test("are given to a container that was started by a shim that did not live to set them", async () => {
+    await using first = await TestShim.start();
+    const id = await createContainer(first, await runSandbox(first), withLimits);
+    first.engine.events$.policy = () => [];
+    first.engine.containers.start(id);
+    assert.equal(hasLimits(first, id), false);
+    await using second = await first.restart();
+    await until("it has them", () => hasLimits(second, id));
+    assert.equal(second.engine.containers.get(id).state.running, true);
+  });
+
+  test("are given to one that somebody else starts, and again when it is restarted", async () => {
+    await using shim = await TestShim.start();
+    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    shim.engine.containers.start(id);
+    await until("it has them", () => hasLimits(shim, id));
+    shim.world.host.cgroups.clear(); // A cgroup lives as long as its container runs.
+    shim.engine.containers.restart(id);
+    await until("it has them again", () => hasLimits(shim, id));
+  });
+
+  test("wait for whoever holds the container's lane, longer than they may take themselves", async () => {
+    const cleanUpTimeoutMs = 20;
+    await using shim = await TestShim.start({ settings: { cleanUpTimeoutMs } });
+    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    const { promise: checkpoint, resolve: end } = withEnd();
+    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    shim.engine.containers.start(id);
+    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
+    await pause(2 * cleanUpTimeoutMs);
+    end();
+    await held;
+    await until("it has them", () => hasLimits(shim, id));
+    assert.equal(written(shim), 1);
+    assert.deepEqual(
+      shim.log.lines.filter(({ level }) => level === "error"),
+      [],
+    );
+  });
+
+  test("are waited with for as long as the shim runs, and not longer", async () => {
+    const shim = await TestShim.start();
+    const id = await createContainer(shim, await runSandbox(shim), withLimits);
+    const { promise: checkpoint, resolve: end } = withEnd();
+    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    shim.engine.containers.start(id);
+    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    await shim[Symbol.asyncDispose]();
+    end();
+    await held;
+    assert.equal(written(shim), 0);
+  });
+
+  test("are written once by StartContainer, and not again however often the container is inspected", async () => {
+    await using shim = await TestShim.start();
+    const id = await runContainer(shim, await runSandbox(shim), "main", withLimits);
+    for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
+    await shim.services.containerLanes.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
+    assert.equal(written(shim), 1);
+  });
+
+  test("that cannot be set do not end a container that runs: one error, and another try at the next start", async () => {
+    await using first = await TestShim.start();
+    const id = await runContainer(first, await runSandbox(first), "main", withLimits);
+    first.world.host.cgroups.clear();
+    first.world.journal.failNext("host.applyCgroup", new ShimError("unavailable", "read-only file system"));
+    await using second = await first.restart();
+    const errors = (): readonly unknown[] =>
+      second.log.lines
+        .filter(({ message }) => message === "a running container is without its cgroup limits")
+        .map(({ fields }) => fields["containerId"]);
+    await until("it is logged", () => errors().length > 0);
+    await second.sync.refresh(id);
+    assert.deepEqual(errors(), [id]);
+    assert.equal(second.engine.containers.get(id).state.running, true);
+    await using third = await second.restart();
+    await until("it has them", () => hasLimits(third, id));
+  });
+
+  test("are not written for containers that have none on record", async () => {
+    await using first = await TestShim.start();
+    await runContainer(first, await runSandbox(first));
+    await using second = await first.restart();
+    assert.equal(written(second), 0);
+  });
+});

@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import {
+  cacheFileName,
+  formatCacheEntry,
+  parseCacheEntry,
+  type CacheEntry,
+} from "../../../../src/network/libcni/cache-entry.js";
+import { ResultCache } from "../../../../src/network/libcni/cache.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { countFlushes } from "../../lib/files/count-flushes.js";
+import { golden } from "../cni/golden.js";
+
+interface Protocol {
+  readonly cacheFile: { readonly name: string; readonly content: Readonly<Record<string, unknown>> };
+}
+const recorded = golden<Protocol>("protocol.json").cacheFile;
+const id = "8dbd9e392a964056b7a24c8b1d2c3f5e";
+
+const entry: CacheEntry = {
+  containerId: id,
+  ifName: "eth0",
+  networkName: "my-net",
+  netns: "/proc/1/ns/net",
+  config: '{"name":"my-net","plugins":[{"type":"ü"}]}',
+  cniArgs: [["IgnoreUnknown", "1"]],
+  capabilityArgs: { portMappings: [{ hostPort: 80, containerPort: 8080, protocol: "tcp", hostIP: "" }] },
+  result: { cniVersion: "0.4.0" },
+  phase: "added",
+};
+
+describe("the format", () => {
+  test("an entry of the Go library is read and written as the library has it", () => {
+    const read = parseCacheEntry(JSON.stringify(recorded.content), recorded.name);
+    assert.deepEqual(
+      [read.containerId, read.networkName, read.ifName, read.phase],
+      [id, "demo", "eth0", undefined],
+    );
+    assert.equal((JSON.parse(read.config ?? "") as { name: string }).name, "demo");
+    assert.equal(cacheFileName(read), recorded.name);
+    assert.deepEqual(JSON.parse(formatCacheEntry(read)), recorded.content);
+  });
+
+  test("an entry survives being written and read", () => {
+    assert.deepEqual(parseCacheEntry(formatCacheEntry(entry), cacheFileName(entry)), entry);
+  });
+
+  test("a bare result of a very old library belongs to the container in the file's name", () => {
+    const read = parseCacheEntry('{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"}}', `a-b-${id}-eth0`, id);
+    assert.deepEqual([read.networkName, read.containerId, read.ifName], ["a-b", id, "eth0"]);
+    assert.equal(read.config, undefined);
+  });
+
+  for (const text of ["", "{", "[]", '{"kind":"other"}', '{"kind":"cniCacheV1"}']) {
+    test(`${JSON.stringify(text)} is no entry`, () => {
+      assert.throws(() => parseCacheEntry(text, `net-${id}-eth0`, id));
+    });
+  }
+});
+
+describe("ResultCache", () => {
+  let directory: string;
+  let ancestor: string;
+  let cache: ResultCache;
+  let log: ReturnType<typeof recordingLog>;
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), "cni-cache-"));
+    ancestor = join(directory, "ancestor", "results");
+    await mkdir(ancestor, { recursive: true });
+    log = recordingLog();
+    cache = new ResultCache(join(directory, "own"), log, [ancestor]);
+    await cache.open();
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  test("only the begin of an attachment is flushed: after a power cut nothing else of it has a meaning", async () => {
+    const { result, ...begun } = entry;
+    const rows = [
+      [() => cache.write({ ...begun, phase: "adding" }), 2],
+      [() => cache.write({ ...entry, result: result!, phase: "adding" }), 0],
+      [() => cache.write(entry), 0],
+      [() => cache.write({ ...entry, phase: "deleting" }), 0],
+      [() => cache.remove(entry), 0],
+    ] as const;
+    for (const [step, flushes] of rows) assert.equal(await countFlushes(step), flushes);
+    assert.deepEqual(await cache.find(id), { entries: [], corrupt: [] });
+  });
+
+  const own = (name: string): string => join(directory, "own", "results", name);
+
+  test("write() makes a private file where the library looks for it", async () => {
+    await cache.write(entry);
+    const path = own(`my-net-${id}-eth0`);
+    assert.equal((await stat(path)).mode & 0o777, 0o600);
+    assert.equal((await stat(own("."))).mode & 0o777, 0o700);
+    assert.deepEqual(await readdir(own(".")), [`my-net-${id}-eth0`]);
+    assert.deepEqual((await cache.find(id)).entries, [entry]);
+  });
+
+  test("write() makes its directory again when somebody has removed it", async () => {
+    await rm(own("."), { recursive: true });
+    await cache.write(entry);
+    assert.equal((await stat(own("."))).mode & 0o777, 0o700);
+    assert.deepEqual((await cache.find(id)).entries, [entry]);
+  });
+
+  test("find() also finds what other shims left, our own first, each attachment once", async () => {
+    const { phase: _phase, ...foreign } = { ...entry, netns: "/old" };
+    await writeFile(join(ancestor, cacheFileName(entry)), formatCacheEntry(foreign));
+    const second = { ...foreign, ifName: "eth1" };
+    await writeFile(join(ancestor, cacheFileName(second)), formatCacheEntry(second));
+    assert.deepEqual((await cache.find(id)).entries, [foreign, second]);
+    await cache.write(entry);
+    assert.deepEqual((await cache.find(id)).entries, [entry, second]);
+    assert.deepEqual((await cache.find("other")).entries, []);
+  });
+
+  test("remove() takes an entry away wherever it is", async () => {
+    await writeFile(join(ancestor, cacheFileName(entry)), formatCacheEntry(entry));
+    await cache.write(entry);
+    await cache.remove(entry);
+    await cache.remove(entry);
+    assert.deepEqual([await readdir(ancestor), await readdir(own("."))], [[], []]);
+  });
+
+  test("find() reports files of the container that cannot be read, and list() passes by them", async () => {
+    await cache.write(entry);
+    await writeFile(own(`x-${id}-eth0`), "{ broken");
+    await mkdir(own(`y-${id}-eth0`));
+    const found = await cache.find(id);
+    assert.deepEqual(found.entries, [entry]);
+    assert.deepEqual([...found.corrupt].sort(), [own(`x-${id}-eth0`), own(`y-${id}-eth0`)]);
+    assert.equal(log.lines.filter(({ level }) => level === "warn").length, 2);
+    assert.deepEqual(await cache.list(), [entry]);
+  });
+
+  test("an entry under the name of another attachment is not believed", async () => {
+    const lying = formatCacheEntry({ ...entry, networkName: "../../escape" });
+    await writeFile(own(`net-${id}-eth0`), lying);
+    const found = await cache.find(id);
+    assert.deepEqual([found.entries, found.corrupt], [[], [own(`net-${id}-eth0`)]]);
+  });
+
+  test("open() sweeps what a crashed writer left, and nothing else", async () => {
+    const temporary = own(`.dockershim-${"0".repeat(16)}`);
+    await writeFile(temporary, "{");
+    await cache.write(entry);
+    await cache.open();
+    assert.deepEqual(await readdir(own(".")), [cacheFileName(entry)]);
+    assert.equal(await readFile(own(cacheFileName(entry)), "utf8"), formatCacheEntry(entry));
+  });
+});

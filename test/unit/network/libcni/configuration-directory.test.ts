@@ -1,0 +1,367 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import type { Clock } from "../../../../src/network/libcni/clock.js";
+import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
+import { ConfigurationDirectory } from "../../../../src/network/libcni/configuration-directory.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { until } from "../../../fakes/turns.js";
+import { FakePlugins } from "../cni/fake-plugins.js";
+
+const never = new AbortController().signal;
+
+/** Time that passes when a test says so. */
+class ManualClock implements Clock {
+  #now = 0;
+  readonly timers = new Set<{ readonly at: number; readonly work: () => void }>();
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(milliseconds: number, work: () => void): () => void {
+    const timer = { at: this.#now + milliseconds, work };
+    this.timers.add(timer);
+    return () => void this.timers.delete(timer);
+  }
+
+  pass(milliseconds: number): void {
+    this.#now += milliseconds;
+    for (const timer of [...this.timers]) {
+      if (timer.at > this.#now) continue;
+      this.timers.delete(timer);
+      timer.work();
+    }
+  }
+}
+
+let fake: FakePlugins;
+let directory: string;
+let clock: ManualClock;
+let log: ReturnType<typeof recordingLog>;
+let events: (() => void)[];
+let watches: number;
+let source: ConfigurationDirectory;
+
+beforeEach(async () => {
+  fake = await FakePlugins.create("bridge", "portmap");
+  directory = await mkdtemp(join(tmpdir(), "cni-conf-"));
+  clock = new ManualClock();
+  log = recordingLog();
+  events = [];
+  watches = 0;
+  source = new ConfigurationDirectory({
+    directory,
+    invoker: fake.invoker(),
+    log,
+    clock,
+    watch: (_directory, onChange) => {
+      watches += 1;
+      events.push(onChange);
+      return () => void events.splice(events.indexOf(onChange), 1);
+    },
+  });
+});
+afterEach(async () => {
+  await source.stop();
+  await rm(directory, { recursive: true, force: true });
+  await fake[Symbol.asyncDispose]();
+});
+
+const list = (name: string, ...types: readonly string[]): string =>
+  JSON.stringify({
+    name,
+    cniVersion: "0.4.0",
+    plugins: (types.length === 0 ? ["bridge"] : types).map((type) => ({ type })),
+  });
+const single = (name: string): string => JSON.stringify({ name, cniVersion: "0.4.0", type: "bridge" });
+const put = (name: string, text: string): Promise<void> => writeFile(join(directory, name), text);
+const network = (): string | undefined => source.state().network?.name;
+const problem = (): string => source.state().problem ?? "";
+const skipped = (): readonly string[] =>
+  log.lines
+    .filter(({ message }) => message.startsWith("skipping"))
+    .map(({ fields }) => String(fields["reason"]));
+
+describe("the choice", () => {
+  const rows: readonly (readonly [
+    rule: string,
+    files: Readonly<Record<string, string>>,
+    chosen: string | undefined,
+  ])[] = [
+    ["names are sorted by bytes", { "9-x.conf": single("x"), "10-b.conflist": list("b") }, "b"],
+    ["upper case comes before lower case", { "a.conf": single("a"), "B.conf": single("B") }, "B"],
+    ["a .conf file is a single plugin", { "a.conf": single("a") }, "a"],
+    ["a .json file is a single plugin", { "a.json": single("a") }, "a"],
+    [
+      "other extensions are not looked at",
+      { "a.conf.bak": single("a"), "b.conflist.swp": list("b") },
+      undefined,
+    ],
+    ["a list in a .conf file is skipped", { "a.conf": list("a"), "b.conf": single("b") }, "b"],
+    [
+      "a single plugin in a .conflist file is skipped",
+      { "a.conflist": single("a"), "b.conf": single("b") },
+      "b",
+    ],
+    ["broken JSON is skipped", { "a.conf": "{", "b.conf": single("b") }, "b"],
+    [
+      "a list with a missing plugin is skipped",
+      { "a.conflist": list("a", "no"), "b.conf": single("b") },
+      "b",
+    ],
+    ["a list with a bad name is skipped", { "a.conflist": list("a/b"), "b.conf": single("b") }, "b"],
+    ["an empty list is skipped", { "a.conflist": '{"name":"a","plugins":[]}', "b.conf": single("b") }, "b"],
+    ["a list without plugins needs drop-ins", { "a.conflist": '{"name":"a"}', "b.conf": single("b") }, "b"],
+    [
+      "the list's version must be one of the plugin's",
+      { "a.conf": single("a").replace("0.4.0", "0.2.0") },
+      undefined,
+    ],
+    ["an empty directory has no network", {}, undefined],
+  ];
+  for (const [rule, files, chosen] of rows) {
+    test(rule, async () => {
+      for (const [name, text] of Object.entries(files)) await put(name, text);
+      await source.start(never);
+      assert.equal(network(), chosen);
+      if (chosen === undefined) assert.match(problem(), /^no (valid )?networks found in /);
+    });
+  }
+
+  test("a directory with the name of a configuration is not one, and a link to a file is", async () => {
+    await mkdir(join(directory, "a.conf"));
+    await writeFile(join(fake.directory, "elsewhere"), single("linked"));
+    await symlink(join(fake.directory, "elsewhere"), join(directory, "b.conf"));
+    await source.start(never);
+    assert.equal(network(), "linked");
+    assert.deepEqual(skipped(), []);
+  });
+
+  test("drop-in plugins are appended in order of their names, also for the cache", async () => {
+    await put("a.conflist", list("a"));
+    await mkdir(join(directory, "a"));
+    for (const [name, type] of [
+      ["20.conf", "bridge"],
+      ["10.conf", "portmap"],
+      ["05.json", "ignored"],
+    ]) {
+      await put(`a/${String(name)}`, JSON.stringify({ type, order: name }));
+    }
+    await source.start(never);
+    const { network: found } = source.state();
+    assert.deepEqual(
+      found?.plugins.map(({ type }) => type),
+      ["bridge", "portmap", "bridge"],
+    );
+    assert.match(found.text, /"order":"10\.conf".*"order":"20\.conf"/);
+    await put(
+      "a.conflist",
+      JSON.stringify({ ...(JSON.parse(list("a")) as object), loadOnlyInlinedPlugins: true }),
+    );
+    await source.refresh();
+    assert.equal(source.state().network?.plugins.length, 1);
+  });
+
+  test("a missing directory has no network until it is made", async () => {
+    await rm(directory, { recursive: true });
+    await source.start(never);
+    assert.equal(problem(), `no networks found in ${directory}`);
+    assert.equal(events.length, 0);
+    await mkdir(directory);
+    await put("a.conf", single("a"));
+    clock.pass(5000);
+    await until("the network is there", () => network() === "a");
+    assert.equal(events.length, 1, "the new directory is watched");
+  });
+});
+
+test("a broken file is reported with its position once per content, also behind the chosen one", async () => {
+  await put("a.conf", '{\n  "name": oops\n}');
+  await put("b.conf", single("b"));
+  await put("c.conf", "[");
+  await source.start(never);
+  assert.equal(network(), "b");
+  assert.equal(skipped().length, 2);
+  assert.match(skipped()[0]!, /a\.conf": line 2, column 11: expected a value, found "o"$/);
+  assert.match(skipped()[1]!, /c\.conf": line 1, column 2/);
+  await put("d.conf", single("d"));
+  await source.refresh();
+  assert.equal(skipped().length, 2, "nothing new about the old files");
+  await put("a.conf", '{\n\n  "name": oops\n}');
+  await source.refresh();
+  assert.equal(skipped().length, 3);
+  assert.deepEqual(
+    (source.describe()["skippedFiles"] as readonly { path: string }[]).map(({ path }) => path),
+    [join(directory, "a.conf"), join(directory, "c.conf")],
+  );
+});
+
+test("when the last valid file goes, the state is a problem and the last good list is kept for tear-down", async () => {
+  await put("a.conf", single("a"));
+  await source.start(never);
+  await rm(join(directory, "a.conf"));
+  await source.refresh();
+  assert.equal(problem(), `no networks found in ${directory}`);
+  assert.equal(source.lastGood()?.name, "a");
+  await put("a.conf", "{");
+  await source.refresh();
+  assert.match(problem(), /^no valid networks found in .*a\.conf": line 1, column 2/);
+  await put("a.conf", single("again"));
+  await source.refresh();
+  assert.equal(network(), "again");
+});
+
+test("plugins are asked for their versions once per binary, not once per look", async () => {
+  await put("a.conflist", list("a", "bridge", "portmap", "bridge"));
+  await source.start(never);
+  await source.refresh();
+  await put("b.conf", single("b"));
+  await source.refresh();
+  const asked = async (): Promise<readonly string[]> =>
+    (await fake.calls("VERSION")).map(({ plugin }) => plugin).sort();
+  assert.deepEqual(await asked(), ["bridge", "portmap"]);
+  await fake.install("bridge", ["0.3.1"]);
+  await source.refresh();
+  assert.deepEqual(await asked(), ["bridge", "bridge", "portmap"]);
+  assert.match(problem(), /plugin bridge does not support config version "0\.4\.0" \(only 0\.3\.1\)/);
+});
+
+test("a missing binary is a problem that ends when it is installed", async () => {
+  await put("a.conflist", list("a", "bridge", "firewall"));
+  await source.start(never);
+  assert.match(problem(), /failed to find plugin "firewall" in path \[/);
+  await fake.install("firewall");
+  clock.pass(5000);
+  await until("the network is there", () => network() === "a");
+  await rm(join(fake.binDir, "firewall"));
+  clock.pass(5000);
+  await until("the network is gone", () => network() === undefined);
+  assert.match(problem(), /failed to find plugin "firewall"/);
+});
+
+const helpers: readonly (readonly [string, object])[] = [
+  ["ipam", { ipam: { type: "helper" } }],
+  ["delegate", { delegate: { type: "helper" } }],
+  ["ipam of a delegate", { delegate: { type: "bridge", ipam: { type: "helper" } } }],
+];
+for (const [what, members] of helpers) {
+  test(`a missing ${what} plugin is a problem that ends when it is installed`, async () => {
+    await put("a.conf", JSON.stringify({ name: "a", cniVersion: "0.4.0", type: "bridge", ...members }));
+    await source.start(never);
+    assert.match(problem(), /failed to find plugin "helper" in path \[/);
+    await fake.install("helper");
+    clock.pass(5000);
+    await until("the network is there", () => network() === "a");
+    assert.ok((await fake.calls("VERSION")).every(({ plugin }) => plugin !== "helper"));
+  });
+}
+
+describe("cniVersions", () => {
+  const offering = (cniVersions: readonly string[]): string =>
+    JSON.stringify({ name: "a", cniVersions, plugins: [{ type: "bridge" }, { type: "portmap" }] });
+
+  test("the newest that all plugins speak is used, for DEL as for ADD", async () => {
+    await fake.install("portmap", ["0.4.0", "1.0.0"]);
+    await put("a.conflist", offering(["1.1.0", "0.4.0", "1.0.0"]));
+    await source.start(never);
+    const { network: found } = source.state();
+    assert.equal(found?.cniVersion, "1.0.0");
+    assert.equal(parseNetworkList(found.text, "cache").cniVersion, "1.0.0");
+  });
+
+  test("without one that all plugins speak there is no network, and the reason says so", async () => {
+    await fake.install("bridge", ["0.4.0"]);
+    await fake.install("portmap", ["1.0.0"]);
+    await put("a.conflist", offering(["0.4.0", "1.0.0"]));
+    await source.start(never);
+    assert.match(problem(), /its plugins \[bridge portmap\] have no version in common$/);
+    await put("a.conflist", offering(["1.1.0", "1.0.0"]));
+    await source.refresh();
+    assert.match(
+      problem(),
+      /plugin bridge does not support config version "1.1.0" or "1.0.0" \(only 0.4.0\)/,
+    );
+  });
+});
+
+test("stop() ends plugins that are being asked and hang", async () => {
+  await fake.behave("bridge", "VERSION", `touch '${fake.directory}/asked'; sleep 1000`);
+  await put("a.conf", single("a"));
+  const starting = source.start(never);
+  await until("the plugin is asked", () => existsSync(join(fake.directory, "asked")));
+  assert.match(problem(), /is being read, its plugins have not answered yet$/);
+  await source.stop();
+  await starting;
+  assert.equal(clock.timers.size, 0);
+});
+
+test("a plugin that fails to answer is asked again although nothing has changed", async () => {
+  await put("a.conf", single("a"));
+  await fake.behave("bridge", "VERSION", "exit 1");
+  await source.start(never);
+  assert.match(problem(), /CNI plugin "bridge" VERSION: netplugin failed with no error message/);
+  await fake.behaveAgain("bridge", "VERSION");
+  await source.refresh();
+  assert.equal(network(), "a");
+});
+
+const versionReplies: readonly (readonly [
+  what: string,
+  script: string,
+  listVersion: string,
+  problem?: RegExp,
+])[] = [
+  ["that knows no VERSION speaks 0.1.0", `echo '{"msg":"unknown CNI_COMMAND: VERSION"}'; exit 1`, "0.1.0"],
+  ["of 0.2.0 without a list speaks 0.1.0 and 0.2.0", `echo '{"cniVersion":"0.2.0"}'`, "0.2.0"],
+  [
+    "of 1.0.0 without a list makes no sense",
+    `echo '{"cniVersion":"1.0.0"}'`,
+    "1.0.0",
+    /no "supportedVersions"/,
+  ],
+  [
+    "that prints garbage makes no sense",
+    "echo garbage",
+    "1.0.0",
+    /CNI plugin "bridge" VERSION: the answer is no JSON/,
+  ],
+];
+for (const [what, script, cniVersion, expected] of versionReplies) {
+  test(`a plugin ${what}`, async () => {
+    await fake.behave("bridge", "VERSION", script);
+    await put("a.conf", JSON.stringify({ name: "a", cniVersion, type: "bridge" }));
+    await source.start(never);
+    if (expected === undefined) assert.equal(network(), "a");
+    else assert.match(problem(), expected);
+  });
+}
+
+test("an event is followed by a look after a pause, many events by one", async () => {
+  await source.start(never);
+  await put("a.conf", single("a"));
+  for (const notify of [...events, ...events]) notify();
+  clock.pass(199);
+  assert.equal(network(), undefined);
+  clock.pass(1);
+  await until("the network is there", () => network() === "a");
+  assert.equal(clock.timers.size, 1, "only the poll goes on");
+});
+
+test("a replaced directory is watched anew", async () => {
+  await source.start(never);
+  await rename(directory, `${directory}.old`);
+  await mkdir(directory);
+  await source.refresh();
+  await rm(`${directory}.old`, { recursive: true });
+  assert.deepEqual([events.length, watches], [1, 2]);
+});
+
+test("stop() ends the watch and all timers", async () => {
+  await source.start(never);
+  await source.stop();
+  assert.deepEqual([events.length, clock.timers.size], [0, 0]);
+});

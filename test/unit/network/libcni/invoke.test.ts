@@ -1,0 +1,295 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { chmod, copyFile, open, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { ShimError, type ErrorKind } from "../../../../src/shim/lib/errors.js";
+import type { NamespaceLook } from "../../../../src/shim/lib/linux/network-namespaces.js";
+import type { PluginCall } from "../../../../src/network/libcni/invoke.js";
+import { until } from "../../../fakes/turns.js";
+import { FakePlugins, livingNetns } from "../cni/fake-plugins.js";
+import { golden } from "../cni/golden.js";
+
+const add: PluginCall = {
+  type: "fake",
+  command: "ADD",
+  containerId: "abc",
+  netns: livingNetns,
+  netnsIdentity: "first",
+  ifName: "eth0",
+  args: [
+    ["IgnoreUnknown", "1"],
+    ["K8S_POD_NAME", "web"],
+  ],
+  input: { name: "demo", cniVersion: "0.4.0", type: "fake" },
+  subject: 'pod "default/web"',
+};
+const never = new AbortController().signal;
+const prefix = 'CNI plugin "fake" ADD for pod "default/web": ';
+
+let plugins: FakePlugins;
+before(async () => {
+  plugins = await FakePlugins.create("fake");
+});
+after(() => plugins[Symbol.asyncDispose]());
+
+async function failureOf(run: Promise<unknown>): Promise<ShimError> {
+  const error = await run.then(
+    () => assert.fail("it succeeded"),
+    (reason: unknown) => reason,
+  );
+  assert.ok(error instanceof ShimError);
+  return error;
+}
+
+describe("a plugin that fails", () => {
+  const rows: readonly (readonly [
+    what: string,
+    script: string,
+    message: string | RegExp,
+    kind: ErrorKind,
+    code?: number,
+  ])[] = [
+    [
+      "with an error object",
+      `echo '{"cniVersion":"0.4.0","code":7,"msg":"bad","details":"more"}'; echo noise >&2; exit 1`,
+      "bad; more (code 7)",
+      "unknown",
+      7,
+    ],
+    ["with a message alone", `echo '{"msg":"bad"}'; exit 1`, "bad", "unknown"],
+    ["with code 11", `echo '{"code":11,"msg":"later"}'; exit 1`, "later (code 11)", "unavailable", 11],
+    ["with code 50", `echo '{"code":50,"msg":"down"}'; exit 1`, "down (code 50)", "unavailable", 50],
+    ["with code 51", `echo '{"code":51,"msg":"part"}'; exit 1`, "part (code 51)", "unavailable", 51],
+    [
+      "with stderr alone",
+      "echo 'panic: x' >&2; exit 2",
+      'netplugin failed: "panic: x": exit status 2',
+      "unknown",
+    ],
+    ["with nothing", "exit 3", "netplugin failed with no error message: exit status 3", "unknown"],
+    [
+      "with garbage",
+      "echo not json; exit 1",
+      /^netplugin failed but error parsing its diagnostic message "not json\\n": line 1, column 1: /,
+      "unknown",
+    ],
+    [
+      "with an empty object",
+      "echo '{}'; echo why >&2; exit 1",
+      'the plugin gave no reason (exit status 1, stderr "why")',
+      "unknown",
+    ],
+    ["by a signal", "kill -TERM $$", "netplugin failed with no error message: signal: SIGTERM", "unknown"],
+  ];
+  for (const [what, script, message, kind, code] of rows) {
+    test(`${what} gives an error that names plugin, command and pod`, async () => {
+      await plugins.behave("fake", "ADD", script);
+      const error = await failureOf(plugins.invoker().run(add, never));
+      assert.ok(error.message.startsWith(prefix), error.message);
+      const rest = error.message.slice(prefix.length);
+      if (typeof message === "string") assert.equal(rest, message);
+      else assert.match(rest, message);
+      assert.equal(error.kind, kind);
+      assert.equal(error.fields["cniCode"], code);
+      assert.deepEqual([error.fields["plugin"], error.fields["command"]], ["fake", "ADD"]);
+    });
+  }
+
+  test("as recorded from real plugins, gives their code and message", async () => {
+    const { runs } = golden<{ runs: Record<string, Recorded> }>("failures.json");
+    for (const [name, { exitCode, stdout }] of Object.entries(runs)) {
+      await plugins.behave(
+        "fake",
+        "ADD",
+        `cat <<'END'\n${JSON.stringify(stdout)}\nEND\nexit ${String(exitCode)}`,
+      );
+      const error = await failureOf(plugins.invoker().run(add, never));
+      assert.equal(error.fields["cniCode"], stdout.code, name);
+      assert.ok(error.message.includes(stdout.msg), name);
+      if (stdout.details !== undefined) assert.ok(error.message.includes(stdout.details), name);
+    }
+  });
+});
+
+interface Recorded {
+  readonly exitCode: number;
+  readonly stdout: { readonly code: number; readonly msg: string; readonly details?: string };
+}
+
+describe("a plugin that cannot be run", () => {
+  const rows: readonly (readonly [string, (fake: FakePlugins) => Promise<void>, RegExp])[] = [
+    ["is missing", async () => {}, /failed to find plugin "other" in path \[.*\/bin\]$/],
+    [
+      "is not executable",
+      (fake) => fake.write("other", "#!/bin/sh\n", 0o644),
+      /run ".*\/other": not executable$/,
+    ],
+    [
+      "has no interpreter",
+      (fake) => fake.write("other", "#!/no/such/shell\n"),
+      /the file or its interpreter is missing$/,
+    ],
+    [
+      // The shell, to which execvp would give it, could make something of this text.
+      "is no program",
+      (fake) => fake.write("other", "exit 0\n"),
+      /run ".*\/other": neither a program for this processor nor a script that begins with #!$/,
+    ],
+  ];
+  for (const [what, prepare, reason] of rows) {
+    test(`because it ${what} is an error that names plugin, command and pod`, async () => {
+      await prepare(plugins);
+      const error = await failureOf(plugins.invoker().run({ ...add, type: "other" }, never));
+      assert.match(error.message, /^CNI plugin "other" ADD for pod "default\/web": /);
+      assert.match(error.message, reason);
+      assert.equal(error.kind, "unavailable");
+    });
+  }
+});
+
+test("run() replaces all six variables and keeps PATH", async () => {
+  await plugins.behave("fake", "DEL", `env > '${plugins.directory}/env'; exit 0`);
+  const inherited = { PATH: process.env["PATH"], CNI_ARGS: "leaked=1", CNI_NETNS: "/leaked", OTHER: "kept" };
+  const call: PluginCall = { ...add, command: "DEL", netns: "", args: [] };
+  await plugins.invoker({ environment: inherited }).run(call, never);
+  const lines = (await readFile(join(plugins.directory, "env"), "utf8")).split("\n");
+  const of = (name: string): string | undefined =>
+    lines.find((line) => line.startsWith(`${name}=`))?.slice(name.length + 1);
+  assert.deepEqual(
+    ["COMMAND", "CONTAINERID", "NETNS", "IFNAME", "ARGS", "PATH"].map((name) => of(`CNI_${name}`)),
+    ["DEL", "abc", "", "eth0", "", plugins.binDir],
+  );
+  assert.deepEqual([of("PATH"), of("OTHER")], [process.env["PATH"], "kept"]);
+});
+
+test("a deadline kills the plugin with the child that holds its stdout open", async () => {
+  const files = { parent: join(plugins.directory, "parent"), child: join(plugins.directory, "child") };
+  await plugins.behave(
+    "fake",
+    "ADD",
+    `sleep 1000 & echo $! > '${files.child}'; echo $$ > '${files.parent}'; wait`,
+  );
+  const stop = new AbortController();
+  const run = failureOf(plugins.invoker().run(add, stop.signal));
+  const pids: number[] = [];
+  for (const file of [files.child, files.parent]) pids.push(await pidIn(file));
+  stop.abort(new ShimError("timeout", "set up: not finished after 3m40s"));
+  const error = await run;
+  assert.equal(error.message, `${prefix}killed: set up: not finished after 3m40s`);
+  assert.equal(error.kind, "timeout");
+  await until("both processes are dead", () => !pids.some(alive));
+});
+
+test("run() does not wait for a child that outlives the plugin with its pipes open", async () => {
+  const file = join(plugins.directory, "survivor");
+  await plugins.behave("fake", "ADD", `sleep 1000 & echo $! > '${file}'; echo '{}'; exit 0`);
+  const stdout = await plugins.invoker({ limits: { graceMs: 20 } }).run(add, never);
+  assert.equal(stdout, "{}\n");
+  const pid = await pidIn(file);
+  assert.ok(alive(pid), "what a plugin leaves running on purpose is not killed");
+  process.kill(pid, "SIGKILL");
+});
+
+test("run() takes a plugin that exits without reading its configuration", async () => {
+  await plugins.write("deaf", "#!/bin/sh\nexec 0<&-\necho '{}'\n");
+  const input = { name: "demo", padding: "x".repeat(4 * 1024 * 1024) };
+  assert.equal(await plugins.invoker().run({ ...add, type: "deaf", input }, never), "{}\n");
+});
+
+test("run() ends a plugin that never stops writing", async () => {
+  await plugins.behave("fake", "ADD", "exec yes");
+  const error = await failureOf(plugins.invoker({ limits: { stdoutBytes: 100_000 } }).run(add, never));
+  assert.equal(error.message, `${prefix}wrote more than 100000 bytes to stdout`);
+});
+
+test("run() tries again while the binary is being replaced", async () => {
+  await plugins.write("busy", "#!/bin/sh\n");
+  // A script is never busy; a program that is open for writing is.
+  const path = join(plugins.binDir, "busy");
+  await copyFile("/bin/true", path);
+  await chmod(path, 0o755);
+  const file = await open(path, "r+");
+  const invoker = plugins.invoker({ limits: { busyPauseMs: 1, busyTries: 3 } });
+  const error = await failureOf(invoker.run({ ...add, type: "busy" }, never));
+  assert.match(error.message, /still being written$/);
+  const pauses = plugins.invoker({ limits: { busyPauseMs: 5, busyTries: 10_000 } });
+  const run = pauses.run({ ...add, type: "busy" }, never);
+  await file.close();
+  assert.equal(await run, "");
+});
+
+describe("the namespace", () => {
+  const { living, own } = { living: new Map<string, string>(), own: new Set<string>() };
+  const rows: readonly (readonly [string, () => unknown, RegExp])[] = [
+    ["is gone", () => living.clear(), /it is gone$/],
+    ["is another process's by now", () => living.set(livingNetns, "second"), /it is not the pod's any more$/],
+    ["is the node's own", () => own.add(livingNetns), /it is the node's own$/],
+  ];
+  for (const [what, change, message] of rows) {
+    test(`that ${what} is not touched: the plugin does not run`, async () => {
+      living.set(livingNetns, "first");
+      own.clear();
+      const look = (path: string): NamespaceLook | undefined => {
+        const identity = living.get(path);
+        return identity === undefined ? undefined : { identity, own: own.has(path) };
+      };
+      change();
+      const before = (await plugins.calls()).length;
+      const error = await failureOf(plugins.invoker({ namespaces: { look } }).run(add, never));
+      assert.equal(error.kind, "precondition");
+      assert.match(error.message, message);
+      assert.equal((await plugins.calls()).length, before);
+    });
+  }
+});
+
+test("run() tells the plugin what to do only after its process was noted, and forgets it at its end", async () => {
+  const order: string[] = [];
+  await plugins.behave("fake", "DEL", `echo started >> '${plugins.directory}/order'`);
+  const running = {
+    note: async (): Promise<() => Promise<void>> => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      order.push(existsSync(join(plugins.directory, "order")) ? "too late" : "noted");
+      return async () => void order.push("forgotten");
+    },
+  };
+  await plugins.invoker({ running }).run({ ...add, command: "DEL" }, never);
+  await plugins.behaveAgain("fake", "DEL");
+  assert.deepEqual(order, ["noted", "forgotten"]);
+});
+
+async function pidIn(file: string): Promise<number> {
+  let text = "";
+  await poll(async () => {
+    text = await readFile(file, "utf8").catch(() => "");
+    return text.endsWith("\n");
+  });
+  return Number(text);
+}
+
+async function poll(condition: () => Promise<boolean>): Promise<void> {
+  const end = Date.now() + 20_000;
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error("gave up waiting");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** A killed process may stay as a zombie until somebody asks for it. */
+function alive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  return !isZombie(pid);
+}
+
+function isZombie(pid: number): boolean {
+  try {
+    return / Z /.test(readFileSync(`/proc/${String(pid)}/stat`, "utf8"));
+  } catch {
+    return true;
+  }
+}

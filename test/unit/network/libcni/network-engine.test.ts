@@ -1,0 +1,225 @@
+import assert from "node:assert/strict";
+import { after, before, beforeEach, describe, test } from "node:test";
+import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
+import type { CniArgument } from "../../../../src/network/libcni/invoke.js";
+import type { JsonObject } from "../../../../src/shim/lib/json/exact-json.js";
+import { NetworkEngine, type Attachment } from "../../../../src/network/libcni/network-engine.js";
+import { pluginErrorCode } from "../../../../src/network/libcni/plugin-error.js";
+import { silentLogger } from "../../../../src/shim/lib/log.js";
+import { FakePlugins, livingNetns, oneAddress } from "../cni/fake-plugins.js";
+import { golden } from "../cni/golden.js";
+
+const never = new AbortController().signal;
+const attachment: Attachment = {
+  containerId: "abc",
+  netns: livingNetns,
+  netnsIdentity: "first",
+  ifName: "eth0",
+  args: [],
+  capabilityArgs: {},
+  subject: 'pod "a/b"',
+};
+const listOf = (cniVersion: string, members: object = {}): NetworkList =>
+  parseNetworkList(
+    JSON.stringify({
+      name: "net",
+      cniVersion,
+      plugins: [{ type: "one" }, { type: "two" }, { type: "three" }],
+      ...members,
+    }),
+    "test",
+  );
+
+let fake: FakePlugins;
+let engine: NetworkEngine;
+before(async () => {
+  fake = await FakePlugins.create();
+});
+beforeEach(async () => {
+  await fake[Symbol.asyncDispose]();
+  fake = await FakePlugins.create("one", "two", "three");
+  engine = new NetworkEngine(fake.invoker(), silentLogger());
+});
+after(() => fake[Symbol.asyncDispose]());
+
+test("environment and stdin are those of the Go library, but for the digits that it loses", async () => {
+  interface Protocol {
+    readonly configOnDisk: { readonly plugins: readonly [JsonObject, JsonObject] };
+    readonly addFirst: { readonly env: Readonly<Record<string, string>>; readonly stdin: JsonObject };
+    readonly addSecond: { readonly stdin: JsonObject };
+    readonly cacheFile: {
+      readonly content: { readonly config: string; readonly cniArgs: readonly CniArgument[] };
+    };
+  }
+  const recorded = golden<Protocol>("protocol.json");
+  for (const type of ["echoplug", "echotwo"]) await fake.install(type);
+  const text = Buffer.from(recorded.cacheFile.content.config, "base64").toString("utf8");
+  const { env } = recorded.addFirst;
+  fake.namespaces.living.set(env["CNI_NETNS"]!, "recorded");
+  const portMappings = [{ containerPort: 80, hostIP: "", hostPort: 18080, protocol: "tcp" }];
+  await engine.add(
+    parseNetworkList(text, "recorded"),
+    {
+      containerId: env["CNI_CONTAINERID"]!,
+      netns: env["CNI_NETNS"]!,
+      netnsIdentity: "recorded",
+      ifName: env["CNI_IFNAME"]!,
+      args: recorded.cacheFile.content.cniArgs,
+      capabilityArgs: { portMappings, ipRanges: [[{ subnet: "" }]] },
+      subject: "recorded",
+    },
+    never,
+  );
+  const [first, second] = await fake.calls("ADD");
+  assert.deepEqual(
+    [first?.command, first?.containerId, first?.netns, first?.ifName, first?.args],
+    ["COMMAND", "CONTAINERID", "NETNS", "IFNAME", "ARGS"].map((name) => env[`CNI_${name}`]),
+  );
+  // The library sends ...568, and 1.5 for the 1.50 in the file.
+  assert.match(first?.stdinText ?? "", /"a":12345678901234567[,}]/);
+  assert.match(first?.stdinText ?? "", /"b":1\.50[,}]/);
+  assert.deepEqual(first?.stdin, recorded.addFirst.stdin);
+  assert.deepEqual(second?.stdin, recorded.addSecond.stdin);
+});
+
+test("add() runs first to last, each with the result of the one before, and tells of it first", async () => {
+  const results: JsonObject[] = [];
+  await fake.behave("two", "ADD", `echo '{"ips":[{"version":"4","address":"10.9.9.9/24"}]}'`);
+  await engine.add(listOf("0.4.0"), attachment, never, async (result) => void results.push(result));
+  const calls = await fake.calls();
+  assert.deepEqual(await fake.order(), ["ADD one", "ADD two", "ADD three"]);
+  const second = { ips: [{ version: "4", address: "10.9.9.9/24" }], cniVersion: "0.4.0" };
+  assert.deepEqual(
+    calls.map(({ stdin }) => stdin["prevResult"]),
+    [undefined, oneAddress, second],
+  );
+  assert.deepEqual(results, [oneAddress, second]);
+});
+
+test("add() gives the next plugin the result in the version of the list", async () => {
+  await engine.add(listOf("1.0.0"), attachment, never);
+  const [, second] = await fake.calls();
+  const { ips, cniVersion } = second?.stdin["prevResult"] as { ips: unknown; cniVersion: string };
+  assert.deepEqual(
+    [cniVersion, ips],
+    ["1.0.0", [{ interface: 0, address: "10.1.2.3/24", gateway: "10.1.2.1" }]],
+  );
+});
+
+test("add() stops at the first failure", async () => {
+  await fake.behave("two", "ADD", `echo '{"code":7,"msg":"bad"}'; exit 1`);
+  await assert.rejects(
+    engine.add(listOf("0.4.0"), attachment, never),
+    (error) => pluginErrorCode(error) === 7,
+  );
+  assert.deepEqual(await fake.order(), ["ADD one", "ADD two"]);
+});
+
+for (const [what, script, reason] of [
+  ["nothing", "", /failed to unmarshal raw result: unexpected end of JSON input$/],
+  ["garbage", "echo hello", /failed to unmarshal raw result: .*"hello\\n"$/],
+  ["an unknown version", `echo '{"cniVersion":"9.9.9"}'`, /unsupported CNI result version "9\.9\.9"$/],
+] as const) {
+  test(`add() names plugin, command and pod when a plugin succeeds and prints ${what}`, async () => {
+    await fake.behave("one", "ADD", `${script}\nreturn 0`);
+    await assert.rejects(engine.add(listOf("0.4.0"), attachment, never), (error: Error) => {
+      assert.match(error.message, /^CNI plugin "one" ADD for pod "a\/b": /);
+      assert.match(error.message, reason);
+      return true;
+    });
+  });
+}
+
+describe("delete()", () => {
+  for (const [version, given] of [
+    ["0.3.1", undefined],
+    ["0.4.0", oneAddress],
+  ] as const) {
+    test(`runs last to first, at ${version} ${given === undefined ? "without" : "with"} the result`, async () => {
+      await engine.delete(listOf(version), attachment, oneAddress, never);
+      assert.deepEqual(await fake.order(), ["DEL three", "DEL two", "DEL one"]);
+      for (const { stdin } of await fake.calls()) assert.deepEqual(stdin["prevResult"], given);
+    });
+  }
+
+  test("stops at a failure, so that a plugin still finds what those before it made", async () => {
+    await fake.behave("two", "DEL", "exit 1");
+    await assert.rejects(
+      engine.delete(listOf("0.4.0"), attachment, undefined, never),
+      /CNI plugin "two" DEL/,
+    );
+    assert.deepEqual(await fake.order(), ["DEL three", "DEL two"]);
+  });
+
+  test("goes on when a plugin does not know the container", async () => {
+    await fake.behave("two", "DEL", `echo '{"code":3,"msg":"unknown container"}'; exit 1`);
+    await engine.delete(listOf("0.4.0"), attachment, undefined, never);
+    assert.deepEqual(await fake.order(), ["DEL three", "DEL two", "DEL one"]);
+  });
+
+  test("leaves out a result that does not fit the configuration", async () => {
+    await engine.delete(listOf("0.4.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
+    await engine.delete(listOf("0.1.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
+    assert.equal((await fake.order()).length, 6);
+  });
+});
+
+describe("check()", () => {
+  test("runs first to last with the result", async () => {
+    await engine.check(listOf("0.4.0"), attachment, oneAddress, never);
+    assert.deepEqual(await fake.order(), ["CHECK one", "CHECK two", "CHECK three"]);
+    assert.deepEqual((await fake.calls())[0]?.stdin["prevResult"], oneAddress);
+  });
+
+  test("is refused below 0.4.0, and nothing when the list switches it off", async () => {
+    await assert.rejects(engine.check(listOf("0.3.1"), attachment, oneAddress, never), {
+      message: 'configuration version "0.3.1" does not support the CHECK command',
+    });
+    await engine.check(listOf("0.4.0", { disableCheck: true }), attachment, oneAddress, never);
+    assert.deepEqual(await fake.order(), []);
+  });
+});
+
+describe("collectGarbage() and status()", () => {
+  test("run nothing below 1.1.0", async () => {
+    await engine.collectGarbage(listOf("1.0.0"), [], never);
+    await engine.status(listOf("1.0.0"), never);
+    await engine.collectGarbage(listOf("1.1.0", { disableGC: true }), [], never);
+    assert.deepEqual(await fake.calls("GC", "STATUS"), []);
+  });
+
+  test("GC names the valid attachments and goes on after a failure", async () => {
+    await fake.behave("one", "GC", "exit 1");
+    const valid = [{ containerId: "abc", ifName: "eth0" }];
+    await assert.rejects(engine.collectGarbage(listOf("1.1.0"), valid, never), /CNI plugin "one" GC: /);
+    const calls = await fake.calls("GC");
+    assert.deepEqual(
+      calls.map(({ plugin }) => plugin),
+      ["one", "two", "three"],
+    );
+    assert.deepEqual(calls[0]?.stdin["cni.dev/valid-attachments"], [{ containerID: "abc", ifname: "eth0" }]);
+    assert.deepEqual([calls[0].containerId, calls[0].netns, calls[0].ifName], ["", "", ""]);
+  });
+
+  test("STATUS stops at the first complaint and keeps its code", async () => {
+    await fake.behave("two", "STATUS", `echo '{"code":50,"msg":"no backend"}'; exit 1`);
+    await assert.rejects(engine.status(listOf("1.1.0"), never), (error) => pluginErrorCode(error) === 50);
+    assert.deepEqual(
+      (await fake.calls("STATUS")).map(({ plugin }) => plugin),
+      ["one", "two"],
+    );
+  });
+});
+
+for (const [what, wrong] of [
+  ["an empty container id", { containerId: "" }],
+  ["a container id with a slash", { containerId: "a/b" }],
+  ["a long interface name", { ifName: "x".repeat(16) }],
+  ["an interface name with a blank", { ifName: "eth 0" }],
+  ["the interface name ..", { ifName: ".." }],
+] as const) {
+  test(`add() refuses ${what} before anything runs`, async () => {
+    await assert.rejects(engine.add(listOf("0.4.0"), { ...attachment, ...wrong }, never));
+    assert.deepEqual(await fake.order(), []);
+  });
+}

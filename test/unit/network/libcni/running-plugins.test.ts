@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { Attachments } from "../../../../src/network/cni/attachments.js";
+import { ResultCache } from "../../../../src/network/libcni/cache.js";
+import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
+import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
+import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { hasEnded, parseStat } from "../../../../src/shim/lib/linux/process-stat.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { turns, until } from "../../../fakes/turns.js";
+import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "../cni/fake-plugins.js";
+
+const never = new AbortController().signal;
+const id = sandboxId("a");
+const list = parseNetworkList(
+  JSON.stringify({ name: "net", cniVersion: "0.4.0", plugins: [{ type: "one" }, { type: "three" }] }),
+  "test",
+);
+const removal = {
+  containerId: id,
+  netns: livingNetns,
+  ifName: "eth0",
+  args: [],
+  capabilityArgs: {},
+  subject: "x",
+};
+const attachment = { ...removal, netnsIdentity: "first" };
+
+let fake: FakePlugins;
+let directory: string;
+let cache: ResultCache;
+let log: ReturnType<typeof recordingLog>;
+let running: RunningPlugins;
+let attachments: Attachments;
+
+beforeEach(async () => {
+  fake = await FakePlugins.create("one", "three");
+  directory = await mkdtemp(join(tmpdir(), "cni-running-"));
+  log = recordingLog();
+  cache = new ResultCache(directory, log, []);
+  await cache.open();
+  openAgain();
+});
+afterEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+  await fake[Symbol.asyncDispose]();
+});
+
+/** As another run of the program has it. */
+function openAgain(): void {
+  running = new RunningPlugins(join(directory, "running"), log);
+  const engine = new NetworkEngine(fake.invoker({ running }), log);
+  attachments = new Attachments({ engine, cache, natTables: async () => [new FakeNatTable()], running, log });
+}
+
+describe("a plugin of a killed predecessor", () => {
+  const leader = "sleep 1000; :";
+  /** Ends when its input does, and leaves a child. */
+  const parent = "sleep 1000 & read x";
+  let former: ChildProcess;
+  let pid: number;
+  const directoryOfRuns = (): string => join(directory, "running");
+
+  /** As a shim that was killed left it: its process has ended, and its plugin has not. */
+  async function startFormer(script: string, changes: object = {}): Promise<void> {
+    former = spawn("/bin/sh", ["-c", script], {
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+      env: { ...process.env, CNI_CONTAINERID: id, CNI_COMMAND: "ADD" },
+    });
+    pid = former.pid ?? 0;
+    await running.note({ containerId: id, type: "one", command: "ADD" }, pid);
+    const path = join(directoryOfRuns(), `${id}.${String(pid)}`);
+    const record = JSON.parse(await readFile(path, "utf8")) as object;
+    const owner = { pid: 4_000_000, startTime: "1" };
+    await writeFile(path, JSON.stringify({ ...record, owner, ...changes }));
+    // Another object does not take it for its own.
+    openAgain();
+  }
+  afterEach(() => {
+    try {
+      process.kill(-pid, "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  });
+  /** Shell text that succeeds while the group has a member that is no zombie. */
+  const livesText = (): string =>
+    `cat /proc/[0-9]*/stat 2> /dev/null | grep -qE '[)] [^ZX] [0-9]+ ${String(pid)} '`;
+  const lives = (): boolean => spawnSync("/bin/sh", ["-c", livesText()]).status === 0;
+
+  for (const [what, script] of [
+    ["is ended before the first DEL", leader],
+    // The leader is gone: its children have its environment.
+    ["whose first process has ended is ended before the first DEL", parent],
+  ] as const) {
+    test(what, async () => {
+      await attachments.add(list, attachment, never);
+      await startFormer(script);
+      if (script === parent) {
+        former.stdin?.end("\n");
+        await once(former, "exit");
+      }
+      assert.equal(lives(), true);
+      await fake.behave("three", "DEL", `if ${livesText()}; then exit 7; fi`);
+      await attachments.remove(removal, never);
+      assert.deepEqual(await readdir(directoryOfRuns()), []);
+    });
+  }
+
+  const cases: readonly (readonly [string, boolean, () => object])[] = [
+    ["is ended by endFormer() for all containers", false, () => ({})],
+    [
+      "is left while its shim lives",
+      true,
+      () => ({ owner: { pid: process.ppid, startTime: startTime(process.ppid) } }),
+    ],
+    [
+      "is none when its number belongs to another process by now",
+      true,
+      () => ({ plugin: { pid, startTime: "1" }, command: "DEL" }),
+    ],
+    ["is none after a reboot", true, () => ({ bootId: "another" })],
+    [
+      "is none when its number would mean all processes",
+      true,
+      () => ({ plugin: { pid: 1, startTime: "1" } }),
+    ],
+  ];
+  for (const [what, stays, changes] of cases) {
+    test(what, async () => {
+      await startFormer(leader);
+      const path = join(directoryOfRuns(), `${id}.${String(pid)}`);
+      const record = JSON.parse(await readFile(path, "utf8")) as object;
+      await writeFile(path, JSON.stringify({ ...record, ...changes() }));
+      await running.endFormer(never);
+      assert.equal(lives(), stays);
+    });
+  }
+
+  test("that does not die keeps the DEL from running", async () => {
+    await attachments.add(list, attachment, never);
+    await startFormer(leader);
+    const before = await fake.order();
+    const stop = new AbortController();
+    stop.abort(new ShimError("timeout", "enough"));
+    await assert.rejects(attachments.remove(removal, stop.signal));
+    assert.deepEqual(await fake.order(), before);
+  });
+});
+
+describe("what a plugin leaves in its process group", () => {
+  let helper: number;
+  /** Starts it as a plugin does that wants it to live on: none of its pipes is held open. */
+  const startHelper = (): string =>
+    `sleep 1000 < /dev/null > /dev/null 2>&1 & echo $! > '${directory}/helper'`;
+  const helperLives = (): boolean => startTime(helper) !== "";
+  const noteHelper = async (): Promise<void> => {
+    helper = Number(await readFile(join(directory, "helper"), "utf8"));
+  };
+  afterEach(() => {
+    if (helperLives()) process.kill(helper, "SIGKILL");
+  });
+
+  test("lives on when it ended by itself, over the next ADD, DEL and start", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; echo '${JSON.stringify(oneAddress)}'`);
+    await attachments.add(list, attachment, never);
+    await noteHelper();
+    assert.deepEqual(await readdir(join(directory, "running")), []);
+    openAgain();
+    await running.endFormer(never);
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), true);
+  });
+
+  test("lives on when it failed by itself", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; exit 1`);
+    await assert.rejects(attachments.add(list, attachment, never));
+    await noteHelper();
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), true);
+  });
+
+  test("is ended before the next DEL when something killed it: its work goes on", async () => {
+    await fake.behave("one", "ADD", `${startHelper()}; kill -KILL $$`);
+    await assert.rejects(attachments.add(list, attachment, never), /SIGKILL/);
+    await noteHelper();
+    assert.equal(helperLives(), true);
+    await attachments.remove(removal, never);
+    assert.equal(helperLives(), false);
+    assert.deepEqual(await readdir(join(directory, "running")), []);
+  });
+});
+
+test("a plugin that is killed while it is being noted is forgotten", async () => {
+  const caller = new AbortController();
+  let endNote!: () => void;
+  const written = new Promise<void>((resolve) => (endNote = resolve));
+  let pid: number | undefined;
+  const ends: PluginEnd[] = [];
+  const invoker = fake.invoker({
+    running: {
+      note: async (_plugin, started) => {
+        pid = started;
+        await written;
+        return async (end) => void ends.push(end);
+      },
+    },
+  });
+  const call = { ...attachment, type: "one", command: "ADD", input: {} } as const;
+  const run = invoker.run(call, caller.signal);
+  run.catch(() => undefined);
+  await until("it is being noted", () => pid !== undefined);
+  caller.abort(new ShimError("timeout", "too slow"));
+  await until("it is gone", () => startTime(pid ?? 0) === "");
+  await turns(20);
+  endNote();
+  await assert.rejects(run, /too slow/);
+  assert.deepEqual(ends, ["killed"]);
+});
+
+/** Empty when there is no such process. */
+function startTime(pid: number): string {
+  try {
+    const stat = parseStat(readFileSync(`/proc/${String(pid)}/stat`, "utf8"));
+    return stat === undefined || hasEnded(stat) ? "" : stat.startTime;
+  } catch {
+    return "";
+  }
+}

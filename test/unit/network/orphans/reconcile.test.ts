@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { Attachments } from "../../../../src/network/cni/attachments.js";
+import type { CacheEntry } from "../../../../src/network/libcni/cache-entry.js";
+import { ResultCache } from "../../../../src/network/libcni/cache.js";
+import { cleanLeftovers } from "../../../../src/network/orphans/orphaned-attachments.js";
+import { readHoldings, type Holdings } from "../../../../src/network/cni/held-attachments.js";
+import { chainNames, readNatRules, removalText } from "../../../../src/network/orphans/nat-rules.js";
+import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
+import {
+  attachmentsToKeep,
+  compareHoldings,
+  findLeftovers,
+} from "../../../../src/network/orphans/reconcile.js";
+import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
+import { recordingLog } from "../../../fakes/recording-log.js";
+import { FakeNatTable, FakePlugins, sandboxId } from "../cni/fake-plugins.js";
+import { golden } from "../cni/golden.js";
+
+const never = new AbortController().signal;
+const recordedId = "8dbd9e392a964056b7a24c8b1d2c3f5e0a1b2c3d4e5f60718293a4b5c6d7e8f9";
+const { tables } = golden<{ tables: Record<string, string> }>("nat-tables.json");
+const fullTable = tables["chain/add-portmap"] ?? "";
+
+const entry = (containerId: string, extra: Partial<CacheEntry> = {}): CacheEntry => ({
+  ...{ containerId, ifName: "eth0", networkName: "demo", cniArgs: [], capabilityArgs: {} },
+  phase: "added",
+  ...extra,
+});
+const nothing: Holdings = { cacheEntries: [], addresses: [], natTables: [] };
+const known = (
+  living: readonly string[],
+  own: readonly string[] = [],
+): Parameters<typeof compareHoldings>[1] => ({
+  livingIds: new Set(living),
+  ownIds: new Set(own),
+});
+
+/** The parts of the network of plugins, with their files in the directory and a recorded table in memory. */
+function partsIn(directory: string, fake: FakePlugins) {
+  const log = recordingLog();
+  const natTable = new FakeNatTable(fullTable);
+  const natTables = async () => [natTable];
+  const cache = new ResultCache(directory, log, []);
+  const invoker = fake.invoker();
+  const running = new RunningPlugins(join(directory, "running"), log);
+  const engine = new NetworkEngine(invoker, log);
+  const attachments = new Attachments({ engine, cache, natTables, running, log });
+  return { natTable, natTables, cache, invoker, attachments };
+}
+
+describe("readNatRules()", () => {
+  test("finds the masquerade and port chains of a recorded container with the rules that lead there", () => {
+    const { containers, orphanChains } = readNatRules(fullTable);
+    assert.equal(containers.length, 1);
+    assert.equal(containers[0]?.containerId, recordedId);
+    assert.deepEqual([...containers[0].chains].sort(), [...chainNames("demo", recordedId)].sort());
+    assert.equal(containers[0].rules.length, 3);
+    assert.deepEqual(orphanChains, []);
+  });
+
+  test("finds the chain to which no rule leads any more", () => {
+    const cut = fullTable
+      .split("\n")
+      .filter((line) => !line.startsWith("-A CNI-HOSTPORT-DNAT"))
+      .join("\n");
+    assert.deepEqual(readNatRules(cut).orphanChains, [chainNames("demo", recordedId)[1]]);
+  });
+
+  test("is not led astray by rules of others", () => {
+    const others = [
+      ":KUBE-HOSTPORTS - [0:0]",
+      ":CNI-ADMIN - [0:0]",
+      '-A POSTROUTING -m comment --comment "kubernetes id: \\"x\\"" -j KUBE-MARK-MASQ',
+    ];
+    assert.deepEqual(readNatRules(others.join("\n")), { containers: [], orphanChains: [] });
+  });
+});
+
+test("removalText() takes away the rules before the chains, and says when there is nothing", () => {
+  const text = removalText(readNatRules(fullTable).containers) ?? "";
+  const kinds = text.split("\n").map((line) => line.slice(0, 2));
+  assert.deepEqual(kinds, ["*n", "-D", "-D", "-D", "-F", "-F", "-X", "-X", "CO", ""]);
+  assert.equal(removalText([]), undefined);
+});
+
+describe("compareHoldings()", () => {
+  const holdings: Holdings = {
+    cacheEntries: [entry(recordedId)],
+    addresses: [
+      { address: "10.88.0.2", networkName: "demo", dataDir: "/x", containerId: recordedId, ifName: "eth0" },
+    ],
+    natTables: [{ family: "ipv4", save: fullTable }],
+  };
+
+  test("finds nothing wrong with what belongs to a container that exists", () => {
+    assert.deepEqual(compareHoldings(holdings, known([recordedId])), []);
+  });
+
+  test("finds everything of a dead container, certainly ours by our record of it", () => {
+    const found = compareHoldings(holdings, known([], [recordedId]));
+    assert.deepEqual(
+      found.map(({ kind, ownerId, certainlyOurs }) => [kind, ownerId, certainlyOurs]),
+      ["cacheEntry", "address", "natRules"].map((kind) => [kind, recordedId, true]),
+    );
+  });
+
+  const certainty: readonly (readonly [string, Partial<CacheEntry>, readonly string[], string, boolean])[] = [
+    ["an entry of another runtime is not ours", { phase: undefined as never }, [], recordedId, false],
+    ["an entry of another shim, on another engine perhaps, is not ours", {}, [], recordedId, false],
+    ["a record of the sandbox makes it ours", { phase: undefined as never }, [recordedId], recordedId, true],
+    ["an id that is none of the engine's is not ours", {}, ["short"], "short", false],
+  ];
+  for (const [rule, extra, own, containerId, expected] of certainty) {
+    test(rule, () => {
+      const [found] = compareHoldings(
+        { ...nothing, cacheEntries: [entry(containerId, extra)] },
+        known([], own),
+      );
+      assert.equal(found?.certainlyOurs, expected);
+    });
+  }
+
+  test("a chain to which no rule leads has its owner by its name, if anything tells of the pair", () => {
+    const [, chain = ""] = chainNames("demo", recordedId);
+    const natTables = [{ family: "ipv4" as const, save: `:${chain} - [0:0]\n` }];
+    const [unknown] = compareHoldings({ ...nothing, natTables }, known([]));
+    assert.deepEqual(
+      [unknown?.kind, unknown?.ownerId, unknown?.certainlyOurs],
+      ["natChain", undefined, false],
+    );
+    const cacheEntries = [entry(recordedId)];
+    const [, chainOfOurs] = compareHoldings({ ...nothing, cacheEntries, natTables }, known([], [recordedId]));
+    assert.equal(chainOfOurs?.certainlyOurs, true);
+    // It may be about to get its rule.
+    assert.deepEqual(compareHoldings({ ...nothing, cacheEntries, natTables }, known([recordedId])), []);
+  });
+});
+
+test("findLeftovers() asks for the living after it has read, so that a new pod is never taken for dead", async () => {
+  const order: string[] = [];
+  await findLeftovers(
+    () => {
+      order.push("read");
+      return Promise.resolve(nothing);
+    },
+    () => {
+      order.push("asked");
+      return Promise.resolve(known([]));
+    },
+  );
+  assert.deepEqual(order, ["read", "asked"]);
+});
+
+test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the rest", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
+  await using fake = await FakePlugins.create("one", "host-local");
+  try {
+    const [dead, living] = [sandboxId("a"), sandboxId("b")];
+    const { natTable, natTables, cache, invoker, attachments } = partsIn(directory, fake);
+    const dataDir = join(directory, "ipam");
+    const config = JSON.stringify({
+      name: "demo",
+      plugins: [{ type: "one", ipam: { type: "host-local", dataDir } }],
+    });
+    for (const containerId of [dead, living]) await cache.write(entry(containerId, { config }));
+    await mkdir(join(dataDir, "demo"), { recursive: true });
+    const reserve = (address: string, id: string): Promise<void> =>
+      writeFile(join(dataDir, "demo", address), `${id}\r\neth0`);
+    await reserve("10.0.0.2", dead);
+    await reserve("10.0.0.3", living);
+    await reserve("10.0.0.4", sandboxId("c"));
+    await writeFile(join(dataDir, "demo", "last_reserved_ip.0"), "10.0.0.4");
+    // The real one removes all files of the container.
+    await fake.behave(
+      "host-local",
+      "DEL",
+      `grep -l "$CNI_CONTAINERID" '${dataDir}'/demo/* | xargs rm -f; exit 0`,
+    );
+
+    const addressDir = join(directory, "none");
+    const findings = await findLeftovers(
+      () => readHoldings({ cache, natTables, networks: [], addressDir }, never),
+      () => Promise.resolve(known([living], [recordedId, dead])),
+    );
+    const done = await cleanLeftovers(findings, { attachments, invoker, natTables }, never);
+    assert.deepEqual(done.failed, []);
+    assert.deepEqual(
+      done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
+      [
+        ["cacheEntry", dead],
+        ["address", dead],
+        ["natRules", recordedId],
+      ],
+    );
+    assert.deepEqual(
+      done.left.map(({ kind, ownerId }) => [kind, ownerId]),
+      [["address", sandboxId("c")]],
+    );
+    assert.deepEqual(await readdir(join(directory, "results")), [`demo-${living}-eth0`]);
+    assert.deepEqual(await readdir(join(dataDir, "demo")), ["10.0.0.3", "10.0.0.4", "last_reserved_ip.0"]);
+    assert.deepEqual(readNatRules(natTable.text).containers, []);
+    assert.match(natTable.text, /-A PREROUTING .* -j CNI-HOSTPORT-DNAT/, "what all pods share stays");
+    const release = (await fake.calls("DEL")).find(({ plugin }) => plugin === "host-local");
+    assert.deepEqual([release?.containerId, release?.stdin["name"], release?.ifName], [dead, "demo", "eth0"]);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+});
+
+test("cleanLeftovers() goes on after a failure and says what failed", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
+  await using fake = await FakePlugins.create("one");
+  try {
+    const { natTables, cache, invoker, attachments } = partsIn(directory, fake);
+    await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
+    await fake.behave("one", "DEL", "exit 1");
+    const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
+    const done = await cleanLeftovers(
+      compareHoldings(holdings, known([], [recordedId])),
+      { attachments, invoker, natTables },
+      never,
+    );
+    assert.deepEqual(
+      done.failed.map(({ finding }) => finding.kind),
+      ["cacheEntry"],
+    );
+    assert.match(done.failed[0]?.reason ?? "", /^CNI plugin "one" DEL for sandbox /);
+    assert.deepEqual(
+      done.cleaned.map(({ kind }) => kind),
+      ["natRules"],
+    );
+    assert.equal((await readdir(join(directory, "results"))).length, 1, "kept for the next try");
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+});
+
+describe("attachmentsToKeep()", () => {
+  const [dead, living, foreign, bare] = ["a", "b", "c", "d"].map(sandboxId) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const holdings = {
+    cacheEntries: [entry(dead), entry(living), { ...entry(foreign), ifName: "net1" }],
+    addresses: [],
+    natTables: [],
+  };
+
+  test("are all but those that are certainly ours and dead, and our living sandboxes of which nothing is known", () => {
+    const keys = attachmentsToKeep("demo", holdings, known([living, bare], [dead, living, bare]));
+    assert.deepEqual(keys, [
+      { containerId: living, ifName: "eth0" },
+      { containerId: foreign, ifName: "net1" },
+      { containerId: bare, ifName: "eth0" },
+    ]);
+  });
+
+  test("are those of the network, and all owners of addresses and rules", () => {
+    const other = { ...holdings, cacheEntries: [{ ...entry(foreign), networkName: "other" }] };
+    assert.deepEqual(attachmentsToKeep("demo", other, known([], [])), []);
+    const address = {
+      address: "10.0.0.2",
+      networkName: "demo",
+      dataDir: "/x",
+      containerId: foreign,
+      ifName: "net2",
+    };
+    const natTables = [{ family: "ipv4" as const, save: fullTable }];
+    const keys = attachmentsToKeep(
+      "demo",
+      { cacheEntries: [], addresses: [address], natTables },
+      known([], []),
+    );
+    assert.deepEqual(keys[0], { containerId: foreign, ifName: "net2" });
+    assert.ok(keys.some(({ containerId }) => containerId === recordedId));
+  });
+});

@@ -1,0 +1,104 @@
+/** Creates whose answer is lost, or that nobody waits for any longer. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import {
+  createContainer,
+  listedContainers,
+  rejectsWith,
+  runContainer,
+  runSandbox,
+} from "../../fakes/pods.js";
+import { TestShim } from "../../fakes/services.js";
+import { turns, until } from "../../fakes/turns.js";
+
+const name = "k8s_main_web_default_uid-1_0";
+
+describe("createContainer() whose answer from the engine is lost", () => {
+  test("finds what it made, and makes nothing twice", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.loseNextAnswer("createContainer");
+    const id = await createContainer(shim, sandbox);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
+    assert.equal(shim.engine.containers.get(id).name, name);
+    assert.deepEqual(await listedContainers(shim), { [id]: 0 });
+  });
+
+  test("leaves nothing when it is lost twice", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    shim.engine.loseNextAnswer("createContainer");
+    let lost = 0;
+    const create = shim.engine.createContainer.bind(shim.engine);
+    shim.engine.createContainer = async (...args) => {
+      shim.engine.loseNextAnswer("createContainer");
+      lost += 1;
+      return create(...args);
+    };
+    await rejectsWith(createContainer(shim, sandbox), "unavailable", /connection closed/);
+    assert.ok(lost > 1);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox]);
+    assert.deepEqual(await listedContainers(shim), {});
+  });
+
+  test("removes what the engine made after the caller had left", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const goOn = await leaveDuringCreate(shim, sandbox);
+    goOn();
+    await until("it is made", () => shim.engine.containers.find(name) !== undefined);
+    await until("it is removed", () => shim.engine.containers.find(name) === undefined);
+    await until("it is not listed", () => [...shim.services.model.containers()].length === 0);
+  });
+
+  test("a repeated call takes over what the engine makes late", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const goOn = await leaveDuringCreate(shim, sandbox);
+    const again = createContainer(shim, sandbox);
+    goOn();
+    const id = await again;
+    await turns(20);
+    assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
+  });
+
+  test("never removes one of that name that somebody else has made", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const create = shim.engine.createContainer.bind(shim.engine);
+    shim.engine.createContainer = async (wanted, body, signal) => {
+      await create(wanted, { ...body, Labels: {} }, signal);
+      throw new ShimError("timeout", "the engine does not answer");
+    };
+    await rejectsWith(createContainer(shim, sandbox), "timeout");
+    await turns(20);
+    assert.ok(shim.engine.containers.find(name));
+  });
+
+  test("never removes one of that name that runs", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const running = await runContainer(shim, sandbox);
+    await leaveDuringCreate(shim, sandbox);
+    await turns(20);
+    assert.equal(shim.engine.containers.get(running).state.running, true);
+  });
+});
+
+/** The engine hangs at the create, and the caller leaves; the engine goes on when the result is called. */
+async function leaveDuringCreate(shim: TestShim, sandbox: string): Promise<() => void> {
+  const creates = (): number => shim.world.journal.names("engine.createContainer").length;
+  const before = creates();
+  const call = shim.call();
+  let slow = true;
+  shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+  const creating = createContainer(shim, sandbox, {}, call);
+  await until("the create is under way", () => creates() > before);
+  call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
+  await rejectsWith(creating, "timeout");
+  return () => {
+    slow = false;
+    shim.engine.up();
+  };
+}

@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { parseRecord } from "../../../src/shim/logs/log-record.js";
+import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
+import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
+import { createContainer, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
+import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
+import { TestShim } from "../../fakes/services.js";
+
+/** A container whose log this program writes, to a directory of the test. */
+async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string; readonly id: string }> {
+  const directory = { log_directory: `${shim.world.directory}/pod-logs` };
+  const sandbox = await runSandbox(shim, runRequest(directory));
+  const request = { ...createRequest(sandbox), sandbox_config: sandboxConfig(directory) };
+  const { container_id: id = "" } = await shim.runtime.CreateContainer(request, shim.call("CreateContainer"));
+  await startContainer(shim, id);
+  return { sandbox, id };
+}
+
+describe("repairAfterStart()", () => {
+  test("links the logs of running containers that have no link", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    const id = await runContainer(shim, sandbox);
+    await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 }, log_path: "two/0.log" });
+    shim.world.host.links.clear();
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.world.host.links.values()], [id]);
+  });
+
+  test("says which logs are files that somebody else writes", async () => {
+    await using shim = await TestShim.start();
+    const { host } = shim.world;
+    const id = await runContainer(shim, await runSandbox(shim));
+    for (const link of host.links.keys()) host.logFiles.add(link);
+    host.links.clear();
+    await repairAfterStart(shim.services);
+    assert.equal(host.links.size, 0);
+    const warnings = shim.log.lines.filter(({ level }) => level === "warn");
+    assert.deepEqual(
+      warnings.map(({ fields }) => fields["containerId"]),
+      [id],
+    );
+  });
+
+  test("goes on with logs of its own pods whose record was lost, and of no others", async () => {
+    await using shim = await TestShim.start({ logFormat: "cri" });
+    const { host } = shim.world;
+    const { logs, podRecords } = shim.services;
+    const { sandbox, id: own } = await runWithOwnLog(shim);
+    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    await logs.remove(own);
+    const adopted: string[] = [];
+    logs.adopt = ({ id }) => Promise.resolve(adopted.push(id) > 0);
+    await repairAfterStart(shim.services);
+    await podRecords.remove(sandbox);
+    await repairAfterStart(shim.services);
+    assert.deepEqual(adopted, [own]);
+    const warnings = shim.log.lines.filter(({ level }) => level === "warn");
+    assert.match(warnings[0]?.message ?? "", /was lost/);
+    assert.match(warnings[1]?.message ?? "", /knows nothing/);
+  });
+
+  test("ends the log of a container that ended while its record was made anew", async () => {
+    await using shim = await TestShim.start({ logFormat: "cri" });
+    const { host } = shim.world;
+    const { logs, sync } = shim.services;
+    const { id } = await runWithOwnLog(shim);
+    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    await logs.remove(id);
+    const adopt = logs.adopt.bind(logs);
+    logs.adopt = async (container, target) => {
+      shim.engine.containers.exit(container.id, 0);
+      await sync.refresh(container.id);
+      return adopt(container, target);
+    };
+    await repairAfterStart(shim.services);
+    const record = parseRecord(await readFile(`${shim.world.directory}/logs/${id}.json`, "utf8"));
+    assert.equal(record?.finished, true);
+  });
+
+  test("goes on when a log cannot be linked", async () => {
+    await using shim = await TestShim.start();
+    const sandbox = await runSandbox(shim);
+    await runContainer(shim, sandbox, "one");
+    const second = await runContainer(shim, sandbox, "two");
+    shim.world.host.links.clear();
+    shim.world.journal.failNext("host.restoreLogLink", new ShimError("unavailable", "disk full"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.world.host.links.values()], [second]);
+  });
+
+  test("leaves no link of containers that are removed meanwhile", async () => {
+    await using shim = await TestShim.start();
+    const { host } = shim.world;
+    const { sync, podRecords } = shim.services;
+    const sandbox = await runSandbox(shim);
+    const ids = [await runContainer(shim, sandbox, "one"), await runContainer(shim, sandbox, "two")];
+    // Else the sweep of its log directory would come to them.
+    await podRecords.remove(sandbox);
+    host.links.clear();
+    const restore = host.restoreLogLink.bind(host);
+    host.restoreLogLink = async (link, container, signal) => {
+      for (const id of ids) {
+        shim.engine.containers.lose(id);
+        await sync.refresh(id);
+      }
+      return restore(link, container, signal);
+    };
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...host.links], []);
+  });
+
+  test("removes the log links of containers that were removed while nobody looked", async () => {
+    await using first = await TestShim.start();
+    const sandbox = await runSandbox(first);
+    const gone = await runContainer(first, sandbox, "gone");
+    const kept = await runContainer(first, sandbox, "kept");
+    const { links } = first.world.host;
+    const foreign = "/var/log/pods/of-nobody-we-know/main/0.log";
+    links.set(foreign, gone);
+    await first.sync.stop();
+    first.engine.containers.lose(gone);
+    await using second = await TestShim.start({ earlier: first.world });
+    await repairAfterStart(second.services);
+    assert.deepEqual([...links.values()].sort(), [kept, gone].sort());
+    assert.ok(links.has(foreign), "not in the log directory of a pod on record");
+  });
+
+  test("removes scratch containers of earlier runs on the same state directory, and nobody else's", async () => {
+    await using shim = await TestShim.start();
+    const { containers } = shim.engine;
+    const place = shim.world.directory.replaceAll("/", "-");
+    const make = (name: string, Labels: Record<string, string>): string =>
+      containers.create(name, { Image: "busybox", Labels, HostConfig: {} });
+    make("dockershim-scratch-1", { [scratchLabel]: `${place}/an-earlier-run` });
+    const others = make("dockershim-scratch-2", { [scratchLabel]: "elsewhere/its-run" });
+    const stranger = make("stranger", {});
+    await repairAfterStart(shim.services);
+    assert.deepEqual(containers.ids, [others, stranger]);
+  });
+
+  test("goes on when one scratch container cannot be removed", async () => {
+    await using shim = await TestShim.start();
+    const { containers } = shim.engine;
+    const place = shim.world.directory.replaceAll("/", "-");
+    const make = (name: string): string =>
+      containers.create(name, {
+        Image: "busybox",
+        Labels: { [scratchLabel]: `${place}/an-earlier-run` },
+        HostConfig: {},
+      });
+    const stuck = make("dockershim-scratch-1");
+    make("dockershim-scratch-2");
+    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    shim.world.journal.failNext("engine.removeContainer", new ShimError("unavailable", "resource busy"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual(containers.ids, [stuck]);
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
+  test("goes on when a step fails as a whole", async () => {
+    await using shim = await TestShim.start();
+    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    shim.world.journal.failNext("engine.listContainers", new ShimError("unavailable", "too busy"));
+    await repairAfterStart(shim.services);
+    assert.deepEqual([...shim.services.containerRecords.all()], []);
+  });
+
+  test("forgets records of what is gone, but none that still has something to release", async () => {
+    await using shim = await TestShim.start();
+    const { podRecords, containerRecords } = shim.services;
+    const kept = await runSandbox(shim);
+    const record = podRecords.get(kept);
+    assert.ok(record);
+    const [released, unreleased, checkpointed] = ["a".repeat(64), "b".repeat(64), "c".repeat(64)];
+    const tornDown = { ...record.network, state: "tornDown" } as const;
+    await podRecords.put({ ...record, sandboxId: released, network: tornDown });
+    await podRecords.put({ ...record, sandboxId: unreleased });
+    await podRecords.put({ ...record, sandboxId: checkpointed, network: tornDown });
+    shim.world.checkpoints.stored.set(checkpointed, { version: "v1", name: "x", namespace: "y", data: {} });
+    await containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    const container = await runContainer(shim, kept);
+    await containerRecords.merge(container, { unified: {}, hugepages: [] });
+    await repairAfterStart(shim.services);
+    assert.deepEqual(
+      [...podRecords.all()].map(({ sandboxId }) => sandboxId).sort(),
+      [kept, unreleased, checkpointed].sort(),
+    );
+    assert.deepEqual(
+      [...containerRecords.all()].map(({ containerId }) => containerId),
+      [container],
+    );
+  });
+});
