@@ -1,6 +1,6 @@
 /**
  * How much of the time that a pod network takes is time of its plugins: what is left of a set-up and a tear-down is the
- * shim's own. Pods are set up and torn down ten at a time, each with a lane of its own, by the real plugins in
+ * shim's own. Pods are set up and torn down ten at a time, each with a lock of its own, by the real plugins in
  * namespaces of their own. The pods are network namespaces: no engine takes part.
  */
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";

@@ -8,7 +8,7 @@ import {
 } from "../src/shim/lib/files/atomic-file.js";
 import { createDirectory, KnownNames } from "../src/shim/lib/files/directories.js";
 import { aggregate, messageOf, ShimError } from "../src/shim/lib/errors.js";
-import { FileLanes, isFileKey } from "../src/shim/lib/files/file-keys.js";
+import { FileLocks, isFileKey } from "../src/shim/lib/files/file-keys.js";
 import type { Logger } from "../src/shim/lib/log.js";
 import { quarantineFile } from "../src/shim/lib/files/quarantine.js";
 import { readRegularFile } from "../src/shim/lib/files/regular-file.js";
@@ -65,7 +65,7 @@ interface Listed {
  * dockershim, so temporary files begin with one and corrupt files are moved elsewhere.
  */
 export class CheckpointDirectory implements CheckpointStore {
-  readonly #lanes = new FileLanes();
+  readonly #locks = new FileLocks();
   readonly #others: readonly string[];
   /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
   readonly #corrupt = new Map<string, string>();
@@ -122,7 +122,7 @@ export class CheckpointDirectory implements CheckpointStore {
     }
     const bytes = encodeCheckpoint(checkpoint);
     const { directory, writeFile = writeFileAtomically } = this.options;
-    await this.#lanes.run(id, `write checkpoint of sandbox "${id}"`, async () => {
+    await this.#locks.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
       await createDirectory(directory, 0o755); // Somebody may have cleaned up too well; dockershim looks each time too.
       try {
@@ -135,8 +135,8 @@ export class CheckpointDirectory implements CheckpointStore {
 
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
     if (!isFileKey(id)) return undefined;
-    // In the lane, so that no good file is written between the look at a corrupt one and its removal from here.
-    return this.#lanes.run(id, `read checkpoint of sandbox "${id}"`, async () => {
+    // Under the lock, so that no good file is written between the look at a corrupt one and its removal from here.
+    return this.#locks.run(id, `read checkpoint of sandbox "${id}"`, async () => {
       for (const directory of this.#directories()) {
         const found = await this.#read(directory, id);
         if (found?.kind === "checkpoint") return found.checkpoint;
@@ -148,7 +148,7 @@ export class CheckpointDirectory implements CheckpointStore {
   /** Removes it from all directories: a checkpoint that stays in one keeps the sandbox in the kubelet's list for ever. */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
-    await this.#lanes.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
+    await this.#locks.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
       const errors: unknown[] = [];
       for (const directory of this.#directories()) {
         try {

@@ -1,4 +1,4 @@
-import { KeyedLock } from "../shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../shim/lib/sync/keyed-mutex.js";
 import { ShimError } from "../shim/lib/errors.js";
 import type { HostPortClaims } from "./hostport/host-port-claims.js";
 import type { PodCidrs } from "./pod-cidrs.js";
@@ -17,20 +17,20 @@ export interface LockedPluginOptions {
   readonly podCidrs?: PodCidrs;
   /** For plugins that would give one host port to two pods, of which one is never reached. */
   readonly claims?: HostPortClaims;
-  /** Told of each operation on a pod, whose time counts from here, with the wait for the lane. */
+  /** Told of each operation on a pod, whose time counts from here, with the wait for the lock. */
   readonly observe?: ((ended: NetworkOperationEnded) => void) | undefined;
 }
 
 /**
- * One lane per pod around the chosen plugin: a pod's new sandbox is set up after its old one was torn down. Questions
- * about addresses and readiness never wait for a lane, because a slow plugin must not stall the kubelet's relist.
+ * One lock per pod around the chosen plugin: a pod's new sandbox is set up after its old one was torn down. Questions
+ * about addresses and readiness never wait for a lock, because a slow plugin must not stall the kubelet's relist.
  */
 export class LockedNetworkPlugin implements NetworkPlugin {
   readonly name: string;
   readonly reason: string;
   readonly dockerNetworkMode: NetworkPlugin["dockerNetworkMode"];
   readonly dockerPublishesPorts: boolean;
-  readonly #lanes = new KeyedLock();
+  readonly #locks = new KeyedMutex();
 
   constructor(
     private readonly plugin: NetworkPlugin,
@@ -60,7 +60,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
     return this.#observed("setUpPod", () =>
-      this.#inLane("failed to set up", request, signal, async () => {
+      this.#locked("failed to set up", request, signal, async () => {
         await this.options.claims?.claim(request, signal);
         return this.plugin.setUpPod(request, signal);
       }),
@@ -69,7 +69,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     await this.#observed("tearDownPod", () =>
-      this.#inLane("failed to teardown", request, signal, async () => {
+      this.#locked("failed to teardown", request, signal, async () => {
         await this.plugin.tearDownPod(request, signal);
         this.options.claims?.release(request);
       }),
@@ -115,7 +115,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  async #inLane<T>(
+  async #locked<T>(
     verb: string,
     reference: PodNetworkReference,
     signal: AbortSignal,
@@ -125,7 +125,7 @@ export class LockedNetworkPlugin implements NetworkPlugin {
     // Without a pod's name the sandbox stands for itself, so that unknown ones do not wait for each other.
     const key = name === "" ? sandboxId : `${namespace}/${name}`;
     try {
-      return await this.#lanes.run(key, signal, work);
+      return await this.#locks.run(key, signal, work);
     } catch (error) {
       throw this.#failure(verb, reference, error, " network");
     }

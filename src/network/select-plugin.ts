@@ -15,7 +15,7 @@ import type { IptablesMode } from "./iptables/detect.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/kubenet-list.js";
 import type { ReadKnownSandboxes } from "./kubenet/leaked-addresses.js";
-import { NetworkLeftovers } from "./orphans/orphaned-resources.js";
+import { OrphanedNetworks } from "./orphans/orphaned-resources.js";
 import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 import { PodCidrs, type PodCidrsOptions } from "./pod-cidrs.js";
@@ -46,7 +46,7 @@ export interface NetworkSelection {
 export interface SelectedNetwork {
   readonly plugin: NetworkPlugin;
   /** Undefined with no-op. */
-  readonly leftovers: NetworkLeftovers | undefined;
+  readonly leftovers: OrphanedNetworks | undefined;
 }
 
 /**
@@ -91,9 +91,9 @@ function cni(reason: string, selection: NetworkSelection, log: Logger): Selected
   const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
   const { plugin, parts } = cniPlugin(reason, selection, podCidrs.current, log);
   const claims = new HostPortClaims(selection.hostPortOwners);
-  const leftovers = new NetworkLeftovers(parts, () => networksOf(plugin));
-  const lanes = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, lanes), leftovers };
+  const leftovers = new OrphanedNetworks(parts, () => networksOf(plugin));
+  const locks = { podCidrs, claims, ...observing(selection) };
+  return { plugin: new LockedNetworkPlugin(plugin, locks), leftovers };
 }
 
 /** For `LockedNetworkPlugin`. */
@@ -130,9 +130,9 @@ function kubenet(reason: string, selection: NetworkSelection, log: Logger): Sele
   const own = { podCidrs: podCidrs.current, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
   const plugin = createKubenetPlugin({ ...engineOptions, ...own }, parts);
   const claims = new HostPortClaims(hostPortOwners);
-  const leftovers = new NetworkLeftovers(parts, () => networksOf(plugin));
-  const lanes = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, lanes), leftovers };
+  const leftovers = new OrphanedNetworks(parts, () => networksOf(plugin));
+  const locks = { podCidrs, claims, ...observing(selection) };
+  return { plugin: new LockedNetworkPlugin(plugin, locks), leftovers };
 }
 
 function networksOf(plugin: Pick<CniNetworkPlugin, "network">): Promise<readonly NetworkList[]> {

@@ -73,10 +73,10 @@ export class FakeContainers {
   }
 
   create(name: string, body: CreateBody): string {
-    const rival = [...this.#containers.values()].find((container) => container.name === name);
-    if (rival !== undefined) {
-      const message = `Conflict. The container name "/${name}" is already in use by container "${rival.id}"`;
-      throw new ShimError("conflict", message, { status: 409, rivalId: rival.id });
+    const conflicting = [...this.#containers.values()].find((container) => container.name === name);
+    if (conflicting !== undefined) {
+      const message = `Conflict. The container name "/${name}" is already in use by container "${conflicting.id}"`;
+      throw new ShimError("conflict", message, { status: 409, conflictingId: conflicting.id });
     }
     const image = this.images().find(body.Image);
     if (image === undefined) {

@@ -1,7 +1,7 @@
 /** A complete set of services on fakes, with a live StateSync, as shim.ts builds it on the real adapters. */
 import { rm, writeFile } from "node:fs/promises";
 import type { Call } from "../../src/shim/lib/call.js";
-import { KeyedLock } from "../../src/shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../src/shim/lib/sync/keyed-mutex.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import type { OomScores, PauseImageSource, Services } from "../../src/shim/cri/services.js";
 import { ContainerEvents } from "../../src/shim/cri/events/container-events.js";
@@ -13,11 +13,11 @@ import { ImagePins } from "../../src/shim/images/image-pins.js";
 import { ImageUserReader } from "../../src/shim/images/image-user-reader.js";
 import { ImageVolumeStore } from "../../src/shim/images/image-volume-store.js";
 import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/images/image-volumes.js";
-import { ResolvConfKeeper } from "../../src/shim/recovery/resolv-conf-reconciler.js";
+import { ResolvConfReconciler } from "../../src/shim/recovery/resolv-conf-reconciler.js";
 import { ScratchContainers } from "../../src/shim/images/scratch-containers.js";
 import { forgetContainer } from "../../src/shim/recovery/forget-container.js";
-import { LateEffects } from "../../src/shim/recovery/abandoned-requests.js";
-import { LimitKeeper } from "../../src/shim/limits/limit-reconciler.js";
+import { AbandonedRequests } from "../../src/shim/recovery/abandoned-requests.js";
+import { LimitReconciler } from "../../src/shim/limits/limit-reconciler.js";
 import { ImageUsersCache } from "../../src/shim/state/image-users-cache.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
 import { OutsideImages } from "../../src/shim/state/outside-images.js";
@@ -141,7 +141,7 @@ export class TestShim implements AsyncDisposable {
       },
       records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
     });
-    const lateEffects = new LateEffects({ log, timeoutMs: 5_000 });
+    const abandonedRequests = new AbandonedRequests({ log, timeoutMs: 5_000 });
     const containerRecords = await ContainerRecords.open(`${world.directory}/containers`, log);
     const sync = new StateSync(
       {
@@ -158,7 +158,7 @@ export class TestShim implements AsyncDisposable {
           outsideImages.forget();
         },
         onChange: (id, snapshot) => {
-          if (snapshot !== undefined) lateEffects.observe(snapshot);
+          if (snapshot !== undefined) abandonedRequests.observe(snapshot);
           limits.observe(id, snapshot);
           resolvConfs.observe(id, snapshot);
         },
@@ -175,10 +175,10 @@ export class TestShim implements AsyncDisposable {
       absentMountSourcesToReject: new Set(),
       ...options.settings,
     };
-    const resolvConfs = new ResolvConfKeeper({ podRecords, host: () => world.host, log });
-    const containerLanes = new KeyedLock();
-    const limits = new LimitKeeper({
-      ...{ host: () => world.host, model, sync, containerRecords, containerLanes, log },
+    const resolvConfs = new ResolvConfReconciler({ podRecords, host: () => world.host, log });
+    const containerLocks = new KeyedMutex();
+    const limits = new LimitReconciler({
+      ...{ host: () => world.host, model, sync, containerRecords, containerLocks, log },
       timeoutMs: settings.cleanUpTimeoutMs,
     });
     podRecords.onChange((id) => {
@@ -188,13 +188,13 @@ export class TestShim implements AsyncDisposable {
     const place = world.directory.replaceAll("/", "-");
     const { engine } = world;
     const host = () => world.host;
-    const imageLanes = new KeyedLock();
+    const imageLocks = new KeyedMutex();
     const scratch = new ScratchContainers({ engine, log, timeoutMs: 5_000, place });
     const imageUsers = new ImageUserReader({
       ...{ engine, scratch, cache: new ImageUsersCache(), log, timeoutMs: 5_000 },
     });
     const imageVolumes = new ImageVolumes({
-      ...{ engine, scratch, model, imageLanes, log },
+      ...{ engine, scratch, model, imageLocks, log },
       store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs: 5_000, place }),
       limits: { provideMs: 5_000, keepMs: 5_000, cleanUpMs: 5_000, ...options.imageVolumeLimits },
     });
@@ -204,7 +204,7 @@ export class TestShim implements AsyncDisposable {
     const stats = new EngineStats({ engine: world.engine, log });
     const services: Services = {
       ...{ engine: world.engine, link, model, sync, podRecords, containerRecords, images, imageUsers },
-      ...{ logs, lateEffects, limits, log, scratch, imageVolumes, imageLanes },
+      ...{ logs, abandonedRequests, limits, log, scratch, imageVolumes, imageLocks },
       events: new ContainerEvents({
         ...{ model, podRecords, containerRecords, network, images, imageUsers, log, settings },
         host: () => world.host,
@@ -219,8 +219,8 @@ export class TestShim implements AsyncDisposable {
       pauseImages,
       imagePins: new ImagePins({ pauseImages, outsideImages, patterns: options.pinnedImages ?? [] }),
       oomScores: new FakeOomScores(),
-      sandboxLanes: new KeyedLock(),
-      containerLanes,
+      sandboxLocks: new KeyedMutex(),
+      containerLocks,
       settings,
     };
     sync.start();
@@ -228,7 +228,7 @@ export class TestShim implements AsyncDisposable {
     const removeFiles = own?.[Symbol.asyncDispose].bind(own) ?? (() => Promise.resolve());
     return new TestShim(world, services, sync, log, async () => {
       await imageVolumes.stop();
-      await lateEffects.stop();
+      await abandonedRequests.stop();
       await limits.stop();
       await resolvConfs.stop();
       await sync.stop();

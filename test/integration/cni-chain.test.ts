@@ -1,9 +1,9 @@
 /** Pods on a chain of real plugins: whatever fails, and however a pod ends, nothing is left of it. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { cleanLeftovers } from "../../src/network/orphans/orphaned-attachments.js";
+import { removeOrphanedAttachments } from "../../src/network/orphans/orphaned-attachments.js";
 import { readHoldings } from "../../src/network/cni/held-attachments.js";
-import { findLeftovers } from "../../src/network/orphans/reconcile.js";
+import { findOrphaned } from "../../src/network/orphans/reconcile.js";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";
@@ -129,8 +129,8 @@ await isolated(import.meta.url, [], () => {
           await command("ip", "netns", "delete", pod.netns.split("/").at(-1) ?? "");
           await node.restart();
           const { cache, natTables } = node.parts;
-          const find = (livingIds: readonly string[]): ReturnType<typeof findLeftovers> =>
-            findLeftovers(
+          const find = (livingIds: readonly string[]): ReturnType<typeof findOrphaned> =>
+            findOrphaned(
               () => readHoldings({ cache, natTables, networks: [] }, never),
               () => Promise.resolve({ livingIds: new Set(livingIds), ownIds: new Set([pod.sandboxId]) }),
             );
@@ -140,7 +140,7 @@ await isolated(import.meta.url, [], () => {
             [...new Set(findings.map(({ kind }) => kind))],
             ["cacheEntry", "address", "natRules"],
           );
-          const done = await cleanLeftovers(findings, node.parts, never);
+          const done = await removeOrphanedAttachments(findings, node.parts, never);
           assert.deepEqual([done.failed, done.left], [[], []]);
         },
       ],
@@ -152,13 +152,13 @@ await isolated(import.meta.url, [], () => {
           const [entry] = (await cache.find(pod.sandboxId)).entries;
           assert.ok(entry !== undefined);
           const networks = [node.plugin.network()].filter((network) => network !== undefined);
-          const findings = await findLeftovers(
+          const findings = await findOrphaned(
             () => readHoldings({ cache, natTables, networks }, never),
             () => Promise.resolve({ livingIds: new Set(), ownIds: new Set([pod.sandboxId]) }),
           );
           const addresses = findings.filter(({ kind }) => kind === "address");
           assert.equal(addresses.length, 2);
-          await cleanLeftovers(addresses, node.parts, never);
+          await removeOrphanedAttachments(addresses, node.parts, never);
           const held = await node.holdings();
           assert.deepEqual(
             held.filter((line) => line.startsWith("address ")),
@@ -188,7 +188,7 @@ await isolated(import.meta.url, [], () => {
       node.runs.length = 0;
       let ownMs = 0;
       let next = 0;
-      const lane = async (): Promise<void> => {
+      const lock = async (): Promise<void> => {
         while (next < podCount) {
           const number = next;
           next += 1;
@@ -200,10 +200,10 @@ await isolated(import.meta.url, [], () => {
           ownMs += performance.now() - start;
         }
       };
-      await Promise.all(Array.from({ length: 10 }, lane));
+      await Promise.all(Array.from({ length: 10 }, lock));
       await assertClean();
       const inside = node.runs.reduce((sum, { durationMs }) => sum + durationMs, 0);
-      // No lane waits for another: nearly all the time of the pods is time of their plugins.
+      // No lock waits for another: nearly all the time of the pods is time of their plugins.
       const share = inside / ownMs;
       console.log(`# share of the time inside plugins: ${share.toFixed(2)}`);
     });

@@ -49,7 +49,7 @@ export class CniNode implements AsyncDisposable {
       confDir: this.confDir,
       binDirs: [join(this.directory, "bin"), ...pluginDirs],
       cacheDir: join(this.directory, "cache"),
-      ancestorResultDirs: [],
+      legacyResultDirs: [],
       log: this.log,
       observe: (run: PluginRun) => void this.runs.push(run),
       timeouts,

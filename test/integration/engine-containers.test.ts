@@ -154,7 +154,7 @@ describe("DockerEngine, containers", { skip: await reasonToSkip(), timeout: 120_
     const body = { Image: at.image, Labels: { [testLabel]: at.run }, HostConfig: {} };
     await assert.rejects(at.engine.createContainer(container.name, body, anySignal()), (error) => {
       assert.ok(isKind(error, "conflict"), String(error));
-      assert.equal(error.fields["rivalId"], container.id);
+      assert.equal(error.fields["conflictingId"], container.id);
       return true;
     });
   });

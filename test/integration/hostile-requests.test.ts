@@ -168,7 +168,7 @@ await withOwnEngine(import.meta.url, [], () => {
       using client = new RawClient(shim.socket);
       const violations: string[] = [];
       let next = from;
-      const lane = async (): Promise<void> => {
+      const lock = async (): Promise<void> => {
         while (next < to) {
           const index = next;
           next += 1;
@@ -184,7 +184,7 @@ await withOwnEngine(import.meta.url, [], () => {
           violations.push(`request ${String(index)}, ${rpc.version} ${rpc.name}: ${problem}\n  ${shown}`);
         }
       };
-      await Promise.all(Array.from({ length: width }, lane));
+      await Promise.all(Array.from({ length: width }, lock));
       return violations;
     }
 
@@ -242,9 +242,9 @@ await withOwnEngine(import.meta.url, [], () => {
     async function removeMade(): Promise<void> {
       node = undefined;
       const { containers } = await shim.cri.ListContainers({});
-      await inLanes(containers, ({ id }) => shim.cri.RemoveContainer({ container_id: id }));
+      await locked(containers, ({ id }) => shim.cri.RemoveContainer({ container_id: id }));
       const { items } = await shim.cri.ListPodSandbox({});
-      await inLanes(items, async ({ id }) => {
+      await locked(items, async ({ id }) => {
         await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
         await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
       });
@@ -278,12 +278,12 @@ await withOwnEngine(import.meta.url, [], () => {
 });
 
 /** `width` at a time. */
-async function inLanes<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
+async function locked<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
   const rest = [...items];
-  const lane = async (): Promise<void> => {
+  const lock = async (): Promise<void> => {
     for (let item = rest.pop(); item !== undefined; item = rest.pop()) await work(item);
   };
-  await Promise.all(Array.from({ length: width }, lane));
+  await Promise.all(Array.from({ length: width }, lock));
 }
 
 /** Codes that say that this program, or the engine, did not know what to do with the request; and none in time. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { AncestorHostPorts } from "../../src/network/hostport/legacy-host-ports.js";
+import { LegacyHostPorts } from "../../src/network/hostport/legacy-host-ports.js";
 import { Conntrack } from "../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../src/network/iptables/host-iptables.js";
 import { recordingLog } from "../fakes/recording-log.js";
@@ -44,7 +44,7 @@ await isolated(import.meta.url, ["conntrack", "iptables-nft", "iptables-legacy"]
         // kube-proxy's chains are in this backend and in no other, whatever plain iptables is.
         const iptables = new HostIptables({ mode: "auto", log });
         assert.equal((await iptables.chosen(never)).tools.version.backend, backend);
-        const ports = new AncestorHostPorts({ iptables, conntrack: new Conntrack(log), log });
+        const ports = new LegacyHostPorts({ iptables, conntrack: new Conntrack(log), log });
         await ports.start(never);
         assert.equal(ports.present, true);
 

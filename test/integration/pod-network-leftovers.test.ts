@@ -47,7 +47,7 @@ await withOwnEngine(import.meta.url, [], () => {
         const dead = await node.runPod();
         const living = await node.runPod();
         await node.shim.kill();
-        const [ofDead = "", ofLiving = "", ofStranger = ""] = await openAsDockershim(
+        const [ofDead = "", ofLiving = "", ofForeignContainer = ""] = await openAsDockershim(
           dead.id,
           living.id,
           stranger,
@@ -62,7 +62,10 @@ await withOwnEngine(import.meta.url, [], () => {
           assert.match(stdout, ours(what));
         assert.match(
           stdout,
-          new RegExp(`^perhaps not ours, left alone .*${ofStranger}, host port 80/tcp of pod "old_ns"`, "m"),
+          new RegExp(
+            `^perhaps not ours, left alone .*${ofForeignContainer}, host port 80/tcp of pod "old_ns"`,
+            "m",
+          ),
         );
         assert.ok(!stdout.includes(ofLiving), stdout);
         assert.deepEqual(await node.holdings(), held);
@@ -70,12 +73,12 @@ await withOwnEngine(import.meta.url, [], () => {
         await node.start();
         const save = (): Promise<string> => command("iptables-save", "-t", "nat");
         await until("the dead pod's host ports to go", async () => !(await save()).includes(ofDead));
-        for (const chain of [ofLiving, ofStranger]) assert.ok((await save()).includes(chain));
+        for (const chain of [ofLiving, ofForeignContainer]) assert.ok((await save()).includes(chain));
         for (const { id } of [dead, living]) await node.stopAndRemove(id);
         if (plugin === "cni") await command("iptables", "-t", "nat", "-F", ofLiving);
-        assert.ok((await save()).includes(ofStranger));
+        assert.ok((await save()).includes(ofForeignContainer));
         await command("iptables", "-t", "nat", "-F", "KUBE-HOSTPORTS");
-        for (const chain of plugin === "cni" ? [ofLiving, ofStranger] : [ofStranger]) {
+        for (const chain of plugin === "cni" ? [ofLiving, ofForeignContainer] : [ofForeignContainer]) {
           await command("iptables", "-t", "nat", "-F", chain);
           await command("iptables", "-t", "nat", "-X", chain);
         }

@@ -21,7 +21,7 @@ await withOwnEngine(import.meta.url, [], () => {
       test(`${String(podCount)} pods set up and torn down ${String(width)} at a time have addresses of their own and leave nothing`, async () => {
         const inUse = new Set<string>();
         let begun = 0;
-        const lane = async (): Promise<void> => {
+        const lock = async (): Promise<void> => {
           while (begun < podCount) {
             begun += 1;
             const pod = await node.runPod();
@@ -37,7 +37,7 @@ await withOwnEngine(import.meta.url, [], () => {
             await pod.remove();
           }
         };
-        await Promise.all(Array.from({ length: width }, lane));
+        await Promise.all(Array.from({ length: width }, lock));
         await node.assertClean();
       });
     });

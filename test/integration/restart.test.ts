@@ -1,4 +1,4 @@
-/** The end of the process, its successor, and its rivals. */
+/** The end of the process, its successor, and programs that start beside it. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";

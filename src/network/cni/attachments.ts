@@ -1,6 +1,6 @@
 /** Attachments with a memory: what was begun is known before it begins, and is undone with what it was begun with. */
 import { aggregate, messageOf } from "../../shim/lib/errors.js";
-import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
 import type { CacheEntry } from "../libcni/cache-entry.js";
@@ -45,24 +45,24 @@ export interface Removal extends Partial<PodNamespace> {
 export class Attachments {
   /** GC must not run beside any ADD or DEL. */
   readonly #lock = new SharedLock();
-  readonly #lanes = new KeyedLock();
+  readonly #locks = new KeyedMutex();
 
   constructor(private readonly options: AttachmentsOptions) {}
 
   /**
-   * Runs `work` in the lane of the container, for which an abort ends the wait. Plugins look for what there is and then
+   * Runs `work` under the lock of the container, for which an abort ends the wait. Plugins look for what there is and then
    * take it away, and fail when it has gone in between: a pod is stopped while the clean-up after a start has come to
    * its remains. So whoever calls `add`, `remove` or `removeRemembered`, or takes away by itself what plugins made, does
    * it in here; time limits begin inside. Not to be entered from inside again.
    */
   alone<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    return this.#lanes.run(containerId, signal, work);
+    return this.#locks.run(containerId, signal, work);
   }
 
   /**
    * ADD of the whole list; the result of the last plugin. A failure leaves an entry with everything that `remove`
    * needs, up to the result of the last plugin that succeeded. An earlier try with the same id is undone first,
-   * because plugins refuse a second ADD. Held by the caller: the lane of the container, as for the next two.
+   * because plugins refuse a second ADD. Held by the caller: the lock of the container, as for the next two.
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { engine, cache } = this.options;

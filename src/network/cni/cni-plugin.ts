@@ -219,7 +219,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (network !== undefined) await status.ask(network);
   }
 
-  /** The deadline counts from the slot; who waits for the container's lane or a slot ends with the caller. */
+  /** The deadline counts from the slot; who waits for the container's lock or a slot ends with the caller. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
     const { engine, attachments } = this.parts;
     const action = `set up the network of ${attachment.subject}`;

@@ -28,7 +28,7 @@ export interface CniEngineOptions extends Pick<
   readonly cacheDir: string;
   readonly log: Logger;
   /** Result directories beside our own where older shims left entries; the usual ones when not given. */
-  readonly ancestorResultDirs?: readonly string[];
+  readonly legacyResultDirs?: readonly string[];
   /** The host's packet filter, where it is shared with others; else one of its own that finds out the backend. */
   readonly iptables?: HostIptables;
   readonly natTables?: NatTables;
@@ -48,11 +48,11 @@ export interface CniParts {
 }
 
 export function createCniParts(options: CniEngineOptions): CniParts {
-  const { log, cacheDir, ancestorResultDirs } = options;
+  const { log, cacheDir, legacyResultDirs } = options;
   const running = new RunningPlugins(join(cacheDir, runningDirectory), log);
   const invoker = new PluginInvoker({ ...options, running });
   const engine = new NetworkEngine(invoker, log);
-  const cache = new ResultCache(cacheDir, log, ancestorResultDirs);
+  const cache = new ResultCache(cacheDir, log, legacyResultDirs);
   const { iptables = new HostIptables({ mode: "auto", log }) } = options;
   const { natTables = hostNatTables(iptables) } = options;
   const attachments = new Attachments({ engine, cache, natTables, running, log });

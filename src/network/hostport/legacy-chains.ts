@@ -5,7 +5,7 @@ import { commentOf, targetOf, wordAfter, type SavedRule, type SavedTable } from 
 import { baseChain, chainPrefix, hostPortChainName, hostPortChainNames } from "./chain-name.js";
 
 /** One chain, with what its rules tell. */
-export interface AncestorChain {
+export interface LegacyChain {
   readonly chain: string;
   /** By the comment of its rules, which names no sandbox. */
   readonly pod?: { readonly namespace: string; readonly name: string };
@@ -28,7 +28,7 @@ export interface ChainOwner {
 
 const protocols: readonly string[] = ["tcp", "udp", "sctp"] satisfies PortProtocol[];
 
-export function ancestorChains(table: SavedTable): readonly AncestorChain[] {
+export function legacyChains(table: SavedTable): readonly LegacyChain[] {
   return table.chains
     .filter((chain) => chain.startsWith(chainPrefix))
     .map((chain) => {
@@ -46,7 +46,7 @@ export function ancestorChains(table: SavedTable): readonly AncestorChain[] {
  * of `otherSandboxIds`, all sandboxes that exist beside this one. Without that list it decides nothing.
  */
 export function chainsOfSandbox(
-  chains: readonly AncestorChain[],
+  chains: readonly LegacyChain[],
   owner: ChainOwner,
   otherSandboxIds?: readonly string[],
 ): readonly string[] {
@@ -76,7 +76,7 @@ export function isBaseRule(rule: SavedRule): boolean {
 }
 
 /** Whether the name of the chain is one that the sandbox gave it, by what its rules tell. */
-export function isChainOf({ chain, hostPort, protocol, hostIp }: AncestorChain, sandboxId: string): boolean {
+export function isChainOf({ chain, hostPort, protocol, hostIp }: LegacyChain, sandboxId: string): boolean {
   if (hostPort === undefined || protocol === undefined) return false;
   // Addresses that mean "all" are in no rule, but in the hash.
   return ["", "0.0.0.0", "::", ...(hostIp === undefined ? [] : [hostIp])].some(
@@ -84,7 +84,7 @@ export function isChainOf({ chain, hostPort, protocol, hostIp }: AncestorChain, 
   );
 }
 
-function factsOf(rules: readonly SavedRule[]): Omit<AncestorChain, "chain"> {
+function factsOf(rules: readonly SavedRule[]): Omit<LegacyChain, "chain"> {
   const first = <T>(read: (rule: SavedRule) => T | undefined): T | undefined => {
     for (const rule of rules) {
       const value = read(rule);

@@ -4,12 +4,12 @@ import type { Logger } from "../../shim/lib/log.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables } from "../iptables/iptables.js";
 import { parseSavedTable, type SavedTable } from "../iptables/saved-table.js";
-import { ancestorChains, chainsOfSandbox, type AncestorChain, type ChainOwner } from "./legacy-chains.js";
+import { legacyChains, chainsOfSandbox, type LegacyChain, type ChainOwner } from "./legacy-chains.js";
 import { baseChain } from "./chain-name.js";
 import type { Conntrack } from "./conntrack.js";
 import { removalText } from "./removal-text.js";
 
-export interface AncestorHostPortsOptions {
+export interface LegacyHostPortsOptions {
   readonly iptables: HostIptables;
   readonly conntrack: Conntrack;
   readonly log: Pick<Logger, "info" | "warn">;
@@ -27,11 +27,11 @@ const tries = 3;
  * This program opens host ports by the portmap plugin and never makes such chains. So once a table is without them, it
  * is not looked at again until the next start.
  */
-export class AncestorHostPorts {
+export class LegacyHostPorts {
   /** Tables that have some, or that could not be read; undefined before anybody looked. */
   #places: Set<Place> | undefined;
 
-  constructor(private readonly options: AncestorHostPortsOptions) {}
+  constructor(private readonly options: LegacyHostPortsOptions) {}
 
   /** Looks whether there are any. What cannot be read is looked at again at the first tear-down. */
   async start(signal: AbortSignal): Promise<void> {
@@ -57,7 +57,7 @@ export class AncestorHostPorts {
     for (const place of [...places]) {
       for (let attempt = 1; ; attempt += 1) {
         const table = await read(place, signal);
-        const chains = ancestorChains(table);
+        const chains = legacyChains(table);
         const targets = new Set(chainsOfSandbox(chains, owner, otherSandboxIds));
         const text = removalText(table, targets);
         if (!table.chains.includes(baseChain)) places.delete(place);
@@ -95,7 +95,7 @@ export class AncestorHostPorts {
   async #report(
     family: AddressFamily,
     { sandboxId }: ChainOwner,
-    removed: readonly AncestorChain[],
+    removed: readonly LegacyChain[],
     signal: AbortSignal,
   ): Promise<void> {
     if (removed.length === 0) return;

@@ -1,7 +1,7 @@
 /** Rules of the host's packet filter, of both address families. */
 import { sleep } from "../../shim/lib/abort.js";
 import { isKind, ShimError } from "../../shim/lib/errors.js";
-import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { IptablesTools } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
 import { restoreWaitFlags, waitFlags } from "./version.js";
@@ -33,7 +33,7 @@ const pauseMs = 200;
  * the tables stay busy, else `unknown`, with command, exit code and stderr as fields.
  */
 export class Iptables {
-  readonly #lock = new KeyedLock();
+  readonly #lock = new KeyedMutex();
   readonly #run: RunCommand;
   readonly #pause: NonNullable<IptablesOptions["pause"]>;
 

@@ -8,7 +8,7 @@ import {
 import type { CniTimeouts } from "../cni/cni-plugin.js";
 import { systemClock, type Clock } from "../libcni/clock.js";
 import { PluginVersions } from "../libcni/plugin-versions.js";
-import { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
+import { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import { Conntrack } from "../hostport/conntrack.js";
 import { runCommand, type RunCommand } from "../iptables/run-command.js";
 import { DedupRules } from "./ebtables.js";
@@ -52,7 +52,7 @@ export function createKubenetPlugin(
   const conntrack = new Conntrack(log, run);
   const families = (): ReadonlySet<"ipv4" | "ipv6"> => new Set(source.subnets.map(({ family }) => family));
   const rules = new NodeRules({ iptables, nonMasqueradeCidr, families, log, clock });
-  const ancestors = new AncestorHostPorts({ iptables, conntrack, log });
+  const ancestors = new LegacyHostPorts({ iptables, conntrack, log });
   return new KubenetNetworkPlugin({
     ...{ reason: options.reason, hairpinMode, podCidrs: options.podCidrs },
     ...{ source, pods, rules, ancestors, conntrack, run, log },

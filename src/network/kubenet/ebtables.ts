@@ -4,7 +4,7 @@
  */
 import type { Logger } from "../../shim/lib/log.js";
 import { messageOf } from "../../shim/lib/errors.js";
-import { KeyedLock } from "../../shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
 import { systemClock, type Clock } from "../libcni/clock.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
@@ -43,7 +43,7 @@ export class DedupRules {
   /** Pods that come at once share one look, */
   readonly #flights = new SingleFlight<void>();
   /** and those that want other rules, as for a new address of the bridge, come after it. */
-  readonly #lane = new KeyedLock();
+  readonly #locks = new KeyedMutex();
   #applied: AppliedRules | undefined;
 
   constructor(
@@ -63,7 +63,7 @@ export class DedupRules {
       const rules = dedupRules(bridge.macAddress, subnets);
       const wanted = JSON.stringify(rules);
       await this.#flights.run(wanted, signal, (shared) =>
-        this.#lane.run(chain, shared, () => this.#ensure(rules, wanted, shared)),
+        this.#locks.run(chain, shared, () => this.#ensure(rules, wanted, shared)),
       );
     } catch (error) {
       signal.throwIfAborted();

@@ -4,7 +4,7 @@ import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { EngineWhereabouts } from "../../shim/ports/network-plugin.js";
 import { letIptablesSeeBridges, warnOfStrictFiltering } from "../host-sysctls.js";
-import type { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
+import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { KubenetSource } from "./kubenet-source.js";
 import { fallbackMtuBytes, readLinks, smallestMtuBytes } from "./mtu.js";
@@ -13,7 +13,7 @@ import type { NodeRules } from "./node-rules.js";
 export interface KubenetNodeParts {
   readonly source: Pick<KubenetSource, "configure">;
   readonly rules: Pick<NodeRules, "start" | "stop" | "problem">;
-  readonly ancestors: Pick<AncestorHostPorts, "start">;
+  readonly ancestors: Pick<LegacyHostPorts, "start">;
   /** 0: the smallest of the node's interfaces. */
   readonly mtuBytes: number;
   readonly run: RunCommand;
@@ -47,7 +47,7 @@ export class KubenetNode {
     if (this.#state === "preparing" || this.#stopped.signal.aborted) return this.#tried;
     const isFirst = this.#state !== "prepared";
     this.#tried = isFirst ? this.#prepare() : this.#lookAgain();
-    const all = isFirst ? this.#tried.then(() => this.#lookForAncestors()) : this.#tried;
+    const all = isFirst ? this.#tried.then(() => this.#findLegacyChains()) : this.#tried;
     this.#work = Promise.all([this.#work, all]).then(() => undefined);
     return this.#tried;
   }
@@ -97,7 +97,7 @@ export class KubenetNode {
   }
 
   /** Tear-downs look for themselves as long as this has no answer. */
-  async #lookForAncestors(): Promise<void> {
+  async #findLegacyChains(): Promise<void> {
     const { signal } = this.#stopped;
     if (signal.aborted) return;
     await this.parts.ancestors.start(signal).catch((error: unknown) => {

@@ -11,7 +11,7 @@ import type {
 import type { OptionalPlugin } from "../bridge-list.js";
 import { bandwidthOf } from "../libcni/bandwidth.js";
 import type { NetworkList } from "../libcni/configuration.js";
-import type { AncestorHostPorts } from "../hostport/legacy-host-ports.js";
+import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import type { Conntrack } from "../hostport/conntrack.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";
@@ -30,7 +30,7 @@ export interface KubenetParts {
   readonly node: Pick<KubenetNode, "engineFound" | "settled" | "stop" | "problem">;
   readonly rules: Pick<NodeRules, "ensureForwarding">;
   readonly dedup: DedupRules;
-  readonly ancestors: AncestorHostPorts;
+  readonly ancestors: LegacyHostPorts;
   readonly conntrack: Conntrack;
   readonly hairpinMode: HairpinMode;
   /** Known before the kubelet tells, or instead of it. */
@@ -123,7 +123,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
 
   describe(): Readonly<Record<string, unknown>> {
     const { source, ancestors } = this.parts;
-    return { ...source.describe(), ancestorHostPorts: ancestors.present };
+    return { ...source.describe(), legacyHostPorts: ancestors.present };
   }
 
   async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {

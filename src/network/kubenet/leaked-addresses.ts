@@ -3,7 +3,7 @@ import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../cni/held-attachments.js";
-import { cleanLeftovers, type LeftoverTools } from "../orphans/orphaned-attachments.js";
+import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/orphaned-attachments.js";
 import type { KnownSandboxes } from "../orphans/reconcile.js";
 import { kubenetNetworkName } from "./kubenet-list.js";
 
@@ -12,7 +12,7 @@ export type ReadKnownSandboxes = (signal: AbortSignal) => Promise<KnownSandboxes
 
 export interface LeakedAddressesOptions {
   readonly pods: Pick<NetworkPlugin, "tearDownPod">;
-  readonly tools: LeftoverTools;
+  readonly tools: CleanUpTools;
   readonly knownSandboxes: ReadKnownSandboxes;
   /** Sandboxes that have or will have an address in a moment, whatever is known of them. */
   readonly settingUp: ReadonlySet<string>;
@@ -60,7 +60,7 @@ export async function freeLeakedAddresses(
     ownerId: address.containerId,
     certainlyOurs: true,
   }));
-  const { failed } = await cleanLeftovers(findings, tools, signal);
+  const { failed } = await removeOrphanedAttachments(findings, tools, signal);
   for (const { finding, reason } of failed) log.warn({ err: reason }, `cannot free ${finding.what}`);
   const addresses = leaked.map(({ address }) => address);
   if (leaked.length > 0) log.info({ addresses }, "freed addresses of pods that are gone");

@@ -14,7 +14,7 @@ import { readRegularFile } from "../../shim/lib/files/regular-file.js";
 import { cacheFileName, formatCacheEntry, parseCacheEntry, type CacheEntry } from "./cache-entry.js";
 
 /** Where the two ancestors and the library by itself keep theirs, whatever our own directory is. */
-export const ancestorResultDirs = ["/var/lib/cni/cache/results", "/var/lib/cni/results"] as const;
+export const legacyResultDirs = ["/var/lib/cni/cache/results", "/var/lib/cni/results"] as const;
 
 const fileMode = 0o600;
 const directoryMode = 0o700;
@@ -32,14 +32,14 @@ export class ResultCache {
   readonly #ownDir: string;
   readonly #dirs: readonly string[];
 
-  /** `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `ancestorDirs` are only read and cleaned. */
+  /** `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `legacyDirs` are only read and cleaned. */
   constructor(
     cacheDir: string,
     private readonly log: Pick<Logger, "warn">,
-    ancestorDirs: readonly string[] = ancestorResultDirs,
+    legacyDirs: readonly string[] = legacyResultDirs,
   ) {
     this.#ownDir = join(cacheDir, "results");
-    this.#dirs = [...new Set([this.#ownDir, ...ancestorDirs])];
+    this.#dirs = [...new Set([this.#ownDir, ...legacyDirs])];
   }
 
   /** Makes the directory and removes what crashed writers left. */

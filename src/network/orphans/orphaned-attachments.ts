@@ -11,7 +11,7 @@ import type { Finding } from "./reconcile.js";
 /** For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about the pod. */
 const stepTimeoutMs = 60_000;
 
-export interface LeftoverTools {
+export interface CleanUpTools {
   readonly attachments: Pick<Attachments, "alone" | "removeRemembered">;
   readonly invoker: PluginInvoker;
   readonly natTables: NatTables;
@@ -31,9 +31,9 @@ const order = ["cacheEntry", "address", "natRules", "natChain"] as const;
  * because their DEL releases addresses and rules by the plugins' own means; what is then still there is removed by
  * itself. Throws only when `signal` aborts.
  */
-export async function cleanLeftovers(
+export async function removeOrphanedAttachments(
   findings: readonly Finding[],
-  tools: LeftoverTools,
+  tools: CleanUpTools,
   signal: AbortSignal,
 ): Promise<CleanUp> {
   const cleaned: Finding[] = [];
@@ -53,7 +53,7 @@ export async function cleanLeftovers(
 }
 
 /** False when it has been undone meanwhile. */
-async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal): Promise<boolean> {
+async function clean(finding: Finding, tools: CleanUpTools, signal: AbortSignal): Promise<boolean> {
   const work = (): Promise<boolean> =>
     withDeadline(signal, stepTimeoutMs, finding.what, (own) => takeAway(finding, tools, own));
   const { ownerId } = finding;
@@ -63,7 +63,7 @@ async function clean(finding: Finding, tools: LeftoverTools, signal: AbortSignal
 /** As `clean`. What is gone already is no error. */
 async function takeAway(
   finding: Finding,
-  { attachments, invoker, natTables }: LeftoverTools,
+  { attachments, invoker, natTables }: CleanUpTools,
   signal: AbortSignal,
 ): Promise<boolean> {
   switch (finding.kind) {

@@ -3,10 +3,10 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KnownSandboxes } from "./reconcile.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 import { parseSavedTable } from "../iptables/saved-table.js";
-import { ancestorChains, isChainOf, type AncestorChain } from "../hostport/legacy-chains.js";
+import { legacyChains, isChainOf, type LegacyChain } from "../hostport/legacy-chains.js";
 
 /** A chain that belongs to no living container. */
-export interface LeftoverChain {
+export interface OrphanedChain {
   readonly kind: "hostPortChain";
   readonly family: AddressFamily;
   readonly chain: string;
@@ -18,14 +18,14 @@ export interface LeftoverChain {
 }
 
 /** The name of a chain is a hash over its sandbox, so it tells of each sandbox whether the chain is its. */
-export async function leftoverChains(
+export async function orphanedChains(
   natTables: readonly { readonly family: AddressFamily; readonly save: string }[],
   { livingIds, ownIds }: KnownSandboxes,
-): Promise<readonly LeftoverChain[]> {
+): Promise<readonly OrphanedChain[]> {
   const ids = [...livingIds, ...[...ownIds].filter((id) => !livingIds.has(id))];
-  const found: LeftoverChain[] = [];
+  const found: OrphanedChain[] = [];
   for (const { family, save } of natTables) {
-    for (const chain of ancestorChains(parseSavedTable(save))) {
+    for (const chain of legacyChains(parseSavedTable(save))) {
       // Hundreds of chains and sandboxes are some hundred thousand hashes.
       await nextTurn();
       const ownerId = ids.find((id) => isChainOf(chain, id));
@@ -39,7 +39,7 @@ export async function leftoverChains(
   return found;
 }
 
-function describe(family: AddressFamily, { chain, hostPort, protocol, pod }: AncestorChain): string {
+function describe(family: AddressFamily, { chain, hostPort, protocol, pod }: LegacyChain): string {
   const port = hostPort === undefined ? "" : `, host port ${String(hostPort)}/${protocol ?? "?"}`;
   const whose = pod === undefined ? "" : ` of pod "${pod.name}_${pod.namespace}"`;
   return `${family} nat: ${chain}${port}${whose}`;

@@ -1,19 +1,19 @@
 /** What dead pods have left behind on the node: found for `dockershim doctor network`, cleaned when the shim starts. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
-import { cleanLeftovers } from "./orphaned-attachments.js";
+import { removeOrphanedAttachments } from "./orphaned-attachments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { CniParts } from "../cni/create-cni-plugin.js";
 import { readHoldings } from "../cni/held-attachments.js";
 import { changeNatTables } from "./nat-table.js";
 import { compareHoldings, type Finding as CniFinding, type KnownSandboxes } from "./reconcile.js";
-import { leftoverChains, type LeftoverChain } from "./orphaned-chains.js";
+import { orphanedChains, type OrphanedChain } from "./orphaned-chains.js";
 import { removalText } from "../hostport/removal-text.js";
 import { parseSavedTable } from "../iptables/saved-table.js";
 import { checkAttachments, collectGarbage } from "../plugin-questions.js";
 
 export type { KnownSandboxes };
-export type Finding = CniFinding | LeftoverChain;
+export type Finding = CniFinding | OrphanedChain;
 
 export interface CleanUp {
   readonly cleaned: readonly Finding[];
@@ -24,7 +24,7 @@ export interface CleanUp {
 
 const chainTimeoutMs = 60_000;
 
-export class NetworkLeftovers {
+export class OrphanedNetworks {
   /** `networks` are those of today: their addresses are looked at also when the cache knows nothing of them. */
   constructor(
     private readonly parts: CniParts,
@@ -42,16 +42,16 @@ export class NetworkLeftovers {
     const sandboxes = await known();
     return [
       ...compareHoldings(holdings, sandboxes),
-      ...(await leftoverChains(holdings.natTables, sandboxes)),
+      ...(await orphanedChains(holdings.natTables, sandboxes)),
     ];
   }
 
   /** Removes what is certainly ours; the rest is left and reported. Throws only when `signal` aborts. */
   async clean(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<CleanUp> {
     const findings = await this.find(known, signal);
-    const isChain = (finding: Finding): finding is LeftoverChain => finding.kind === "hostPortChain";
+    const isChain = (finding: Finding): finding is OrphanedChain => finding.kind === "hostPortChain";
     const others = findings.filter((finding): finding is CniFinding => !isChain(finding));
-    const { cleaned, failed, left } = await cleanLeftovers(others, this.parts, signal);
+    const { cleaned, failed, left } = await removeOrphanedAttachments(others, this.parts, signal);
     const all: { [part in keyof CleanUp]: CleanUp[part][number][] } = {
       cleaned: [...cleaned],
       failed: [...failed],
@@ -75,7 +75,7 @@ export class NetworkLeftovers {
     return all;
   }
 
-  async #removeChain({ family, chain }: LeftoverChain, signal: AbortSignal): Promise<void> {
+  async #removeChain({ family, chain }: OrphanedChain, signal: AbortSignal): Promise<void> {
     const textFor = (save: string): string | undefined =>
       removalText(parseSavedTable(save), new Set([chain]));
     await changeNatTables(this.parts.natTables, family, textFor, signal);

@@ -36,7 +36,7 @@ const usualInterface = "eth0";
  * Reads the holdings first and asks for the sandboxes afterwards: a container is made before its network, so whatever
  * was held has an owner in the later list, unless it is dead.
  */
-export async function findLeftovers(
+export async function findOrphaned(
   readHoldings: () => Promise<Holdings>,
   knownSandboxes: () => Promise<KnownSandboxes>,
 ): Promise<readonly Finding[]> {

@@ -1,11 +1,11 @@
 /** Builds the whole program from its parts, starts it, and stops it in reverse order. */
 import { CoalescedWork } from "../lib/sync/coalesced-work.js";
 import { ShimError, isKind, messageOf } from "../lib/errors.js";
-import { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import { createEngine, engineEndpoint, type Environment } from "./engine.js";
-import { cleanNetworkLeftovers, isAccustomedEngine } from "./orphaned-networks.js";
+import { removeOrphanedNetworks, isKnownEngine } from "./orphaned-networks.js";
 import { openImageHelpers } from "./image-helpers.js";
 import { createHostPaths } from "./host-paths.js";
 import { createContainerLogs } from "./logs.js";
@@ -31,10 +31,10 @@ import type { NetworkPlugin } from "../ports/network-plugin.js";
 import { ContainerEvents } from "../cri/events/container-events.js";
 import { forgetContainer } from "../recovery/forget-container.js";
 import { ImagePins } from "../images/image-pins.js";
-import { LateEffects } from "../recovery/abandoned-requests.js";
-import { LimitKeeper } from "../limits/limit-reconciler.js";
+import { AbandonedRequests } from "../recovery/abandoned-requests.js";
+import { LimitReconciler } from "../limits/limit-reconciler.js";
 import { repairAfterStart } from "../recovery/repair.js";
-import { ResolvConfKeeper } from "../recovery/resolv-conf-reconciler.js";
+import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import type { Services } from "../cri/services.js";
 import { readConditions } from "../cri/runtime/status.js";
 import { EngineLink } from "../state/engine-link.js";
@@ -128,8 +128,8 @@ async function open(
   const logs = createContainerLogs(config, stores, engine, () => host, log, lifetime);
   const outcome = new FirstOutcome();
   const background = new AbortController();
-  const lateEffects = new LateEffects({ log, timeoutMs: cleanUpTimeoutMs });
-  lifetime.onClose("requests without an answer", () => lateEffects.stop());
+  const abandonedRequests = new AbandonedRequests({ log, timeoutMs: cleanUpTimeoutMs });
+  lifetime.onClose("requests without an answer", () => abandonedRequests.stop());
   const openFiles = new OpenFilesNotice({ host: () => host, defaultUlimits: config.defaultUlimits, log });
   const sync = new StateSync({
     engine,
@@ -162,7 +162,7 @@ async function open(
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
       outcome.wentLive(facts);
-      tidyUps.request(facts);
+      cleanUps.request(facts);
     },
     onImageEvent: forgetImages,
     onOtherContainer: () => {
@@ -170,7 +170,7 @@ async function open(
     },
     onChange: (id, snapshot) => {
       if (snapshot !== undefined) {
-        lateEffects.observe(snapshot);
+        abandonedRequests.observe(snapshot);
         openFiles.observe(snapshot);
       }
       limits.observe(id, snapshot);
@@ -181,11 +181,11 @@ async function open(
         ? forgetContainer(id, { ...stores, model, host: () => host, logs, log })
         : logs.observe(snapshot),
   });
-  const resolvConfs = new ResolvConfKeeper({ ...stores, host: () => host, log });
+  const resolvConfs = new ResolvConfReconciler({ ...stores, host: () => host, log });
   lifetime.onClose("resolv.conf of sandboxes", () => resolvConfs.stop());
-  const containerLanes = new KeyedLock();
-  const limits = new LimitKeeper({
-    ...{ ...stores, host: () => host, model, sync, containerLanes, log, timeoutMs: cleanUpTimeoutMs },
+  const containerLocks = new KeyedMutex();
+  const limits = new LimitReconciler({
+    ...{ ...stores, host: () => host, model, sync, containerLocks, log, timeoutMs: cleanUpTimeoutMs },
   });
   lifetime.onClose("limits of containers", () => limits.stop());
   const imageHelpers = openImageHelpers(
@@ -205,7 +205,7 @@ async function open(
     ...{ engine, link, model, sync, ...stores, network, oomScores, images, pauseImages },
     imagePins,
     ...imageHelpers,
-    ...{ stats, layers, logs, lateEffects, limits, log },
+    ...{ stats, layers, logs, abandonedRequests, limits, log },
     host: () => host,
     podDialer: createPodDialer({ engine, link, host: () => host, log }, lifetime),
     streaming,
@@ -213,8 +213,8 @@ async function open(
       ...{ model, ...stores, network, images, imageUsers, log, settings },
       host: () => host,
     }),
-    sandboxLanes: new KeyedLock(),
-    containerLanes,
+    sandboxLocks: new KeyedMutex(),
+    containerLocks,
     settings,
   };
 
@@ -226,13 +226,13 @@ async function open(
     }
   };
   /** After a start and after each return of the engine: what died in between cleans up nothing itself. */
-  const tidyUps = new CoalescedWork<NodeFacts>(async ({ engineId }) => {
+  const cleanUps = new CoalescedWork<NodeFacts>(async ({ engineId }) => {
     const { signal } = background;
     await inBackground("repair after start", () => repairAfterStart(services, signal));
     await inBackground("clean-up of dead pods' networks", async () => {
       if (leftovers === undefined || !host.local || signal.aborted) return;
-      if (await isAccustomedEngine(config.stateDir, engineId)) {
-        await cleanNetworkLeftovers(leftovers, config.stateDir, engine, log, signal);
+      if (await isKnownEngine(config.stateDir, engineId)) {
+        await removeOrphanedNetworks(leftovers, config.stateDir, engine, log, signal);
       } else {
         log.warn(
           { engineId, stateDir: config.stateDir },
@@ -254,7 +254,7 @@ async function open(
   lifetime.onClose("sync", async () => {
     background.abort(new ShimError("cancelled", "the shim is stopping"));
     await sync.stop();
-    await tidyUps.settled();
+    await cleanUps.settled();
   });
   return {
     ...{ endpoint: server.endpoint, network, link, pauseImageReference: config.pauseImage },

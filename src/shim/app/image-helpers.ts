@@ -1,6 +1,6 @@
 /** What is read of images, and mounted of them, through containers that are never started. */
 import { createHash } from "node:crypto";
-import { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
@@ -23,7 +23,7 @@ export function openImageHelpers(
     readonly stateDir: string;
   },
   lifetime: Lifetime,
-): Pick<Services, "scratch" | "imageUsers" | "imageVolumes" | "imageLanes"> {
+): Pick<Services, "scratch" | "imageUsers" | "imageVolumes" | "imageLocks"> {
   const { engine, model, host, log, cleanUpTimeoutMs, stateDir } = options;
   // Tells what this state directory has in the engine from that of others.
   const place = createHash("sha256").update(stateDir).digest("hex").slice(0, 16);
@@ -31,9 +31,9 @@ export function openImageHelpers(
   const imageUsers = new ImageUserReader({
     ...{ engine, scratch, cache: new ImageUsersCache(), log, timeoutMs: cleanUpTimeoutMs },
   });
-  const imageLanes = new KeyedLock();
+  const imageLocks = new KeyedMutex();
   const imageVolumes = new ImageVolumes({
-    ...{ engine, scratch, model, imageLanes, log },
+    ...{ engine, scratch, model, imageLocks, log },
     store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs, place }),
     limits: { ...defaultImageVolumeLimits, cleanUpMs: cleanUpTimeoutMs },
   });
@@ -44,5 +44,5 @@ export function openImageHelpers(
     await Promise.all([imageVolumes.stop(), scratch.stop()]);
     await imageUsers.idle();
   });
-  return { scratch, imageUsers, imageVolumes, imageLanes };
+  return { scratch, imageUsers, imageVolumes, imageLocks };
 }

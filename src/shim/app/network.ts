@@ -1,7 +1,7 @@
 /** The network plugin, and what it asks of the rest of the program. */
 import { join } from "node:path";
 import type { HostPortOwner } from "../../network/hostport/host-port-claims.js";
-import type { NetworkLeftovers } from "../../network/orphans/orphaned-resources.js";
+import type { OrphanedNetworks } from "../../network/orphans/orphaned-resources.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../lib/abort.js";
 import type { Lifetime } from "../lib/lifetime.js";
@@ -12,13 +12,13 @@ import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import { portMappingsOf } from "../cri/sandbox/sandbox-network.js";
-import { sandboxesOfAccustomedEngine } from "./orphaned-networks.js";
+import { sandboxesOfKnownEngine } from "./orphaned-networks.js";
 import type { Stores } from "./stores.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
   /** Undefined with no-op, which leaves nothing. */
-  readonly leftovers: NetworkLeftovers | undefined;
+  readonly leftovers: OrphanedNetworks | undefined;
 }
 
 const startTimeoutMs = 60_000;
@@ -50,7 +50,7 @@ export async function openNetwork(
             network.plugin === "cni" && network.state !== "tornDown" && network.state !== "none",
         ),
         hostPortOwners: (own) => hostPortOwners(stores, engine, own),
-        knownSandboxes: (own) => sandboxesOfAccustomedEngine(stateDir, engine, own),
+        knownSandboxes: (own) => sandboxesOfKnownEngine(stateDir, engine, own),
       },
       log,
     );

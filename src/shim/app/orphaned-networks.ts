@@ -1,7 +1,7 @@
 /** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { CleanUp, KnownSandboxes, NetworkLeftovers } from "../../network/orphans/orphaned-resources.js";
+import type { CleanUp, KnownSandboxes, OrphanedNetworks } from "../../network/orphans/orphaned-resources.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";
@@ -35,13 +35,13 @@ export async function knownSandboxes(
  * The same, on the engine that the state directory has always been used with; undefined on another one. Which engine it
  * is is asked before and after the list: that of one that came or went in between must not be taken for the first one's.
  */
-export async function sandboxesOfAccustomedEngine(
+export async function sandboxesOfKnownEngine(
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   signal: AbortSignal,
 ): Promise<KnownSandboxes | undefined> {
   const before = await engine.connect(signal);
-  if (!(await isAccustomedEngine(stateDir, before.engineId))) return undefined;
+  if (!(await isKnownEngine(stateDir, before.engineId))) return undefined;
   const known = await knownSandboxes(stateDir, engine, signal);
   const after = await engine.connect(signal);
   return after.engineId === before.engineId ? known : undefined;
@@ -51,7 +51,7 @@ export async function sandboxesOfAccustomedEngine(
  * Whether the engine is the one that this state directory has always been used with. On another engine every pod of
  * the first one looks dead, although it may well be alive there. The first engine's id is kept in `engine-id`.
  */
-export async function isAccustomedEngine(stateDir: string, engineId: string): Promise<boolean> {
+export async function isKnownEngine(stateDir: string, engineId: string): Promise<boolean> {
   const path = join(stateDir, "engine-id");
   try {
     return (await readFile(path, "utf8")).trim() === engineId;
@@ -66,15 +66,15 @@ export async function isAccustomedEngine(stateDir: string, engineId: string): Pr
  * Cleans what is certainly ours, and says what was done and what was left. `precondition` when the engine is not the
  * accustomed one: it may have been exchanged since the caller looked.
  */
-export async function cleanNetworkLeftovers(
-  leftovers: NetworkLeftovers,
+export async function removeOrphanedNetworks(
+  leftovers: OrphanedNetworks,
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   log: Logger,
   signal: AbortSignal,
 ): Promise<void> {
   const known = async (): Promise<KnownSandboxes> => {
-    const sandboxes = await sandboxesOfAccustomedEngine(stateDir, engine, signal);
+    const sandboxes = await sandboxesOfKnownEngine(stateDir, engine, signal);
     if (sandboxes !== undefined) return sandboxes;
     throw new ShimError(
       "precondition",

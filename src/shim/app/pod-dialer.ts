@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.js";
 import { builtinPauseReference } from "../pause/builtin-image.js";
 import { portForwardArchive, portForwardPath, programPath } from "../pause/programs.js";
 import { DialerProcess } from "../pod-dialer/dialer-process.js";
-import { FirstWayIn } from "../pod-dialer/first-way-in.js";
+import { FallbackDialer } from "../pod-dialer/first-way-in.js";
 import { NamespaceDialer } from "../pod-dialer/namespace-dialer.js";
 import { RelayDialer } from "../pod-dialer/relay-dialer.js";
 import type { Engine } from "../ports/engine.js";
@@ -35,6 +35,6 @@ export function createPodDialer(
     programArchive: () => portForwardArchive(link.facts?.architecture ?? arch),
     builtinImage: builtinPauseReference,
   });
-  const local = new FirstWayIn(new NamespaceDialer(dialer, host), relay);
+  const local = new FallbackDialer(new NamespaceDialer(dialer, host), relay);
   return () => (host().local ? local : relay);
 }

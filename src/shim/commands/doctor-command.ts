@@ -3,7 +3,7 @@ import { readConfigurationFiles } from "../../network/libcni/configuration-files
 import type { NetworkList } from "../../network/libcni/configuration.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
 import { HostIptables } from "../../network/iptables/host-iptables.js";
-import { NetworkLeftovers, type KnownSandboxes } from "../../network/orphans/orphaned-resources.js";
+import { OrphanedNetworks, type KnownSandboxes } from "../../network/orphans/orphaned-resources.js";
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
@@ -32,7 +32,7 @@ export async function runDoctorNetwork(
     const iptables = new HostIptables({ mode: config.iptablesMode, log });
     const { cniBinDirs: binDirs, cniCacheDir: cacheDir } = config;
     const parts = createCniParts({ log, binDirs, cacheDir, iptables });
-    const leftovers = new NetworkLeftovers(parts, () => configuredNetworks(config.cniConfDir));
+    const leftovers = new OrphanedNetworks(parts, () => configuredNetworks(config.cniConfDir));
     const { findings, complaints } = await withDeadline(
       undefined,
       timeoutMs,

@@ -1,5 +1,5 @@
 /** Everything that RPCs act on. Each RPC names the parts that it uses with Pick, so its signature names its effects. */
-import type { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 import type { Nanoseconds } from "../lib/time.js";
 import type { Answer, ContainerEventResponse } from "../domain/cri.js";
@@ -20,7 +20,7 @@ import type { ImagePins } from "../images/image-pins.js";
 import type { ImageUserReader } from "../images/image-user-reader.js";
 import type { ImageVolumes } from "../images/image-volumes.js";
 import type { ScratchContainers } from "../images/scratch-containers.js";
-import type { LateEffects } from "../recovery/abandoned-requests.js";
+import type { AbandonedRequests } from "../recovery/abandoned-requests.js";
 import type { PodRecords } from "../state/pod-records.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
@@ -104,14 +104,14 @@ export interface Services {
   readonly imageVolumes: ImageVolumes;
   readonly scratch: ScratchContainers;
   readonly events: ContainerEventSource;
-  readonly lateEffects: LateEffects;
+  readonly abandonedRequests: AbandonedRequests;
   readonly limits: ContainerLimits;
-  /** One lane per pod sandbox id, or per Docker name while there is no id. */
-  readonly sandboxLanes: KeyedLock;
-  /** One lane per container id, or per Docker name while there is no id. */
-  readonly containerLanes: KeyedLock;
-  /** One lane per image id. */
-  readonly imageLanes: KeyedLock;
+  /** One lock per pod sandbox id, or per Docker name while there is no id. */
+  readonly sandboxLocks: KeyedMutex;
+  /** One lock per container id, or per Docker name while there is no id. */
+  readonly containerLocks: KeyedMutex;
+  /** One lock per image id. */
+  readonly imageLocks: KeyedMutex;
   readonly settings: ServiceSettings;
   readonly log: Logger;
 }

@@ -118,7 +118,7 @@ export class ContainerFiles {
 
 function archiveRequest(method: "GET" | "HEAD" | "PUT", id: string, path: string): EngineRequest {
   const action = `${method === "PUT" ? "write files to" : "read"} "${path}" of container "${id}"`;
-  return { action, method, path: ["containers", id, "archive"], query: { path }, lane: "free" };
+  return { action, method, path: ["containers", id, "archive"], query: { path }, concurrency: "unlimited" };
 }
 
 /**

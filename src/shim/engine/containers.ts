@@ -37,7 +37,7 @@ export class Containers {
     };
     const query = { all: "1", filters: JSON.stringify(filters) };
     return this.client.list(
-      { action, method: "GET", path: ["containers", "json"], query, lane: "read" },
+      { action, method: "GET", path: ["containers", "json"], query, concurrency: "read" },
       { essentials: listedContainerEssentials(labelKey), convert: toListedContainer, onProgress },
       signal,
     );
@@ -47,7 +47,7 @@ export class Containers {
     const action = `inspect container "${id}"`;
     const answer = await this.client.request(
       {
-        ...{ action, method: "GET", path: ["containers", id, "json"], lane: "read" },
+        ...{ action, method: "GET", path: ["containers", id, "json"], concurrency: "read" },
         essentials: containerEssentials,
       },
       signal,
@@ -62,7 +62,7 @@ export class Containers {
     const json = await this.client.jsonIfThere(
       {
         action: `read the statistics of container "${id}"`,
-        ...{ method: "GET", path: ["containers", id, "stats"], lane: "read" },
+        ...{ method: "GET", path: ["containers", id, "stats"], concurrency: "read" },
         // Without one-shot the engine waits for a second sample, which takes it a second or two.
         query: { stream: "false", "one-shot": "true" },
       },
@@ -76,7 +76,7 @@ export class Containers {
     const query = { size: "true" };
     const json = await this.client.jsonIfThere(
       {
-        ...{ action, method: "GET", path: ["containers", id, "json"], query, lane: "read" },
+        ...{ action, method: "GET", path: ["containers", id, "json"], query, concurrency: "read" },
         essentials: containerEssentials,
       },
       signal,
@@ -91,7 +91,7 @@ export class Containers {
       path: ["containers", "create"],
       query: { name },
       json: body,
-      lane: "write",
+      concurrency: "write",
     };
     return this.client.createdId(request, signal);
   }
@@ -113,7 +113,7 @@ export class Containers {
       ...this.#post(id, "stop", { t: String(grace) }),
       repeatable: true,
       // A wait of up to the grace period must not keep other writes from the engine.
-      lane: "free",
+      concurrency: "unlimited",
       timeoutMs: grace * 1000 + stopMarginMs,
     };
     const answer = await this.client.request(request, signal);
@@ -147,7 +147,7 @@ export class Containers {
       method: "DELETE",
       path: ["containers", id],
       query,
-      lane: "write",
+      concurrency: "write",
       repeatable: true,
     };
     return withDeadline(signal, this.shortTimeoutMs, action, async (linked) => {
@@ -178,7 +178,7 @@ export class Containers {
       method: "POST",
       path: ["containers", id, "checkpoints"],
       json: { CheckpointID: checkpointId, CheckpointDir: directory, Exit: false },
-      lane: "free",
+      concurrency: "unlimited",
       timeoutMs: Infinity,
     };
     const answer = await this.client.request(request, signal);
@@ -197,6 +197,6 @@ export class Containers {
 
   #post(id: string, verb: string, query: Readonly<Record<string, string>> = {}): EngineRequest {
     const action = `${verb} container "${id}"`;
-    return { action, method: "POST", path: ["containers", id, verb], query, lane: "write" };
+    return { action, method: "POST", path: ["containers", id, verb], query, concurrency: "write" };
   }
 }

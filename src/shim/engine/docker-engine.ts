@@ -60,7 +60,13 @@ export class DockerEngine implements Engine {
 
   async ping(signal: AbortSignal): Promise<void> {
     const answer = await this.#client.request(
-      { action: "ping the engine", method: "GET", path: ["_ping"], lane: "free", unversioned: true },
+      {
+        action: "ping the engine",
+        method: "GET",
+        path: ["_ping"],
+        concurrency: "unlimited",
+        unversioned: true,
+      },
       signal,
     );
     if (answer.status !== 200) throw refusalOf(answer);
@@ -77,7 +83,10 @@ export class DockerEngine implements Engine {
     this.#apiMinor = apiMinor;
     this.#images.useApi({ apiMinor, highestMinor: highestMinor(version) });
     const action = "read the engine's configuration";
-    const info = await this.#client.json({ action, method: "GET", path: ["info"], lane: "free" }, signal);
+    const info = await this.#client.json(
+      { action, method: "GET", path: ["info"], concurrency: "unlimited" },
+      signal,
+    );
     return toNodeFacts(version, info, apiMinor);
   }
 
@@ -202,7 +211,7 @@ export class DockerEngine implements Engine {
     };
     const action = `create exec in container "${containerId}"`;
     return this.#client.createdId(
-      { action, method: "POST", path: ["containers", containerId, "exec"], json, lane: "write" },
+      { action, method: "POST", path: ["containers", containerId, "exec"], json, concurrency: "write" },
       signal,
     );
   }
@@ -212,7 +221,7 @@ export class DockerEngine implements Engine {
     const json = { Detach: false, Tty: options.tty };
     const action = `start exec "${execId}"`;
     const socket = await this.#client.hijack(
-      { action, method: "POST", path: ["exec", execId, "start"], json, lane: "free" },
+      { action, method: "POST", path: ["exec", execId, "start"], json, concurrency: "unlimited" },
       signal,
     );
     return openProcessStreams(socket, options, signal);
@@ -230,7 +239,10 @@ export class DockerEngine implements Engine {
     };
     const action = `attach to container "${id}"`;
     const path = ["containers", id, "attach"];
-    const socket = await this.#client.hijack({ action, method: "POST", path, query, lane: "free" }, signal);
+    const socket = await this.#client.hijack(
+      { action, method: "POST", path, query, concurrency: "unlimited" },
+      signal,
+    );
     return openProcessStreams(socket, options, signal);
   }
 
@@ -242,7 +254,7 @@ export class DockerEngine implements Engine {
     const action = `inspect exec "${execId}"`;
     const answer = await this.#client.jsonIfThere(
       {
-        ...{ action, method: "GET", path: ["exec", execId, "json"], lane: "read" },
+        ...{ action, method: "GET", path: ["exec", execId, "json"], concurrency: "read" },
         essentials: execEssentials,
       },
       signal,
@@ -298,7 +310,7 @@ export class DockerEngine implements Engine {
     const action = "read engine events";
     try {
       const response = await this.#client.open(
-        { action, method: "GET", path: ["events"], query: eventsQuery(Date.now()), lane: "free" },
+        { action, method: "GET", path: ["events"], query: eventsQuery(Date.now()), concurrency: "unlimited" },
         signal,
       );
       onOpen();
@@ -319,7 +331,7 @@ export class DockerEngine implements Engine {
     const action = `resize the terminal of ${what}`;
     const query = { w: String(columns), h: String(rows) };
     const answer = await this.#client.request(
-      { action, method: "POST", path: [...path, "resize"], query, lane: "free" },
+      { action, method: "POST", path: [...path, "resize"], query, concurrency: "unlimited" },
       signal,
     );
     if (answer.status !== 200 && answer.status !== 201) throw refusalOf(answer);
@@ -328,7 +340,7 @@ export class DockerEngine implements Engine {
   async #readVersion(signal: AbortSignal): Promise<unknown> {
     const action = "read the engine's version";
     return this.#client.json(
-      { action, method: "GET", path: ["version"], lane: "free", unversioned: true },
+      { action, method: "GET", path: ["version"], concurrency: "unlimited", unversioned: true },
       signal,
     );
   }

@@ -36,7 +36,7 @@ export class ImageCalls {
       action: "list images",
       method: "GET",
       path: ["images", "json"],
-      lane: "read",
+      concurrency: "read",
       // Identities come with the manifests only. An inspect has them as well, but may verify signatures for them.
       ...(this.#identityApiMinor !== undefined && {
         apiMinor: this.#identityApiMinor,
@@ -72,7 +72,7 @@ export class ImageCalls {
       path: ["images", "create"],
       query: pullQuery(reference),
       headers: registryAuthHeaders(reference, credentials),
-      lane: "free",
+      concurrency: "unlimited",
       timeoutMs: Infinity,
     };
     try {
@@ -88,7 +88,7 @@ export class ImageCalls {
     const answer = await this.client.request(
       {
         ...{ action, method: "DELETE", path: ["images", ...reference.split("/")] },
-        lane: "write",
+        concurrency: "write",
         repeatable: true,
       },
       signal,
@@ -108,7 +108,7 @@ export class ImageCalls {
       query: { quiet: "1" },
       headers: { "Content-Type": "application/x-tar" },
       tar: archive,
-      lane: "free",
+      concurrency: "unlimited",
       timeoutMs: loadTimeoutMs,
     };
     // The engine begins its answer when it has the archive, and ends it when it has the image.
@@ -133,7 +133,7 @@ export class ImageCalls {
     const usage = asObject(
       await this.client.json(
         {
-          ...{ action, method: "GET", path: ["system", "df"], query: { type: "image" }, lane: "read" },
+          ...{ action, method: "GET", path: ["system", "df"], query: { type: "image" }, concurrency: "read" },
           essentials: diskUsageEssentials,
         },
         signal,
@@ -146,7 +146,7 @@ export class ImageCalls {
 }
 
 function get(action: string, reference: string, what: string): EngineRequest {
-  return { action, method: "GET", path: ["images", ...reference.split("/"), what], lane: "read" };
+  return { action, method: "GET", path: ["images", ...reference.split("/"), what], concurrency: "read" };
 }
 
 function historyRequest(id: string): EngineRequest {

@@ -18,7 +18,7 @@ export async function openLogs(
   const response = await client
     .open(
       {
-        ...{ action, method: "GET", path: ["containers", id, "logs"], lane: "free" },
+        ...{ action, method: "GET", path: ["containers", id, "logs"], concurrency: "unlimited" },
         query: {
           ...{ stdout: "1", stderr: "1", timestamps: "1", follow: follow ? "1" : "0" },
           ...(sinceSeconds === 0 ? {} : { since: String(sinceSeconds) }),

@@ -10,7 +10,7 @@ export async function listVolumes(
 ): Promise<readonly string[]> {
   const query = { filters: JSON.stringify({ label: [`${key}=${value}`] }) };
   const answer = await client.json(
-    { action: "list volumes", method: "GET", path: ["volumes"], query, lane: "read" },
+    { action: "list volumes", method: "GET", path: ["volumes"], query, concurrency: "read" },
     signal,
   );
   return objectsOf(asObject(answer), "Volumes").map((volume) => textOf(volume, "Name"));
@@ -24,7 +24,7 @@ export async function removeVolume(
 ): Promise<"removed" | "missing"> {
   const action = `remove volume "${name}"`;
   const answer = await client.request(
-    { action, method: "DELETE", path: ["volumes", name], lane: "write" },
+    { action, method: "DELETE", path: ["volumes", name], concurrency: "write" },
     signal,
   );
   if (answer.status === 204) return "removed";

@@ -1,6 +1,6 @@
 import { ShimError } from "../lib/errors.js";
 import { quote } from "../plan/field-errors.js";
-import { tidyPath } from "../plan/paths.js";
+import { normalizePath } from "../plan/paths.js";
 import type { Engine } from "../ports/engine.js";
 
 /**
@@ -15,7 +15,7 @@ export async function findImageDirectory(
   signal: AbortSignal,
 ): Promise<string> {
   let found = "/";
-  for (const part of tidyPath(subPath).split("/")) {
+  for (const part of normalizePath(subPath).split("/")) {
     if (part === "") continue;
     found = found === "/" ? `/${part}` : `${found}/${part}`;
     let stat = await engine.statArchive(id, found, signal);

@@ -60,7 +60,7 @@ export interface ImageDirectory {
   readonly path: string;
 }
 
-/** Callers hold the lane of the image. */
+/** Callers hold the lock of the image. */
 export class ImageVolumeStore {
   /** Copies that this run has finished. */
   readonly #finished = new Set<string>();
@@ -103,7 +103,7 @@ export class ImageVolumeStore {
   }
 
   /**
-   * Removes a volume that has lost its pin. May be called without the lane: a pin that is just being made is left alone,
+   * Removes a volume that has lost its pin. May be called without the lock: a pin that is just being made is left alone,
    * and the engine refuses (`precondition`) what any container has.
    */
   async removeUnpinned(name: string, signal: AbortSignal): Promise<void> {

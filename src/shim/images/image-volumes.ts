@@ -1,6 +1,6 @@
 import { orAbort, withDeadline } from "../lib/abort.js";
 import { messageOf, ShimError } from "../lib/errors.js";
-import type { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 import { LruMap } from "../lib/lru-map.js";
 import { imageMountsOf } from "../domain/image-mounts.js";
@@ -20,8 +20,8 @@ export interface ImageVolumesDeps {
   readonly store: ImageVolumeStore;
   readonly scratch: Pick<ScratchContainers, "use">;
   readonly model: Pick<ReadModel, "containerEntries">;
-  /** One lane per image id, shared with the removal of images. */
-  readonly imageLanes: KeyedLock;
+  /** One lock per image id, shared with the removal of images. */
+  readonly imageLocks: KeyedMutex;
   readonly log: Logger;
   readonly limits: ImageVolumeLimits;
 }
@@ -130,7 +130,7 @@ export class ImageVolumes {
 
   /**
    * `precondition` when the image is needed by an image volume; else nothing of image volumes is left of it. The caller
-   * holds the image's lane.
+   * holds the image's lock.
    */
   async requireUnused(imageId: string, signal: AbortSignal): Promise<void> {
     for (const { id, snapshot } of this.deps.model.containerEntries()) {
@@ -151,13 +151,13 @@ export class ImageVolumes {
    * Compares with what is there, after a start: removes what nobody uses, makes pins that somebody has removed. For when
    * the read model is live.
    */
-  async tidyUp(signal: AbortSignal): Promise<void> {
-    const { store, imageLanes } = this.deps;
+  async cleanUp(signal: AbortSignal): Promise<void> {
+    const { store, imageLocks } = this.deps;
     const volumes = await store.volumes(signal);
     const pins = await store.pins(signal);
     for (const imageId of new Set(pins.map((pin) => pin.imageId))) {
       await this.#attempt("remove unused image volumes", { image: imageId }, () =>
-        imageLanes.run(imageId, signal, () => this.#release(imageId, signal)),
+        imageLocks.run(imageId, signal, () => this.#release(imageId, signal)),
       );
     }
     const pinned = new Set(pins.map((pin) => pin.name));
@@ -165,10 +165,10 @@ export class ImageVolumes {
       if (pinned.has(name)) continue;
       const imageId = this.#usedVolumes().get(name);
       await this.#attempt("look after an image volume", { volume: name }, () =>
-        // Of which image it is, and so its lane, is not known.
+        // Of which image it is, and so its lock, is not known.
         imageId === undefined
           ? store.removeUnpinned(name, signal)
-          : imageLanes.run(imageId, signal, () => this.#pinAgain(name, imageId, signal)),
+          : imageLocks.run(imageId, signal, () => this.#pinAgain(name, imageId, signal)),
       );
     }
   }
@@ -203,10 +203,10 @@ export class ImageVolumes {
     const key = JSON.stringify([imageId, subPath, way]);
     const known = this.#flights.get(key);
     if (known !== undefined) return orAbort(known.provided, signal);
-    const { imageLanes, limits } = this.deps;
+    const { imageLocks, limits } = this.deps;
     this.#stopped.signal.throwIfAborted();
     const provided = withDeadline(this.#stopped.signal, limits.provideMs, "provide its files", (own) =>
-      imageLanes.run(imageId, own, () => this.#provide(imageId, subPath, way, facts, own)),
+      imageLocks.run(imageId, own, () => this.#provide(imageId, subPath, way, facts, own)),
     ).finally(() => {
       this.#flights.delete(key);
       // For callers that come again; and what a create made late, whose answer was lost, is seen then.
@@ -278,16 +278,16 @@ export class ImageVolumes {
       this.#keepForAWhile(imageId);
       return;
     }
-    const { imageLanes, limits } = this.deps;
+    const { imageLocks, limits } = this.deps;
     const action = "remove unused image volumes";
     await this.#attempt(action, { image: imageId }, () =>
       withDeadline(this.#stopped.signal, limits.cleanUpMs, action, (signal) =>
-        imageLanes.run(imageId, signal, () => this.#release(imageId, signal, volumes)),
+        imageLocks.run(imageId, signal, () => this.#release(imageId, signal, volumes)),
       ),
     );
   }
 
-  /** Held by the caller: the image's lane. */
+  /** Held by the caller: the image's lock. */
   async #release(imageId: string, signal: AbortSignal, volumes: readonly string[] = []): Promise<void> {
     if (this.#leases.has(imageId)) return;
     const { store } = this.deps;

@@ -71,7 +71,7 @@ export class ScratchContainers {
   }
 
   /** Removes those that an earlier run on the same state directory left behind, or that came too late for this one. One that cannot be removed is logged and left. */
-  async removeLeftovers(signal: AbortSignal): Promise<void> {
+  async removeOrphaned(signal: AbortSignal): Promise<void> {
     const { engine, log, place } = this.deps;
     for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
       const [owner] = (labels[scratchLabel] ?? "").split("/");

@@ -7,7 +7,7 @@ import type { HostAccess } from "../ports/host.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
 import type { ContainerRecords } from "../state/container-records.js";
-import type { KeyedLock } from "../lib/sync/keyed-mutex.js";
+import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 
 interface Deps {
@@ -15,9 +15,9 @@ interface Deps {
   readonly model: ReadModel;
   readonly sync: Pick<StateSync, "refresh">;
   readonly containerRecords: ContainerRecords;
-  readonly containerLanes: KeyedLock;
+  readonly containerLocks: KeyedMutex;
   readonly log: Logger;
-  /** Milliseconds for the limits of one container, from when its lane is free. */
+  /** Milliseconds for the limits of one container, from when its lock is free. */
   readonly timeoutMs: number;
 }
 
@@ -32,10 +32,10 @@ export interface ContainerLimits {
  * live to complete, or that somebody else made. What runs already when this program starts gets them once more: whether
  * they were written before is nowhere on record.
  */
-export class LimitKeeper implements ContainerLimits {
+export class LimitReconciler implements ContainerLimits {
   /** Container id → the start that has its limits, or for which they failed. */
   readonly #done = new Map<string, Nanoseconds>();
-  /** Containers whose lane is waited for. */
+  /** Containers whose lock is waited for. */
   readonly #waiting = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
@@ -72,14 +72,14 @@ export class LimitKeeper implements ContainerLimits {
   }
 
   /**
-   * Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. The lane may be
+   * Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. The lock may be
    * held for as long as a checkpoint takes, and nobody may inspect the container after that: it is waited for until it is
    * free. A container that has ended or is gone by then gets nothing.
    */
   #inBackground(id: string): void {
-    const { model, containerLanes, log, timeoutMs } = this.deps;
+    const { model, containerLocks, log, timeoutMs } = this.deps;
     this.#waiting.add(id);
-    const work = containerLanes
+    const work = containerLocks
       .run(id, this.#stop.signal, async () => {
         this.#waiting.delete(id);
         const container = model.snapshot(id);

@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.js";
 import { lastLine, readLines, Restart, secondIn, timeIn, type ApiSource, type Gap } from "./api-lines.js";
 import { GapMarker } from "./gap-marker.js";
 import { noticeTime } from "./gap-notice.js";
-import { Lane, type LogOutput } from "./log-output.js";
+import { Lock, type LogOutput } from "./log-output.js";
 import type { SourcePosition } from "./log-record.js";
 import type { Written } from "./log-sink.js";
 import type { LogWriter } from "./log-writer.js";
@@ -23,7 +23,7 @@ const promptRestarts = 8;
 const disorderSeconds = 1;
 
 export class ApiWriter implements LogWriter {
-  readonly #lane = new Lane();
+  readonly #locks = new Lock();
   readonly #stop = new AbortController();
   /** Ends the present following, for the last reading. */
   #following = new AbortController();
@@ -90,14 +90,14 @@ export class ApiWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#lane.run(() => this.output.reopen(this.#position));
+    return this.#locks.run(() => this.output.reopen(this.#position));
   }
 
   async close(): Promise<void> {
     this.#stopListening();
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       if (this.#unrecordedBytes > 0) await this.#record();
       await this.output.close();
     });
@@ -196,7 +196,7 @@ export class ApiWriter implements LogWriter {
     await appendPatiently(
       fresh,
       {
-        ...{ output: this.output, lane: this.#lane },
+        ...{ output: this.output, lock: this.#locks },
         onAppended: async (part) => {
           this.#gap = undefined;
           this.#counter.add(part);
@@ -305,7 +305,7 @@ export class ApiWriter implements LogWriter {
    * the notice is not counted, no replay has it.
    */
   async #endGap(kind: Gap["kind"], next: Buffer, signal: AbortSignal): Promise<void> {
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       signal.throwIfAborted();
       this.#written = { position: this.#counter.position, last: this.#last };
       if (kind === "announced") {
@@ -320,7 +320,7 @@ export class ApiWriter implements LogWriter {
 
   /** Recorded before it is written: a kill in between does not make two of it. */
   async #writeNotice(signal: AbortSignal): Promise<void> {
-    await retryUntilTaken(() => this.#lane.run(() => this.#marker.write()), signal);
+    await retryUntilTaken(() => this.#locks.run(() => this.#marker.write()), signal);
   }
 
   /** What is recorded at first may be no more than the second of the last line, which is in the file of before, perhaps. */
@@ -328,7 +328,7 @@ export class ApiWriter implements LogWriter {
     const { since, lines } = this.output.record.position;
     const { position } = this.#counter;
     if (!this.#isWhereItWas || (position.since === since && position.lines === lines)) return;
-    await this.#lane.run(() => this.#record());
+    await this.#locks.run(() => this.#record());
   }
 
   async #record(): Promise<void> {
@@ -339,7 +339,7 @@ export class ApiWriter implements LogWriter {
 
   async #finished(): Promise<void> {
     this.#stopListening();
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       await this.output.save(this.#position, { finished: true });
       await this.output.close();
     });

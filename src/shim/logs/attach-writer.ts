@@ -6,7 +6,7 @@ import { WallClock } from "../lib/wall-clock.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
 import { LineAssembler, LineBuffer } from "./cri-lines.js";
 import { absenceNotice } from "./gap-notice.js";
-import { Lane, type LogOutput } from "./log-output.js";
+import { Lock, type LogOutput } from "./log-output.js";
 import { beginning } from "./log-record.js";
 import type { LogWriter } from "./log-writer.js";
 import { OutputBatch } from "./output-batch.js";
@@ -30,7 +30,7 @@ export interface AttachSource {
 }
 
 export class AttachWriter implements LogWriter {
-  readonly #lane = new Lane();
+  readonly #locks = new Lock();
   readonly #clock = new WallClock();
   readonly #stop = new AbortController();
   /** Ends what waits for the container to run; its output is still read to the end. */
@@ -79,7 +79,7 @@ export class AttachWriter implements LogWriter {
     void this.#closeWhenSilent(done.signal);
     await this.#running;
     done.abort();
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       if (!this.output.isOpen) return;
       await this.output.save(beginning, { finished: true });
       await this.output.close();
@@ -87,14 +87,14 @@ export class AttachWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#lane.run(() => this.output.reopen(beginning));
+    return this.#locks.run(() => this.output.reopen(beginning));
   }
 
   async close(): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
     this.#streams?.close();
-    await this.#lane.run(() => this.output.close());
+    await this.#locks.run(() => this.output.close());
   }
 
   get #isFinishing(): boolean {
@@ -185,14 +185,18 @@ export class AttachWriter implements LogWriter {
       "output of a container was missed, its log driver keeps none",
     );
     await this.#append(Buffer.from(absenceNotice(this.#clock.now(), gaps + 1)), signal);
-    await this.#lane.run(() => this.output.save(beginning, { gaps: gaps + 1 }));
+    await this.#locks.run(() => this.output.save(beginning, { gaps: gaps + 1 }));
   }
 
   async #append(lines: Buffer, signal: AbortSignal): Promise<void> {
     const { output } = this;
     this.#unwritten += 1;
     try {
-      await appendPatiently(lines, { output, lane: this.#lane, onAppended: () => Promise.resolve() }, signal);
+      await appendPatiently(
+        lines,
+        { output, lock: this.#locks, onAppended: () => Promise.resolve() },
+        signal,
+      );
     } finally {
       this.#unwritten -= 1;
     }

@@ -89,7 +89,7 @@ export class ContainerLogWriters implements ContainerLogs {
   async beforeStart(container: Snapshot, signal: AbortSignal): Promise<void> {
     if (!this.owns(container.id)) return;
     const entry = this.#entry(container.id);
-    await entry.lane.run(async () => {
+    await entry.lock.run(async () => {
       if (entry.writer !== undefined || entry.isRemoved) return;
       const source = await this.#sourceOf(container);
       const output = this.#output(container.id);
@@ -142,7 +142,7 @@ export class ContainerLogWriters implements ContainerLogs {
     await records.put(await convertedRecord(container, target));
     const entry = this.#entry(containerId);
     entry.container = container;
-    await entry.lane.run(async () => {
+    await entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped || entry.writer !== undefined) return;
       await this.#start(entry, container);
     });
@@ -162,7 +162,7 @@ export class ContainerLogWriters implements ContainerLogs {
         fields,
       );
     }
-    await entry.lane.run(async () => {
+    await entry.lock.run(async () => {
       const isOver = entry.isRemoved || this.deps.records.get(containerId)?.finished === true;
       if (!isOver && !this.#isStopped && entry.writer === undefined && runs(entry.container)) {
         // It could not be begun before.
@@ -181,7 +181,7 @@ export class ContainerLogWriters implements ContainerLogs {
     entry.isRemoved = true;
     entry.later.cancel();
     try {
-      await entry.lane.run(async () => {
+      await entry.lock.run(async () => {
         const { writer } = entry;
         if (writer !== undefined) {
           await within(removeTimeoutMs, writer.finish());
@@ -218,12 +218,12 @@ export class ContainerLogWriters implements ContainerLogs {
   async stop(): Promise<void> {
     this.#isStopped = true;
     for (const { later } of this.#entries.values()) later.cancel();
-    await Promise.allSettled([...this.#entries.values()].map((entry) => entry.lane.run(() => entry.close())));
+    await Promise.allSettled([...this.#entries.values()].map((entry) => entry.lock.run(() => entry.close())));
   }
 
   async #begin(container: Snapshot): Promise<void> {
     const entry = this.#entry(container.id);
-    await entry.lane.run(async () => {
+    await entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;
       const isOver = this.deps.records.get(container.id)?.finished === true;
       if (entry.writer !== undefined && !isOver) return;
@@ -233,7 +233,7 @@ export class ContainerLogWriters implements ContainerLogs {
     });
   }
 
-  /** To be called in the lane of the entry. */
+  /** To be called under the lock of the entry. */
   async #start(entry: LogEntry, container: Snapshot): Promise<void> {
     entry.writer = await this.#open(container, { create: true });
     entry.writer?.start();
@@ -267,7 +267,7 @@ export class ContainerLogWriters implements ContainerLogs {
   /** Returns when all is written, or it takes too long; then it goes on in the background. */
   async #end(container: Snapshot): Promise<void> {
     const entry = this.#entry(container.id);
-    const ended = entry.lane.run(async () => {
+    const ended = entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;
       // One that ended while nobody looked. A file that is gone is not made again: its pod may be about to go, too.
       entry.writer ??= await this.#open(container, {
@@ -285,7 +285,7 @@ export class ContainerLogWriters implements ContainerLogs {
 
   async #abandon(containerId: string): Promise<void> {
     const entry = this.#entry(containerId);
-    await entry.lane.run(async () => {
+    await entry.lock.run(async () => {
       await entry.close();
       entry.writer = undefined;
     });

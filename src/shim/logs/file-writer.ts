@@ -7,7 +7,7 @@ import { GapMarker } from "./gap-marker.js";
 import { FileReports } from "./file-reports.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
-import { Lane, type LogOutput } from "./log-output.js";
+import { Lock, type LogOutput } from "./log-output.js";
 import { beginning, type SourcePosition } from "./log-record.js";
 import { longestEntryBytes } from "./log-source.js";
 import type { Turn, TurnBuffers, TurnQueue } from "./turn-queue.js";
@@ -26,7 +26,7 @@ const recordMs = 60_000;
 export class FileWriter implements LogWriter {
   readonly #reader: JsonFileReader;
   readonly #watch: DirectoryWatch;
-  readonly #lane = new Lane();
+  readonly #locks = new Lock();
   readonly #formatted = nothingFormatted();
   readonly #written: WrittenLines;
   readonly #gap: GapMarker;
@@ -43,7 +43,7 @@ export class FileWriter implements LogWriter {
   #unrecordedBytes = 0;
   #recordedMs = 0;
   #phase: "following" | "finishing" | "finished" | "closed" = "following";
-  readonly #run: Turn = (buffers) => this.#lane.run(() => this.#turn(buffers));
+  readonly #run: Turn = (buffers) => this.#locks.run(() => this.#turn(buffers));
   readonly #end: Promise<void>;
   #resolveEnd!: () => void;
 
@@ -86,7 +86,7 @@ export class FileWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#lane.run(async () => {
+    return this.#locks.run(async () => {
       await this.#skipAll();
       await this.output.reopen(this.#position);
       this.#unrecordedBytes = 0;
@@ -98,7 +98,7 @@ export class FileWriter implements LogWriter {
     this.#phase = "closed";
     this.#watch.stop();
     clearTimeout(this.#timer);
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       if (wasOpen && this.#unrecordedBytes > 0) await this.output.save(this.#position);
       await this.#release();
     });

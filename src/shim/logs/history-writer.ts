@@ -11,7 +11,7 @@ import { timeIn } from "./api-lines.js";
 import { cutNotice, droppedNotice } from "./gap-notice.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
-import { Lane, type LogOutput } from "./log-output.js";
+import { Lock, type LogOutput } from "./log-output.js";
 import type { LogHistory } from "./log-record.js";
 import { LogSink } from "./log-sink.js";
 import { longestEntryBytes } from "./log-source.js";
@@ -31,7 +31,7 @@ export function historyTemporary(target: LogTarget): LogTarget {
 }
 
 export class HistoryWriter {
-  readonly #lane = new Lane();
+  readonly #locks = new Lock();
   readonly #reader: JsonFileReader;
   readonly #files: RotatedFiles;
   readonly #formatted = nothingFormatted();
@@ -44,7 +44,7 @@ export class HistoryWriter {
   /** Lines are left out, and that is not said yet. */
   #notice: ((time: string) => string) | undefined;
   #phase: "writing" | "failed" | "ended" = "writing";
-  readonly #run: Turn = (buffers) => this.#lane.run(() => this.#turn(buffers));
+  readonly #run: Turn = (buffers) => this.#locks.run(() => this.#turn(buffers));
 
   constructor(
     private readonly output: Pick<LogOutput, "record" | "target" | "endHistory">,
@@ -74,7 +74,7 @@ export class HistoryWriter {
    * again.
    */
   async stop(): Promise<void> {
-    await this.#lane.run(async () => {
+    await this.#locks.run(async () => {
       if (this.#phase === "writing") await this.#drop();
       this.#phase = "ended";
     });

@@ -2,12 +2,12 @@
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HistoryWriter } from "./history-writer.js";
 import { LaterTry, type LaterTimes } from "./later-try.js";
-import { Lane } from "./log-output.js";
+import { Lock } from "./log-output.js";
 import type { LogRecord } from "./log-record.js";
 import type { LogWriter } from "./log-writer.js";
 
 export class LogEntry {
-  readonly lane = new Lane();
+  readonly lock = new Lock();
   readonly later: LaterTry;
   writer: LogWriter | undefined;
   history: HistoryWriter | undefined;
@@ -19,7 +19,7 @@ export class LogEntry {
     this.later = new LaterTry(times);
   }
 
-  /** In its lane. Both stop at once. */
+  /** In its lock. Both stop at once. */
   async close(): Promise<void> {
     await this.history?.stop();
     this.history = undefined;

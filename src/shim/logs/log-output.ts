@@ -12,12 +12,12 @@ import {
   type SourcePosition,
 } from "./log-record.js";
 
-/** All calls of one container come one after the other: see `Lane`. */
+/** All calls of one container come one after the other: see `Lock`. */
 export class LogOutput {
   #sink: LogSink | undefined;
   #record: LogRecord;
   #hasReported = false;
-  readonly #writes = new Lane();
+  readonly #writes = new Lock();
 
   constructor(
     record: LogRecord,
@@ -186,7 +186,7 @@ export class LogOutput {
 }
 
 /** Work of one container, one piece at a time. */
-export class Lane {
+export class Lock {
   #last: Promise<unknown> = Promise.resolve();
 
   run<T>(work: () => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 /** Appends lines that cannot be read again, however long the disk is full. */
 import { sleep } from "../lib/abort.js";
-import type { Lane, LogOutput } from "./log-output.js";
+import type { Lock, LogOutput } from "./log-output.js";
 
 const retryMs = 1_000;
 
@@ -10,25 +10,25 @@ export async function retryUntilTaken(write: () => Promise<boolean>, signal: Abo
 }
 
 /**
- * Appends all of `lines`, in `lane`, and tells `onAppended` of each part that is in the file. Waits while the disk does
+ * Appends all of `lines`, in `lock`, and tells `onAppended` of each part that is in the file. Waits while the disk does
  * not take them, so whoever produces them waits too. Throws the reason of `signal` when that aborts first.
  */
 export async function appendPatiently(
   lines: Buffer,
   {
     output,
-    lane,
+    lock,
     onAppended,
   }: {
     readonly output: LogOutput;
-    readonly lane: Lane;
+    readonly lock: Lock;
     readonly onAppended: (part: Buffer) => Promise<void>;
   },
   signal: AbortSignal,
 ): Promise<void> {
   let rest = lines;
   while (rest.length > 0) {
-    const done = await lane.run(async () => {
+    const done = await lock.run(async () => {
       signal.throwIfAborted();
       const { bytes } = await output.append(rest);
       if (bytes > 0) await onAppended(rest.subarray(0, bytes));

@@ -3,7 +3,7 @@ import type { Device } from "../domain/cri.js";
 import type { DockerDevice } from "../domain/create-body.js";
 import type { FoundDevices } from "../ports/host.js";
 import { preconditionField, problemField, unsupportedField } from "./field-errors.js";
-import { isBelow, tidyPath } from "./paths.js";
+import { isBelow, normalizePath } from "./paths.js";
 
 /**
  * `expanded` holds the device nodes of each host path that could be looked at: the path itself, or for a directory every
@@ -39,7 +39,7 @@ function toDocker(device: Device, hostPath: string, path: string): DockerDevice 
 
 /** A node of an expanded directory keeps its place below it. */
 function containerPath(device: Device, node: string): string {
-  const directory = tidyPath(device.host_path);
+  const directory = normalizePath(device.host_path);
   if (!isBelow(node, directory)) return device.container_path;
-  return `${tidyPath(device.container_path)}${tidyPath(node).slice(directory.length)}`;
+  return `${normalizePath(device.container_path)}${normalizePath(node).slice(directory.length)}`;
 }

@@ -4,7 +4,7 @@ import type { Mount } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { LayerDirectory } from "../ports/host.js";
-import { tidyPath } from "./paths.js";
+import { normalizePath } from "./paths.js";
 
 /** An image volume of a request. */
 export interface ImageVolumeNeed {
@@ -29,7 +29,7 @@ export function imageVolumeNeeds(mounts: readonly Mount[]): readonly ImageVolume
   return mounts.flatMap((mount, index) => {
     const image = mount.image?.image ?? "";
     if (image === "") return [];
-    const subPath = tidyPath(mount.image_sub_path);
+    const subPath = normalizePath(mount.image_sub_path);
     return [{ index, image, subPath, containerPath: mount.container_path }];
   });
 }

@@ -1,5 +1,5 @@
 /** Where a container's log appears on the node. */
-import { climbs, isBelow, tidyPath } from "./paths.js";
+import { climbs, isBelow, normalizePath } from "./paths.js";
 import { invalidField } from "./field-errors.js";
 
 /**
@@ -10,7 +10,7 @@ import { invalidField } from "./field-errors.js";
 export function containerLogPath(logDirectory: string, logPath: string): string {
   if (logDirectory === "" || logPath === "") return "";
   if (climbs(logPath)) throw invalidField("config.log_path", "leaves the log directory", logPath);
-  const path = `${tidyPath(logDirectory)}/${tidyPath(`/${logPath}`).slice(1)}`;
+  const path = `${normalizePath(logDirectory)}/${normalizePath(`/${logPath}`).slice(1)}`;
   if (logPath.endsWith("/") || !isBelow(path, logDirectory)) {
     throw invalidField("config.log_path", "names a directory, not a file", logPath);
   }

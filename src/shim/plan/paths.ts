@@ -1,7 +1,7 @@
 /** Paths as text. The plans are pure, and the node's paths are POSIX paths even where this program is developed on another system. */
 
 /** Without empty and `.` parts; `..` parts stay. Absolute stays absolute, relative stays relative; `/` and `""` stay. */
-export function tidyPath(path: string): string {
+export function normalizePath(path: string): string {
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
   return (path.startsWith("/") ? "/" : "") + parts.join("/");
 }
@@ -13,8 +13,10 @@ export function climbs(path: string): boolean {
 
 /** Whether absolute `path` is strictly below absolute `directory`, both read as text (`..` is never below). */
 export function isBelow(path: string, directory: string): boolean {
-  const base = tidyPath(directory);
+  const base = normalizePath(directory);
   return (
-    !climbs(path) && tidyPath(path).startsWith(base === "/" ? "/" : `${base}/`) && tidyPath(path) !== base
+    !climbs(path) &&
+    normalizePath(path).startsWith(base === "/" ? "/" : `${base}/`) &&
+    normalizePath(path) !== base
   );
 }

@@ -4,7 +4,7 @@ import type { Snapshot } from "../domain/snapshot.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 
 /** Two ways into pods: the second where the first says that it is `unsupported`, for whatever pod that is. */
-export class FirstWayIn implements PodDialer {
+export class FallbackDialer implements PodDialer {
   constructor(
     private readonly first: PodDialer,
     private readonly second: PodDialer,

@@ -156,7 +156,7 @@ export interface Engine {
   /**
    * The engine finishes a create although its caller left: after a failure that is no refusal (`answer: "lost"` among the
    * fields, a deadline, an abort) there may be a container of that name, then or a little later.
-   * A taken name is `conflict` with field `rivalId` (id of the container that has it).
+   * A taken name is `conflict` with field `conflictingId` (id of the container that has it).
    */
   createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string>;
   startContainer(id: string, signal: AbortSignal): Promise<"started" | "already">;

@@ -5,14 +5,14 @@ import { LruMap } from "../lib/lru-map.js";
 import type { Snapshot } from "../domain/snapshot.js";
 
 /** What a request may do after its caller was told that it failed. */
-export interface LateEffect {
+export interface AbandonedRequest {
   /** Whether that is what a fresh inspect shows. */
   readonly hasHappened: (container: Snapshot) => boolean;
   /** Undoes or completes it. Ends with its signal. */
   readonly respond: (container: Snapshot, signal: AbortSignal) => Promise<void>;
 }
 
-export interface LateEffectsOptions {
+export interface AbandonedRequestsOptions {
   readonly log: Pick<Logger, "info" | "error">;
   /** Milliseconds for each response. */
   readonly timeoutMs: number;
@@ -25,18 +25,18 @@ const capacity = 1_000;
  * Creates and starts whose caller left without an answer. The engine goes on with them, and an engine that was frozen
  * begins with them when it goes on, minutes later: what they do then is undone or completed when it is seen.
  */
-export class LateEffects {
+export class AbandonedRequests {
   /** By name or id of the container. */
-  readonly #expected = new LruMap<string, LateEffect>(capacity);
+  readonly #expected = new LruMap<string, AbandonedRequest>(capacity);
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
 
-  constructor(private readonly options: LateEffectsOptions) {}
+  constructor(private readonly options: AbandonedRequestsOptions) {}
 
   /** `look` has the container inspected now, because that may have been seen before it was expected. */
   expect(
     nameOrId: string,
-    effect: LateEffect,
+    effect: AbandonedRequest,
     look: (signal: AbortSignal) => Promise<unknown>,
   ): Promise<void> {
     this.#expected.set(nameOrId, effect);

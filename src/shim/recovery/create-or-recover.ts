@@ -8,10 +8,10 @@ import { mayHaveHappened } from "./lost-answer.js";
 import type { Engine } from "../ports/engine.js";
 import type { StateSync } from "../state/state-sync.js";
 import type { PodRecords } from "../state/pod-records.js";
-import type { LateEffects } from "./abandoned-requests.js";
+import type { AbandonedRequests } from "./abandoned-requests.js";
 
 /** What became of the container that has the wanted name. */
-export type RivalOutcome =
+export type ConflictOutcome =
   /** It is gone now: the name is free. */
   | "removed"
   /** It is nobody's that we may remove: take another name. */
@@ -24,7 +24,7 @@ interface Deps {
   readonly engine: Engine;
   readonly sync: Pick<StateSync, "refresh">;
   readonly podRecords: PodRecords;
-  readonly lateEffects: LateEffects;
+  readonly abandonedRequests: AbandonedRequests;
 }
 
 interface Creation {
@@ -34,30 +34,30 @@ interface Creation {
 }
 
 /**
- * Creates a container under `name`. When the name is taken, `onRival` decides about the container that has it: remove
- * it (never one that runs), call it foreign, or throw. A foreign rival, or one that nobody can find, makes the name get
+ * Creates a container under `name`. When the name is taken, `onConflict` decides about the container that has it: remove
+ * it (never one that runs), call it foreign, or throw. A foreign conflicting container, or one that nobody can find, makes the name get
  * a random suffix, as dockershim did; both ancestors read such names.
  *
- * A create whose answer is lost is sent once more: what the first one made is then a rival. When nobody waits any longer
+ * A create whose answer is lost is sent once more: what the first one made is then a conflicting container. When nobody waits any longer
  * it is looked for and removed.
  */
 export async function createOrRecover(
   create: Creation,
   deps: Deps,
   call: Call,
-  onRival: (rivalId: string) => Promise<RivalOutcome>,
+  onConflict: (conflictingId: string) => Promise<ConflictOutcome>,
 ): Promise<string> {
-  const { engine, lateEffects } = deps;
+  const { engine, abandonedRequests } = deps;
   const { name, body } = create;
-  lateEffects.forget(name);
+  abandonedRequests.forget(name);
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     try {
       return await engine.createContainer(name, body, call.signal);
     } catch (error) {
       if (isKind(error, "conflict")) {
-        const { rivalId } = error.fields;
-        const outcome = typeof rivalId === "string" ? await onRival(rivalId) : "foreign";
-        call.log.warn({ name, rivalId, outcome }, "container name was taken");
+        const { conflictingId } = error.fields;
+        const outcome = typeof conflictingId === "string" ? await onConflict(conflictingId) : "foreign";
+        call.log.warn({ name, conflictingId, outcome }, "container name was taken");
         if (outcome === "foreign") break;
       } else {
         const isLast = attempt === attempts || call.signal.aborted || isKind(error, "timeout");
@@ -86,9 +86,9 @@ async function giveUp(sent: Sent, error: unknown, deps: Deps, { signal }: Call):
 /** Removes what a create made, or makes yet, that nobody waits for. Returns when that has been looked for. */
 function removeWhenSeen(
   { name, body }: Sent,
-  { engine, sync, podRecords, lateEffects }: Deps,
+  { engine, sync, podRecords, abandonedRequests }: Deps,
 ): Promise<void> {
-  return lateEffects.expect(
+  return abandonedRequests.expect(
     name,
     {
       // One that has run, or that is on record, was made by an earlier call; one without these labels by somebody else.

@@ -20,8 +20,8 @@ interface Deps {
   readonly host: () => HostAccess;
   readonly logs: ContainerLogs;
   readonly imageUsers: { prepare(imageId: string): void };
-  readonly scratch: { removeLeftovers(signal: AbortSignal): Promise<void> };
-  readonly imageVolumes: { tidyUp(signal: AbortSignal): Promise<void> };
+  readonly scratch: { removeOrphaned(signal: AbortSignal): Promise<void> };
+  readonly imageVolumes: { cleanUp(signal: AbortSignal): Promise<void> };
   readonly podRecords: PodRecords;
   readonly containerRecords: ContainerRecords;
   readonly checkpoints: CheckpointStore;
@@ -56,7 +56,7 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
     };
     const known = [...deps.model.containers()];
     await step("link logs", () => linkLogs(known, deps, signal));
-    await step("remove leftover scratch containers", () => deps.scratch.removeLeftovers(signal));
+    await step("remove leftover scratch containers", () => deps.scratch.removeOrphaned(signal));
     await step("remove the log links of gone containers", () => unlinkDeadLogs(deps, signal));
     await step("forget the records of what is gone", () => forgetGone(deps, signal));
     prepareUsers(known, deps);
@@ -65,7 +65,7 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
       await linkLogs(late, deps, signal);
       prepareUsers(late, deps);
     });
-    await step("tidy up image volumes", () => deps.imageVolumes.tidyUp(signal));
+    await step("tidy up image volumes", () => deps.imageVolumes.cleanUp(signal));
   });
 }
 
@@ -117,7 +117,7 @@ function prepareUsers(containers: readonly Container[], { imageUsers }: Deps): v
 
 /** Containers whose inspect took too long for the first look. One that fails again is left as it is. */
 async function readLate({ model, sync }: Deps, signal: AbortSignal): Promise<readonly Container[]> {
-  const unread = model.unreadIds();
+  const unread = model.pendingIds();
   await Promise.allSettled(unread.map((id) => sync.refresh(id, signal)));
   return unread.flatMap((id) => model.container(id) ?? []);
 }

@@ -20,7 +20,7 @@ const placesAtOnce = 2;
  * also one that nobody asked this program for, and after each start of the engine: some engines write their
  * own one then. Only files that differ are written.
  */
-export class ResolvConfKeeper {
+export class ResolvConfReconciler {
   /** Sandbox id → the start after which its file was looked at. */
   readonly #done = new Map<string, Nanoseconds>();
   readonly #running = new Set<Promise<void>>();

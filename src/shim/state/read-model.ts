@@ -9,7 +9,7 @@ import { toSandbox } from "../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
 import { findId, idCharacters } from "./find-id.js";
 import { LabelIndex } from "./label-index.js";
-import { UnreadEntries } from "./unread-entries.js";
+import { PendingInspects } from "./unread-entries.js";
 
 /** The parts of a list's filter that there are indexes for. */
 export interface Wanted {
@@ -52,7 +52,7 @@ export class ReadModel {
   readonly #sandboxesOfPod = new LabelIndex<Sandbox>(podUidLabel);
   readonly #containersOfPod = new LabelIndex<Container>(podUidLabel);
   readonly #containersOfSandbox = new LabelIndex<Container>(sandboxIdLabel);
-  readonly #unread: UnreadEntries;
+  readonly #unread: PendingInspects;
   readonly #stale = new Set<string>();
   /** Docker names of sandboxes that are being made → ids of those that had such a name before. */
   readonly #hiddenNames = new Map<string, ReadonlySet<string>>();
@@ -60,7 +60,7 @@ export class ReadModel {
   readonly #listeners = new Set<(change: ModelChange) => void>();
 
   constructor(private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined) {
-    this.#unread = new UnreadEntries(recordOf, (sandboxId) => this.#sandboxes.get(sandboxId)?.pod);
+    this.#unread = new PendingInspects(recordOf, (sandboxId) => this.#sandboxes.get(sandboxId)?.pod);
   }
 
   /** The engine's list has it, and a fresh inspect is due. What is known stays as it is, but counts as stale. */
@@ -255,16 +255,16 @@ export class ReadModel {
 
   /** Ids of all sandboxes and containers, hidden and unread ones too. */
   ids(): readonly string[] {
-    return [...this.#sandboxes.keys(), ...this.#containers.keys(), ...this.unreadIds()];
+    return [...this.#sandboxes.keys(), ...this.#containers.keys(), ...this.pendingIds()];
   }
 
-  unreadIds(): readonly string[] {
+  pendingIds(): readonly string[] {
     return [...this.#unread.sandboxIndex.keys(), ...this.#unread.containerIndex.keys()];
   }
 
   /** How many sandboxes and containers are unread, and how many of the others are stale. */
   get doubtful(): { readonly unread: number; readonly stale: number } {
-    return { unread: this.unreadIds().length, stale: this.#stale.size };
+    return { unread: this.pendingIds().length, stale: this.#stale.size };
   }
 
   /** Whether what is known of it may be outdated because an inspect is due or has failed. Unread ones are. */

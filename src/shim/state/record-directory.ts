@@ -8,7 +8,7 @@ import {
 } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";
-import { FileLanes, isFileKey } from "../lib/files/file-keys.js";
+import { FileLocks, isFileKey } from "../lib/files/file-keys.js";
 import type { Logger } from "../lib/log.js";
 import { quarantineFile } from "../lib/files/quarantine.js";
 import { readRegularFile } from "../lib/files/regular-file.js";
@@ -53,7 +53,7 @@ const maximumFileBytes = 4 * 1024 * 1024;
  * that the error asks for brings them together.
  */
 export abstract class RecordDirectory<R> {
-  readonly #lanes = new FileLanes();
+  readonly #locks = new FileLocks();
   readonly #records = new Map<string, R>();
   readonly #listeners = new Set<RecordListener<R>>();
 
@@ -100,7 +100,7 @@ export abstract class RecordDirectory<R> {
   /** Stores the record, durably when the promise resolves. Throws as `fileError` describes. */
   async put(record: R): Promise<void> {
     const id = this.codec.idOf(record);
-    await this.#inLane("write", id, () => this.#write(id, record));
+    await this.#locked("write", id, () => this.#write(id, record));
   }
 
   /** Replaces the record by `change(record)`; no other change of it comes between. `notFound` when there is none. */
@@ -118,7 +118,7 @@ export abstract class RecordDirectory<R> {
 
   /** As `update`, but `change` also gets undefined when there is no record, and then makes the first one. */
   protected putChanged(id: string, change: (record: R | undefined) => R): Promise<R> {
-    return this.#inLane("update", id, async () => {
+    return this.#locked("update", id, async () => {
       const present = this.#records.get(id);
       const changed = change(present);
       return changed === present ? changed : this.#write(id, changed);
@@ -129,14 +129,14 @@ export abstract class RecordDirectory<R> {
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
     const { removeFile = removeFileDurably } = this.options;
-    await this.#inLane("remove", id, async () => {
+    await this.#locked("remove", id, async () => {
       await removeFile(this.#path(id));
       if (this.#records.delete(id)) this.#tell(id, undefined);
     });
   }
 
-  #inLane<T>(verb: string, id: string, work: () => Promise<T>): Promise<T> {
-    return this.#lanes.run(id, this.#action(verb, id), work);
+  #locked<T>(verb: string, id: string, work: () => Promise<T>): Promise<T> {
+    return this.#locks.run(id, this.#action(verb, id), work);
   }
 
   #action(verb: string, id: string): string {

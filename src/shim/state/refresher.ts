@@ -3,7 +3,7 @@ import { ShimError } from "../lib/errors.js";
 
 /** One refresh, queued, under way or ended. */
 interface Turn {
-  /** Assigned as soon as the turn is in its lane. */
+  /** Assigned as soon as the turn is under its lock. */
   done: Promise<void>;
   readonly stop: AbortController;
   phase: "queued" | "running" | "ended";
@@ -13,7 +13,7 @@ interface Turn {
   isWanted: boolean;
 }
 
-interface Lane {
+interface Lock {
   readonly running: Turn;
   /** The one that begins when `running` has ended. */
   next: Turn | undefined;
@@ -24,7 +24,7 @@ interface Lane {
  * started last also ends last, and the newest answer wins without versions, locks or merging.
  */
 export class Refresher {
-  readonly #lanes = new Map<string, Lane>();
+  readonly #locks = new Map<string, Lock>();
 
   /** `work` inspects one id and stores what it finds; it has its own deadline, ends with its signal, and may throw. */
   constructor(private readonly work: (id: string, signal: AbortSignal) => Promise<void>) {}
@@ -51,12 +51,12 @@ export class Refresher {
 
   /** Ends all refreshes that are under way. */
   abort(reason: ShimError): void {
-    for (const { running } of this.#lanes.values()) running.stop.abort(reason);
+    for (const { running } of this.#locks.values()) running.stop.abort(reason);
   }
 
   #join(id: string): Turn {
-    const lane = this.#lanes.get(id);
-    if (lane?.next !== undefined) return lane.next;
+    const lock = this.#locks.get(id);
+    if (lock?.next !== undefined) return lock.next;
     const turn: Turn = {
       done: Promise.resolve(),
       stop: new AbortController(),
@@ -64,15 +64,15 @@ export class Refresher {
       waiting: 0,
       isWanted: false,
     };
-    if (lane === undefined) {
+    if (lock === undefined) {
       turn.done = this.#run(id, turn);
     } else {
-      lane.next = turn;
-      turn.done = lane.running.done
+      lock.next = turn;
+      turn.done = lock.running.done
         .catch(() => undefined)
         .then(() => {
           if (!isDeserted(turn)) return this.#run(id, turn);
-          this.#lanes.delete(id);
+          this.#locks.delete(id);
           throw deserted();
         });
     }
@@ -81,15 +81,15 @@ export class Refresher {
   }
 
   async #run(id: string, turn: Turn): Promise<void> {
-    const lane: Lane = { running: turn, next: undefined };
-    this.#lanes.set(id, lane);
+    const lock: Lock = { running: turn, next: undefined };
+    this.#locks.set(id, lock);
     turn.phase = "running";
     try {
       await this.work(id, turn.stop.signal);
     } finally {
       turn.phase = "ended";
-      // A queued refresh replaces the lane by its own when it begins.
-      if (this.#lanes.get(id) === lane && lane.next === undefined) this.#lanes.delete(id);
+      // A queued refresh replaces the lock by its own when it begins.
+      if (this.#locks.get(id) === lock && lock.next === undefined) this.#locks.delete(id);
     }
   }
 }

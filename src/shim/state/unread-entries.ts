@@ -12,7 +12,7 @@ interface Unread<Entry> {
 }
 
 /** The part of the read model that is known from the engine's list alone. */
-export class UnreadEntries {
+export class PendingInspects {
   readonly #sandboxes = new Map<string, Unread<SandboxEntry>>();
   readonly #containers = new Map<string, Unread<ContainerEntry>>();
 

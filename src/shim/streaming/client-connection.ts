@@ -20,7 +20,7 @@ export interface ClientConnection {
 export const probeIntervalMs = 1_000;
 
 /** How long a session whose signal has aborted keeps its client, to tell it why. */
-const farewellMs = 10_000;
+const closeGraceMs = 10_000;
 
 /** Timers of Node.js hold 31 bits of milliseconds. */
 const longestTimerMs = 2_147_483_647;
@@ -43,7 +43,7 @@ export async function whileConnected<T>(
     // Also ends work that listens to its streams alone.
     timer = setTimeout(() => {
       connection.destroy();
-    }, farewellMs);
+    }, closeGraceMs);
     controller.abort(reason);
   };
   void connection.closed.then(() => {

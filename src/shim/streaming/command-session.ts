@@ -24,7 +24,7 @@ export interface CommandClient {
 }
 
 /** How long a client may take to hear why its session was ended. */
-const farewellMs = 5_000;
+const closeGraceMs = 5_000;
 
 /** Runs the command. The error, if it failed in another way than by its exit code. */
 export async function runCommand(
@@ -38,7 +38,7 @@ export async function runCommand(
     // An idle client, and every client when the shim stops, is still there and is told. One that left is not.
     if (!signal.aborted) await client.finish(text, signal);
     else if (!isGone(signal))
-      await withDeadline(undefined, farewellMs, "end the session", (own) => client.finish(text, own));
+      await withDeadline(undefined, closeGraceMs, "end the session", (own) => client.finish(text, own));
   } catch (error) {
     // The client left before it had heard all: of that there is nobody to tell.
     return failure ?? ShimError.from(error, "unavailable");

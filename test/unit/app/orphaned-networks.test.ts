@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { NetworkLeftovers } from "../../../src/network/orphans/orphaned-resources.js";
+import type { OrphanedNetworks } from "../../../src/network/orphans/orphaned-resources.js";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import {
-  cleanNetworkLeftovers,
-  isAccustomedEngine,
+  removeOrphanedNetworks,
+  isKnownEngine,
   knownSandboxes,
-  sandboxesOfAccustomedEngine,
+  sandboxesOfKnownEngine,
 } from "../../../src/shim/app/orphaned-networks.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
@@ -16,12 +16,12 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 
-test("isAccustomedEngine() remembers the first engine of a state directory and knows no other", async () => {
+test("isKnownEngine() remembers the first engine of a state directory and knows no other", async () => {
   await using at = await temporaryDirectory();
-  assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
-  assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
-  assert.equal(await isAccustomedEngine(at.path, "OTHER"), false);
-  assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+  assert.equal(await isKnownEngine(at.path, "ONE"), true);
+  assert.equal(await isKnownEngine(at.path, "ONE"), true);
+  assert.equal(await isKnownEngine(at.path, "OTHER"), false);
+  assert.equal(await isKnownEngine(at.path, "ONE"), true);
 });
 
 describe("what a state directory knows of sandboxes", () => {
@@ -55,42 +55,42 @@ describe("what a state directory knows of sandboxes", () => {
     );
   });
 
-  test("sandboxesOfAccustomedEngine() tells nothing on another engine than before", async () => {
+  test("sandboxesOfKnownEngine() tells nothing on another engine than before", async () => {
     await using at = await temporaryDirectory();
     const engine = await stateDirectory(at.path);
     engine.facts = { ...engine.facts, engineId: "ONE" };
-    assert.notEqual(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+    assert.notEqual(await sandboxesOfKnownEngine(at.path, engine, never), undefined);
     engine.facts = { ...engine.facts, engineId: "OTHER" };
-    assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+    assert.equal(await sandboxesOfKnownEngine(at.path, engine, never), undefined);
   });
 
   for (const [what, from, to] of [
     ["came", "ONE", "OTHER"],
     ["went", "OTHER", "ONE"],
   ] as const) {
-    test(`sandboxesOfAccustomedEngine() takes the list of no other engine that ${what} meanwhile`, async () => {
+    test(`sandboxesOfKnownEngine() takes the list of no other engine that ${what} meanwhile`, async () => {
       await using at = await temporaryDirectory();
       const engine = await stateDirectory(at.path);
-      assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+      assert.equal(await isKnownEngine(at.path, "ONE"), true);
       engine.facts = { ...engine.facts, engineId: from };
       const list = engine.listContainers.bind(engine);
       engine.listContainers = (filter, signal) => {
         engine.facts = { ...engine.facts, engineId: to };
         return list(filter, signal);
       };
-      assert.equal(await sandboxesOfAccustomedEngine(at.path, engine, never), undefined);
+      assert.equal(await sandboxesOfKnownEngine(at.path, engine, never), undefined);
     });
   }
 
-  test("cleanNetworkLeftovers() ends when the engine has been exchanged since its caller looked", async () => {
+  test("removeOrphanedNetworks() ends when the engine has been exchanged since its caller looked", async () => {
     await using at = await temporaryDirectory();
     const engine = await stateDirectory(at.path);
-    assert.equal(await isAccustomedEngine(at.path, "ONE"), true);
+    assert.equal(await isKnownEngine(at.path, "ONE"), true);
     engine.facts = { ...engine.facts, engineId: "OTHER" };
     const leftovers = {
       clean: async (known: () => Promise<unknown>) => (await known(), assert.fail("it was cleaned")),
-    } as unknown as NetworkLeftovers;
-    const cleaning = cleanNetworkLeftovers(leftovers, at.path, engine, recordingLog(), never);
+    } as unknown as OrphanedNetworks;
+    const cleaning = removeOrphanedNetworks(leftovers, at.path, engine, recordingLog(), never);
     await assert.rejects(cleaning, (error) => isKind(error, "precondition"));
   });
 });

@@ -454,7 +454,7 @@ test("what is made while the engine's volumes are looked through stays, also whe
   const { store } = (shim.services.imageVolumes as unknown as { deps: { store: ImageVolumeStore } }).deps;
   // The list of pins is older than the volume.
   store.pins = () => Promise.resolve([]);
-  await shim.services.imageVolumes.tidyUp(shim.call().signal);
+  await shim.services.imageVolumes.cleanUp(shim.call().signal);
   assert.deepEqual([made(shim).pins, made(shim).volumes.length], [1, 1]);
   shim.engine.hangs = () => false;
   shim.engine.up();
@@ -486,7 +486,7 @@ describe("after a start", () => {
     // Somebody prunes what does not run.
     shim.engine.containers.lose(kept[0] ?? "");
     await using next = await shim.restart();
-    await next.services.imageVolumes.tidyUp(next.call().signal);
+    await next.services.imageVolumes.cleanUp(next.call().signal);
     assert.deepEqual(made(next), { volumes: kept, pins: 1, scratch: 0 });
     assert.equal(next.engine.containers.get(kept[0] ?? "").imageId, modelId);
   });
@@ -498,7 +498,7 @@ describe("after a start", () => {
     const stranger = { [imageVolumeLabel]: "elsewhere" };
     shim.engine.containers.volumes.set("stranger", { labels: stranger });
     shim.engine.containers.create("stranger", { Image: "model:1", Labels: stranger, HostConfig: {} });
-    await shim.services.imageVolumes.tidyUp(shim.call().signal);
+    await shim.services.imageVolumes.cleanUp(shim.call().signal);
     assert.ok(shim.engine.containers.volumes.has("stranger"));
     assert.ok(shim.engine.containers.find("stranger"));
   });

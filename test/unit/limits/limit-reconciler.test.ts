@@ -53,12 +53,12 @@ describe("limits that Docker cannot set", () => {
     await until("it has them again", () => hasLimits(shim, id));
   });
 
-  test("wait for whoever holds the container's lane, longer than they may take themselves", async () => {
+  test("wait for whoever holds the container's lock, longer than they may take themselves", async () => {
     const cleanUpTimeoutMs = 20;
     await using shim = await TestShim.start({ settings: { cleanUpTimeoutMs } });
     const id = await createContainer(shim, await runSandbox(shim), withLimits);
     const { promise: checkpoint, resolve: end } = withEnd();
-    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    const held = shim.services.containerLocks.run(id, shim.call().signal, () => checkpoint);
     shim.engine.containers.start(id);
     await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
@@ -77,7 +77,7 @@ describe("limits that Docker cannot set", () => {
     const shim = await TestShim.start();
     const id = await createContainer(shim, await runSandbox(shim), withLimits);
     const { promise: checkpoint, resolve: end } = withEnd();
-    const held = shim.services.containerLanes.run(id, shim.call().signal, () => checkpoint);
+    const held = shim.services.containerLocks.run(id, shim.call().signal, () => checkpoint);
     shim.engine.containers.start(id);
     await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
     await shim[Symbol.asyncDispose]();
@@ -90,7 +90,7 @@ describe("limits that Docker cannot set", () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim), "main", withLimits);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
-    await shim.services.containerLanes.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
+    await shim.services.containerLocks.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
     assert.equal(written(shim), 1);
   });
 

@@ -87,7 +87,7 @@ describe("LockedNetworkPlugin", () => {
     await up;
   });
 
-  test("a caller that leaves while it waits keeps nobody from the lane", async () => {
+  test("a caller that leaves while it waits keeps nobody from the lock", async () => {
     const { plugin, steps, endFirst } = slowPlugin();
     const stop = new AbortController();
     const first = plugin.setUpPod(request("web", "one"), noAbort);
@@ -179,7 +179,7 @@ test("whether the engine is local goes to the plugin", async () => {
   assert.deepEqual(seen, [{ local: false }]);
 });
 
-test("each operation on a pod is observed with its outcome, and its time has the wait for the lane in it", async (context) => {
+test("each operation on a pod is observed with its outcome, and its time has the wait for the lock in it", async (context) => {
   let nowMs = 1000;
   context.mock.method(performance, "now", () => nowMs);
   const seen: NetworkOperationEnded[] = [];

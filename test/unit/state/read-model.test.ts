@@ -314,7 +314,7 @@ describe("ReadModel with unread entries", () => {
     model.delete(sandboxId);
     assert.deepEqual(model.ids(), [idOf("c1")]);
     assert.deepEqual(entries(model), ["c1 2"]);
-    assert.equal(model.unreadIds().length, 0);
+    assert.equal(model.pendingIds().length, 0);
   });
 
   test("keeps what was read before, as stale until the next inspect", () => {

@@ -226,7 +226,7 @@ describe("StateSync while live", () => {
     const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${String(index)}`));
     harness.engine.hangs = (verb) => verb === "inspectContainer";
     await harness.start();
-    assert.deepEqual([...harness.model.unreadIds()].sort(), [...ids].sort());
+    assert.deepEqual([...harness.model.pendingIds()].sort(), [...ids].sort());
   });
 
   test("a resync asks again about what could not be read, although its state is the same", async () => {

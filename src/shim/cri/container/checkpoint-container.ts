@@ -9,7 +9,7 @@ import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerLanes" | "images">;
+type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerLocks" | "images">;
 
 /** For callers that name no limit. */
 const defaultTimeoutSeconds = 600;
@@ -33,7 +33,7 @@ export async function checkpointContainer(
   }
   const seconds = Number(request.timeout) || defaultTimeoutSeconds;
   await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
-    deps.containerLanes.run(id, signal, () => checkpoint(id, request.location, deps, signal)),
+    deps.containerLocks.run(id, signal, () => checkpoint(id, request.location, deps, signal)),
   );
   return {};
 }

@@ -17,7 +17,7 @@ import { resolveImageUser } from "../../domain/image-users.js";
 import { parseReference } from "../../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
-import { tidyPath } from "../../plan/paths.js";
+import { normalizePath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/update-resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
@@ -105,8 +105,8 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
 
 function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
   const images = imageMountsOf(snapshot.labels);
-  const targets = new Set(images.map(({ containerPath }) => tidyPath(containerPath)));
-  const others = snapshot.mounts.filter(({ destination }) => !targets.has(tidyPath(destination)));
+  const targets = new Set(images.map(({ containerPath }) => normalizePath(containerPath)));
+  const others = snapshot.mounts.filter(({ destination }) => !targets.has(normalizePath(destination)));
   return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
 }
 

@@ -9,7 +9,7 @@ import type { ContainerPlan } from "../../plan/container-plan.js";
 import { containerNeeds, planContainer } from "../../plan/container-plan.js";
 import { gatherContainerInputs } from "./container-inputs.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
-import type { RivalOutcome } from "../../recovery/create-or-recover.js";
+import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
 import type { Services } from "../services.js";
 
@@ -26,9 +26,9 @@ type Deps = Pick<
   | "imageVolumes"
   | "logs"
   | "podRecords"
-  | "lateEffects"
+  | "abandonedRequests"
   | "containerRecords"
-  | "containerLanes"
+  | "containerLocks"
   | "settings"
 >;
 
@@ -56,7 +56,7 @@ export async function createContainer(
       oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
       resolveContainer: (id) => deps.model.requireContainer(id).id,
     });
-    const id = await deps.containerLanes.run(plan.name, call.signal, () =>
+    const id = await deps.containerLocks.run(plan.name, call.signal, () =>
       create(plan, request.sandbox_config.log_directory, sandbox.id, deps, call),
     );
     return { container_id: id };
@@ -82,7 +82,9 @@ async function create(
 ): Promise<string> {
   const { engine, sync, containerRecords, logs, settings } = deps;
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
-  const id = await createOrRecover(plan, deps, call, (rivalId) => clearRival(rivalId, plan.name, deps, call));
+  const id = await createOrRecover(plan, deps, call, (conflictingId) =>
+    removeConflicting(conflictingId, plan.name, deps, call),
+  );
   rollback.defer("refresh removed container", (signal) => sync.refresh(id, signal));
   rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
   call.signal.throwIfAborted();
@@ -105,25 +107,30 @@ async function create(
 }
 
 /** A container of this name that does not run is a leftover of an earlier call; one that runs is never touched. */
-async function clearRival(rivalId: string, name: string, deps: Deps, call: Call): Promise<RivalOutcome> {
-  const rival = await deps.sync.refresh(rivalId, call.signal);
-  if (rival === undefined) {
-    const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
+async function removeConflicting(
+  conflictingId: string,
+  name: string,
+  deps: Deps,
+  call: Call,
+): Promise<ConflictOutcome> {
+  const conflicting = await deps.sync.refresh(conflictingId, call.signal);
+  if (conflicting === undefined) {
+    const foreign = await deps.engine.inspectContainer(conflictingId, call.signal);
     return foreign === undefined ? "removed" : "foreign";
   }
-  if (rival.labels[typeLabel] !== containerType) return "foreign";
+  if (conflicting.labels[typeLabel] !== containerType) return "foreign";
   try {
     // Not forced: a start may be under way, and then the engine refuses.
-    if (!rival.state.running) {
-      await removeContainerById(rivalId, deps, call, { force: false });
+    if (!conflicting.state.running) {
+      await removeContainerById(conflictingId, deps, call, { force: false });
       return "removed";
     }
   } catch (error) {
     if (!isKind(error, "precondition", "conflict")) throw error;
-    const now = await deps.sync.refresh(rivalId, call.signal);
+    const now = await deps.sync.refresh(conflictingId, call.signal);
     if (now?.state.running !== true) return "foreign";
   }
   throw new ShimError("conflict", `a container that runs already has the name "${name}"`, {
-    containerId: rivalId,
+    containerId: conflictingId,
   });
 }

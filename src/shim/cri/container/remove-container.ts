@@ -6,7 +6,7 @@ import type { Services } from "../services.js";
 
 type Deps = Pick<
   Services,
-  "engine" | "model" | "sync" | "containerRecords" | "containerLanes" | "host" | "logs" | "imageVolumes"
+  "engine" | "model" | "sync" | "containerRecords" | "containerLocks" | "host" | "logs" | "imageVolumes"
 >;
 
 /** Removes a container, running or not; succeeds when there is none. */
@@ -33,8 +33,8 @@ export async function removeContainerById(
   call: Call,
   options: { readonly force: boolean } = { force: true },
 ): Promise<void> {
-  const { engine, sync, containerRecords, containerLanes, host, logs, imageVolumes } = deps;
-  await containerLanes.run(id, call.signal, async () => {
+  const { engine, sync, containerRecords, containerLocks, host, logs, imageVolumes } = deps;
+  await containerLocks.run(id, call.signal, async () => {
     const container = await findContainer(id, deps, call.signal);
     if (container === undefined) return;
     await engine.removeContainer(id, options, call.signal);

@@ -7,7 +7,7 @@ import { isMadeHere } from "../../domain/labels.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "link" | "model" | "sync" | "logs" | "containerLanes">;
+type Deps = Pick<Services, "link" | "model" | "sync" | "logs" | "containerLocks">;
 
 /**
  * Goes on in a new file at the log path, after the kubelet has renamed the present one. A container that has
@@ -22,7 +22,7 @@ export async function reopenContainerLog(
   await deps.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, deps, call.signal);
   // Not beside a removal: a file that it makes would be left behind.
-  await deps.containerLanes.run(id, call.signal, async () => {
+  await deps.containerLocks.run(id, call.signal, async () => {
     const { state, logPath } = deps.model.requireContainer(id);
     const fields = { containerId: id };
     if (logPath === "") throw new ShimError("precondition", `container "${id}" has no log`, fields);

@@ -21,8 +21,8 @@ type Deps = Pick<
   | "logs"
   | "oomScores"
   | "podRecords"
-  | "containerLanes"
-  | "lateEffects"
+  | "containerLocks"
+  | "abandonedRequests"
   | "limits"
   | "settings"
 >;
@@ -41,7 +41,7 @@ export async function startContainer(
 ): Promise<Answer<StartContainerResponse>> {
   await deps.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, deps, call.signal);
-  await deps.containerLanes.run(id, call.signal, () => start(id, deps, call));
+  await deps.containerLocks.run(id, call.signal, () => start(id, deps, call));
   return {};
 }
 
@@ -50,9 +50,9 @@ export async function startContainer(
  * log: every step of that has a limit of its own.
  */
 async function start(id: string, deps: Deps, call: Call): Promise<void> {
-  const { model, sync, lateEffects } = deps;
+  const { model, sync, abandonedRequests } = deps;
   const unhurried = { ...call, signal: new AbortController().signal };
-  lateEffects.forget(id);
+  abandonedRequests.forget(id);
   const container = model.requireContainer(id);
   requireStartable(container, deps);
   let failure: ShimError | undefined;
@@ -96,7 +96,7 @@ async function decideLostLog(
 
 /** The engine goes on with a start that its caller gave up, or whose answer is lost: one that runs then has started. */
 async function startOrFind(container: Container, deps: Deps, call: Call): Promise<void> {
-  const { engine, sync, lateEffects } = deps;
+  const { engine, sync, abandonedRequests } = deps;
   const { id } = container;
   try {
     await engine.startContainer(id, call.signal);
@@ -111,13 +111,13 @@ async function startOrFind(container: Container, deps: Deps, call: Call): Promis
     }
     const complete = async (_: unknown, signal: AbortSignal): Promise<void> => {
       const context = { ...call, signal };
-      await deps.containerLanes.run(id, signal, async () => {
+      await deps.containerLocks.run(id, signal, async () => {
         await settle(container, deps, context);
         await link(container, undefined, deps, context);
       });
     };
     const isRunning = ({ state }: Snapshot): boolean => state.running;
-    void lateEffects.expect(id, { hasHappened: isRunning, respond: complete }, (signal) =>
+    void abandonedRequests.expect(id, { hasHappened: isRunning, respond: complete }, (signal) =>
       sync.refresh(id, signal),
     );
     throw error;

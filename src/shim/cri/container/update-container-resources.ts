@@ -14,7 +14,7 @@ import type { Services } from "../services.js";
 
 type Deps = Pick<
   Services,
-  "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLanes" | "settings"
+  "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLocks" | "settings"
 >;
 
 const noSettings: CgroupSettings = { unified: {}, hugepages: [] };
@@ -25,10 +25,10 @@ export async function updateContainerResources(
   deps: Deps,
   call: Call,
 ): Promise<Answer<UpdateContainerResourcesResponse>> {
-  const { link, model, containerLanes } = deps;
+  const { link, model, containerLocks } = deps;
   const facts = await link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, deps, call.signal);
-  await containerLanes.run(id, call.signal, async () => {
+  await containerLocks.run(id, call.signal, async () => {
     const { snapshot, state } = model.requireContainer(id);
     if (state !== ContainerState.CONTAINER_CREATED && state !== ContainerState.CONTAINER_RUNNING) {
       throw new ShimError("precondition", `cannot update container "${id}": it is ${snapshot.state.status}`, {

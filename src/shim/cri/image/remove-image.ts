@@ -12,16 +12,16 @@ import type { Services } from "../services.js";
  */
 export async function removeImage(
   request: ValidRemoveImage,
-  deps: Pick<Services, "engine" | "link" | "images" | "scratch" | "imageVolumes" | "imageLanes">,
+  deps: Pick<Services, "engine" | "link" | "images" | "scratch" | "imageVolumes" | "imageLocks">,
   call: Call,
 ): Promise<Answer<RemoveImageResponse>> {
-  const { engine, images, scratch, imageVolumes, imageLanes } = deps;
+  const { engine, images, scratch, imageVolumes, imageLocks } = deps;
   const name = request.image.image;
   // Who uses an image as a volume is in the read model only.
   await deps.link.live(call.signal);
   const found = await findImage(engine, name, call.signal);
   if (found === undefined) return {};
-  await imageLanes.run(found.id, call.signal, async () => {
+  await imageLocks.run(found.id, call.signal, async () => {
     // A call that waited for its turn finds nothing left to do.
     const image = await engine.inspectImage(found.id, call.signal);
     if (image === undefined) return;

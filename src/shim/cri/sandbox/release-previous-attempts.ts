@@ -4,7 +4,7 @@ import { sandboxName, type PodIdentity } from "../../domain/names.js";
 import type { Services } from "../services.js";
 import { stopSandbox, type StopSandboxDeps } from "./stop-pod-sandbox.js";
 
-type Deps = StopSandboxDeps & Pick<Services, "sandboxLanes">;
+type Deps = StopSandboxDeps & Pick<Services, "sandboxLocks">;
 
 /**
  * Stops the sandboxes that this pod had before and that hold its network still: a kill or a failed undo left
@@ -14,15 +14,15 @@ type Deps = StopSandboxDeps & Pick<Services, "sandboxLanes">;
  * same.
  */
 export async function releaseDeadAttempts(pod: PodIdentity, deps: Deps, call: Call): Promise<void> {
-  const { podRecords, sandboxLanes, log } = deps;
+  const { podRecords, sandboxLocks, log } = deps;
   for (const record of [...podRecords.all()]) {
     const { sandboxId } = record;
     if (record.uid !== pod.uid || record.name !== pod.name || record.namespace !== pod.namespace) continue;
     if (!holdsNetwork(sandboxId, deps)) continue;
     try {
       // The lock of its name: a RunPodSandbox that is still at work on it is waited for.
-      await sandboxLanes.run(sandboxName(record), call.signal, () =>
-        sandboxLanes.run(sandboxId, call.signal, async () => {
+      await sandboxLocks.run(sandboxName(record), call.signal, () =>
+        sandboxLocks.run(sandboxId, call.signal, async () => {
           if (!(await isDead(sandboxId, deps, call))) return;
           await stopSandbox(sandboxId, deps, call);
           log.info({ sandboxId, attempt: record.attempt }, "released an earlier sandbox of the pod");

@@ -8,7 +8,7 @@ import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
 export type RemoveSandboxDeps = StopSandboxDeps &
-  Pick<Services, "containerRecords" | "logs" | "sandboxLanes" | "imageVolumes">;
+  Pick<Services, "containerRecords" | "logs" | "sandboxLocks" | "imageVolumes">;
 
 /** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
@@ -28,7 +28,7 @@ export async function removePodSandbox(
  * Checkpoint and record go last: as long as they are there, a repeated call knows what is left to release.
  */
 export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: Call): Promise<void> {
-  await deps.sandboxLanes.run(id, call.signal, async () => {
+  await deps.sandboxLocks.run(id, call.signal, async () => {
     const { engine, model, sync, checkpoints, podRecords } = deps;
     await stopSandbox(id, deps, call);
     if (model.containerId(id) !== undefined) return;

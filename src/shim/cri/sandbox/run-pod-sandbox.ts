@@ -13,7 +13,7 @@ import { sysctlError } from "../../plan/sysctls.js";
 import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import type { PodRecord } from "../../state/pod-records.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
-import type { RivalOutcome } from "../../recovery/create-or-recover.js";
+import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { readLocalhostProfile } from "../localhost-profile.js";
 import { releaseDeadAttempts } from "./release-previous-attempts.js";
 import { removeSandbox } from "./remove-pod-sandbox.js";
@@ -26,7 +26,7 @@ type Deps = Pick<
   | "model"
   | "sync"
   | "podRecords"
-  | "lateEffects"
+  | "abandonedRequests"
   | "containerRecords"
   | "imageVolumes"
   | "checkpoints"
@@ -35,8 +35,8 @@ type Deps = Pick<
   | "logs"
   | "pauseImages"
   | "oomScores"
-  | "sandboxLanes"
-  | "containerLanes"
+  | "sandboxLocks"
+  | "containerLocks"
   | "settings"
   | "log"
 >;
@@ -57,7 +57,7 @@ export async function runPodSandbox(
   try {
     const plan = await planWithInputs(request, deps, call);
     await releaseDeadAttempts(plan.identity, deps, call);
-    const id = await deps.sandboxLanes.run(plan.name, call.signal, () =>
+    const id = await deps.sandboxLocks.run(plan.name, call.signal, () =>
       run(plan, fingerprint(request), deps, call),
     );
     return { pod_sandbox_id: id };
@@ -215,8 +215,8 @@ async function forgetRemoved(
 async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call): Promise<string> {
   const { pauseImages } = deps;
   const create = (image: string): Promise<string> =>
-    createOrRecover({ ...plan, body: { ...plan.body, Image: image } }, deps, call, (rivalId) =>
-      clearRival(rivalId, plan, deps, call),
+    createOrRecover({ ...plan, body: { ...plan.body, Image: image } }, deps, call, (conflictingId) =>
+      removeConflicting(conflictingId, plan, deps, call),
     );
   try {
     return await create(plan.body.Image);
@@ -229,20 +229,25 @@ async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call)
 }
 
 /** A dead sandbox of this name is removed with all that belongs to it; one that runs never is. */
-async function clearRival(rivalId: string, plan: SandboxPlan, deps: Deps, call: Call): Promise<RivalOutcome> {
-  const rival = await deps.sync.refresh(rivalId, call.signal);
-  if (rival === undefined) {
-    const foreign = await deps.engine.inspectContainer(rivalId, call.signal);
+async function removeConflicting(
+  conflictingId: string,
+  plan: SandboxPlan,
+  deps: Deps,
+  call: Call,
+): Promise<ConflictOutcome> {
+  const conflicting = await deps.sync.refresh(conflictingId, call.signal);
+  if (conflicting === undefined) {
+    const foreign = await deps.engine.inspectContainer(conflictingId, call.signal);
     return foreign === undefined ? "removed" : "foreign";
   }
-  if (rival.labels[typeLabel] !== sandboxType) return "foreign";
-  const runs = deps.model.containersOf(rivalId).some(({ snapshot }) => snapshot.state.running);
-  if (rival.state.running || runs) {
+  if (conflicting.labels[typeLabel] !== sandboxType) return "foreign";
+  const runs = deps.model.containersOf(conflictingId).some(({ snapshot }) => snapshot.state.running);
+  if (conflicting.state.running || runs) {
     throw new ShimError("conflict", `a sandbox that runs already has the name "${plan.name}"`, {
-      sandboxId: rivalId,
+      sandboxId: conflictingId,
     });
   }
-  await removeSandbox(rivalId, deps, call);
+  await removeSandbox(conflictingId, deps, call);
   return "removed";
 }
 

@@ -9,7 +9,7 @@ import { rememberStop } from "./stop-record.js";
 
 export type StopSandboxDeps = Pick<
   Services,
-  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "containerLanes" | "log"
+  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "containerLocks" | "log"
 >;
 
 /** The pause program ends at once when it is told to; foreign pause images get this long. */
@@ -18,12 +18,12 @@ const pauseGraceSeconds = 10;
 /** Succeeds for sandboxes that are stopped, gone, or known only from their checkpoint. */
 export async function stopPodSandbox(
   request: StopPodSandboxRequest,
-  deps: StopSandboxDeps & Pick<Services, "link" | "sandboxLanes">,
+  deps: StopSandboxDeps & Pick<Services, "link" | "sandboxLocks">,
   call: Call,
 ): Promise<Answer<StopPodSandboxResponse>> {
   await deps.link.live(call.signal);
   const id = sandboxIdOf(request.pod_sandbox_id, deps);
-  if (id !== undefined) await deps.sandboxLanes.run(id, call.signal, () => stopSandbox(id, deps, call));
+  if (id !== undefined) await deps.sandboxLocks.run(id, call.signal, () => stopSandbox(id, deps, call));
   return {};
 }
 
@@ -31,7 +31,7 @@ export async function stopPodSandbox(
  *     mark not ready → stop all containers → tear down the network → stop the pause container → look for containers again
  *
  * The network goes before the pause container because its tear-down wants that container's namespace; while it fails,
- * that container stays, and the error makes the kubelet try again. Held by the caller: the sandbox's lane.
+ * that container stays, and the error makes the kubelet try again. Held by the caller: the sandbox's lock.
  *
  * A sandbox counts as gone only when the engine says so. One that it cannot describe now is not stopped by halves: that
  * is an error.
@@ -59,12 +59,12 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
 
 /**
  * The pod's processes end with their sandbox: dockershim left them running without a network. Each container is looked
- * at in its lane, after whatever start of it is under way.
+ * at under its lock, after whatever start of it is under way.
  */
 async function stopContainers(
   sandboxId: string,
   ids: readonly string[],
-  { engine, sync, containerLanes }: StopSandboxDeps,
+  { engine, sync, containerLocks }: StopSandboxDeps,
   call: Call,
 ): Promise<void> {
   const stopOne = async (id: string): Promise<void> => {
@@ -74,7 +74,7 @@ async function stopContainers(
     await sync.refresh(id, call.signal);
   };
   const results = await Promise.allSettled(
-    ids.map((id) => containerLanes.run(id, call.signal, () => stopOne(id))),
+    ids.map((id) => containerLocks.run(id, call.signal, () => stopOne(id))),
   );
   const failed = aggregate(
     results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : [])),

@@ -31,7 +31,7 @@ export interface EngineRequest {
    * Reads and writes have a limited number of connections each, so that calls to a frozen engine do not pile up, and
    * slow writes do not hold up reads. `free` is for probes, waits and streams.
    */
-  readonly lane: "read" | "write" | "free";
+  readonly concurrency: "read" | "write" | "unlimited";
   /**
    * To be sent once more over a fresh connection when the connection breaks before the answer is read, as when the engine
    * restarts. For what may be done twice; GET and HEAD always are.
@@ -57,7 +57,7 @@ export interface EngineClientOptions {
 }
 
 /** Connections for short reads, and for short writes. */
-const lanePlaces = 32;
+const requestsAtOnce = 32;
 /** Longest part of a path. */
 const partLimit = 4096;
 const refusalLimitBytes = 64 * 1024;
@@ -70,8 +70,8 @@ export class EngineClient {
   readonly #answerLimitBytes: number;
   readonly #short: Modem;
   readonly #long: Modem;
-  readonly #reads = new Gate(lanePlaces);
-  readonly #writes = new Gate(lanePlaces);
+  readonly #reads = new Gate(requestsAtOnce);
+  readonly #writes = new Gate(requestsAtOnce);
   /** `/v1.41`, or undefined before the negotiation. */
   #versionPrefix: string | undefined;
 
@@ -80,7 +80,7 @@ export class EngineClient {
     this.#shortTimeoutMs = options.shortTimeoutMs;
     this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
     const idleMs = options.idleConnectionMs ?? 60_000;
-    this.#short = new Modem(options.endpoint, { maxSockets: lanePlaces, idleMs });
+    this.#short = new Modem(options.endpoint, { maxSockets: requestsAtOnce, idleMs });
     this.#long = new Modem(options.endpoint, { maxSockets: Infinity, idleMs });
   }
 
@@ -92,7 +92,7 @@ export class EngineClient {
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
   async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
     return this.#withDeadline(request, signal, (linked) =>
-      this.#inLane(request, linked, () => this.#exchange(request, linked)),
+      this.#locked(request, linked, () => this.#exchange(request, linked)),
     );
   }
 
@@ -119,7 +119,7 @@ export class EngineClient {
   ): Promise<readonly T[]> {
     const { action } = request;
     return this.#withDeadline(request, signal, (linked) =>
-      this.#inLane(request, linked, async () => {
+      this.#locked(request, linked, async () => {
         const path = this.#path(request);
         if (path === undefined) throw refusalOf(nothingThere());
         return this.#repeat(request, linked, async () => {
@@ -210,9 +210,9 @@ export class EngineClient {
     return withDeadline(signal, timeoutMs, request.action, work);
   }
 
-  async #inLane<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    if (request.lane === "free") return work();
-    return (request.lane === "read" ? this.#reads : this.#writes).run(signal, work);
+  async #locked<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    if (request.concurrency === "unlimited") return work();
+    return (request.concurrency === "read" ? this.#reads : this.#writes).run(signal, work);
   }
 
   #path(request: EngineRequest): string | undefined {
@@ -252,8 +252,8 @@ export class EngineClient {
     path: string,
     signal: AbortSignal,
   ): Promise<IncomingMessage | Socket> {
-    const { method, headers, json, tar, lane, hijack } = request;
-    const modem = lane === "read" ? this.#short : this.#long;
+    const { method, headers, json, tar, concurrency, hijack } = request;
+    const modem = concurrency === "read" ? this.#short : this.#long;
     try {
       return await modem.dial({ method, path, headers, json, tar, hijack }, signal);
     } catch (error) {

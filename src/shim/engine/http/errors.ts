@@ -40,14 +40,14 @@ export function refusalMessage(status: number, body: Buffer): string {
 }
 
 /**
- * The error for an answer that is no success, with Docker's own words and these fields: `status` (HTTP), `rivalId` (on
+ * The error for an answer that is no success, with Docker's own words and these fields: `status` (HTTP), `conflictingId` (on
  * a name conflict), `missing` (container, image, exec, network or volume, for a 404 that says which).
  */
 export function refusal(status: number, body: Buffer): ShimError {
   const message = refusalMessage(status, body);
   const fields: ErrorFields = { status };
-  const rivalId = status === 409 ? parseNameConflict(message) : undefined;
-  if (rivalId !== undefined) return new ShimError("conflict", message, { ...fields, rivalId });
+  const conflictingId = status === 409 ? parseNameConflict(message) : undefined;
+  if (conflictingId !== undefined) return new ShimError("conflict", message, { ...fields, conflictingId });
   if (status === 404) {
     return new ShimError("notFound", message, {
       ...fields,

@@ -33,7 +33,7 @@ export function acceptConnection(
   { inject, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100, unreadMs }: AcceptOptions,
 ): void {
   const opening = new ConnectionOpening();
-  let patience: NodeJS.Timeout | undefined = setTimeout(onImpatience, openingTimeoutMs);
+  let patience: NodeJS.Timeout | undefined = setTimeout(onHandshakeTimeout, openingTimeoutMs);
   let acknowledgement: NodeJS.Timeout | undefined;
 
   function onData(chunk: Buffer): void {
@@ -69,11 +69,11 @@ export function acceptConnection(
       clearTimeout(patience);
       patience = undefined;
     } else {
-      patience ??= setTimeout(onImpatience, openingTimeoutMs);
+      patience ??= setTimeout(onHandshakeTimeout, openingTimeoutMs);
     }
   }
 
-  function onImpatience(): void {
+  function onHandshakeTimeout(): void {
     refuse("it is too slow");
   }
 

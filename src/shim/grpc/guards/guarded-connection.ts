@@ -19,7 +19,7 @@ interface Written {
 }
 
 /** How long a client may take to read what was written before the connection was closed. */
-const farewellMs = 1_000;
+const closeGraceMs = 1_000;
 
 /** What the library writes is left alone; what it reads goes through `rewrite`, or is what the client sent. */
 export class GuardedConnection extends Duplex {
@@ -145,7 +145,7 @@ export class GuardedConnection extends Duplex {
     if (error === null && !this.#socket.destroyed) {
       this.#socket.destroySoon();
       // A client that lives and does not read would keep it for ever.
-      const timer = setTimeout(() => this.#socket.destroy(), farewellMs).unref();
+      const timer = setTimeout(() => this.#socket.destroy(), closeGraceMs).unref();
       this.#socket.once("close", () => clearTimeout(timer));
     } else {
       this.#socket.destroy();

@@ -35,8 +35,8 @@ export async function findDockerd(
     const named = await listens(await readPid(file));
     if (named !== undefined) return named;
   }
-  const [only, ...rivals] = await proc.mapDefined(await proc.pids(), listens);
-  return rivals.length === 0 ? only : undefined;
+  const [only, ...others] = await proc.mapDefined(await proc.pids(), listens);
+  return others.length === 0 ? only : undefined;
 }
 
 /**
@@ -53,11 +53,11 @@ export async function findContainerd(
   if (child !== undefined) return siblings.length === 0 ? child : undefined;
   const socket = await pathSeenBy(proc, dockerd.pid, await containerdSocketOf(proc, dockerd));
   if (socket === undefined) return undefined;
-  const [only, ...rivals] = await proc.mapDefined(all, async ({ pid }) => {
+  const [only, ...others] = await proc.mapDefined(all, async ({ pid }) => {
     const found = await identify(proc, pid, "containerd");
     return found !== undefined && (await listensOn(proc, pid, socket)) ? found : undefined;
   });
-  return rivals.length === 0 ? only : undefined;
+  return others.length === 0 ? only : undefined;
 }
 
 async function identify(

@@ -1,6 +1,6 @@
-/** Keys under which things are kept in directories, and one lane per key for those who read and write them. */
+/** Keys under which things are kept in directories, and one lock per key for those who read and write them. */
 import { orAbort, withDeadline } from "../abort.js";
-import { KeyedLock } from "../sync/keyed-mutex.js";
+import { KeyedMutex } from "../sync/keyed-mutex.js";
 
 const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 
@@ -13,14 +13,14 @@ export function isFileKey(key: string): boolean {
 }
 
 /** Work on files, one at a time per key, in order of arrival. */
-export class FileLanes {
-  readonly #lock = new KeyedLock();
+export class FileLocks {
+  readonly #lock = new KeyedMutex();
 
   constructor(private readonly timeoutMs = 30_000) {}
 
   /**
-   * Runs `work` alone in the lane of `key`. After the time limit the caller gets a `timeout` error, although a disk
-   * that hangs cannot be told to let go: the lane stays taken until it does, and those behind time out in their turn.
+   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error, although a disk
+   * that hangs cannot be told to let go: the lock stays taken until it does, and those behind time out in their turn.
    */
   run<T>(key: string, action: string, work: () => Promise<T>): Promise<T> {
     return withDeadline(undefined, this.timeoutMs, action, (signal) =>

@@ -1,16 +1,16 @@
 import { orAbort } from "../abort.js";
 
 /**
- * One lane per key: at most one holder at a time, waiters in order of arrival. A lane costs nothing while nobody
+ * One lock per key: at most one holder at a time, waiters in order of arrival. A lock costs nothing while nobody
  * holds it.
  *
- * Who needs more than one lane takes them in the order name → sandbox id → container id → what network plugins have made: two callers that took them in
+ * Who needs more than one lock takes them in the order name → sandbox id → container id → what network plugins have made: two callers that took them in
  * opposite orders would wait for each other for ever. Of one kind only one is held at a time by one line of work.
  */
-export class KeyedLock {
+export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();
 
-  /** Runs `work` alone in the lane of `key`. An abort while waiting leaves the lane in order for those behind. */
+  /** Runs `work` alone under the lock of `key`. An abort while waiting leaves the lock in order for those behind. */
   async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const previous = this.#tails.get(key) ?? Promise.resolve();
     let release!: () => void;
@@ -30,7 +30,7 @@ export class KeyedLock {
     }
   }
 
-  /** Number of lanes that are held or waited for. */
+  /** Number of locks that are held or waited for. */
   get size(): number {
     return this.#tails.size;
   }

@@ -16,7 +16,7 @@ import { TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
 const name = "k8s_main_web_default_uid-1_0";
-const strangerBody = { Image: "busybox", Labels: {}, HostConfig: {} };
+const foreignBody = { Image: "busybox", Labels: {}, HostConfig: {} };
 const hugepages = {
   linux: {
     resources: containerResources({ hugepage_limits: [{ page_size: "2MB", limit: "4194304" }] }),
@@ -353,7 +353,7 @@ describe("createContainer() with a taken name", () => {
 
   test("takes a random suffix when a stranger has it", async () => {
     await using shim = await TestShim.start();
-    const stranger = shim.engine.containers.create(name, strangerBody);
+    const stranger = shim.engine.containers.create(name, foreignBody);
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
     assert.match(shim.engine.containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));

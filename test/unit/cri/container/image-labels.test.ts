@@ -143,8 +143,8 @@ describe("a container that somebody runs of an image with the labels of a", () =
     shim.engine.images.add({ tags: ["labelled:1"], snapshot: { labels } });
     const id = dockerRun(shim, "quirky_bohr");
     const { signal } = shim.call();
-    await shim.services.scratch.removeLeftovers(signal);
-    await shim.services.imageVolumes.tidyUp(signal);
+    await shim.services.scratch.removeOrphaned(signal);
+    await shim.services.imageVolumes.cleanUp(signal);
     assert.equal(shim.engine.containers.get(id).state.running, true);
   });
 });

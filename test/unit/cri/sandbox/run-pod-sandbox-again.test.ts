@@ -102,10 +102,13 @@ describe("runPodSandbox() with a taken name", () => {
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
   });
 
-  test("tries the name again when the rival is gone by then", async () => {
+  test("tries the name again when the conflicting container is gone by then", async () => {
     await using shim = await TestShim.start();
-    const rival = "f".repeat(64);
-    shim.engine.failNext("createContainer", new ShimError("conflict", "taken", { rivalId: rival }));
+    const conflicting = "f".repeat(64);
+    shim.engine.failNext(
+      "createContainer",
+      new ShimError("conflict", "taken", { conflictingId: conflicting }),
+    );
     const id = await runSandbox(shim);
     assert.equal(shim.engine.containers.get(id).name, name);
   });

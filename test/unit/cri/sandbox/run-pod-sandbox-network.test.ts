@@ -42,7 +42,7 @@ async function openRpcs(): Promise<ReturnType<typeof runtimeRpcs>> {
     reason: "test",
     binDirs: [fake.binDir],
     cacheDir: join(fake.directory, "cache"),
-    ancestorResultDirs: [],
+    legacyResultDirs: [],
     natTables: async () => [new FakeNatTable()],
     namespaces: {
       look: (path: string) => ({ identity: `namespace of ${path.split("/")[2] ?? ""}`, own: false }),

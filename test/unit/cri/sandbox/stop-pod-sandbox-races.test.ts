@@ -23,7 +23,7 @@ describe("stopPodSandbox() against other calls", () => {
     shim.engine.hangs = (verb, [one]) => verb === "startContainer" && one === container && isHeld;
     const start = startContainer(shim, container);
     const started = start.catch(() => undefined);
-    await until("the start is under way", () => shim.services.containerLanes.size > 0);
+    await until("the start is under way", () => shim.services.containerLocks.size > 0);
     await until("the engine has it", () => shim.world.journal.argsOf("engine.startContainer").length === 2);
     const stopped = stop(shim, id);
     await until("it is not ready", () => shim.services.model.sandbox(id)?.ready === false);

@@ -11,10 +11,10 @@ const get: EngineRequest = {
   action: "read the thing",
   method: "GET",
   path: ["thing"],
-  lane: "read",
+  concurrency: "read",
   unversioned: true,
 };
-const post: EngineRequest = { ...get, action: "change the thing", method: "POST", lane: "write" };
+const post: EngineRequest = { ...get, action: "change the thing", method: "POST", concurrency: "write" };
 
 function never(): AbortSignal {
   return new AbortController().signal;
@@ -177,7 +177,7 @@ describe("EngineClient", () => {
     docker.answers.set("GET /thing", (_request, response) => waiting.push(() => response.end('{"a":1}')));
     docker.answers.set("GET /quiet", (_request, response) => response.write(" "));
     const client = docker.client({ idleConnectionMs: 50 });
-    const quiet = await client.open({ ...get, path: ["quiet"], lane: "free" }, never());
+    const quiet = await client.open({ ...get, path: ["quiet"], concurrency: "unlimited" }, never());
     const burst = Promise.all(Array.from({ length: 20 }, () => client.json(get, never())));
     await docker.until((requests) => requests.length === 21);
     assert.ok(docker.sockets.size > 20);
@@ -223,7 +223,7 @@ describe("EngineClient", () => {
     );
     await docker.until((requests) => requests.length === 32);
     assert.equal(await client.json(post, never()), "written");
-    assert.equal(await client.json({ ...get, path: ["probe"], lane: "free" }, never()), "here");
+    assert.equal(await client.json({ ...get, path: ["probe"], concurrency: "unlimited" }, never()), "here");
     hung.abort();
     await settled;
   });
@@ -287,7 +287,7 @@ describe("EngineClient", () => {
       import { EngineClient } from ${JSON.stringify(new URL("../../../../src/shim/engine/http/client.js", import.meta.url).href)};
       const client = new EngineClient({ endpoint: { kind: "unix", path: ${JSON.stringify(docker.path)} }, shortTimeoutMs: 9000 });
       const headers = { "X-Registry-Auth": "hunter2" };
-      const request = { action: "x", method: "GET", path: ["thing"], lane: "read", unversioned: true, headers };
+      const request = { action: "x", method: "GET", path: ["thing"], concurrency: "read", unversioned: true, headers };
       await client.request(request, new AbortController().signal);
       client.close();`;
     const { stderr } = await promisify(execFile)(

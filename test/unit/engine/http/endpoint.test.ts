@@ -75,7 +75,7 @@ describe("EngineClient over TCP", () => {
     action: "ping",
     method: "GET",
     path: ["_ping"],
-    lane: "free",
+    concurrency: "unlimited",
     unversioned: true,
   } as const;
   const never = new AbortController().signal;

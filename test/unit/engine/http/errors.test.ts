@@ -5,7 +5,7 @@ import { parseNameConflict, refusal, unreachable } from "../../../../src/shim/en
 const id = "3f2a".repeat(16);
 
 describe("parseNameConflict()", () => {
-  for (const [text, rival] of [
+  for (const [text, conflicting] of [
     [
       `Conflict. The container name "/k8s_POD_a_b_c_0" is already in use by container "${id}". You have to remove (or rename) that container to be able to reuse that name.`,
       id,
@@ -19,7 +19,7 @@ describe("parseNameConflict()", () => {
     ["You cannot remove a running container", undefined],
   ] as const) {
     test(text.slice(0, 60), () => {
-      assert.equal(parseNameConflict(text), rival);
+      assert.equal(parseNameConflict(text), conflicting);
     });
   }
 });
@@ -63,12 +63,12 @@ describe("refusal()", () => {
     });
   }
 
-  test("a name conflict has the rival's id", () => {
+  test("a name conflict has the conflicting container's id", () => {
     const error = refusal(
       409,
       body(`Conflict. The container name "/x" is already in use by container "${id}".`),
     );
-    assert.deepEqual([error.kind, error.fields["rivalId"]], ["conflict", id]);
+    assert.deepEqual([error.kind, error.fields["conflictingId"]], ["conflict", id]);
   });
 
   for (const [message, missing] of [

@@ -118,12 +118,12 @@ describe("applyCgroup()", () => {
     await assert.rejects(applyCgroup(v1, settings, fake.proc), (error) => isKind(error, "invalid"));
   });
 
-  const strangers: readonly (readonly [what: string, target: CgroupTarget])[] = [
+  const foreign: readonly (readonly [what: string, target: CgroupTarget])[] = [
     ["whose pid is another's by now", { ...v2, containerId: idOf("4f") }],
     ["that does not run", { ...v2, pid: 0 }],
     ["whose process is gone", { ...v2, pid: 101 }],
   ];
-  for (const [what, target] of strangers) {
+  for (const [what, target] of foreign) {
     test(`refuses a container ${what}`, async () => {
       await using fake = await setUp(v2Cgroup, v2Mounts, []);
       await assert.rejects(applyCgroup(target, nothing, fake.proc), (error) => isKind(error, "unsupported"));

@@ -62,10 +62,7 @@ describe("findDockerd()", () => {
     assert.equal((await findDockerd(at.fake.proc, named, at.pidFiles))?.pid, 50);
   });
 
-  const strangers: (readonly [
-    what: string,
-    add: (at: Awaited<ReturnType<typeof setUp>>) => Promise<void>,
-  ])[] = [
+  const others: (readonly [what: string, add: (at: Awaited<ReturnType<typeof setUp>>) => Promise<void>])[] = [
     [
       "has put a link to the socket in the place of its own",
       async (at) => {
@@ -95,12 +92,9 @@ describe("findDockerd()", () => {
     ],
   ];
   for (const [what, changes] of foreign) {
-    strangers.push([
-      what,
-      (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes }),
-    ]);
+    others.push([what, (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes })]);
   }
-  for (const [what, add] of strangers) {
+  for (const [what, add] of others) {
     test(`leaves one alone that ${what}, even when the pid file names it`, async () => {
       await using at = await setUp();
       await writeFile(at.pidFiles[0] ?? "", "50");

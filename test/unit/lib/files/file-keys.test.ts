@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FileLanes, isFileKey } from "../../../../src/shim/lib/files/file-keys.js";
+import { FileLocks, isFileKey } from "../../../../src/shim/lib/files/file-keys.js";
 
 describe("isFileKey()", () => {
   for (const key of ["a", "0", "a".repeat(250), "3f2a-b_c.d0"]) {
@@ -28,39 +28,39 @@ describe("isFileKey()", () => {
   }
 });
 
-describe("FileLanes", () => {
+describe("FileLocks", () => {
   test("runs work of one key in order and of two keys at once", async () => {
-    const lanes = new FileLanes();
+    const locks = new FileLocks();
     const steps: string[] = [];
     let release = (): void => undefined;
     const gate = new Promise<void>((resolve) => (release = resolve));
-    const first = lanes.run("a", "first", async () => {
+    const first = locks.run("a", "first", async () => {
       await gate;
       steps.push("first");
     });
-    const second = lanes.run("a", "second", async () => Promise.resolve(steps.push("second")));
-    await lanes.run("b", "other", async () => Promise.resolve(steps.push("other")));
+    const second = locks.run("a", "second", async () => Promise.resolve(steps.push("second")));
+    await locks.run("b", "other", async () => Promise.resolve(steps.push("other")));
     release();
     await Promise.all([first, second]);
     assert.deepEqual(steps, ["other", "first", "second"]);
   });
 
-  test("gives callers back after the time limit but keeps the lane of a hanging disk", async () => {
-    const lanes = new FileLanes(1);
+  test("gives callers back after the time limit but keeps the lock of a hanging disk", async () => {
+    const locks = new FileLocks(1);
     let release = (): void => undefined;
     const gate = new Promise<void>((resolve) => (release = resolve));
     let entered = 0;
     await assert.rejects(
-      lanes.run("a", "hang", () => gate),
+      locks.run("a", "hang", () => gate),
       (error) => isKind(error, "timeout"),
     );
     await assert.rejects(
-      lanes.run("a", "wait", async () => Promise.resolve((entered += 1))),
+      locks.run("a", "wait", async () => Promise.resolve((entered += 1))),
       (error) => isKind(error, "timeout"),
     );
     assert.equal(entered, 0);
     release();
     await gate;
-    await lanes.run("a", "again", () => Promise.resolve());
+    await locks.run("a", "again", () => Promise.resolve());
   });
 });

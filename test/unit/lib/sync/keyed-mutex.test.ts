@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { KeyedLock } from "../../../../src/shim/lib/sync/keyed-mutex.js";
+import { KeyedMutex } from "../../../../src/shim/lib/sync/keyed-mutex.js";
 import { turns } from "../../../fakes/turns.js";
 
 const never = new AbortController().signal;
@@ -12,9 +12,9 @@ function gate(): { readonly opened: Promise<void>; open: () => void } {
   return { opened, open };
 }
 
-describe("KeyedLock", () => {
+describe("KeyedMutex", () => {
   test("run() lets one holder of a key in at a time, in order of arrival", async () => {
-    const lock = new KeyedLock();
+    const lock = new KeyedMutex();
     const seen: string[] = [];
     const work = (name: string) => async () => {
       seen.push(`${name} begins`);
@@ -30,7 +30,7 @@ describe("KeyedLock", () => {
   });
 
   test("run() lets holders of different keys in together", async () => {
-    const lock = new KeyedLock();
+    const lock = new KeyedMutex();
     const { opened, open } = gate();
     const first = lock.run("a", never, () => opened);
     assert.equal(await lock.run("b", never, () => Promise.resolve("in")), "in");
@@ -38,8 +38,8 @@ describe("KeyedLock", () => {
     await first;
   });
 
-  test("run() frees the lane when the work throws", async () => {
-    const lock = new KeyedLock();
+  test("run() frees the lock when the work throws", async () => {
+    const lock = new KeyedMutex();
     await assert.rejects(
       lock.run("a", never, () => Promise.reject(new Error("work"))),
       /work/,
@@ -48,7 +48,7 @@ describe("KeyedLock", () => {
   });
 
   test("an abort while waiting never runs the work and keeps the order of those behind", async () => {
-    const lock = new KeyedLock();
+    const lock = new KeyedMutex();
     const { opened, open } = gate();
     const leaver = new AbortController();
     const seen: string[] = [];
@@ -61,14 +61,14 @@ describe("KeyedLock", () => {
     leaver.abort(new Error("left"));
     await assert.rejects(second, /left/);
     await turns(3);
-    assert.deepEqual(seen, [], "the lane is still held by the first");
+    assert.deepEqual(seen, [], "the lock is still held by the first");
     open();
     await Promise.all([first, third]);
     assert.deepEqual(seen, ["first", "third"]);
   });
 
-  test("a signal that has aborted before never runs the work, also in a free lane", async () => {
-    const lock = new KeyedLock();
+  test("a signal that has aborted before never runs the work, also in a free lock", async () => {
+    const lock = new KeyedMutex();
     let ran = false;
     const work = (): Promise<void> => {
       ran = true;
@@ -78,8 +78,8 @@ describe("KeyedLock", () => {
     assert.equal(ran, false);
   });
 
-  test("a lane costs nothing once nobody holds it", async () => {
-    const lock = new KeyedLock();
+  test("a lock costs nothing once nobody holds it", async () => {
+    const lock = new KeyedMutex();
     await Promise.all(["a", "b", "a"].map((key) => lock.run(key, never, () => turns(1))));
     await turns(1);
     assert.equal(lock.size, 0);

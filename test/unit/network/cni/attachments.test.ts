@@ -413,7 +413,7 @@ test("removeRemembered() runs nothing for what is not remembered any more", asyn
   assert.equal((await deletions()).length, 3);
 });
 
-test("alone() ends the wait for the lane with an abort, and containers do not wait for each other", async () => {
+test("alone() ends the wait for the lock with an abort, and containers do not wait for each other", async () => {
   const caller = new AbortController();
   const unwanted = (): Promise<never> => assert.fail("it ran beside the first");
   await attachments.alone(id, never, async () => {

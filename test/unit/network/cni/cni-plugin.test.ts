@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { cleanLeftovers } from "../../../../src/network/orphans/orphaned-attachments.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/orphaned-attachments.js";
 import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
 import {
   createCniParts,
@@ -56,7 +56,7 @@ function optionsWith(options: Partial<CniPluginOptions>) {
     reason: "test",
     binDirs: [fake.binDir],
     cacheDir: directory,
-    ancestorResultDirs: [],
+    legacyResultDirs: [],
     natTables: async () => [new FakeNatTable()],
     namespaces: fake.namespaces,
     log,
@@ -434,7 +434,7 @@ describe("of one sandbox", () => {
 
   test("a tear-down waits for the clean-up, and what it finds undone is not undone again", async () => {
     const finding = await remembered();
-    const cleaning = cleanLeftovers([finding], parts, never);
+    const cleaning = removeOrphanedAttachments([finding], parts, never);
     await plugin.tearDownPod({ ...request, unfinished: true }, never);
     assert.deepEqual((await cleaning).cleaned, [finding]);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
@@ -443,14 +443,14 @@ describe("of one sandbox", () => {
   test("the clean-up waits for a tear-down, does nothing then and does not claim to have", async () => {
     const finding = await remembered();
     const tearingDown = plugin.tearDownPod(request, never);
-    const { cleaned, failed } = await cleanLeftovers([finding], parts, never);
+    const { cleaned, failed } = await removeOrphanedAttachments([finding], parts, never);
     await tearingDown;
     assert.deepEqual([cleaned, failed], [[], []]);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one"]);
   });
 
   test("a set-up waits for the clean-up of an earlier one", async () => {
-    const cleaning = cleanLeftovers([await remembered()], parts, never);
+    const cleaning = removeOrphanedAttachments([await remembered()], parts, never);
     assert.deepEqual(await plugin.setUpPod(request, never), ["10.1.2.3"]);
     assert.deepEqual((await cleaning).failed, []);
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one", "ADD one", "ADD two"]);
@@ -463,7 +463,7 @@ describe("of one sandbox", () => {
       await fake.behave("host-local", "DEL", `[ ! -e '${busy}' ]`);
       const tearingDown = plugin.tearDownPod(request, never);
       await until("a plugin is at work", () => existsSync(busy));
-      const { cleaned, failed } = await cleanLeftovers([finding], parts, never);
+      const { cleaned, failed } = await removeOrphanedAttachments([finding], parts, never);
       await tearingDown;
       assert.deepEqual([cleaned, failed], [[finding], []]);
       assert.equal(beside.includes(true), false);
@@ -477,7 +477,7 @@ describe("of one sandbox", () => {
       release = resolve;
     });
     const holding = parts.attachments.alone(request.sandboxId, never, () => held);
-    const cleaning = cleanLeftovers(leftovers.slice(0, 1), parts, never);
+    const cleaning = removeOrphanedAttachments(leftovers.slice(0, 1), parts, never);
     await turns(5);
     t.mock.timers.tick(3_600_000);
     release();

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ancestorChains, chainsOfSandbox } from "../../../../src/network/hostport/legacy-chains.js";
+import { legacyChains, chainsOfSandbox } from "../../../../src/network/hostport/legacy-chains.js";
 import { parseSavedTable } from "../../../../src/network/iptables/saved-table.js";
 import { golden, webChains, webId, webMappings } from "./golden.js";
 
-const chains = ancestorChains(parseSavedTable(golden.natTableAfterAdd));
+const chains = legacyChains(parseSavedTable(golden.natTableAfterAdd));
 const web = { sandboxId: webId, namespace: "default", name: "web", portMappings: webMappings };
 
-describe("ancestorChains()", () => {
+describe("legacyChains()", () => {
   test("tells pod, port, protocol and address of each chain", () => {
     assert.equal(chains.length, 4);
     assert.deepEqual(
@@ -23,7 +23,7 @@ describe("ancestorChains()", () => {
   });
 
   test("reads IPv6 destinations and host addresses", () => {
-    const [chain] = ancestorChains(
+    const [chain] = legacyChains(
       parseSavedTable(
         [
           "*nat",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { AncestorHostPorts } from "../../../../src/network/hostport/legacy-host-ports.js";
+import { LegacyHostPorts } from "../../../../src/network/hostport/legacy-host-ports.js";
 import { Conntrack } from "../../../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -27,10 +27,10 @@ function setUp(save: () => string, restore: (command: RecordedCommand) => Answer
   const log = recordingLog();
   const iptables = new HostIptables({ mode: "nft", log, run });
   const conntrack = new Conntrack(log, run);
-  return { run, log, ports: new AncestorHostPorts({ iptables, conntrack, log }) };
+  return { run, log, ports: new LegacyHostPorts({ iptables, conntrack, log }) };
 }
 
-describe("AncestorHostPorts", () => {
+describe("LegacyHostPorts", () => {
   test("runs nothing for pods of a node on which there are none", async () => {
     const { ports, run } = setUp(() => "*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n");
     await ports.start(never);

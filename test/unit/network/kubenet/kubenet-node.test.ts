@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { AncestorHostPorts } from "../../../../src/network/hostport/legacy-host-ports.js";
+import { LegacyHostPorts } from "../../../../src/network/hostport/legacy-host-ports.js";
 import { Conntrack } from "../../../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { RunCommand } from "../../../../src/network/iptables/run-command.js";
@@ -34,7 +34,7 @@ function nodeOn(run: RunCommand, mtuBytes = 0) {
   const iptables = new HostIptables({ mode: "auto", log, run });
   const families = (): ReadonlySet<"ipv4"> => new Set(["ipv4"]);
   const rules = new NodeRules({ iptables, nonMasqueradeCidr: "10.0.0.0/8", families, log, clock });
-  const ancestors = new AncestorHostPorts({ iptables, conntrack: new Conntrack(log, run), log });
+  const ancestors = new LegacyHostPorts({ iptables, conntrack: new Conntrack(log, run), log });
   const configured: number[] = [];
   const source = {
     configure: async (change: { mtuBytes?: number }) => void configured.push(change.mtuBytes ?? -1),

@@ -18,7 +18,7 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
   }
   const tornDown: string[] = [];
   const calls: PluginCall[] = [];
-  const lanes: string[] = [];
+  const locks: string[] = [];
   const log = recordingLog();
   const options = {
     pods: {
@@ -30,7 +30,7 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
     tools: {
       attachments: {
         alone: (containerId: string, _signal: AbortSignal, work: () => Promise<void>) => (
-          lanes.push(containerId),
+          locks.push(containerId),
           work()
         ),
       },
@@ -40,7 +40,7 @@ async function setUp(path: string, addresses: Readonly<Record<string, string>>) 
     addressDir: path,
     settingUp: new Set<string>(),
   };
-  return { options, tornDown, calls, lanes };
+  return { options, tornDown, calls, locks };
 }
 
 const known = (living: readonly string[], own: readonly string[]) => async () => ({
@@ -51,7 +51,7 @@ const known = (living: readonly string[], own: readonly string[]) => async () =>
 describe("freeLeakedAddresses()", () => {
   test("tears down what no container is left of, once for all its addresses, and releases each by the plugin", async () => {
     await using at = await temporaryDirectory();
-    const { options, tornDown, calls, lanes } = await setUp(at.path, {
+    const { options, tornDown, calls, locks } = await setUp(at.path, {
       "10.1.0.2": id("a"),
       "10.1.0.3": id("d"),
       "fd00::3": id("d"),
@@ -66,7 +66,7 @@ describe("freeLeakedAddresses()", () => {
     assert.deepEqual(new Set(calls.map(({ containerId }) => containerId)), new Set([id("d"), id("e")]));
     assert.deepEqual(
       calls.map(({ containerId }) => containerId),
-      lanes,
+      locks,
     );
     assert.ok(calls.every(({ type, command }) => type === "host-local" && command === "DEL"));
   });

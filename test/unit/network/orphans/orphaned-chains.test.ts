@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { leftoverChains } from "../../../../src/network/orphans/orphaned-chains.js";
+import { orphanedChains } from "../../../../src/network/orphans/orphaned-chains.js";
 import { golden, otherChain, webChains, webId } from "../hostport/golden.js";
 
 const tables = [
@@ -8,7 +8,7 @@ const tables = [
   { family: "ipv6", save: "" },
 ] as const;
 
-describe("leftoverChains()", () => {
+describe("orphanedChains()", () => {
   const rows: readonly [
     name: string,
     living: readonly string[],
@@ -22,7 +22,7 @@ describe("leftoverChains()", () => {
   ];
   for (const [name, living, own, ours, strange] of rows) {
     test(name, async () => {
-      const found = await leftoverChains(tables, { livingIds: new Set(living), ownIds: new Set(own) });
+      const found = await orphanedChains(tables, { livingIds: new Set(living), ownIds: new Set(own) });
       const names = (certainlyOurs: boolean): readonly string[] =>
         found
           .filter((finding) => finding.certainlyOurs === certainlyOurs)
@@ -33,7 +33,7 @@ describe("leftoverChains()", () => {
   }
 
   test("says family, port and pod, as far as the rules tell", async () => {
-    const found = await leftoverChains(tables, { livingIds: new Set(), ownIds: new Set([webId]) });
+    const found = await orphanedChains(tables, { livingIds: new Set(), ownIds: new Set([webId]) });
     const udp = found.find(({ chain }) => chain === "KUBE-HP-O2ZIJD4ZHVTKCVDM");
     assert.equal(udp?.what, 'ipv4 nat: KUBE-HP-O2ZIJD4ZHVTKCVDM, host port 18053/udp of pod "web_default"');
     assert.equal(udp.ownerId, webId);

@@ -6,14 +6,14 @@ import { describe, test } from "node:test";
 import { Attachments } from "../../../../src/network/cni/attachments.js";
 import type { CacheEntry } from "../../../../src/network/libcni/cache-entry.js";
 import { ResultCache } from "../../../../src/network/libcni/cache.js";
-import { cleanLeftovers } from "../../../../src/network/orphans/orphaned-attachments.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/orphaned-attachments.js";
 import { readHoldings, type Holdings } from "../../../../src/network/cni/held-attachments.js";
 import { chainNames, readNatRules, removalText } from "../../../../src/network/orphans/nat-rules.js";
 import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
 import {
   attachmentsToKeep,
   compareHoldings,
-  findLeftovers,
+  findOrphaned,
 } from "../../../../src/network/orphans/reconcile.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
@@ -140,9 +140,9 @@ describe("compareHoldings()", () => {
   });
 });
 
-test("findLeftovers() asks for the living after it has read, so that a new pod is never taken for dead", async () => {
+test("findOrphaned() asks for the living after it has read, so that a new pod is never taken for dead", async () => {
   const order: string[] = [];
-  await findLeftovers(
+  await findOrphaned(
     () => {
       order.push("read");
       return Promise.resolve(nothing);
@@ -155,7 +155,7 @@ test("findLeftovers() asks for the living after it has read, so that a new pod i
   assert.deepEqual(order, ["read", "asked"]);
 });
 
-test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the rest", async () => {
+test("removeOrphanedAttachments() undoes what is certainly ours and dead, and leaves the rest", async () => {
   const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
   await using fake = await FakePlugins.create("one", "host-local");
   try {
@@ -182,11 +182,11 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
     );
 
     const addressDir = join(directory, "none");
-    const findings = await findLeftovers(
+    const findings = await findOrphaned(
       () => readHoldings({ cache, natTables, networks: [], addressDir }, never),
       () => Promise.resolve(known([living], [recordedId, dead])),
     );
-    const done = await cleanLeftovers(findings, { attachments, invoker, natTables }, never);
+    const done = await removeOrphanedAttachments(findings, { attachments, invoker, natTables }, never);
     assert.deepEqual(done.failed, []);
     assert.deepEqual(
       done.cleaned.map(({ kind, ownerId }) => [kind, ownerId]),
@@ -211,7 +211,7 @@ test("cleanLeftovers() undoes what is certainly ours and dead, and leaves the re
   }
 });
 
-test("cleanLeftovers() goes on after a failure and says what failed", async () => {
+test("removeOrphanedAttachments() goes on after a failure and says what failed", async () => {
   const directory = await mkdtemp(join(tmpdir(), "cni-reconcile-"));
   await using fake = await FakePlugins.create("one");
   try {
@@ -219,7 +219,7 @@ test("cleanLeftovers() goes on after a failure and says what failed", async () =
     await cache.write(entry(recordedId, { config: '{"name":"demo","plugins":[{"type":"one"}]}' }));
     await fake.behave("one", "DEL", "exit 1");
     const holdings = await readHoldings({ cache, natTables, networks: [], addressDir: directory }, never);
-    const done = await cleanLeftovers(
+    const done = await removeOrphanedAttachments(
       compareHoldings(holdings, known([], [recordedId])),
       { attachments, invoker, natTables },
       never,
