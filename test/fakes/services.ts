@@ -167,7 +167,7 @@ export class TestShim implements AsyncDisposable {
             ? forgetContainer(id, { containerRecords, model, host: () => world.host, logs, log })
             : logs.observe(snapshot),
       },
-      { ...defaultStateSyncOptions, reconnectMs: { first: 1, last: 5 } },
+      { ...defaultStateSyncOptions, reconnectMs: { first: 1, longest: 5 } },
     );
     const settings: Services["settings"] = {
       ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },

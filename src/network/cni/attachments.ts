@@ -14,7 +14,7 @@ import type { Attachment, AttachmentKey, NetworkEngine } from "../libcni/network
 import { isProcessPath, type PodNamespace } from "./network-namespace.js";
 import { podAddresses } from "../libcni/result.js";
 import type { RunningPlugins } from "../libcni/running-plugins.js";
-import { SharedLock } from "../../shim/lib/sync/rw-lock.js";
+import { ReadWriteLock } from "../../shim/lib/sync/read-write-lock.js";
 import { isAtLeast } from "../libcni/versions.js";
 
 export interface AttachmentsOptions {
@@ -44,7 +44,7 @@ export interface Removal extends Partial<PodNamespace> {
 
 export class Attachments {
   /** GC must not run beside any ADD or DEL. */
-  readonly #lock = new SharedLock();
+  readonly #lock = new ReadWriteLock();
   readonly #locks = new KeyedMutex();
 
   constructor(private readonly options: AttachmentsOptions) {}
@@ -166,7 +166,7 @@ export class Attachments {
     if (list === undefined || list.disableCheck || !isAtLeast(list.cniVersion, "0.4.0")) return false;
     const { subject } = rememberedRemoval(entry);
     const attachment = { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject };
-    await this.#lock.shared(signal, () => this.options.engine.check(list, attachment, entry.result, signal));
+    await this.#lock.read(signal, () => this.options.engine.check(list, attachment, entry.result, signal));
     return true;
   }
 
@@ -179,14 +179,14 @@ export class Attachments {
     validAttachments: () => Promise<readonly AttachmentKey[]>,
     signal: AbortSignal,
   ): Promise<void> {
-    await this.#lock.exclusive(signal, async () => {
+    await this.#lock.write(signal, async () => {
       await this.options.engine.collectGarbage(list, await validAttachments(), signal);
     });
   }
 
   /** For plugins: beside those of other containers, without GC, and after what a killed predecessor left running. */
   #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    return this.#lock.shared(signal, async () => {
+    return this.#lock.read(signal, async () => {
       await this.options.running.endFormer(signal, containerId);
       return work();
     });

@@ -25,7 +25,7 @@ import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
 import type { NetworkSource } from "../libcni/network-source.js";
 import { podAddresses } from "../libcni/result.js";
-import { Slots } from "../../shim/lib/sync/slots.js";
+import { Semaphore } from "../../shim/lib/sync/semaphore.js";
 import type { StatusProbe } from "./status-probe.js";
 
 /** Name of the pod's interface, always. */
@@ -66,8 +66,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
   readonly dockerPublishesPorts = false;
   readonly #timeouts: CniTimeouts;
   /** Each has its own, so that nobody waits with a tear-down until hanging set-ups have ended. */
-  readonly #setUps: Slots;
-  readonly #tearDownSlots: Slots;
+  readonly #setUps: Semaphore;
+  readonly #tearDownSemaphore: Semaphore;
   #podCidrs: readonly string[];
   /** Of pods that are up; what is missing is in the cache on disk. */
   readonly #addresses = new Map<string, readonly string[]>();
@@ -82,8 +82,8 @@ export class CniNetworkPlugin implements NetworkPlugin {
     this.#podCidrs = splitCidrs(parts.podCidrs ?? []);
     this.#timeouts = { ...defaultTimeouts, ...parts.timeouts };
     const { parallelism = defaultParallelism } = parts;
-    this.#setUps = new Slots(parallelism);
-    this.#tearDownSlots = new Slots(parallelism);
+    this.#setUps = new Semaphore(parallelism);
+    this.#tearDownSemaphore = new Semaphore(parallelism);
   }
 
   /** Does not wait for plugins that hang: until they have answered, the state of the source says that it is read. */
@@ -146,7 +146,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     const removal = this.#removalOf(request);
     this.#tearDowns += 1;
     await attachments.alone(removal.containerId, signal, () =>
-      this.#tearDownSlots.run(signal, () =>
+      this.#tearDownSemaphore.run(signal, () =>
         withDeadline(undefined, tearDownMs, `tear down the network of ${removal.subject}`, (own) =>
           attachments.remove(removal, own),
         ),

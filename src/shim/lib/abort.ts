@@ -72,25 +72,21 @@ export async function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Prom
 
 /**
  * Runs `onAbort` at most once: when `signal` aborts, or at once when it has aborted before, which `addEventListener`
- * would never tell. Disposing of the link takes `onAbort` back; without a signal there is nothing to link.
+ * would never tell. Disposing of the link takes `onAbort` back; without a signal there is nothing to link. This is the
+ * only place that listens to a signal.
  */
 export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void): Disposable {
   if (signal?.aborted === true) onAbort();
-  else if (signal !== undefined) listen(signal, onAbort);
+  else if (signal !== undefined) {
+    // One signal may end many pieces of work: Node would take more than ten listeners for a leak, and warn.
+    setMaxListeners(0, signal);
+    signal.addEventListener("abort", onAbort, { once: true });
+  }
   return {
     [Symbol.dispose]: () => {
       signal?.removeEventListener("abort", onAbort);
     },
   };
-}
-
-/**
- * `onAbort` runs at most once; `removeEventListener("abort", onAbort)` takes it back. One signal may end many pieces of
- * work at once: Node would take more than ten listeners for a leak, and say so.
- */
-export function listen(signal: AbortSignal, onAbort: () => void): void {
-  setMaxListeners(0, signal);
-  signal.addEventListener("abort", onAbort, { once: true });
 }
 
 /** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */

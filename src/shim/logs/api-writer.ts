@@ -1,6 +1,7 @@
 /** Writes a container's log from the engine's logs API: for log drivers without a file of lines, and engines elsewhere. */
 import { sleep } from "../lib/abort.js";
 import { messageOf, ShimError } from "../lib/errors.js";
+import { Backoff } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
 import { lastLine, readLines, Restart, secondIn, timeIn, type ApiSource, type Gap } from "./api-lines.js";
 import { GapMarker } from "./gap-marker.js";
@@ -13,7 +14,7 @@ import { setBackTo } from "./newest-entries.js";
 import { appendPatiently, retryUntilTaken } from "./patient-output.js";
 import { ReplayCounter, withWholeTime } from "./replay.js";
 
-const retryMs = { first: 200, last: 5_000 };
+const retryMs = { first: 200, longest: 5_000 };
 const recordMs = 60_000;
 const recordBytes = 16 * 1024 * 1024;
 const newline = 0x0a;
@@ -120,7 +121,7 @@ export class ApiWriter implements LogWriter {
   /** Never rejects. */
   async #run(): Promise<void> {
     const { signal } = this.#stop;
-    let pauseMs = retryMs.first;
+    const backoff = new Backoff(retryMs);
     let hasReported = false;
     while (!signal.aborted) {
       const isLast = this.#isFinishing;
@@ -133,7 +134,7 @@ export class ApiWriter implements LogWriter {
           return;
         }
         hasReported = false;
-        pauseMs = retryMs.first;
+        backoff.reset();
         if (isSearch) continue;
         this.#restarts = 0;
       } catch (error) {
@@ -152,8 +153,7 @@ export class ApiWriter implements LogWriter {
       }
       // The container may have ended, or the engine: whoever looks after the containers will say.
       const wake = isLast ? signal : AbortSignal.any([signal, this.#following.signal]);
-      await sleep(pauseMs, wake).catch(() => undefined);
-      pauseMs = Math.min(pauseMs * 2, retryMs.last);
+      await sleep(backoff.next(), wake).catch(() => undefined);
     }
   }
 

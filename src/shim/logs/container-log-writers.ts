@@ -5,7 +5,7 @@ import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-log
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted-links.js";
 import { removeBeside, removeEngineLinks } from "./engine-links.js";
 import { historyTemporary } from "./history-writer.js";
-import type { LaterTimes } from "./later-try.js";
+import type { BackoffTimes } from "../lib/sync/backoff.js";
 import { isKnownSink, LogEntry, runs } from "./log-entry.js";
 import { LogOutput } from "./log-output.js";
 import { newRecord, type LogFormat, type LogRecords } from "./log-record.js";
@@ -30,7 +30,7 @@ const finishTimeoutMs = 5_000;
 /** A container that was removed has nothing more to say, but perhaps something that was not read yet. */
 const removeTimeoutMs = 1_000;
 /** A log that could not be begun or ended: too many open files, a file system that is full or read-only. */
-const laterTimes: LaterTimes = { first: 1_000, last: 30_000 };
+const laterTimes: BackoffTimes = { first: 1_000, longest: 30_000 };
 
 export class ContainerLogWriters implements ContainerLogs {
   readonly #entries = new Map<string, LogEntry>();
@@ -43,7 +43,7 @@ export class ContainerLogWriters implements ContainerLogs {
 
   constructor(
     private readonly deps: LogWritersDeps,
-    private readonly times: LaterTimes = laterTimes,
+    private readonly times: BackoffTimes = laterTimes,
   ) {
     this.#sources = new SourceWriters(deps, this.#queue);
   }

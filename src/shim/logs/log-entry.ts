@@ -1,22 +1,22 @@
 /** What is held of the log of one container while this program runs. */
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HistoryWriter } from "./history-writer.js";
-import { LaterTry, type LaterTimes } from "./later-try.js";
+import { RetryTimer, type BackoffTimes } from "../lib/sync/backoff.js";
 import { Lock } from "./log-output.js";
 import type { LogRecord } from "./log-record.js";
 import type { LogWriter } from "./log-writer.js";
 
 export class LogEntry {
   readonly lock = new Lock();
-  readonly later: LaterTry;
+  readonly later: RetryTimer;
   writer: LogWriter | undefined;
   history: HistoryWriter | undefined;
   /** As it was seen last. */
   container: Snapshot | undefined;
   isRemoved = false;
 
-  constructor(times: LaterTimes) {
-    this.later = new LaterTry(times);
+  constructor(times: BackoffTimes) {
+    this.later = new RetryTimer(times);
   }
 
   /** In its lock. Both stop at once. */

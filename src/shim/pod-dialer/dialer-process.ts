@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
-import { listen, sleep } from "../lib/abort.js";
+import { linkAbort, sleep } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dialer-protocol.js";
@@ -75,10 +75,10 @@ export class DialerProcess {
         );
         stop = () => {
           clearTimeout(timer);
-          signal.removeEventListener("abort", onAbort);
+          link[Symbol.dispose]();
           this.#pending.delete(id);
         };
-        listen(signal, onAbort);
+        const link = linkAbort(signal, onAbort);
         this.#pending.set(id, { resolve, reject });
         child.stdin?.write(encodeRequest({ id, namespace, port, timeoutMs }));
       });

@@ -2,7 +2,7 @@
 import { closeSync } from "node:fs";
 import type { Duplex } from "node:stream";
 import { ShimError } from "../lib/errors.js";
-import { Gate } from "../lib/sync/semaphore.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
@@ -14,12 +14,12 @@ const connectsAtOnce = 240;
 const connectsPerPod = 48;
 
 interface PodGate {
-  readonly gate: Gate;
+  readonly gate: Semaphore;
   users: number;
 }
 
 export class NamespaceDialer implements PodDialer {
-  readonly #all = new Gate(connectsAtOnce);
+  readonly #all = new Semaphore(connectsAtOnce);
   readonly #pods = new Map<string, PodGate>();
 
   constructor(
@@ -28,7 +28,7 @@ export class NamespaceDialer implements PodDialer {
   ) {}
 
   async connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
-    const pod = this.#pods.get(sandbox.id) ?? { gate: new Gate(connectsPerPod), users: 0 };
+    const pod = this.#pods.get(sandbox.id) ?? { gate: new Semaphore(connectsPerPod), users: 0 };
     this.#pods.set(sandbox.id, pod);
     pod.users += 1;
     try {

@@ -1,6 +1,6 @@
 /** The way into pods of an engine whose host is out of reach: a process in the sandbox, through the Docker API alone. */
 import type { Duplex } from "node:stream";
-import { listen, withDeadline } from "../lib/abort.js";
+import { linkAbort, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { LruMap } from "../lib/lru-map.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
@@ -44,19 +44,14 @@ export class RelayDialer implements PodDialer {
       const execId = await engine.createExec(sandbox.id, options, limited);
       // The signal of the attempt must not end the connection.
       const life = new AbortController();
-      const onAbort = (): void => {
+      using _ = linkAbort(limited, () => {
         life.abort(limited.reason);
-      };
-      listen(limited, onAbort);
-      try {
-        limited.throwIfAborted();
-        const stream = new RelayStream(await engine.startExec(execId, options, life.signal));
-        stream.on("error", () => undefined); // For the time until somebody listens.
-        await stream.open(connectTimeoutMs);
-        return stream;
-      } finally {
-        limited.removeEventListener("abort", onAbort);
-      }
+      });
+      limited.throwIfAborted();
+      const stream = new RelayStream(await engine.startExec(execId, options, life.signal));
+      stream.on("error", () => undefined); // Until the caller listens.
+      await stream.open(connectTimeoutMs);
+      return stream;
     });
   }
 

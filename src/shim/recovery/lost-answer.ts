@@ -1,5 +1,6 @@
 /** Requests whose answer nobody heard: the engine may have done what they asked for, or may do it a little later. */
 import { sleep, withDeadline } from "../lib/abort.js";
+import { Backoff } from "../lib/sync/backoff.js";
 import { isKind, messageOf } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
@@ -27,10 +28,11 @@ export async function untilAppears<T>(
   signal: AbortSignal,
 ): Promise<T | undefined> {
   const giveUpAt = performance.now() + appearanceMs;
-  for (let pauseMs = pollMs.first; ; pauseMs = Math.min(pauseMs * 2, pollMs.longest)) {
+  const backoff = new Backoff(pollMs);
+  for (;;) {
     const seen = await look(signal);
     if (seen !== undefined || performance.now() >= giveUpAt) return seen;
-    await sleep(pauseMs, signal);
+    await sleep(backoff.next(), signal);
   }
 }
 

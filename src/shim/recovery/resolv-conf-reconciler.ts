@@ -1,5 +1,5 @@
 import { ShimError, messageOf } from "../lib/errors.js";
-import { Gate } from "../lib/sync/semaphore.js";
+import { Semaphore } from "../lib/sync/semaphore.js";
 import type { Nanoseconds } from "../lib/time.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { HostAccess } from "../ports/host.js";
@@ -24,7 +24,7 @@ export class ResolvConfReconciler {
   /** Sandbox id → the start after which its file was looked at. */
   readonly #done = new Map<string, Nanoseconds>();
   readonly #running = new Set<Promise<void>>();
-  readonly #gate = new Gate(placesAtOnce);
+  readonly #gate = new Semaphore(placesAtOnce);
   readonly #stop = new AbortController();
 
   constructor(private readonly deps: Deps) {}

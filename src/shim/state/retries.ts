@@ -1,9 +1,10 @@
 import { sleep } from "../lib/abort.js";
+import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
 import { ShimError } from "../lib/errors.js";
 
 export interface RetriesDeps {
-  /** Before the first retry of an id, and at most; doubled in between. */
-  readonly pausesMs: { readonly first: number; readonly last: number };
+  /** Before each retry of an id. */
+  readonly pausesMs: BackoffTimes;
   /** Whether trying again is of any use now. */
   readonly isDue: (id: string) => boolean;
   readonly work: (id: string) => Promise<void>;
@@ -41,10 +42,10 @@ export class Retries {
 
   /** Never rejects: whoever did the work reports its failures. */
   async #retry(id: string): Promise<void> {
-    const { first, last } = this.deps.pausesMs;
-    for (let pauseMs = first; ; pauseMs = Math.min(pauseMs * 2, last)) {
+    const backoff = new Backoff(this.deps.pausesMs);
+    for (;;) {
       try {
-        await sleep(pauseMs, this.#stop.signal);
+        await sleep(backoff.next(), this.#stop.signal);
         if (!this.deps.isDue(id)) return;
         await this.deps.work(id);
         return;

@@ -1,6 +1,7 @@
 import { linkAbort, orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { runInCall } from "../lib/call.js";
 import { messageOf, ShimError } from "../lib/errors.js";
+import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
 import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
 import { typeLabel } from "../domain/labels.js";
@@ -23,8 +24,8 @@ export interface StateSyncOptions {
   /** A comparison goes on without an inspect that takes longer; that ends in the background. */
   readonly inspectPatienceMs: number;
   readonly connectTimeoutMs: number;
-  /** Pauses between attempts to reach a lost engine: the first, doubled up to the last. */
-  readonly reconnectMs: { readonly first: number; readonly last: number };
+  /** Pauses between attempts to reach a lost engine. */
+  readonly reconnectMs: BackoffTimes;
 }
 
 export const defaultStateSyncOptions: StateSyncOptions = {
@@ -33,7 +34,7 @@ export const defaultStateSyncOptions: StateSyncOptions = {
   retryMs: 500,
   inspectPatienceMs: 1_000,
   connectTimeoutMs: 10_000,
-  reconnectMs: { first: 100, last: 3_000 },
+  reconnectMs: { first: 100, longest: 3_000 },
 };
 
 export interface StateSyncDeps {
@@ -101,7 +102,7 @@ export class StateSync {
       patienceMs: options.inspectPatienceMs,
     });
     this.#retries = new Retries({
-      pausesMs: { first: options.retryMs, last: options.resyncIntervalMs },
+      pausesMs: { first: options.retryMs, longest: options.resyncIntervalMs },
       // Without an engine there is nothing to ask; when it is back, everything is read.
       isDue: (id) => deps.link.state.phase === "live" && deps.model.isStale(id),
       work: (id) => this.#refresher.refresh(id),
@@ -178,11 +179,11 @@ export class StateSync {
 
   async #follow(signal: AbortSignal): Promise<void> {
     const { link, log } = this.deps;
-    let pauseMs = this.options.reconnectMs.first;
+    const backoff = new Backoff(this.options.reconnectMs);
     for (;;) {
       try {
         await this.#session(signal, () => {
-          pauseMs = this.options.reconnectMs.first;
+          backoff.reset();
         });
       } catch (error) {
         if (signal.aborted) return;
@@ -199,8 +200,7 @@ export class StateSync {
         // One line per change, not one per attempt.
         if (link.state.phase !== "lost") log.error({ err: reason.message }, "engine lost");
         link.set({ phase: "lost", reason });
-        await sleep(pauseMs, signal).catch(() => undefined);
-        pauseMs = Math.min(pauseMs * 2, this.options.reconnectMs.last);
+        await sleep(backoff.next(), signal).catch(() => undefined);
       }
     }
   }

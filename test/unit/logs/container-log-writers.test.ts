@@ -12,8 +12,8 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./fake-docker-log.js";
 
 const containerId = idOf("ab");
-const slowly = { first: 3_600_000, last: 3_600_000 };
-const atOnce = { first: 1, last: 2 };
+const slowly = { first: 3_600_000, longest: 3_600_000 };
+const atOnce = { first: 1, longest: 2 };
 
 /** A running container with one line in Docker's file, and a log path where a file is in the way of the directory. */
 async function withBlockedLog(

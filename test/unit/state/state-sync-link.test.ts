@@ -108,7 +108,7 @@ describe("StateSync when the link breaks", () => {
   });
 
   test("an event stream that ends at once every time does not make a busy loop", async () => {
-    await using harness = new Harness({ reconnectMs: { first: 60_000, last: 60_000 } });
+    await using harness = new Harness({ reconnectMs: { first: 60_000, longest: 60_000 } });
     await harness.start();
     harness.engine.events$.breakAll(new ShimError("unavailable", "closed"));
     await until("the link recovers", () => harness.link.state.phase === "recovering");
@@ -280,7 +280,7 @@ describe("StateSync.stop()", () => {
   }
 
   test("does not wait for the next attempt to reach a lost engine", async () => {
-    const harness = new Harness({ reconnectMs: { first: 60_000, last: 60_000 } });
+    const harness = new Harness({ reconnectMs: { first: 60_000, longest: 60_000 } });
     harness.engine.down();
     harness.sync.start();
     await until("the engine is lost", () => harness.link.state.phase === "lost");

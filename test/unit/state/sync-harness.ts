@@ -15,7 +15,7 @@ const patient: StateSyncOptions = {
   retryMs: 60_000,
   inspectPatienceMs: 60_000,
   connectTimeoutMs: 60_000,
-  reconnectMs: { first: 1, last: 2 },
+  reconnectMs: { first: 1, longest: 2 },
 };
 
 /** A StateSync with its model and link on a fake engine. */

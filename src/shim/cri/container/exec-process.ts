@@ -2,6 +2,7 @@
 import { sleep, withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
+import { Backoff } from "../../lib/sync/backoff.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
@@ -58,12 +59,13 @@ async function exitCodeOf(
   { engine }: Pick<ExecDeps, "engine">,
   signal: AbortSignal,
 ): Promise<number> {
-  for (let pauseMs = exitPollMs.first; ; pauseMs = Math.min(pauseMs * 2, exitPollMs.longest)) {
+  const backoff = new Backoff(exitPollMs);
+  for (;;) {
     const state = await engine.inspectExec(execId, signal);
     if (state === undefined)
       throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
     if (!state.running && state.exitCode !== undefined) return state.exitCode;
-    await sleep(pauseMs, signal);
+    await sleep(backoff.next(), signal);
   }
 }
 

@@ -2,6 +2,7 @@
 import { sleep } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
+import { Backoff } from "../../lib/sync/backoff.js";
 import type { TerminalSize } from "../../ports/streaming.js";
 
 /** The engine may refuse a size because the process is just being started; after so many times it has other reasons. */
@@ -48,7 +49,7 @@ async function applySize(
   isOvertaken: () => boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  let pause = pauseMs.first;
+  const backoff = new Backoff(pauseMs);
   for (let attempt = 1; !signal.aborted; attempt++) {
     try {
       await apply(size, signal);
@@ -60,7 +61,6 @@ async function applySize(
         return;
       }
     }
-    await sleep(pause, signal).catch(() => undefined); // An abort ends the loop.
-    pause = Math.min(pause * 2, pauseMs.longest);
+    await sleep(backoff.next(), signal).catch(() => undefined); // An abort ends the loop.
   }
 }

@@ -4,7 +4,7 @@ import { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { withDeadline } from "../../lib/abort.js";
 import { isKind, ShimError } from "../../lib/errors.js";
-import { Gate } from "../../lib/sync/semaphore.js";
+import { Semaphore } from "../../lib/sync/semaphore.js";
 import { descriptionLimitBytes } from "../../domain/snapshot.js";
 import { type Answer, parseJson, readBody, readChunks } from "./answer.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
@@ -70,8 +70,8 @@ export class EngineClient {
   readonly #answerLimitBytes: number;
   readonly #short: Modem;
   readonly #long: Modem;
-  readonly #reads = new Gate(requestsAtOnce);
-  readonly #writes = new Gate(requestsAtOnce);
+  readonly #reads = new Semaphore(requestsAtOnce);
+  readonly #writes = new Semaphore(requestsAtOnce);
   /** `/v1.41`, or undefined before the negotiation. */
   #versionPrefix: string | undefined;
 

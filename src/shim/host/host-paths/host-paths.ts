@@ -3,7 +3,7 @@
  * them, never this one: its few threads for files serve all pods, and it could not end before they do.
  */
 import { posix } from "node:path";
-import { formatDuration, listen } from "../../lib/abort.js";
+import { formatDuration, linkAbort } from "../../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { FoundDevices, FoundMount, FoundPaths, PathProblem, PathsToFind } from "../../ports/host.js";
@@ -123,9 +123,10 @@ export class HostPaths {
       let isGivenUp = false;
       let hanging: Hanging | undefined;
       let killed: NodeJS.Timeout | undefined;
+      let abortLink: Disposable | undefined;
       const settle = (): void => {
         clearTimeout(timer);
-        signal.removeEventListener("abort", onAbort);
+        abortLink?.[Symbol.dispose]();
       };
       // Most end when they are killed: only those that stay are known to hang.
       const giveUp = (then: () => void): void => {
@@ -173,7 +174,7 @@ export class HostPaths {
           resolve(false);
         });
       }, this.#timeoutMs);
-      listen(signal, onAbort);
+      abortLink = linkAbort(signal, onAbort);
     });
   }
 }

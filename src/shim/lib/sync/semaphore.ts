@@ -1,29 +1,29 @@
-import { listen } from "../abort.js";
+import { linkAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
 
 /**
- * At most `places` holders at a time, the others wait in order of arrival. Node's own limit (`maxSockets` of an agent)
- * does not do: a request that waits there does not notice that its caller left.
+ * At most `permits` holders at a time; the others wait in order of arrival. The limit of Node's agents (`maxSockets`) is
+ * no substitute: a request that waits there does not notice that its caller left.
  */
-export class Gate {
+export class Semaphore {
   #free: number;
   readonly #waiters = new Set<() => void>();
 
-  constructor(places: number) {
-    this.#free = places;
+  constructor(permits: number) {
+    this.#free = permits;
   }
 
-  /** Runs `work` in one of the places. Leaves the queue at once, with the reason of `signal`, when that aborts. */
+  /** Runs `work` with a permit. Leaves the queue at once, with the reason of `signal`, when that aborts. */
   async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    await this.#enter(signal);
+    await this.#acquire(signal);
     try {
       return await work();
     } finally {
-      this.#leave();
+      this.#release();
     }
   }
 
-  async #enter(signal: AbortSignal): Promise<void> {
+  async #acquire(signal: AbortSignal): Promise<void> {
     if (signal.aborted) throw ShimError.from(signal.reason);
     if (this.#free > 0) {
       this.#free -= 1;
@@ -31,20 +31,19 @@ export class Gate {
     }
     await new Promise<void>((resolve, reject) => {
       const admit = (): void => {
-        signal.removeEventListener("abort", onAbort);
+        link[Symbol.dispose]();
         resolve();
       };
-      const onAbort = (): void => {
+      this.#waiters.add(admit);
+      const link = linkAbort(signal, () => {
         this.#waiters.delete(admit);
         reject(ShimError.from(signal.reason));
-      };
-      this.#waiters.add(admit);
-      listen(signal, onAbort);
+      });
     });
   }
 
-  /** Hands the place to whoever waits longest. */
-  #leave(): void {
+  /** Hands the permit to the waiter that came first. */
+  #release(): void {
     for (const admit of this.#waiters) {
       this.#waiters.delete(admit);
       admit();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Gate } from "../../../../src/shim/lib/sync/semaphore.js";
+import { Semaphore } from "../../../../src/shim/lib/sync/semaphore.js";
 
 /** Work that ends when told. */
 function held(): {
@@ -23,13 +23,13 @@ function held(): {
   };
 }
 
-describe("Gate", () => {
+describe("Semaphore", () => {
   const never = new AbortController().signal;
 
   test("lets in as many as there are places, the others in order of arrival", async () => {
-    const gate = new Gate(2);
+    const semaphore = new Semaphore(2);
     const jobs = [held(), held(), held(), held()];
-    const runs = jobs.map(async ({ work }) => gate.run(never, work));
+    const runs = jobs.map(async ({ work }) => semaphore.run(never, work));
     await new Promise(setImmediate);
     assert.deepEqual(
       jobs.map(({ begun }) => begun()),
@@ -48,13 +48,13 @@ describe("Gate", () => {
   });
 
   test("whoever leaves the queue takes no place", async () => {
-    const gate = new Gate(1);
+    const semaphore = new Semaphore(1);
     const first = held();
     const last = held();
-    const running = gate.run(never, first.work);
+    const running = semaphore.run(never, first.work);
     const caller = new AbortController();
-    const leaving = gate.run(caller.signal, () => assert.fail("let in"));
-    const waiting = gate.run(never, last.work);
+    const leaving = semaphore.run(caller.signal, () => assert.fail("let in"));
+    const waiting = semaphore.run(never, last.work);
     caller.abort();
     await assert.rejects(leaving, { kind: "cancelled" });
     first.end();
@@ -64,17 +64,17 @@ describe("Gate", () => {
   });
 
   test("a failure gives its place back", async () => {
-    const gate = new Gate(1);
+    const semaphore = new Semaphore(1);
     await assert.rejects(
-      gate.run(never, () => Promise.reject(new Error("failed"))),
+      semaphore.run(never, () => Promise.reject(new Error("failed"))),
       /failed/,
     );
-    assert.equal(await gate.run(never, () => Promise.resolve("in")), "in");
+    assert.equal(await semaphore.run(never, () => Promise.resolve("in")), "in");
   });
 
   test("a caller that has left already is not let in", async () => {
     await assert.rejects(
-      new Gate(1).run(AbortSignal.abort(), () => assert.fail("let in")),
+      new Semaphore(1).run(AbortSignal.abort(), () => assert.fail("let in")),
       { kind: "cancelled" },
     );
   });
