@@ -5,7 +5,7 @@ import { repository } from "./request-messages.js";
 
 const messages = join(repository, "src", "shim", "domain", "cri.ts");
 /** They make requests, or show options, and answer none. */
-const clients = ["play", "commands"].map((folder) => join(repository, "src", "shim", folder));
+const clients = ["src/play", "src/shim/commands"].map((folder) => join(repository, folder));
 
 /**
  * `Message.field` for every property of an interface of cri.ts that is read: `a.field`, `a["field"]`, `{ field } = a`,
@@ -106,5 +106,5 @@ function partsOf(type: ts.Type): readonly ts.Type[] {
 
 /** What answers calls: everything that these files import. */
 function programSources(): readonly string[] {
-  return ["composition/server.ts", "shim.ts"].map((path) => join(repository, "src", "shim", path));
+  return [join(repository, "src", "shim", "main.ts")];
 }
