@@ -1,0 +1,42 @@
+/** Documents name files of this repository: each path exists, so that a move of a file is followed. */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../..", import.meta.url));
+const documents = [".", "docs", "docs/decisions", "checkpoints", "pause", "proto"].flatMap((directory) =>
+  readdirSync(join(root, directory))
+    .filter((name) => name.endsWith(".md") && name !== "CHANGELOG.md")
+    .map((name) => join(directory, name)),
+);
+
+/** `a/b.ts`, `a/b/`, `b.test.ts`; not absolute paths, placeholders in capitals, or files of a node. */
+const pathForm = /`((?:[\w.-]+\/)*(?:[\w-]+\.(?:ts|mjs|c|h|proto|yaml)|[\w.-]+\/))`/g;
+/** Directories that a build or the program creates. */
+const made = /^(dist|node_modules|\.cache|bin|play|quarantine|logs|pods|containers|sandbox|checkpoint)\//;
+
+for (const document of documents) {
+  test(`${document} names files that exist`, () => {
+    const text = readFileSync(join(root, document), "utf8");
+    const paths = [...text.matchAll(pathForm)].map(([, path = ""]) => path);
+    const places = [
+      ".",
+      dirname(document),
+      "src/shim",
+      "src",
+      "src/network",
+      "test/unit",
+      "test/integration",
+    ];
+    const missing = paths.filter(
+      (path) =>
+        path.includes("/") &&
+        !path.includes("NOUN") &&
+        !made.test(path) &&
+        !places.some((place) => existsSync(join(root, place, path))),
+    );
+    assert.deepEqual(missing, []);
+  });
+}
