@@ -11,20 +11,23 @@
  * The tests find in their environment: DOCKERSHIM_TEST_DOCKER_ENDPOINT (unix://...), DOCKERSHIM_TEST_REGISTRY_BINARY
  * (path of docker-registry, empty when there is none), DOCKERSHIM_TEST_LONG ("1" or not set).
  */
+import { availableParallelism, constants } from "node:os";
 import { ensureBuilt, filesBelow } from "./setup/build.mjs";
 import { ensureDependencies, nodeVersionProblem } from "./setup/dependencies.mjs";
 import { ensureEngine, setupFootprint } from "./setup/ensure-engine.mjs";
 import { ensureNetworkTools } from "./setup/network-tools.mjs";
 import { setupAllowed } from "./setup/options.mjs";
-import { endWithoutReader } from "./setup/lost-output.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
+import { flakyLines, readFlakyTests } from "./setup/flaky-tests.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
 import { findRegistry } from "./setup/registry.mjs";
-import { StoppedError, addCounts, runTests, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
+import { StoppedError, addCounts, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
 import { UsageError, testOptions, usage } from "./setup/test-options.mjs";
 
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
+/** A process of its own for each would take three times as long. */
+const UNIT_FILES_PER_PROCESS = 20;
 
 /**
  * @param {string} folder
@@ -70,20 +73,26 @@ async function main(argv) {
   const allowSetup = setupAllowed(argv, process.env);
   const lines = [];
   await ensureDependencies({ root: repositoryRoot, log });
-  await ensureBuilt({ root: repositoryRoot, log });
+  if (!unit) await ensureBuilt({ root: repositoryRoot, log });
 
   const env = { ...process.env, ...(long ? { DOCKERSHIM_TEST_LONG: "1" } : {}) };
   const timeoutMs = (long ? 120 : 15) * MINUTE_MS;
-  const options = { root: repositoryRoot, runnerFlags, timeoutMs };
+  const flakyTests = readFlakyTests(repositoryRoot);
+  const flakyFiles = flakyTests.map(({ file }) => file);
+  const options = { root: repositoryRoot, runnerFlags, timeoutMs, flakyFiles };
   // The engine is set up first: what it prints is not to be lost between the tests' lines.
   const files = unit ? [] : testFiles("test/integration", words);
   const engine = files.length === 0 ? undefined : await testEngine({ endpoint, allowSetup });
-  let counts = await runTests({
+  const unitRun = await runTestsAgainWhereFailed({
     ...options,
     files: testFiles("test/unit", words),
     env,
-    concurrency: undefined,
+    // Many of them wait for a program or a clock for a while.
+    concurrency: availableParallelism() + 1,
+    filesPerProcess: UNIT_FILES_PER_PROCESS,
   });
+  let { counts } = unitRun;
+  const passedAgain = [...unitRun.passedAgain];
   if (engine?.endpoint !== undefined) {
     const registry = await findRegistry({ cacheDirectory, allowDownload: allowSetup, log });
     const noTools = await ensureNetworkTools({ allowSetup, stateDirectory: hostStateDirectory, log });
@@ -104,16 +113,12 @@ async function main(argv) {
     // One file at a time: they share the engine, and some of them stop it.
     const run = await runTestsAgainWhereFailed({ ...options, files, env: integrationEnv, concurrency: 1 });
     counts = addCounts(counts, run.counts);
-    if (run.unstable.length > 0)
-      lines.push(
-        "",
-        "UNSTABLE, failed once and passed when run again:",
-        ...run.unstable.map((file) => `  - ${file}`),
-      );
+    passedAgain.push(...run.passedAgain);
   } else if (engine !== undefined) {
     lines.push("", `LEFT OUT: ${String(files.length)} files of integration tests did not run:`);
     lines.push(...engine.reasons.map((reason) => `  ${reason}`), ...files.map((file) => `  - ${file}`));
   }
+  lines.push(...flakyLines(passedAgain, flakyTests));
   const { undo } = setupFootprint(hostStateDirectory);
   if (engine?.endpoint !== undefined && undo.length > 0) {
     lines.push(
@@ -132,7 +137,11 @@ async function main(argv) {
   return counts.failed === 0 && counts.runnerFailures === 0 && ran > 0 ? 0 : 1;
 }
 
-endWithoutReader(process.stdout);
+// As SIGPIPE ends other programs when nobody reads their output, as in `npm test | head`: Node.js ignores that signal. While
+// tests run, the runner listens too, and ends them first.
+process.stdout.on("error", () => {
+  if (process.stdout.listenerCount("error") === 1) process.exit(128 + constants.signals.SIGPIPE);
+});
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

@@ -1,11 +1,9 @@
-/**
- * A reporter for node's test runner: the totals of its own summary, the files of failed tests, and as JSON which tests
- * and suites were skipped (the totals leave out skipped suites); one `name value` per line.
- */
+/** A reporter for node's test runner: one JSON object at the end, the counts of test-runner.mjs without `runnerFailures`. */
 
 /**
  * @typedef {{ nesting?: number, message?: string, name?: string, file?: string, line?: number, column?: number,
- *   skip?: string | boolean, todo?: string | boolean }} EventData
+ *   skip?: string | boolean, todo?: string | boolean,
+ *   details?: { type?: string, error?: { failureType?: string } } }} EventData
  */
 
 /**
@@ -13,16 +11,33 @@
  * @returns {AsyncGenerator<string>}
  */
 export default async function* countReporter(source) {
+  /** @type {Record<string, number>} */
+  const totals = {};
+  let failedSuites = 0;
+  /** @type {string[]} */
+  const failedFiles = [];
+  /** @type {string[]} */
+  const skippedTests = [];
   for await (const { type, data } of source) {
-    const isTotal = type === "test:diagnostic" && data.nesting === 0;
-    if (isTotal && /^(pass|fail|cancelled|skipped|todo) \d+$/.test(data.message ?? ""))
-      yield `${String(data.message)}\n`;
-    // A file that ends before its tests do is a failed test of that name.
-    const file = data.file ?? data.name ?? "";
-    if (type === "test:fail" && file.endsWith(".test.ts")) yield `failedFile ${file}\n`;
-    if (type === "test:pass" && [data.skip, data.todo].some((reason) => (reason ?? false) !== false)) {
-      const place = [file, data.line, data.column].join(":");
-      yield `skippedTest ${JSON.stringify(`${place}: ${data.name ?? ""}`)}\n`;
+    const isTop = data.nesting === 0;
+    const [, name, value] = /^(\w+) (\d+)$/.exec(data.message ?? "") ?? [];
+    if (type === "test:diagnostic" && isTop && name !== undefined) totals[name] = Number(value);
+    if (type === "test:fail") {
+      // Test files are suites at the top; the process that ran them stands there only when it crashed.
+      if (isTop) failedFiles.push(data.name ?? "");
+      // The totals leave out suites that fail by themselves: at import, or in a hook.
+      const { type: kind, error } = data.details ?? {};
+      if (kind === "suite" && error?.failureType !== "subtestsFailed") failedSuites += 1;
     }
+    if (type === "test:pass" && [data.skip, data.todo].some((reason) => (reason ?? false) !== false))
+      skippedTests.push(`${[data.file, data.line, data.column].join(":")}: ${data.name ?? ""}`);
   }
+  const total = (/** @type {string} */ name) => totals[name] ?? 0;
+  yield JSON.stringify({
+    passed: total("pass"),
+    failed: total("fail") + total("cancelled") + failedSuites,
+    skipped: total("skipped") + total("todo"),
+    failedFiles: [...new Set(failedFiles)],
+    skippedTests,
+  });
 }

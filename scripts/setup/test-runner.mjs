@@ -1,8 +1,8 @@
 /** Runs test files with node's runner in a process group of its own, and counts. */
 import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
@@ -46,93 +46,103 @@ export class StoppedError extends Error {
 }
 
 /**
- * The totals that count-reporter.mjs wrote; a cancelled test is a failed one.
- * @param {string} text
- * @returns {Counts}
- */
-export function parseCounts(text) {
-  const value = (/** @type {string} */ name) => {
-    const matches = [...text.matchAll(new RegExp(`^${name} (\\d+)$`, "gm"))];
-    return matches.reduce((sum, match) => sum + Number(match[1]), 0);
-  };
-  // A runner that was killed may have left half a line.
-  const texts = (/** @type {string} */ name) =>
-    [...text.matchAll(new RegExp(`^${name} (.+)\n`, "gm"))].map(([, found = ""]) => found);
-  return {
-    passed: value("pass"),
-    failed: value("fail") + value("cancelled"),
-    skipped: value("skipped") + value("todo"),
-    runnerFailures: 0,
-    failedFiles: [...new Set(texts("failedFile"))],
-    skippedTests: texts("skippedTest").map((json) => String(JSON.parse(json))),
-  };
-}
-
-/**
- * Runs the files, and those in which something failed once more: they work with real engines, kernels and clocks, and a
- * machine that is busy with something else must not fail them. What fails twice has failed, and so has all when something
- * is skipped the second time only, which may be what failed. What fails once is named. More than three such files are no
- * accident and are not run again.
- * @param {Parameters<typeof runTests>[0]} options
+ * Runs the files, and those in which something failed once more, each in a process of its own. What fails twice has failed,
+ * and so has all when something is skipped the second time only, which may be what failed. A file that passes then counts as
+ * passed only if test/flaky-tests.json names it. More than three such files are no accident and are not run again.
+ * @param {Parameters<typeof runTests>[0] & { flakyFiles: readonly string[] }} options `flakyFiles`: relative to `root`
  * @param {typeof runTests} run
- * @returns {Promise<{ counts: Counts, unstable: readonly string[] }>}
+ * @returns {Promise<{ counts: Counts, passedAgain: readonly string[] }>}
  */
-export async function runTestsAgainWhereFailed(options, run = runTests) {
+export async function runTestsAgainWhereFailed({ flakyFiles, ...options }, run = runTests) {
   const first = await run(options);
   const { failedFiles } = first;
-  // A runner that was killed names files, but has no totals: nobody knows what did not run.
+  // A runner that was killed has no totals: nobody knows what did not run.
   const isWhole = first.failed > 0;
-  if (!isWhole || failedFiles.length === 0 || failedFiles.length > 3) return { counts: first, unstable: [] };
+  if (!isWhole || failedFiles.length === 0 || failedFiles.length > 3)
+    return { counts: first, passedAgain: [] };
   process.stdout.write(`\nsetup: once more, because something failed there: ${failedFiles.join(" ")}\n`);
-  const second = await run({ ...options, files: failedFiles });
+  const second = await run({ ...options, files: failedFiles, filesPerProcess: 1 });
   const isUnproven = second.skippedTests.some((test) => !first.skippedTests.includes(test));
   if (second.failed > 0 || second.runnerFailures > 0 || second.passed === 0 || isUnproven)
-    return { counts: first, unstable: [] };
+    return { counts: first, passedAgain: [] };
+  if (!failedFiles.every((file) => flakyFiles.includes(file)))
+    return { counts: first, passedAgain: failedFiles };
   const { skipped, skippedTests } = first;
   const passed = first.passed + first.failed;
-  return { counts: { ...noCounts, passed, skipped, skippedTests }, unstable: failedFiles };
-}
-
-/**
- * Flags of node's runner that this version of Node.js may not know yet.
- * @param {string} version as in process.versions.node
- * @param {{ concurrency: number | undefined, timeoutMs: number }} limits
- */
-export function limitFlags(version, { concurrency, timeoutMs }) {
-  const [major = 0, minor = 0] = version.split(".").map(Number);
-  const flags = [];
-  if (concurrency !== undefined && (major > 20 || minor >= 10))
-    flags.push(`--test-concurrency=${String(concurrency)}`);
-  if (major > 20 || minor >= 11) flags.push(`--test-timeout=${String(timeoutMs)}`);
-  return flags;
+  return { counts: { ...noCounts, passed, skipped, skippedTests }, passedAgain: failedFiles };
 }
 
 /**
  * Runs the files and prints what node's runner says. SIGINT and SIGTERM end the whole group, and so does an output that
- * nobody reads any longer, as SIGPIPE would; see lost-output.mjs.
+ * nobody reads any longer, as SIGPIPE would.
  * @param {{ root: string, files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number | undefined,
- *   runnerFlags: readonly string[], timeoutMs: number }} options `timeoutMs` for one file
+ *   runnerFlags: readonly string[], timeoutMs: number, filesPerProcess?: number }} options `files`: relative to `root`;
+ *   `concurrency`: processes at a time; `timeoutMs`: for one process
  * @returns {Promise<Counts>}
  */
-export async function runTests({ root, files, env, concurrency, runnerFlags, timeoutMs }) {
+export async function runTests({
+  root,
+  files,
+  env,
+  concurrency,
+  runnerFlags,
+  timeoutMs,
+  filesPerProcess = 1,
+}) {
   if (files.length === 0) return noCounts;
-  const folder = mkdtempSync(join(tmpdir(), "dockershim-counts-"));
-  const countFile = join(folder, "counts");
+  const folder = mkdtempSync(join(tmpdir(), "dockershim-tests-"));
+  const countFile = join(folder, "counts.json");
+  const groups = writeGroups(folder, { root, files, filesPerProcess });
   const reporter = fileURLToPath(new URL("count-reporter.mjs", import.meta.url));
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  // Node.js before 20.11 refuses them.
+  const limits = [
+    `--test-timeout=${timeoutMs}`,
+    ...(concurrency === undefined ? [] : [`--test-concurrency=${concurrency}`]),
+  ];
   const args = [
     ...["--import", "tsx", "--test", "--test-reporter=spec", "--test-reporter-destination=stdout"],
     ...[`--test-reporter=${reporter}`, `--test-reporter-destination=${countFile}`],
-    ...limitFlags(process.versions.node, { concurrency, timeoutMs }),
+    ...(major > 20 || minor >= 11 ? limits : []),
     ...runnerFlags,
-    ...files,
+    ...groups.keys(),
   ];
   try {
     const code = await runGroup(args, { root, env });
-    const counts = parseCounts(readFileSync(countFile, "utf8"));
-    return { ...counts, runnerFailures: code === 0 ? 0 : 1 };
+    // Empty when the runner was killed.
+    const text = existsSync(countFile) ? readFileSync(countFile, "utf8") : "";
+    const counts = /** @type {Counts} */ ({ ...noCounts, ...(text === "" ? {} : JSON.parse(text)) });
+    // A process that crashed has the name of its generated module.
+    const failedFiles = counts.failedFiles.flatMap(
+      (name) => groups.get(join(folder, basename(name))) ?? name,
+    );
+    return { ...counts, failedFiles, runnerFailures: code === 0 ? 0 : 1 };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/**
+ * Writes one module for each process; each runs so many files.
+ * @param {string} folder
+ * @param {{ root: string, files: readonly string[], filesPerProcess: number }} options
+ * @returns {Map<string, readonly string[]>} the files of each module
+ */
+function writeGroups(folder, { root, files, filesPerProcess }) {
+  const groups = new Map();
+  const runner = new URL("test-group.mjs", import.meta.url).href;
+  for (let start = 0; start < files.length; start += filesPerProcess) {
+    const group = files.slice(start, start + filesPerProcess);
+    // The names keep their order when they are sorted, which newer versions of Node.js do.
+    const path = join(folder, `${String(start).padStart(5, "0")}.test.mjs`);
+    const lines = [
+      `import { runFiles } from ${JSON.stringify(runner)};`,
+      `await runFiles(${JSON.stringify(root)}, ${JSON.stringify(group)});`,
+    ];
+    writeFileSync(path, lines.join("\n"));
+    groups.set(path, group);
+  }
+  return groups;
 }
 
 /**

@@ -1,151 +1,183 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { basename, join, relative } from "node:path";
 import { describe, test } from "node:test";
-import countReporter from "../../../scripts/setup/count-reporter.mjs";
-import {
-  addCounts,
-  limitFlags,
-  noCounts,
-  parseCounts,
-  runTestsAgainWhereFailed,
-} from "../../../scripts/setup/test-runner.mjs";
+import { repositoryRoot } from "../../../scripts/setup/paths.mjs";
+import { noCounts, runTestsAgainWhereFailed } from "../../../scripts/setup/test-runner.mjs";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-test("countReporter() passes on the totals of the run, the files of what failed and what was skipped, only", async () => {
-  const events = [
-    { type: "test:diagnostic", data: { nesting: 0, message: "tests 7" } },
-    { type: "test:diagnostic", data: { nesting: 1, message: "pass 99" } },
-    { type: "test:pass", data: { nesting: 0, file: "/a/passed.test.ts" } },
-    { type: "test:fail", data: { nesting: 1, name: "a test", file: "/a/failed.test.ts" } },
-    { type: "test:fail", data: { nesting: 0, name: "/a/crashed.test.ts" } },
-    {
-      type: "test:pass",
-      data: { ...{ nesting: 1, name: "a\nb", file: "/a.test.ts", line: 3, column: 5 }, skip: true },
-    },
-    {
-      type: "test:pass",
-      data: { ...{ nesting: 1, name: "c", file: "/a.test.ts", line: 4, column: 5 }, todo: "soon" },
-    },
-    {
-      type: "test:pass",
-      data: { ...{ nesting: 1, name: "d", file: "/a.test.ts", line: 5, column: 5 }, skip: false },
-    },
-    { type: "test:diagnostic", data: { nesting: 0, message: "pass 4" } },
-    { type: "test:diagnostic", data: { nesting: 0, message: "skipped 2" } },
-  ];
-  async function* source() {
-    yield* events;
-  }
-  const lines: string[] = [];
-  for await (const line of countReporter(source())) lines.push(line);
-  assert.deepEqual(lines, [
-    "failedFile /a/failed.test.ts\n",
-    "failedFile /a/crashed.test.ts\n",
-    'skippedTest "/a.test.ts:3:5: a\\nb"\n',
-    'skippedTest "/a.test.ts:4:5: c"\n',
-    "pass 4\n",
-    "skipped 2\n",
-  ]);
-});
+const runner = new URL("../../../scripts/setup/test-runner.mjs", import.meta.url).href;
 
-describe("parseCounts()", () => {
-  test("counts cancelled tests as failed and open ones as skipped", () => {
-    const counts = parseCounts("pass 4\nfail 1\ncancelled 2\nskipped 3\ntodo 1\n");
-    assert.deepEqual(counts, { ...noCounts, passed: 4, failed: 3, skipped: 4 });
-  });
-
-  test("names each file of failed tests once", () => {
-    const { failedFiles } = parseCounts(
-      "failedFile /a b.test.ts\nfailedFile /c.test.ts\nfailedFile /a b.test.ts\n",
-    );
-    assert.deepEqual(failedFiles, ["/a b.test.ts", "/c.test.ts"]);
-  });
-
-  test("names what was skipped", () => {
-    const { skippedTests } = parseCounts('skippedTest "/a.test.ts:3:5: a\\nb"\nskipped 1\nskippedTest "/a');
-    assert.deepEqual(skippedTests, ["/a.test.ts:3:5: a\nb"]);
-  });
-
-  test("is all zero for a runner that wrote nothing", () => {
-    assert.deepEqual(parseCounts(""), noCounts);
-  });
-});
-
-test("addCounts() adds up runs", () => {
-  const one = {
-    ...{ passed: 1, failed: 2, skipped: 3, runnerFailures: 1 },
-    ...{ failedFiles: ["/a.test.ts"], skippedTests: ["/a.test.ts:1:1: a"] },
+/** Starts a program that runs test files with these contents in one process, and prints their counts. */
+async function startRun(directory: string, files: Readonly<Record<string, string>>) {
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
+  const paths = Object.keys(files).map((name) => relative(repositoryRoot, join(directory, name)));
+  const options = {
+    root: repositoryRoot,
+    files: paths,
+    runnerFlags: [],
+    timeoutMs: 60_000,
+    filesPerProcess: 9,
   };
-  assert.deepEqual(addCounts(one, { ...one, runnerFailures: 0 }), {
-    passed: 2,
-    failed: 4,
-    skipped: 6,
-    runnerFailures: 1,
-    failedFiles: ["/a.test.ts", "/a.test.ts"],
-    skippedTests: ["/a.test.ts:1:1: a", "/a.test.ts:1:1: a"],
+  const program = `
+    import { runTests } from ${JSON.stringify(runner)};
+    // Else node's runner takes itself for a part of the run that this test belongs to.
+    const { NODE_TEST_CONTEXT, ...env } = process.env;
+    const counts = await runTests({ ...${JSON.stringify(options)}, env, concurrency: 1 });
+    console.log("\\nCOUNTS" + JSON.stringify(counts));
+  `;
+  return spawn(process.execPath, ["--input-type=module", "--eval", program], { cwd: repositoryRoot });
+}
+
+async function countsOf(files: Readonly<Record<string, string>>): Promise<typeof noCounts> {
+  await using directory = await temporaryDirectory();
+  const child = await startRun(directory.path, files);
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
+  child.stderr.resume();
+  await once(child, "close");
+  const counts = JSON.parse(/^COUNTS(.*)$/m.exec(output)?.[1] ?? output) as typeof noCounts;
+  return {
+    ...counts,
+    failedFiles: counts.failedFiles.map((file) => basename(file)),
+    skippedTests: counts.skippedTests.map((place) => basename(place).replace(/:\d+:\d+:/, ":")),
+  };
+}
+
+const head = 'import { beforeEach, describe, test } from "node:test";\n';
+
+describe("runTests()", () => {
+  test("counts the tests of files that share a process, and names those that failed or were skipped", async () => {
+    assert.deepEqual(
+      await countsOf({
+        "a.test.mjs": `${head}beforeEach((t) => { if (t.name !== "a") throw t; }); test("a", () => { throw 1; });`,
+        "b.test.mjs": `${head}describe("b", () => { test("passes", () => {}); test("later", { todo: true }); });`,
+        "c.test.mjs": `${head}test("c", { skip: true }, () => {});`,
+        "d.test.mjs": "throw new Error('at import');",
+      }),
+      {
+        ...{ passed: 1, failed: 2, skipped: 2, runnerFailures: 1, failedFiles: ["a.test.mjs", "d.test.mjs"] },
+        skippedTests: ["b.test.mjs: later", "c.test.mjs: c"],
+      },
+    );
   });
+
+  for (const [name, change] of Object.entries({
+    "an environment variable": "process.env.LEFT = 'x'",
+    "the time": "performance.now = () => 5",
+    "a listener for a signal": "process.on('SIGUSR2', () => {})",
+  })) {
+    test(`fails a file that leaves ${name} changed`, async () => {
+      const { failed, failedFiles } = await countsOf({
+        "a.test.mjs": `${head}test("changes it", () => { ${change}; });`,
+        "b.test.mjs": `${head}test("b", () => {});`,
+      });
+      assert.deepEqual([failed, failedFiles], [1, ["a.test.mjs"]]);
+    });
+  }
+
+  test("fails all files of a process that crashes", async () => {
+    const { failed, failedFiles } = await countsOf({
+      "a.test.mjs": `${head}test("a", () => {});`,
+      "b.test.mjs": `${head}test("b", () => process.kill(process.pid, "SIGKILL"));`,
+    });
+    assert.ok(failed > 0);
+    assert.deepEqual(failedFiles, ["a.test.mjs", "b.test.mjs"]);
+  });
+
+  test("lets tests clean up when nobody reads the output any longer", async () => {
+    await using directory = await temporaryDirectory();
+    const cleaned = join(directory.path, "cleaned");
+    const child = await startRun(directory.path, {
+      "talkative.test.mjs": `${head}import { writeFileSync } from "node:fs";
+        process.once("SIGTERM", () => {
+          writeFileSync(${JSON.stringify(cleaned)}, "");
+          process.exit();
+        });
+        test("goes on and on", () => new Promise(() => setInterval(() => console.log("more"), 5)));`,
+    });
+    child.stderr.resume();
+    child.stdout.once("data", () => child.stdout.destroy());
+    await once(child, "close");
+    assert.ok(existsSync(cleaned));
+  });
+});
+
+test("npm test ends as other programs do when nobody reads its output", async () => {
+  const child = spawn(process.execPath, ["scripts/test.mjs", "--help"], { cwd: repositoryRoot });
+  child.stdout.destroy();
+  assert.deepEqual(await once(child, "close"), [141, null]);
 });
 
 describe("runTestsAgainWhereFailed()", () => {
   const options = {
-    ...{ root: "/", files: ["/a.test.ts", "/b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
-    timeoutMs: 1,
+    ...{ root: "/", files: ["a.test.ts", "b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
+    ...{ timeoutMs: 1, flakyFiles: ["b.test.ts"] },
   };
   const leftOut = "/b.test.ts:1:1: needs another engine";
   const failed = {
     ...{ passed: 5, failed: 2, skipped: 1, runnerFailures: 1 },
-    ...{ failedFiles: ["/b.test.ts"], skippedTests: [leftOut] },
+    ...{ failedFiles: ["b.test.ts"], skippedTests: [leftOut] },
   };
   const passed = { ...noCounts, passed: 3 };
 
-  async function outcome(...results: readonly (typeof failed | typeof noCounts)[]) {
+  async function outcome(
+    results: readonly (typeof failed | typeof noCounts)[],
+    flakyFiles = options.flakyFiles,
+  ) {
     const ran: (readonly string[])[] = [];
-    const { counts, unstable } = await runTestsAgainWhereFailed(options, ({ files }) => {
-      ran.push(files);
-      return Promise.resolve(results[ran.length - 1] ?? noCounts);
-    });
-    return { ran, counts, unstable };
+    const { counts, passedAgain } = await runTestsAgainWhereFailed(
+      { ...options, flakyFiles },
+      ({ files }) => {
+        ran.push(files);
+        return Promise.resolve(results[ran.length - 1] ?? noCounts);
+      },
+    );
+    return { ran, counts, passedAgain };
   }
 
   test("runs nothing again when all has passed", async () => {
-    assert.deepEqual(await outcome(passed), { ran: [options.files], counts: passed, unstable: [] });
+    assert.deepEqual(await outcome([passed]), { ran: [options.files], counts: passed, passedAgain: [] });
   });
 
-  test("names a file that fails once, and counts it as passed", async () => {
-    assert.deepEqual(await outcome(failed, passed), {
-      ran: [options.files, ["/b.test.ts"]],
+  test("counts a file that fails once as passed when it is listed", async () => {
+    assert.deepEqual(await outcome([failed, passed]), {
+      ran: [options.files, ["b.test.ts"]],
       counts: { ...noCounts, passed: 7, skipped: 1, skippedTests: [leftOut] },
-      unstable: ["/b.test.ts"],
+      passedAgain: ["b.test.ts"],
     });
+  });
+
+  test("counts it as failed when it is not", async () => {
+    const { counts, passedAgain } = await outcome([failed, passed], ["a.test.ts"]);
+    assert.deepEqual([counts, passedAgain], [failed, ["b.test.ts"]]);
   });
 
   test("fails what fails twice, or does not run the second time", async () => {
     for (const second of [failed, noCounts, { ...passed, runnerFailures: 1 }]) {
-      const { counts, unstable } = await outcome(failed, second);
-      assert.deepEqual([counts, unstable], [failed, []]);
+      const { counts, passedAgain } = await outcome([failed, second]);
+      assert.deepEqual([counts, passedAgain], [failed, []]);
     }
   });
 
   test("fails what is skipped the second time, unless it was so the first time", async () => {
     const other = { ...passed, skipped: 1, skippedTests: ["/b.test.ts:9:1: failed before"] };
-    assert.deepEqual((await outcome(failed, other)).counts, failed);
+    assert.deepEqual((await outcome([failed, other])).counts, failed);
     const same = { ...passed, skipped: 1, skippedTests: [leftOut] };
-    assert.deepEqual((await outcome(failed, same)).unstable, ["/b.test.ts"]);
+    assert.deepEqual((await outcome([failed, same])).passedAgain, ["b.test.ts"]);
   });
 
   test("takes no second run for the rest of a first one that was killed before it had all results", async () => {
     const killed = { ...failed, passed: 0, failed: 0, skipped: 0 };
-    const { counts, unstable } = await outcome(killed, passed);
-    assert.deepEqual([counts, unstable], [killed, []]);
+    const { counts, passedAgain } = await outcome([killed, passed]);
+    assert.deepEqual([counts, passedAgain], [killed, []]);
   });
 
   test("does not run more than three files again", async () => {
-    const many = { ...failed, failedFiles: ["/1.test.ts", "/2.test.ts", "/3.test.ts", "/4.test.ts"] };
-    assert.deepEqual((await outcome(many)).ran, [options.files]);
+    const many = { ...failed, failedFiles: ["1.test.ts", "2.test.ts", "3.test.ts", "4.test.ts"] };
+    assert.deepEqual((await outcome([many])).ran, [options.files]);
   });
-});
-
-test("limitFlags() leaves out what early versions of Node.js 20 refuse", () => {
-  const limits = { concurrency: 1, timeoutMs: 5 };
-  assert.deepEqual(limitFlags("20.0.0", limits), []);
-  assert.deepEqual(limitFlags("20.10.0", limits), ["--test-concurrency=1"]);
-  assert.deepEqual(limitFlags("22.1.0", limits), ["--test-concurrency=1", "--test-timeout=5"]);
 });

@@ -395,10 +395,11 @@ describe("imageFsInfo()", () => {
     await info(shim);
     const [date, monotonic] = [Date.now(), performance.now()];
     t.mock.method(Date, "now", () => date - 3_600_000);
-    t.mock.method(performance, "now", () => monotonic + 29_000);
+    let elapsed = 29_000;
+    t.mock.method(performance, "now", () => monotonic + elapsed);
     await info(shim);
     assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 1);
-    t.mock.method(performance, "now", () => monotonic + 31_000);
+    elapsed = 31_000;
     await info(shim);
     assert.equal(shim.world.journal.names("engine.imageDiskUsage").length, 2);
   });

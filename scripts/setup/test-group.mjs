@@ -1,0 +1,77 @@
+/**
+ * What a process of a test run does: it runs test files one after another, each as a suite with the file's name, so that
+ * hooks and failures belong to their file. See test-runner.mjs.
+ */
+import { describe, test } from "node:test";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+/** A process that has nothing to run any more, but does not end, is named after this time. */
+const END_MS = 30_000;
+
+/** Listeners of other events come and go with libraries, and disturb no test. */
+const watchedEvents = /^(SIG[A-Z0-9]+|uncaughtException|unhandledRejection|warning)$/;
+
+/** What belongs to the process, not to a file, and is another file's precondition. */
+function processState() {
+  const counts = process
+    .eventNames()
+    .filter((name) => watchedEvents.test(String(name)))
+    .map((name) => [`listeners of ${String(name)}`, process.listenerCount(name)]);
+  return new Map(
+    /** @type {[string, unknown][]} */ ([
+      ["working directory", process.cwd()],
+      ["umask", process.umask()],
+      ["exit code", process.exitCode],
+      ...Object.entries(process.env).map(([name, value]) => [`environment variable ${name}`, value]),
+      ...["setTimeout", "setInterval", "setImmediate", "Date"].map((name) => [
+        name,
+        Reflect.get(globalThis, name),
+      ]),
+      ["Date.now", Date.now],
+      ["performance.now", performance.now],
+      ...counts,
+    ]),
+  );
+}
+
+/**
+ * The names of what differs.
+ * @param {ReadonlyMap<string, unknown>} before
+ * @param {ReadonlyMap<string, unknown>} after
+ */
+function differences(before, after) {
+  const names = new Set([...before.keys(), ...after.keys()]);
+  return [...names].filter((name) => before.get(name) !== after.get(name));
+}
+
+/**
+ * Runs the files. A file that leaves something of the process changed fails, for the files after it would fail because of
+ * it.
+ * @param {string} root the files' names are relative to it
+ * @param {readonly string[]} files
+ */
+export async function runFiles(root, files) {
+  for (const file of files) {
+    let before = new Map();
+    await describe(file, async () => {
+      before = processState();
+      await import(pathToFileURL(join(root, file)).href);
+    });
+    const changed = differences(before, processState());
+    if (changed.length > 0) {
+      await describe(file, () => {
+        test("leaves the process as it was", () => {
+          throw new Error(`changed for the files after it: ${changed.join(", ")}`);
+        });
+      });
+    }
+  }
+  setTimeout(() => {
+    process.stderr.write(
+      `the tests are over, but the process does not end because of: ${process.getActiveResourcesInfo().join(" ")}\n` +
+        `run each of these files alone to find which one it is:\n${files.map((file) => `  ${file}\n`).join("")}`,
+    );
+    process.exit(1);
+  }, END_MS).unref();
+}
