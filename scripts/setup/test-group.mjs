@@ -22,7 +22,6 @@ function processState() {
     /** @type {[string, unknown][]} */ ([
       ["working directory", process.cwd()],
       ["umask", process.umask()],
-      ["exit code", process.exitCode],
       ...Object.entries(process.env).map(([name, value]) => [`environment variable ${name}`, value]),
       ...["setTimeout", "setInterval", "setImmediate", "Date"].map((name) => [
         name,

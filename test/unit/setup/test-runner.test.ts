@@ -100,7 +100,9 @@ describe("runTests()", () => {
         test("goes on and on", () => new Promise(() => setInterval(() => console.log("more"), 5)));`,
     });
     child.stderr.resume();
-    child.stdout.once("data", () => child.stdout.destroy());
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      if (text.includes("more")) child.stdout.destroy();
+    });
     await once(child, "close");
     assert.ok(existsSync(cleaned));
   });

@@ -5,6 +5,11 @@ class End extends Duplex {
   peer: End | undefined;
   #done: (() => void) | undefined;
 
+  constructor() {
+    // The default differs between versions of Node.js.
+    super({ highWaterMark: 16 * 1024 });
+  }
+
   override _read(): void {
     const done = this.peer?.release();
     done?.();
