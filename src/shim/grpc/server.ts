@@ -5,7 +5,7 @@ import {
   ServerInterceptingCall,
   type ServerInterceptor,
 } from "@grpc/grpc-js";
-import type { Http2Server } from "node:http2";
+import type { Http2Server, Http2Session } from "node:http2";
 import { createServer, type Server as NetServer, type Socket } from "node:net";
 import { orAbort, withDeadline } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
@@ -69,6 +69,7 @@ class RunningServer implements GrpcServer {
   readonly #grpc: Http2GrpcServer;
   readonly #listener: NetServer;
   readonly #sockets = new Set<Socket>();
+  readonly #sessions = new Set<Http2Session>();
   #unlink: () => Promise<void> = () => Promise.resolve();
   #drained: Promise<unknown> | undefined;
   #unlinked: Promise<void> = Promise.resolve();
@@ -91,7 +92,13 @@ class RunningServer implements GrpcServer {
     for (const method of api.methods)
       registerMethod(this.#grpc, method, { handlers, instrument: this.#instrument, log });
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
-    for (const server of http2ServersOf(this.#grpc)) guardRequests(server, incoming);
+    for (const server of http2ServersOf(this.#grpc)) {
+      guardRequests(server, incoming);
+      server.on("session", (session) => {
+        this.#sessions.add(session);
+        session.once("close", () => this.#sessions.delete(session));
+      });
+    }
     this.#listener = createServer((socket) => {
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
@@ -159,6 +166,11 @@ class RunningServer implements GrpcServer {
         });
       }),
     ]);
+    // tryShutdown() does not wait for sessions with Node.js 24: http2's server closes them before grpc-js does, and an
+    // answer that is not written yet would be lost with its socket.
+    await Promise.all(
+      [...this.#sessions].map((session) => new Promise((resolve) => session.once("close", resolve))),
+    );
   }
 }
 
