@@ -74,7 +74,7 @@ const packages = [
   { match: /^yaml$/, where: /^src\/shim\/lib\/yaml\.ts$/ },
 ];
 
-/** Modules around a large package that few runs need: whoever uses them imports them by `await import()`. */
+/** Modules around a large package that few runs need; they are imported by `await import()`. */
 const lateModules = ["src/shim/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
 
 /**

@@ -17,7 +17,7 @@ const MAX_LINE = 110;
 const MAX_CELL = 160;
 
 /**
- * The left column of the table in the section, lower case; cells name several words with commas, codes or not.
+ * The left column of the table in the section, lower case; a cell may name several, with commas.
  * @param {string} contributing
  * @returns {string[]}
  */
@@ -41,26 +41,23 @@ export function replacedWords(contributing) {
  * @param {readonly string[]} words
  */
 export function wordsPattern(words) {
-  const alternatives = words.map((word) => {
-    const parts = word.split(/[\s-]+/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    const joined = parts.map((part, index) =>
-      index === 0 ? part : `${part.slice(0, 1).toUpperCase()}${part.slice(1)}`,
-    );
-    const [first = ""] = joined;
-    const capital = `${first.slice(0, 1).toUpperCase()}${first.slice(1)}`;
-    const rest = joined.slice(1).join("");
-    const spaced = parts
-      .map((part) => `[${part.slice(0, 1).toUpperCase()}${part.slice(0, 1)}]${part.slice(1)}`)
-      .join("[\\s_-]");
+  const capital = (/** @type {string} */ text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+  const eitherCase = (/** @type {string} */ text) =>
+    `[${text.slice(0, 1).toUpperCase()}${text.slice(0, 1)}]${text.slice(1)}`;
+  const alternatives = words.flatMap((word) => {
+    const [first = "", ...others] = word.split(/[\s-]+/);
+    const rest = others.map(capital).join("");
+    const spaced = [first, ...others].map(eitherCase).join("[\\s_-]");
+    const shouted = word.toUpperCase().replaceAll(/[\s-]+/g, "[\\s_-]");
     return [
-      // A word of the text or of a name with hyphens, and the first of a name in camelCase.
-      `(?<![A-Za-z])(?:${spaced}|${first}${rest})(?![a-z])`,
-      // A later one of a name in camelCase.
-      `(?<=[a-z0-9])${capital}${rest}(?![a-z])`,
-      `(?<![A-Za-z])${parts.map((part) => part.toUpperCase()).join("[\\s_-]")}(?![A-Za-z])`,
-    ].join("|");
+      // In a text, in a name with hyphens, and at the start of a name in camelCase.
+      `(?<![A-Za-z])(?:${spaced}|${eitherCase(first)}${rest})(?![a-z])`,
+      // Further on in a name in camelCase.
+      `(?<=[a-z0-9])${capital(first)}${rest}(?![a-z])`,
+      `(?<![A-Za-z])${shouted}(?![A-Za-z])`,
+    ];
   });
-  return new RegExp(alternatives.join("|"), "g");
+  return new RegExp(alternatives.length === 0 ? "(?!)" : alternatives.join("|"), "g");
 }
 
 /**
@@ -71,10 +68,14 @@ export function wordsPattern(words) {
  */
 export function findings(path, text, pattern) {
   const found = [...path.matchAll(pattern)].map(([word]) => `${path}: "${word}" in the name of the file`);
+  let isCode = false;
   text.split("\n").forEach((line, index) => {
     const place = `${path}:${index + 1}`;
     for (const [word] of line.matchAll(pattern)) found.push(`${place}: "${word}"`);
     if (!path.endsWith(".md")) return;
+    // Commands and output cannot be wrapped.
+    if (line.trimStart().startsWith("```")) isCode = !isCode;
+    if (isCode) return;
     if (!line.startsWith("|")) {
       if (line.length > MAX_LINE && !/^\S+$/.test(line.trim()))
         found.push(`${place}: ${line.length} characters`);
@@ -89,15 +90,14 @@ export function findings(path, text, pattern) {
 
 function main() {
   const words = replacedWords(readFileSync(join(repositoryRoot, "CONTRIBUTING.md"), "utf8"));
-  const pattern = words.length === 0 ? /(?!)/g : wordsPattern(words);
-  const none = /(?!)/g;
+  const pattern = wordsPattern(words);
   const files = [...folders.flatMap((folder) => filesBelow(repositoryRoot, folder)), ...documents];
   const found = files
     .filter((path) => !exempt.test(path))
     .flatMap((path) => findings(path, readFileSync(join(repositoryRoot, path), "utf8"), pattern));
   // These speak about the words, or about what was.
   for (const path of ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASING.md"])
-    found.push(...findings(path, readFileSync(join(repositoryRoot, path), "utf8"), none));
+    found.push(...findings(path, readFileSync(join(repositoryRoot, path), "utf8"), wordsPattern([])));
   if (found.length > 0) process.stderr.write(`${found.join("\n")}\n${found.length} findings\n`);
   process.exitCode = found.length === 0 ? 0 : 1;
 }

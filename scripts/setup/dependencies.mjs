@@ -21,7 +21,7 @@ export function nodeVersionProblem(version) {
 /**
  * Why node_modules must be installed anew, or undefined when it holds what package-lock.json asks for. npm writes
  * node_modules/.package-lock.json as the last step of an installation, so an interrupted one is noticed, and one
- * that somebody did by hand is accepted.
+ * that was made by hand is accepted.
  * @param {string} root
  * @returns {string | undefined}
  */

@@ -68,7 +68,7 @@ export function setupObstacle(search, { allowSetup, userId }) {
   if (search.binding && only !== undefined && only !== usual) {
     return `no Docker Engine at ${only.endpoint}: ${only.detail}`;
   }
-  // Somebody has that socket: an engine of another user, or of a host that lent its socket to this container.
+  // Another program has that socket: an engine of another user, or of a host that lent its socket to this container.
   if (usual !== undefined && ["denied", "foreign"].includes(usual.finding)) {
     return `no Docker Engine at ${usual.endpoint}: ${usual.detail}`;
   }

@@ -34,7 +34,7 @@ export function flakyLines(files, known) {
       ? [
           "",
           `FAILED ONCE and passed when run again: ${file}`,
-          `  Mend it, or add it to ${LIST} with date and reason.`,
+          `  Repair it, or add it to ${LIST} with date and reason.`,
         ]
       : ["", `FLAKY, failed once and passed when run again: ${file}`, `  ${entry.date}: ${entry.reason}`];
   });

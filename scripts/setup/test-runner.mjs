@@ -16,8 +16,12 @@ const CLEAN_UP_MS = 20_000;
 
 /** @type {Readonly<Counts>} */
 export const noCounts = {
-  ...{ passed: 0, failed: 0, skipped: 0, runnerFailures: 0 },
-  ...{ failedFiles: [], skippedTests: [] },
+  passed: 0,
+  failed: 0,
+  skipped: 0,
+  runnerFailures: 0,
+  failedFiles: [],
+  skippedTests: [],
 };
 
 /**
@@ -101,8 +105,13 @@ export async function runTests({
     ...(concurrency === undefined ? [] : [`--test-concurrency=${concurrency}`]),
   ];
   const args = [
-    ...["--import", "tsx", "--test", "--test-reporter=spec", "--test-reporter-destination=stdout"],
-    ...[`--test-reporter=${reporter}`, `--test-reporter-destination=${countFile}`],
+    "--import",
+    "tsx",
+    "--test",
+    "--test-reporter=spec",
+    "--test-reporter-destination=stdout",
+    `--test-reporter=${reporter}`,
+    `--test-reporter-destination=${countFile}`,
     ...(major > 20 || minor >= 11 ? limits : []),
     ...runnerFlags,
     ...groups.keys(),
@@ -183,9 +192,9 @@ function runGroup(args, { root, env }) {
       signalGroup(signal === "SIGPIPE" ? "SIGTERM" : signal);
       kill = setTimeout(() => signalGroup("SIGKILL"), CLEAN_UP_MS);
     };
-    const stopUnread = () => stop("SIGPIPE");
+    const stopOnLostReader = () => stop("SIGPIPE");
     process.on("SIGINT", stop).on("SIGTERM", stop);
-    process.stdout.on("error", stopUnread);
+    process.stdout.on("error", stopOnLostReader);
     child.once("error", reject);
     child.once("exit", (code) => {
       clearTimeout(kill);
@@ -193,7 +202,7 @@ function runGroup(args, { root, env }) {
         signalGroup("SIGKILL");
         await printed;
         process.off("SIGINT", stop).off("SIGTERM", stop);
-        process.stdout.off("error", stopUnread);
+        process.stdout.off("error", stopOnLostReader);
         if (stopped === undefined) resolve(code ?? 1);
         else reject(new StoppedError(stopped));
       };

@@ -59,7 +59,11 @@ describe("runTests()", () => {
         "d.test.mjs": "throw new Error('at import');",
       }),
       {
-        ...{ passed: 1, failed: 2, skipped: 2, runnerFailures: 1, failedFiles: ["a.test.mjs", "d.test.mjs"] },
+        passed: 1,
+        failed: 2,
+        skipped: 2,
+        runnerFailures: 1,
+        failedFiles: ["a.test.mjs", "d.test.mjs"],
         skippedTests: ["b.test.mjs: later", "c.test.mjs: c"],
       },
     );
@@ -117,12 +121,17 @@ test("npm test ends as other programs do when nobody reads its output", async ()
 describe("runTestsAgainWhereFailed()", () => {
   const options = {
     ...{ root: "/", files: ["a.test.ts", "b.test.ts"], env: {}, concurrency: 1, runnerFlags: [] },
-    ...{ timeoutMs: 1, flakyFiles: ["b.test.ts"] },
+    timeoutMs: 1,
+    flakyFiles: ["b.test.ts"],
   };
   const leftOut = "/b.test.ts:1:1: needs another engine";
   const failed = {
-    ...{ passed: 5, failed: 2, skipped: 1, runnerFailures: 1 },
-    ...{ failedFiles: ["b.test.ts"], skippedTests: [leftOut] },
+    passed: 5,
+    failed: 2,
+    skipped: 1,
+    runnerFailures: 1,
+    failedFiles: ["b.test.ts"],
+    skippedTests: [leftOut],
   };
   const passed = { ...noCounts, passed: 3 };
 
