@@ -27,7 +27,7 @@ import { UsageError, testOptions, usage } from "./setup/test-options.mjs";
 const log = (/** @type {string} */ line) => process.stdout.write(`setup: ${line}\n`);
 const MINUTE_MS = 60_000;
 /** A process of its own for each would take three times as long. */
-const UNIT_FILES_PER_PROCESS = 20;
+const UNIT_FILES_PER_PROCESS = 25;
 
 /**
  * @param {string} folder
