@@ -15,7 +15,8 @@ import type { Handlers } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
 import type { CriApi } from "./codec/proto.js";
 import { acceptConnection } from "./authority/authority-rewriter.js";
-import { guardRequests, type IncomingLimits } from "./guards/incoming-requests.js";
+import { guardRequests } from "./guards/guard-requests.js";
+import { GuardedConnection } from "./guards/guarded-connection.js";
 import { formatEndpoint, type Endpoint } from "./listen-endpoint.js";
 import { activatedDescriptor, listenOnDescriptor, type Environment } from "../lib/linux/systemd.js";
 import { bindUnixSocket } from "../lib/unix-socket.js";
@@ -28,8 +29,8 @@ export interface GrpcServerOptions extends InstrumentOptions {
   readonly environment?: Environment;
   readonly api: CriApi;
   readonly handlers: Handlers;
-  /** Of requests that are not complete. */
-  readonly incoming?: IncomingLimits;
+  /** Memory of all requests whose message is not complete. */
+  readonly unfinishedBytes?: number;
   /** How often a silent client is asked whether it is there, and how long it may take to answer. A minute each. */
   readonly keepaliveMs?: number;
 }
@@ -75,7 +76,16 @@ class RunningServer implements GrpcServer {
   #unlinked: Promise<void> = Promise.resolve();
 
   constructor(options: GrpcServerOptions) {
-    const { endpoint, api, handlers, log, validate, observe, incoming, keepaliveMs = 60_000 } = options;
+    const {
+      endpoint,
+      api,
+      handlers,
+      log,
+      validate,
+      observe,
+      unfinishedBytes,
+      keepaliveMs = 60_000,
+    } = options;
     this.endpoint = formatEndpoint(endpoint);
     this.#log = log;
     this.#instrument = new Instrument({ log, validate, observe });
@@ -93,7 +103,7 @@ class RunningServer implements GrpcServer {
       registerMethod(this.#grpc, method, { handlers, instrument: this.#instrument, log });
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
     for (const server of http2ServersOf(this.#grpc)) {
-      guardRequests(server, incoming);
+      guardRequests(server, unfinishedBytes);
       server.on("session", (session) => {
         this.#sessions.add(session);
         session.once("close", () => this.#sessions.delete(session));
@@ -104,10 +114,10 @@ class RunningServer implements GrpcServer {
       socket.once("close", () => this.#sockets.delete(socket));
       acceptConnection(socket, {
         log,
-        // As long as a client that is asked whether it is there.
-        unreadMs: 2 * keepaliveMs,
-        inject: (connection) => {
-          // It was being opened when the server began to stop.
+        handOver: (opening, rewrite) => {
+          // A client that does not read has as much time as a client that does not answer a PING.
+          const connection = new GuardedConnection(socket, opening, { rewrite, unreadMs: 2 * keepaliveMs });
+          // The server began to stop before the first request.
           if (this.#drained !== undefined) connection.destroy();
           else injector.injectConnection(connection);
         },

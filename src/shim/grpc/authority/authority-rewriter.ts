@@ -1,40 +1,55 @@
 /**
- * The way of a connection to the HTTP/2 library. Node resets every request whose `:authority` is a path, is empty or
- * absent; old gRPC clients send such requests and Go servers answer them. So the first request is read before the
- * library sees the connection: when it is fine, all that the client sends is passed on as it is, unless it is a flood;
- * when not, every request of the connection is repaired, too.
+ * Requests whose `:authority` Node.js refuses. A gRPC client that connects to a unix socket may send the path of the
+ * socket, which Go servers accept and nghttp2 resets, as it does an empty or absent one; Node.js has no option for it.
+ *
+ * The clients that send it: kubelets before kubernetes/kubernetes#123463 (2024, which sets `localhost`) with an old
+ * grpc-go (measured: 1.27, of kubelet 1.20; newer releases percent-encode the path, which nghttp2 accepts), and
+ * grpc-java to this day. docs/decisions/0004 has more.
+ *
+ * The first request of each connection is read before the HTTP/2 library has the connection. When its authority is
+ * valid, the library gets the bytes of the client unchanged; otherwise all requests of the connection are rewritten.
+ * This file is the only one of the directory that others import.
  */
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { ConnectionOpening } from "./connection-opening.js";
-import { GuardedConnection } from "../guards/guarded-connection.js";
-import { defaultSettings, RequestRewriter } from "./request-rewriter.js";
+import {
+  encodeFrame,
+  FrameReader,
+  frameFlag,
+  frameType,
+  HeaderBlockReader,
+  preface,
+  ProtocolError,
+  type Frame,
+} from "./frames.js";
+import { HpackDecoder } from "./hpack.js";
+import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from "./request-rewriter.js";
+
+/** What the HTTP/2 library is given for a chunk of the client. An error that it throws ends the connection. */
+export type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
 export interface AcceptOptions {
-  /** Gives the connection to the HTTP/2 library. */
-  readonly inject: (connection: Duplex) => void;
+  /** Hands the connection over: what was read of it, and how to change that and all that follows, if at all. */
+  readonly handOver: (opening: Buffer, rewrite: Rewrite | undefined) => void;
   readonly log: Logger;
-  /** How long a client may take to introduce itself, and to complete what it has begun to send. */
+  /** How long a client may take to send preface and SETTINGS, and to complete a frame or a header block. */
   readonly openingTimeoutMs?: number;
   /** How long to wait for the acknowledgement of our SETTINGS, when the first request came before it. */
   readonly acknowledgementTimeoutMs?: number;
-  /** How long it may leave unread what the HTTP/2 library has written. */
-  readonly unreadMs?: number | undefined;
 }
 
-/** Answers to PINGs that a client does not read are no reason to use memory without limit. */
-const unreadAnswersBytes = 16 * 1024;
+/** Acknowledgements of PINGs for a client that does not read them. */
+const unsentBytes = 16 * 1024;
 
-/** Takes over a connection that has just been accepted, until the HTTP/2 library has it or it is closed. */
+/** Reads a connection that has just been accepted, until it is handed over or closed. */
 export function acceptConnection(
   socket: Socket,
-  { inject, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100, unreadMs }: AcceptOptions,
+  { handOver, log, openingTimeoutMs = 10_000, acknowledgementTimeoutMs = 100 }: AcceptOptions,
 ): void {
   const opening = new ConnectionOpening();
-  let patience: NodeJS.Timeout | undefined = setTimeout(onHandshakeTimeout, openingTimeoutMs);
-  let acknowledgement: NodeJS.Timeout | undefined;
+  let handshakeTimer: NodeJS.Timeout | undefined = setTimeout(onHandshakeTimeout, openingTimeoutMs);
+  let acknowledgementTimer: NodeJS.Timeout | undefined;
 
   function onData(chunk: Buffer): void {
     try {
@@ -43,33 +58,34 @@ export function acceptConnection(
       refuse(messageOf(error));
       return;
     }
-    if (socket.writableLength > unreadAnswersBytes) {
+    if (socket.writableLength > unsentBytes) {
       refuse("it does not read answers");
       return;
     }
     switch (opening.verdict) {
       case "acceptable":
-        handOver();
+        release();
+        handOver(opening.bytes, undefined);
         break;
-      case "repair":
-        handOverRepaired();
+      case "rewrite":
+        handOverRewritten();
         break;
       case "acceptable but not acknowledged":
-        // Every client acknowledges as soon as it reads; a wrapper is only for one that never does.
-        acknowledgement ??= setTimeout(handOverRepaired, acknowledgementTimeoutMs);
+        // Clients acknowledge as soon as they read. The rewriter leaves out a later acknowledgement.
+        acknowledgementTimer ??= setTimeout(handOverRewritten, acknowledgementTimeoutMs);
         break;
       case "undecided":
         watch();
     }
   }
 
-  /** The time limit runs while the client owes something, from the moment when it began to. */
+  /** The time limit runs while something is incomplete, from the moment when it began. */
   function watch(): void {
     if (opening.atRest) {
-      clearTimeout(patience);
-      patience = undefined;
+      clearTimeout(handshakeTimer);
+      handshakeTimer = undefined;
     } else {
-      patience ??= setTimeout(onHandshakeTimeout, openingTimeoutMs);
+      handshakeTimer ??= setTimeout(onHandshakeTimeout, openingTimeoutMs);
     }
   }
 
@@ -79,15 +95,15 @@ export function acceptConnection(
 
   function refuse(reason: string): void {
     log.debug({ reason }, "connection refused");
-    letGo();
+    release();
     socket.destroy();
   }
 
-  function letGo(): void {
-    clearTimeout(patience);
-    clearTimeout(acknowledgement);
+  function release(): void {
+    clearTimeout(handshakeTimer);
+    clearTimeout(acknowledgementTimer);
     socket.removeListener("data", onData);
-    socket.removeListener("close", letGo);
+    socket.removeListener("close", release);
     socket.removeListener("end", onEnd);
     socket.pause();
   }
@@ -96,27 +112,111 @@ export function acceptConnection(
     refuse("it ended before its first request");
   }
 
-  function handOver(): void {
-    letGo();
-    inject(new GuardedConnection(socket, opening.bytes, { unreadMs }));
-  }
-
-  function handOverRepaired(): void {
-    log.debug("requests of a client are repaired");
-    letGo();
+  function handOverRewritten(): void {
+    log.debug("rewriting the requests of a connection");
+    release();
     const rewriter = new RequestRewriter({ acknowledged: opening.acknowledged });
-    inject(
-      new GuardedConnection(socket, opening.bytes, { unreadMs, rewrite: (chunk) => rewriter.rewrite(chunk) }),
-    );
+    handOver(opening.bytes, (chunk) => rewriter.rewrite(chunk));
   }
 
   // An 'error' is always followed by 'close'; without a listener it would end the process.
   socket.on("error", (error) => {
     log.debug({ err: error.message }, "connection failed");
   });
-  socket.once("close", letGo);
+  socket.once("close", release);
   socket.once("end", onEnd);
   socket.on("data", onData);
-  // gRPC clients send no request before they have read the SETTINGS of the server. The library sends its own later.
+  // gRPC clients send no request before they have read the SETTINGS of the server. The library sends more later.
   socket.write(defaultSettings());
+}
+
+type Verdict =
+  /** The first request is not complete. */
+  | "undecided"
+  /** The first request is valid, but the acknowledgement of our SETTINGS, which the library must not read, is to come. */
+  | "acceptable but not acknowledged"
+  /** The HTTP/2 library may read the connection as it is. */
+  | "acceptable"
+  /** The requests have to be rewritten. */
+  | "rewrite";
+
+/** A header block of the largest size, and some frames besides. */
+const largestOpeningBytes = 192 * 1024;
+
+/**
+ * What a client sends until its first request is complete. PINGs are answered here, because the HTTP/2 library does
+ * not have the connection yet: a client with keepalive, and without a request, would take the connection for dead.
+ */
+class ConnectionOpening {
+  readonly #frames = new FrameReader();
+  readonly #blocks = new HeaderBlockReader();
+  readonly #kept: Buffer[] = [];
+  #keptBytes = 0;
+  #settingsRead = false;
+  #acknowledged = false;
+  #firstRequest: "acceptable" | "rewrite" | undefined;
+
+  /** Returns the answers to send. A ProtocolError ends the connection. */
+  read(chunk: Buffer): Buffer[] {
+    const answers: Buffer[] = [];
+    for (const frame of this.#frames.read(chunk)) {
+      const answer = this.#readFrame(frame);
+      if (answer !== undefined) answers.push(answer);
+    }
+    return answers;
+  }
+
+  get verdict(): Verdict {
+    if (this.#firstRequest === undefined) return "undecided";
+    if (this.#firstRequest === "rewrite") return "rewrite";
+    return this.#acknowledged ? "acceptable" : "acceptable but not acknowledged";
+  }
+
+  /** Whether the acknowledgement of our SETTINGS has come, and is left out of `bytes`. */
+  get acknowledged(): boolean {
+    return this.#acknowledged;
+  }
+
+  /** Whether preface and SETTINGS are there and nothing is incomplete: such a client may stay silent. */
+  get atRest(): boolean {
+    return this.#settingsRead && this.#frames.incomplete.length === 0 && !this.#blocks.isOpen;
+  }
+
+  /**
+   * The bytes for the HTTP/2 library: all that was read but the answered PINGs and the acknowledgement of our
+   * SETTINGS.
+   */
+  get bytes(): Buffer {
+    return Buffer.concat([
+      ...(this.#frames.prefaceRead ? [preface] : []),
+      ...this.#kept,
+      this.#frames.incomplete,
+    ]);
+  }
+
+  #readFrame(frame: Frame): Buffer | undefined {
+    if (!this.#settingsRead && frame.type !== frameType.settings)
+      throw new ProtocolError("no SETTINGS at first");
+    this.#settingsRead = true;
+    const block = this.#blocks.read(frame);
+    if (typeof block === "object" && this.#firstRequest === undefined) {
+      const fields = new HpackDecoder().decode(block.fields);
+      this.#firstRequest = repairAuthority(fields) === fields ? "acceptable" : "rewrite";
+    }
+    if (block === undefined) {
+      const isAck = (frame.flags & frameFlag.ack) !== 0;
+      if (frame.type === frameType.ping && !isAck) {
+        if (frame.payload.length !== 8) throw new ProtocolError("a PING that is not 8 bytes long");
+        return encodeFrame(frameType.ping, frameFlag.ack, 0, frame.payload);
+      }
+      if (!this.#acknowledged && isSettingsAck(frame)) {
+        this.#acknowledged = true;
+        return undefined;
+      }
+    }
+    this.#kept.push(frame.bytes);
+    this.#keptBytes += frame.bytes.length;
+    if (this.#keptBytes > largestOpeningBytes) throw new ProtocolError("too much before the first request");
+    return undefined;
+  }
 }

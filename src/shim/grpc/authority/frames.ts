@@ -1,15 +1,15 @@
-/** The framing layer of HTTP/2 (RFC 9113 §4): just enough to find header blocks in what a client sends. */
+/** The framing layer of HTTP/2 (RFC 9113 §4): frames, and the header blocks (§4.3, §6.2) that they carry. */
 
 export const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 
-export const frameType = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, continuation: 9 } as const;
+export const frameType = { headers: 1, settings: 4, ping: 6, continuation: 9 } as const;
 
-/** SETTINGS and PING call the bit 0x1 "ack"; HEADERS and DATA call it "end of stream". */
+/** SETTINGS and PING call the bit 0x1 "ack"; HEADERS calls it "end of stream". */
 export const frameFlag = { ack: 0x1, endStream: 0x1, endHeaders: 0x4, padded: 0x8, priority: 0x20 } as const;
 
-export const frameHeaderBytes = 9;
-/** The size that every peer must accept; nobody may send more, as this server never allows it. */
-export const largestPayloadBytes = 16_384;
+const frameHeaderBytes = 9;
+/** The default of SETTINGS_MAX_FRAME_SIZE, which this server never raises. */
+const largestPayloadBytes = 16_384;
 
 export interface Frame {
   readonly type: number;
@@ -20,7 +20,7 @@ export interface Frame {
   readonly bytes: Buffer;
 }
 
-/** The client does not speak HTTP/2 as this server understands it; the connection is of no further use. */
+/** The client violates the protocol. The connection must be closed. */
 export class ProtocolError extends Error {
   override readonly name = "ProtocolError";
 }
@@ -37,8 +37,8 @@ export function encodeFrame(type: number, flags: number, streamId: number, paylo
 }
 
 /**
- * Cuts the stream of a client into preface and frames, however it was chunked. Holds at most one incomplete frame
- * and copies each byte at most twice, even when they come one by one.
+ * Cuts the bytes of a client into preface and frames, however they arrive. Holds at most one incomplete frame and
+ * copies each byte at most twice, even when they come one by one.
  */
 export class FrameReader {
   /** The preface, the header of a frame or a whole frame, of which `#filled` bytes are there. */
@@ -108,7 +108,7 @@ export class FrameReader {
 
 function frameLength(bytes: Buffer, offset: number): number {
   const length = bytes.readUIntBE(offset, 3);
-  if (length > largestPayloadBytes) throw new ProtocolError(`a frame of ${String(length)} bytes`);
+  if (length > largestPayloadBytes) throw new ProtocolError(`a frame of ${length} bytes`);
   return length;
 }
 
@@ -126,4 +126,89 @@ function parseFrame(bytes: Buffer): Frame {
     payload: bytes.subarray(frameHeaderBytes),
     bytes,
   };
+}
+
+/** More than any client needs: Node refuses header lists above 64 KiB once they are decoded. */
+const largestBlockBytes = 128 * 1024;
+
+export interface HeaderBlock {
+  readonly streamId: number;
+  readonly endStream: boolean;
+  /** The 5 bytes of dependency and weight, when the PRIORITY flag is set. */
+  readonly priority: Buffer;
+  /** The HPACK encoded fields. */
+  readonly fields: Buffer;
+}
+
+/** Joins the HEADERS frame and the CONTINUATION frames of each header block. */
+export class HeaderBlockReader {
+  #open:
+    { readonly first: Omit<HeaderBlock, "fields">; readonly fragments: Buffer[]; bytes: number } | undefined;
+
+  /** Whether a block has begun and is not complete. */
+  get isOpen(): boolean {
+    return this.#open !== undefined;
+  }
+
+  /**
+   * Takes every frame of the connection in order. Returns the block that this frame completes, `"part"` for a frame
+   * of an incomplete block, and undefined for a frame that belongs to no block.
+   */
+  read(frame: Frame): HeaderBlock | "part" | undefined {
+    if (this.#open === undefined) {
+      if (frame.type === frameType.continuation) throw new ProtocolError("CONTINUATION without HEADERS");
+      if (frame.type !== frameType.headers) return undefined;
+      const { fragment, priority } = parseHeaders(frame);
+      const first = {
+        streamId: frame.streamId,
+        endStream: (frame.flags & frameFlag.endStream) !== 0,
+        priority,
+      };
+      this.#open = { first, fragments: [fragment], bytes: 0 };
+    } else {
+      if (frame.type !== frameType.continuation || frame.streamId !== this.#open.first.streamId) {
+        throw new ProtocolError("a header block is interrupted");
+      }
+      this.#open.fragments.push(frame.payload);
+    }
+    // Frame headers count too: empty CONTINUATION frames must not be free.
+    this.#open.bytes += frame.bytes.length;
+    if (this.#open.bytes > largestBlockBytes) throw new ProtocolError("a header block is too large");
+    if ((frame.flags & frameFlag.endHeaders) === 0) return "part";
+    const { first, fragments } = this.#open;
+    this.#open = undefined;
+    return { ...first, fields: Buffer.concat(fragments) };
+  }
+}
+
+function parseHeaders({ flags, payload }: Frame): { readonly fragment: Buffer; readonly priority: Buffer } {
+  let start = 0;
+  let end = payload.length;
+  if ((flags & frameFlag.padded) !== 0) {
+    end -= payload[0] ?? 0;
+    start = 1;
+  }
+  const priorityBytes = (flags & frameFlag.priority) !== 0 ? 5 : 0;
+  if (start + priorityBytes > end) throw new ProtocolError("HEADERS shorter than its padding or priority");
+  return {
+    priority: payload.subarray(start, start + priorityBytes),
+    fragment: payload.subarray(start + priorityBytes, end),
+  };
+}
+
+/** The frames of `block`: one HEADERS frame and as many CONTINUATION frames as its size needs, without padding. */
+export function encodeHeaderBlock({ streamId, endStream, priority, fields }: HeaderBlock): Buffer {
+  const frames: Buffer[] = [];
+  let type: number = frameType.headers;
+  let flags = (endStream ? frameFlag.endStream : 0) | (priority.length > 0 ? frameFlag.priority : 0);
+  let payload = Buffer.concat([priority, fields]);
+  do {
+    const rest = payload.subarray(largestPayloadBytes);
+    if (rest.length === 0) flags |= frameFlag.endHeaders;
+    frames.push(encodeFrame(type, flags, streamId, payload.subarray(0, largestPayloadBytes)));
+    type = frameType.continuation;
+    flags = 0;
+    payload = rest;
+  } while (payload.length > 0);
+  return Buffer.concat(frames);
 }

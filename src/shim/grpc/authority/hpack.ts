@@ -1,7 +1,6 @@
-/** Header compression of HTTP/2 (RFC 7541): a full decoder, and an encoder that leaves the tables alone. */
+/** Header compression of HTTP/2 (RFC 7541): a full decoder, and an encoder that uses no table. */
 import { ProtocolError } from "./frames.js";
-import { huffmanDecode } from "./huffman.js";
-import { staticTable } from "./hpack-tables.js";
+import { huffmanCodeBits, staticTable } from "./hpack-tables.js";
 
 /** Names and values are octets: strings of the characters 0 to 255 (latin1) hold them without loss. */
 export interface HeaderField {
@@ -13,14 +12,14 @@ export interface HeaderField {
 
 /** This server never allows more than the default of SETTINGS_HEADER_TABLE_SIZE. */
 const tableLimitBytes = 4096;
-/** One byte can stand for a field of 4 KiB: what a block may grow to has a limit of its own. */
+/** A byte can be the index of a field of 4 KiB, so the decoded list needs a limit of its own. */
 const listLimitBytes = 256 * 1024;
 /** Added to name and value in the size of a field (RFC 7541 §4.1). */
 const fieldOverheadBytes = 32;
 
 /**
- * Decodes the header blocks of one connection, in their order: the dynamic table carries over. After a ProtocolError
- * the table is out of step and the decoder of no further use.
+ * Decodes the header blocks of one connection, in their order: each changes the dynamic table for the next. After a
+ * ProtocolError the decoder must not be used again.
  */
 export class HpackDecoder {
   /** Newest first. */
@@ -74,7 +73,7 @@ export class HpackDecoder {
     const fixed = staticTable[index - 1];
     if (fixed !== undefined) return { name: fixed[0], value: fixed[1] };
     const field = this.#table[index - 1 - staticTable.length];
-    if (field === undefined) throw new ProtocolError(`no header field ${String(index)}`);
+    if (field === undefined) throw new ProtocolError(`no header field ${index}`);
     return field;
   }
 
@@ -165,4 +164,48 @@ class HpackReader {
     this.#offset += 1;
     return byte;
   }
+}
+
+const endOfString = 256; // The Huffman code of strings: §5.2.
+const longestCodeBits = 30;
+
+/** Of each code length: the first code, and the symbols in the order of their codes. */
+const codesByLength: readonly { readonly first: number; readonly symbols: readonly number[] }[] =
+  canonicalCodes();
+
+function canonicalCodes(): { first: number; symbols: number[] }[] {
+  const byLength: { first: number; symbols: number[] }[] = [];
+  let next = 0;
+  for (let bits = 0; bits <= longestCodeBits; bits += 1) {
+    next *= 2;
+    const symbols = huffmanCodeBits.flatMap((length, symbol) => (length === bits ? [symbol] : []));
+    byLength.push({ first: next, symbols });
+    next += symbols.length;
+  }
+  return byLength;
+}
+
+/** The octets behind `bytes`. A ProtocolError when the code or the padding is broken. */
+export function huffmanDecode(bytes: Buffer): Buffer {
+  // The shortest code has 5 bits.
+  const output = Buffer.allocUnsafe(Math.ceil((bytes.length * 8) / 5));
+  let outputBytes = 0;
+  let code = 0;
+  let bits = 0;
+  for (const byte of bytes) {
+    for (let mask = 0x80; mask > 0; mask >>= 1) {
+      code = code * 2 + ((byte & mask) === 0 ? 0 : 1);
+      bits += 1;
+      const candidates = codesByLength[bits];
+      const symbol = candidates?.symbols[code - candidates.first];
+      if (symbol === undefined) continue;
+      if (symbol === endOfString) throw new ProtocolError("a Huffman code contains its end mark");
+      outputBytes = output.writeUInt8(symbol, outputBytes);
+      code = 0;
+      bits = 0;
+    }
+  }
+  // Fewer than 8 bits of padding, all ones.
+  if (bits > 7 || code !== 2 ** bits - 1) throw new ProtocolError("a Huffman code ends in the middle");
+  return output.subarray(0, outputBytes);
 }

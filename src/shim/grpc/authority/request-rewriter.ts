@@ -1,16 +1,47 @@
-/** Repairs the requests of a client whose `:authority` Node would refuse. */
-import { repairAuthority } from "./authority-rule.js";
-import { encodeFrame, FrameReader, frameFlag, frameType, preface, type Frame } from "./frames.js";
-import { encodeHeaderBlock, HeaderBlockReader } from "./header-blocks.js";
-import { encodeFields, HpackDecoder } from "./hpack.js";
+/** Replaces each `:authority` that Node.js would refuse. */
+import {
+  encodeFrame,
+  encodeHeaderBlock,
+  FrameReader,
+  frameFlag,
+  frameType,
+  HeaderBlockReader,
+  preface,
+  type Frame,
+} from "./frames.js";
+import { encodeFields, HpackDecoder, type HeaderField } from "./hpack.js";
+
+/** No code of this program reads the authority, so any valid one will do. */
+const replacement = "localhost";
+/** The characters that nghttp2 accepts; it wants at least one. */
+const acceptable = /^[-A-Za-z0-9._~!$&'()*+,;=%:@[\]]+$/;
+
+/** `fields` with an authority that Node accepts; the same array when it does already, or when this is no request. */
+export function repairAuthority(fields: readonly HeaderField[]): readonly HeaderField[] {
+  // Trailers have no pseudo-header fields and must not get one.
+  if (!fields.some(({ name }) => name === ":method")) return fields;
+  const authorities = fields.filter(namesAuthority);
+  if (authorities.length === 0) {
+    // In front, because pseudo-header fields precede all others.
+    return [{ name: ":authority", value: replacement, neverIndexed: false }, ...fields];
+  }
+  if (authorities.every(({ value }) => acceptable.test(value))) return fields;
+  return fields.map((field) =>
+    namesAuthority(field) && !acceptable.test(field.value) ? { ...field, value: replacement } : field,
+  );
+}
+
+/** HTTP/2 also allows the field of HTTP/1. */
+function namesAuthority({ name }: HeaderField): boolean {
+  return name === ":authority" || name === "host";
+}
 
 /**
- * Everything that the client sends, for the life of a connection, with these differences: every header block is
- * decoded, its authority repaired, and encoded anew without tables; the first acknowledgement of SETTINGS is left
- * out, because it answers the SETTINGS that the opening of the connection sent, which the HTTP/2 library knows
- * nothing of. All other frames pass byte for byte.
+ * Rewrites what a client sends, as long as its connection lives. Every header block is decoded, its authority
+ * replaced where it must be, and encoded again without tables. The first acknowledgement of SETTINGS is left out: it
+ * answers the SETTINGS of `acceptConnection`, which the HTTP/2 library has not sent. Other frames pass unchanged.
  *
- * Overwriting the value in place would be less work, but cannot give a value to an authority that is empty or absent.
+ * Overwriting the value in place is no alternative: an authority that is empty or absent has no bytes to overwrite.
  */
 export class RequestRewriter {
   readonly #frames = new FrameReader();
@@ -19,12 +50,12 @@ export class RequestRewriter {
   #prefaceWritten = false;
   #acknowledged: boolean;
 
-  /** `acknowledged`: the first acknowledgement of SETTINGS has been taken out already. */
+  /** `acknowledged`: the first acknowledgement of SETTINGS has been left out already. */
   constructor({ acknowledged }: { readonly acknowledged: boolean }) {
     this.#acknowledged = acknowledged;
   }
 
-  /** What to pass on for `chunk`. A ProtocolError ends the connection. */
+  /** The bytes for the HTTP/2 library. A ProtocolError ends the connection. */
   rewrite(chunk: Buffer): Buffer[] {
     const output: Buffer[] = [];
     for (const frame of this.#frames.read(chunk)) {
@@ -63,7 +94,7 @@ export function isSettingsAck(frame: Frame): boolean {
   return frame.type === frameType.settings && (frame.flags & frameFlag.ack) !== 0;
 }
 
-/** The SETTINGS of a server that leaves everything at its default. */
+/** A SETTINGS frame that changes no default. */
 export function defaultSettings(): Buffer {
   return encodeFrame(frameType.settings, 0, 0, Buffer.alloc(0));
 }

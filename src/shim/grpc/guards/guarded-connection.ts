@@ -1,37 +1,30 @@
-/** A connection as the HTTP/2 library sees it: floods end it before the library hears of them. */
+/**
+ * A client's connection as the HTTP/2 library reads and writes it. It ends two kinds of connections that would keep
+ * one of the 500 places, and its descriptor: that of a client that resets requests without end (hostile-http2.test.ts,
+ * "requests that are reset at once"), and that of a client that does not read (guarded-connection.test.ts).
+ *
+ * A socket that the library gets itself is read in native code, where a flood of PINGs ends the process with an
+ * assertion (Node.js 20.20): hostile-http2.test.ts, "a flood of PINGs". Behind this stream nghttp2 closes the
+ * connection at 1000 PINGs or SETTINGS that it could not answer.
+ */
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
-import { messageOf } from "../../lib/errors.js";
-import { FloodGuard } from "./flood-guard.js";
-import { ProtocolError } from "../authority/frames.js";
-
-/** What the library is given for `chunk`. A ProtocolError ends the connection. */
-export type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
 export interface GuardedConnectionOptions {
-  readonly rewrite?: Rewrite | undefined;
-  /** How long a client may leave unread what was written. */
+  /** What the library is given for a chunk of the client. An error that it throws ends the connection. */
+  readonly rewrite?: ((chunk: Buffer) => readonly Buffer[]) | undefined;
+  /** How long a client may take to read what was written. */
   readonly unreadMs?: number | undefined;
-}
-
-interface Written {
-  readonly chunk: Buffer;
 }
 
 /** How long a client may take to read what was written before the connection was closed. */
 const closeGraceMs = 1_000;
 
-/** What the library writes is left alone; what it reads goes through `rewrite`, or is what the client sent. */
 export class GuardedConnection extends Duplex {
   readonly #socket: Socket;
-  readonly #rewrite: Rewrite | undefined;
+  readonly #rewrite: GuardedConnectionOptions["rewrite"];
   readonly #unreadMs: number;
-  readonly #guard = new FloodGuard();
-  /** What was read, and is passed on in the next turn of the event loop or when the connection is released. */
-  #rest: Buffer | undefined;
-  #held = false;
-  /** The library has not yet taken what it was given. */
-  #full = false;
+  readonly #resets = new ResetLimit();
 
   /** `opening`: what has been read of the socket before. */
   constructor(
@@ -46,92 +39,58 @@ export class GuardedConnection extends Duplex {
     socket.on("data", (chunk: Buffer) => {
       this.#forward(chunk);
     });
-    socket.once("end", () => {
-      // Nobody could be answered any more.
-      this.#rest = undefined;
-      this.push(null);
-    });
+    socket.once("end", () => this.push(null));
     socket.once("error", (error) => {
       this.destroy(error);
     });
     socket.once("close", () => {
       this.destroy();
     });
-    // A flood in the opening ends it before the library listens, which never does while the server stops.
+    // A flood in the opening ends the connection before the library listens; while the server stops, it never does.
     this.on("error", () => undefined);
     this.#forward(opening);
-    this.#resume();
-  }
-
-  /** Nothing more is read until `release`. */
-  hold(): void {
-    this.#held = true;
-    this.#socket.pause();
-  }
-
-  /** May be called from what the library emits. */
-  release(): void {
-    this.#held = false;
-    // The library may be reading just now.
-    setImmediate(() => this.#continue());
+    socket.resume();
   }
 
   #forward(chunk: Buffer): void {
     if (this.destroyed) return;
     try {
-      const length = this.#guard.check(chunk);
-      const passed = chunk.subarray(0, length);
-      for (const bytes of this.#rewrite?.(passed) ?? [passed]) {
-        if (!this.push(bytes)) this.#full = true;
+      this.#resets.check(chunk);
+      for (const bytes of this.#rewrite?.(chunk) ?? [chunk]) {
+        if (!this.push(bytes)) this.#socket.pause();
       }
-      if (length < chunk.length) {
-        this.#rest = chunk.subarray(length);
-        setImmediate(() => this.#continue());
-      }
-      if (this.#full || this.#rest !== undefined) this.#socket.pause();
     } catch (error) {
-      this.destroy(error instanceof Error ? error : new ProtocolError(messageOf(error)));
+      this.destroy(error as Error);
     }
   }
 
-  #continue(): void {
-    if (this.#held || this.destroyed) return;
-    const rest = this.#rest;
-    this.#rest = undefined;
-    if (rest !== undefined) this.#forward(rest);
-    this.#resume();
-  }
-
-  #resume(): void {
-    if (!this.#held && !this.#full && this.#rest === undefined && !this.destroyed) this.#socket.resume();
-  }
-
   override _read(): void {
-    this.#full = false;
-    this.#resume();
+    this.#socket.resume();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.#socket.write(chunk, this.#afterwards(done));
+    this.#socket.write(chunk, this.#inTime(done));
   }
 
   /** Frames that were written together leave together. */
-  override _writev(chunks: readonly Written[], done: (error?: Error | null) => void): void {
+  override _writev(
+    chunks: readonly { readonly chunk: Buffer }[],
+    done: (error?: Error | null) => void,
+  ): void {
     this.#socket.cork();
     for (const [index, { chunk }] of chunks.entries()) {
-      this.#socket.write(chunk, index === chunks.length - 1 ? this.#afterwards(done) : undefined);
+      this.#socket.write(chunk, index === chunks.length - 1 ? this.#inTime(done) : undefined);
     }
     this.#socket.uncork();
   }
 
-  #afterwards(done: (error?: Error | null) => void): (error?: Error | null) => void {
-    // The library waits for the streams of a client that answers no PING; they wait for the client.
+  /** grpc-js ends the session of a client that answers no PING, but not its streams, which wait for the client. */
+  #inTime(done: (error?: Error | null) => void): (error?: Error | null) => void {
     const timer = setTimeout(() => {
       this.destroy(new Error("the client does not read"));
     }, this.#unreadMs).unref();
     return (error) => {
       clearTimeout(timer);
-      if (error === undefined || error === null) this.#guard.answered();
       done(error);
     };
   }
@@ -141,15 +100,66 @@ export class GuardedConnection extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    // What was written before (a GOAWAY that says why) still goes out, unless the connection is broken anyway.
+    // What was written before (a GOAWAY with its reason) is sent, unless the connection failed.
     if (error === null && !this.#socket.destroyed) {
       this.#socket.destroySoon();
-      // A client that lives and does not read would keep it for ever.
       const timer = setTimeout(() => this.#socket.destroy(), closeGraceMs).unref();
       this.#socket.once("close", () => clearTimeout(timer));
     } else {
       this.#socket.destroy();
     }
     done(error);
+  }
+}
+
+/**
+ * RST_STREAM frames that a client may send at once, and per second from then on. Both are less than nghttp2 allows
+ * (1000 and 33): beyond, it sends GOAWAY, stops reading and leaves the connection open, also when the client leaves.
+ * A kubelet that stops or times out cancels some hundred calls at most.
+ */
+const resetBurst = 500;
+const resetsPerSecond = 30;
+
+const prefaceBytes = 24;
+const frameHeaderBytes = 9;
+const rstStream = 3;
+
+/** Counts the RST_STREAM frames in the bytes of a client, from its connection preface on. */
+export class ResetLimit {
+  /** Bytes of the preface or of a frame's payload that are still to come. */
+  #skip = prefaceBytes;
+  readonly #header = Buffer.alloc(frameHeaderBytes);
+  #headerBytes = 0;
+  #resets = 0;
+  #countedAtMs = 0;
+
+  /** `now`: milliseconds of a monotonic clock. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  /** Throws when the client has sent too many. */
+  check(chunk: Buffer): void {
+    for (let offset = 0; offset < chunk.length;) {
+      if (this.#skip > 0) {
+        const skipped = Math.min(this.#skip, chunk.length - offset);
+        this.#skip -= skipped;
+        offset += skipped;
+        continue;
+      }
+      const copied = chunk.copy(this.#header, this.#headerBytes, offset);
+      this.#headerBytes += copied;
+      offset += copied;
+      if (this.#headerBytes < frameHeaderBytes) return;
+      this.#headerBytes = 0;
+      this.#skip = this.#header.readUIntBE(0, 3);
+      if (this.#header.readUInt8(3) === rstStream) this.#count();
+    }
+  }
+
+  #count(): void {
+    const now = this.now();
+    const forgiven = ((now - this.#countedAtMs) / 1000) * resetsPerSecond;
+    this.#resets = Math.max(0, this.#resets - forgiven) + 1;
+    this.#countedAtMs = now;
+    if (this.#resets > resetBurst) throw new Error("a flood of RST_STREAM frames");
   }
 }

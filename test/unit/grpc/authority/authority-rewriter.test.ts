@@ -10,6 +10,7 @@ import assert from "node:assert/strict";
 import { silentLogger } from "../../../../src/shim/lib/log.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { acceptConnection } from "../../../../src/shim/grpc/authority/authority-rewriter.js";
+import { GuardedConnection } from "../../../../src/shim/grpc/guards/guarded-connection.js";
 import { Http2Client } from "../http2-client.js";
 import {
   clientPreface,
@@ -307,13 +308,17 @@ async function startAccepting(
   });
   const injected: Duplex[] = [];
   const sockets: Socket[] = [];
-  const inject = (connection: Duplex): void => {
-    injected.push(connection);
-    http2Server.emit("connection", connection);
-  };
   const server = createServer((socket) => {
     sockets.push(socket);
-    acceptConnection(socket, { inject, log: silentLogger(), ...options });
+    acceptConnection(socket, {
+      handOver: (opening, rewrite) => {
+        const connection = new GuardedConnection(socket, opening, { rewrite });
+        injected.push(connection);
+        http2Server.emit("connection", connection);
+      },
+      log: silentLogger(),
+      ...options,
+    });
   });
   server.listen(path);
   await once(server, "listening");
@@ -354,7 +359,7 @@ describe("acceptConnection()", () => {
     assert.equal(accepting.injected.length, 1);
   });
 
-  test("keeps a client that has introduced itself and answers its PINGs", async (t) => {
+  test("keeps a connection without a request open and answers its PINGs", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     await using accepting = await startAccepting();
     using client = await Http2Client.connect(accepting.path);
@@ -489,7 +494,7 @@ describe("acceptConnection()", () => {
     assert.equal(accepting.injected.length, 0);
   });
 
-  test("takes garbage of a client whose requests are repaired as the end of its connection only", async () => {
+  test("closes only the connection of a client that sends garbage after its first rewritten request", async () => {
     await using server = await startVersionServer();
     const path = literal(1, socketPath);
     using bystander = await Http2Client.connect(server.path);

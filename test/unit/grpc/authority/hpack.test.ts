@@ -2,8 +2,8 @@ import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { ProtocolError } from "../../../../src/shim/grpc/authority/frames.js";
-import { encodeFields, HpackDecoder } from "../../../../src/shim/grpc/authority/hpack.js";
-import { huffmanDecode } from "../../../../src/shim/grpc/authority/huffman.js";
+import { encodeFields, HpackDecoder, huffmanDecode } from "../../../../src/shim/grpc/authority/hpack.js";
+
 import { indexed, integer, literal, type Coding, type Indexing } from "../http2-writer.js";
 
 function decodeHex(decoder: HpackDecoder, hex: string): string[] {

@@ -1,8 +1,12 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { FrameReader, ProtocolError, type Frame } from "../../../../src/shim/grpc/authority/frames.js";
-import { HeaderBlockReader } from "../../../../src/shim/grpc/authority/header-blocks.js";
+import {
+  FrameReader,
+  HeaderBlockReader,
+  ProtocolError,
+  type Frame,
+} from "../../../../src/shim/grpc/authority/frames.js";
 import { HpackDecoder } from "../../../../src/shim/grpc/authority/hpack.js";
 import { RequestRewriter } from "../../../../src/shim/grpc/authority/request-rewriter.js";
 import {

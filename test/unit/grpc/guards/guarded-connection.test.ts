@@ -6,7 +6,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { GuardedConnection } from "../../../../src/shim/grpc/guards/guarded-connection.js";
+import { GuardedConnection, ResetLimit } from "../../../../src/shim/grpc/guards/guarded-connection.js";
 import { until } from "../../../support/wait.js";
 import { Http2Client } from "../http2-client.js";
 import {
@@ -27,6 +27,8 @@ const cancelled = (first: number, count: number): Buffer =>
   Buffer.concat(
     Array.from({ length: count }, (_, index) => first + 2 * index).flatMap((id) => [call(id), cancel(id)]),
   );
+
+const resets = (count: number): Buffer => Buffer.concat(Array<Buffer>(count).fill(cancel(1)));
 
 interface Pair extends AsyncDisposable {
   readonly client: Socket;
@@ -54,7 +56,7 @@ async function socketPair(): Promise<Pair> {
 }
 
 describe("GuardedConnection", () => {
-  test("is closed soon although its client does not read what was written before", async () => {
+  test("is closed within a second when its client does not read what was written before", async () => {
     await using pair = await socketPair();
     const { client, accepted } = pair;
     client.pause();
@@ -76,34 +78,35 @@ describe("GuardedConnection", () => {
     assert.equal(received, 100_000);
   });
 
-  test("passes nothing on while it is held, and all of it afterwards", async () => {
+  test("a flood in the opening is no uncaught error when the server stops", async () => {
     await using pair = await socketPair();
-    const { client, accepted } = pair;
-    const sent = Buffer.concat([clientPreface, ...Array.from({ length: 200 }, (_, i) => call(2 * i + 1))]);
-    const connection = new GuardedConnection(accepted, sent.subarray(0, 6000));
-    connection.hold();
-    const received: Buffer[] = [];
-    connection.on("data", (chunk: Buffer) => received.push(chunk));
-    client.write(sent.subarray(6000));
-    for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-    assert.ok(Buffer.concat(received).length < 6000);
-    connection.release();
-    await until("all of it", () => Buffer.concat(received).length >= sent.length);
-    assert.deepEqual(Buffer.concat(received), sent);
-  });
-
-  test("a flood in the opening is no uncaught error, also when the server stops", async () => {
-    await using pair = await socketPair();
-    const flood = Buffer.concat([clientPreface, ...Array<Buffer>(300).fill(settings)]);
-    const connection = new GuardedConnection(pair.accepted, flood);
-    // As the server does.
+    const connection = new GuardedConnection(pair.accepted, Buffer.concat([clientPreface, resets(501)]));
     connection.destroy();
     await until("the connection to be closed", () => pair.accepted.closed);
     assert.ok(connection.destroyed);
   });
 });
 
-test("a client that lives and does not read its answer is disconnected", async () => {
+describe("ResetLimit", () => {
+  for (const size of [1, 7, 9, 100, 10_000]) {
+    test(`allows 500 RST_STREAM frames at once and 30 per second, in chunks of ${size} bytes`, () => {
+      let now = 0;
+      const limit = new ResetLimit(() => now);
+      const check = (bytes: Buffer): void => {
+        for (let at = 0; at < bytes.length; at += size) limit.check(bytes.subarray(at, at + size));
+      };
+      check(clientPreface);
+      check(resets(500));
+      now += 1_000;
+      check(resets(30));
+      // Frames of other types and payloads do not count.
+      check(frame(types.data, 0, 1, resets(900)));
+      assert.throws(() => check(cancel(1)), /a flood of RST_STREAM frames/);
+    });
+  }
+});
+
+test("a client that does not read is disconnected", async () => {
   await using server = await startTestServer(
     { Version: () => Promise.resolve({ version: "a".repeat(12 * 1024 * 1024) }) },
     { keepaliveMs: 100 },
@@ -139,7 +142,7 @@ describe("a client that cancels its calls", () => {
     await using server = await serve();
     const socket = connect(server.path);
     socket.on("error", () => undefined).resume();
-    const closed = once(socket, "close");
+    const closed = new Promise((resolve) => socket.once("close", resolve));
     socket.write(Buffer.concat([clientPreface, settings, settingsAck, cancelled(1, 600)]));
     await closed;
   });

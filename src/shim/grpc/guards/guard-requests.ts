@@ -1,0 +1,86 @@
+/**
+ * What is done to requests before grpc-js handles them. Each rule says what goes wrong without it;
+ * guard-requests.test.ts and server.test.ts show it.
+ */
+import type { Http2Server, Http2Session, IncomingHttpHeaders } from "node:http2";
+
+/**
+ * Memory of all requests whose message is not complete: four messages of the largest size. Without this limit, 60
+ * connections take 500 MB, and 500 of them what they like: hostile-http2.test.ts.
+ */
+const largestUnfinishedBytes = 64 * 1024 * 1024;
+/** What a request costs before the first byte of its message: its headers, its stream, its call. */
+const requestBytes = 16 * 1024;
+
+/** Sees every request of `server` before the listeners that it has. */
+export function guardRequests(server: Http2Server, limitBytes = largestUnfinishedBytes): void {
+  const unfinished = new UnfinishedRequests(limitBytes);
+  server.prependListener("stream", (stream, headers) => {
+    limitTimeout(headers);
+    refuseCompression(headers);
+    if (stream.session === undefined || stream.readableEnded) return;
+    const request = unfinished.add(stream.session);
+    stream.on("data", (chunk: Buffer) => request.grow(chunk.length));
+    for (const event of ["end", "close"]) stream.once(event, () => request.finish());
+  });
+}
+
+/** The unfinished requests of one connection. */
+interface Sender {
+  readonly session: Http2Session;
+  bytes: number;
+}
+
+/** Closes the connection with the most bytes whenever all together are too many. */
+class UnfinishedRequests {
+  readonly #senders = new Map<Http2Session, Sender>();
+  #bytes = 0;
+
+  constructor(private readonly limitBytes: number) {}
+
+  add(session: Http2Session): { grow(bytes: number): void; finish(): void } {
+    const sender = this.#senders.get(session) ?? { session, bytes: 0 };
+    if (session.destroyed) return { grow: () => undefined, finish: () => undefined };
+    this.#senders.set(session, sender);
+    let own = 0;
+    const grow = (bytes: number): void => {
+      if (this.#senders.get(session) !== sender) return;
+      own += bytes;
+      this.#count(sender, bytes);
+    };
+    grow(requestBytes);
+    return { grow, finish: () => grow(-own) };
+  }
+
+  #count(sender: Sender, bytes: number): void {
+    sender.bytes += bytes;
+    this.#bytes += bytes;
+    if (sender.bytes === 0) this.#senders.delete(sender.session);
+    if (this.#bytes <= this.limitBytes) return;
+    const largest = [...this.#senders.values()].reduce((a, b) => (b.bytes > a.bytes ? b : a));
+    this.#senders.delete(largest.session);
+    this.#bytes -= largest.bytes;
+    largest.session.destroy();
+  }
+}
+
+/** The longest delay of a timer of Node.js. */
+const longestTimeoutSeconds = 2_147_483;
+const secondsPerUnit: Readonly<Record<string, number>> = { H: 3600, M: 60, S: 1 };
+
+/** grpc-js computes timeouts in 32 bits: one of 25 days (a long grace period) would be negative or short. */
+function limitTimeout(headers: IncomingHttpHeaders): void {
+  const [, amount, unit = ""] = /^(\d{1,8})([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  if (Number(amount) * (secondsPerUnit[unit] ?? 0) > longestTimeoutSeconds) {
+    headers["grpc-timeout"] = `${longestTimeoutSeconds}S`;
+  }
+}
+
+/**
+ * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth of that. It answers
+ * UNIMPLEMENTED for a compression that it does not know. No client of the CRI compresses.
+ */
+function refuseCompression(headers: IncomingHttpHeaders): void {
+  const encoding = headers["grpc-encoding"] ?? "identity";
+  if (encoding !== "identity") headers["grpc-encoding"] = "other than identity";
+}

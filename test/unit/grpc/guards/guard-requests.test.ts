@@ -1,0 +1,114 @@
+import { once } from "node:events";
+import { readdirSync } from "node:fs";
+import { connect } from "node:net";
+import { gzipSync } from "node:zlib";
+import { describe, test } from "node:test";
+import assert from "node:assert/strict";
+import { until } from "../../../support/wait.js";
+import { Http2Client } from "../http2-client.js";
+import {
+  clientPreface,
+  flags,
+  frame,
+  literal,
+  message,
+  settings,
+  settingsAck,
+  types,
+  versionRequest,
+} from "../http2-writer.js";
+import { connectClient, startTestServer, type TestServer } from "../test-server.js";
+
+function serve(unfinishedBytes?: number): Promise<TestServer> {
+  return startTestServer(
+    { Version: () => Promise.resolve({ version: "x" }) },
+    unfinishedBytes === undefined ? {} : { unfinishedBytes },
+  );
+}
+
+async function statusOf(client: Http2Client, streamId: number): Promise<readonly (string | undefined)[]> {
+  const { fields } = await client.answer(streamId);
+  return [fields["grpc-status"], decodeURI(fields["grpc-message"] ?? "")];
+}
+
+describe("guardRequests()", () => {
+  test("answers all calls of clients that make many at once", async () => {
+    await using server = await serve();
+    using one = connectClient(server.path);
+    using other = connectClient(server.path);
+    const version = "a".repeat(2000);
+    const calls = [one, other].flatMap((client) =>
+      Array.from({ length: 600 }, () => client.call("Version", { version })),
+    );
+    assert.equal((await Promise.all(calls)).length, 1200);
+  });
+
+  test("closes the connection with the most bytes of unfinished requests when all together are too many", async () => {
+    await using server = await serve(100_000);
+    const clients: Http2Client[] = [];
+    for (const _ of [1, 2]) {
+      const client = await Http2Client.connect(server.path);
+      clients.push(client);
+      await client.open();
+    }
+    const [small, large] = clients as [Http2Client, Http2Client];
+    const half = Buffer.concat([Buffer.of(0, 0, 0, 0xff, 0xff), Buffer.alloc(10_000)]);
+    small.write(versionRequest(1));
+    large.write(versionRequest(1), frame(types.data, 0, 1, half));
+    const closed = new Promise((resolve) => large.socket.once("close", resolve));
+    for (const id of [3, 5, 7]) large.write(versionRequest(id), frame(types.data, 0, id, half));
+    await closed;
+    small.write(message(1));
+    assert.equal((await statusOf(small, 1))[0], "0");
+    // What was closed is not counted any more, and neither is what is complete.
+    for (let id = 3; id < 23; id += 2) {
+      small.write(versionRequest(id), message(id));
+      assert.equal((await statusOf(small, id))[0], "0");
+    }
+    for (const client of clients) client[Symbol.dispose]();
+  });
+
+  test("refuses compressed messages with UNIMPLEMENTED", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    const packed = gzipSync(Buffer.alloc(100));
+    const head = Buffer.of(1, 0, 0, 0, packed.length);
+    const compressed = frame(types.data, flags.endStream, 1, Buffer.concat([head, packed]));
+    client.write(versionRequest(1, literal("grpc-encoding", "gzip")), compressed);
+    assert.equal((await statusOf(client, 1))[0], "12");
+    client.write(versionRequest(3, literal("grpc-encoding", "identity")), message(3));
+    assert.equal((await statusOf(client, 3))[0], "0");
+  });
+
+  test("a call with two messages is INVALID_ARGUMENT", async () => {
+    await using server = await serve();
+    using client = await Http2Client.connect(server.path);
+    await client.open();
+    const empty = Buffer.alloc(5);
+    client.write(versionRequest(1), frame(types.data, flags.endStream, 1, Buffer.concat([empty, empty])));
+    assert.deepEqual(await statusOf(client, 1), ["3", "the call contains more than one request message"]);
+  });
+});
+
+test("a client that does not read, sends on and leaves, leaves no file open", async () => {
+  await using server = await startTestServer(
+    { Version: () => Promise.resolve({ version: "x" }) },
+    { keepaliveMs: 100 },
+  );
+  const files = (): number => readdirSync("/proc/self/fd").length;
+  const before = files();
+  const socket = connect(server.path);
+  // The server may close the connection first.
+  socket.on("error", () => undefined);
+  const answered = once(socket, "data");
+  socket.write(Buffer.concat([clientPreface, settings, settingsAck, versionRequest(1), message(1)]));
+  await answered;
+  socket.pause();
+  const empty = Buffer.concat(Array<Buffer>(500).fill(frame(types.data, 0, 1)));
+  for (let count = 0; count < 300; count += 1) {
+    if (!socket.write(empty)) await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  socket.destroy();
+  await until("the connection to be closed", () => files() <= before);
+});
