@@ -101,7 +101,7 @@ const attacks: readonly Attack[] = [
   },
   {
     name: "messages of which only the beginning comes",
-    ...{ connections: 20, opened: true },
+    ...{ connections: 60, opened: true, reads: true },
     chunks: function* () {
       for (const id of streamIds(500)) {
         yield Buffer.concat([versionRequest(id), frame(types.data, 0, id, claimed)]);

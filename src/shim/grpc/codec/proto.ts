@@ -14,7 +14,7 @@ import type {
   PodSandboxMetrics,
   PodSandboxStats,
 } from "../../domain/cri.js";
-import { checkWire, type FindMessage, type MessageDescriptor } from "./check-wire.js";
+import { decodeMessage, type FindMessage, type MessageDescriptor } from "./message-decoder.js";
 import { compileEncoder } from "./message-encoder.js";
 import { UnknownFieldsOfRequest, type UnknownFields } from "./unknown-fields.js";
 
@@ -148,9 +148,9 @@ function methodsOf(
           const onUnknown = (message: string, number: number): void => {
             (unknown ??= new UnknownFieldsOfRequest()).add(message, number);
           };
-          checkWire(bytes, type, { findMessage, onUnknown });
+          const request = decodeMessage(bytes, type, { findMessage, onUnknown });
           if (unknown !== undefined) unknownFields?.seen(name, unknown);
-          return method.requestDeserialize(bytes);
+          return request;
         } catch (error) {
           throw ShimError.from(error, "invalid").within("decode request");
         }

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { loadSync, type MessageTypeDefinition, type ServiceDefinition } from "@grpc/proto-loader";
 import fc from "fast-check";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
-import type { FieldDescriptor, MessageDescriptor } from "../../../../src/shim/grpc/codec/check-wire.js";
+import type { FieldDescriptor, MessageDescriptor } from "../../../../src/shim/grpc/codec/message-decoder.js";
 import { compileEncoder } from "../../../../src/shim/grpc/codec/message-encoder.js";
 import { api } from "../test-server.js";
 
@@ -108,6 +108,24 @@ function anyContent(descriptor: MessageDescriptor, field: FieldDescriptor): fc.A
 function anyValue({ type, typeName }: FieldDescriptor): fc.Arbitrary<unknown> {
   return scalars[type] ?? anyMessage(descriptorOf(typeName));
 }
+
+describe("decodeRequest() reads what the decoder of gRPC reads", () => {
+  for (const service of ["RuntimeService", "ImageService"]) {
+    for (const method of Object.values(types[`runtime.v1.${service}`] as ServiceDefinition)) {
+      test(`any request of ${method.path}`, () => {
+        const own = api.methods.find(({ path }) => path === method.path);
+        const descriptor = (method.requestType as { readonly type: object }).type as MessageDescriptor;
+        fc.assert(
+          fc.property(anyMessage(descriptor), (message) => {
+            const bytes = Buffer.from(method.requestSerialize(message));
+            assert.deepEqual(own?.decodeRequest(bytes), method.requestDeserialize(bytes));
+          }),
+          { numRuns: 60 },
+        );
+      });
+    }
+  }
+});
 
 describe("compileEncoder() writes what the encoder of gRPC writes", () => {
   for (const name of responseTypes()) {
