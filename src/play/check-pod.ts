@@ -1,6 +1,6 @@
 /** What the fields of a Pod must be to each other. Each field by itself was checked when it was read. */
 import type { Container, Pod, PodSpec, Profile, Volume } from "./honoured-fields.js";
-import { parseQuantity } from "./quantity.js";
+import { parseQuantity } from "../shim/domain/quantity.js";
 import type { Problem } from "./schema.js";
 
 /** The problems of `pod`; it was read without any. */

@@ -1,15 +1,64 @@
-/** CriClient over gRPC on a unix socket, service `runtime.v1`. */
+/** The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`). */
 import { join } from "node:path";
-import type { ServiceError } from "@grpc/grpc-js";
-import { Client, credentials, loadPackageDefinition, status } from "@grpc/grpc-js";
-import type { ServiceClientConstructor } from "@grpc/grpc-js";
+import {
+  Client,
+  type ServiceClientConstructor,
+  type ServiceError,
+  credentials,
+  loadPackageDefinition,
+  status,
+} from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { linkAbort } from "../shim/lib/abort.js";
-import type { ErrorKind } from "../shim/lib/errors.js";
-import { ShimError } from "../shim/lib/errors.js";
+import { type ErrorKind, ShimError } from "../shim/lib/errors.js";
 import { packageDirectory } from "../shim/lib/package-directory.js";
-import type { Answer, ImageService, RuntimeService } from "../shim/domain/cri.js";
-import type { CriClient } from "./cri-client.js";
+import type {
+  Answer,
+  Container,
+  ContainerConfig,
+  ContainerStatus,
+  Image,
+  ImageService,
+  PodSandbox,
+  PodSandboxConfig,
+  PodSandboxStatus,
+  RuntimeService,
+  VersionResponse,
+} from "../shim/domain/cri.js";
+
+type Labels = Readonly<Record<string, string>>;
+
+/**
+ * Each call ends by its own deadline or with `signal`. Errors are ShimErrors; an unknown id is `notFound` where the
+ * CRI makes it an error, and success for stop and remove.
+ */
+export interface CriClient {
+  version(signal: AbortSignal): Promise<VersionResponse>;
+  /** The image under that name or id, when it is on the node. */
+  imageStatus(image: string, signal: AbortSignal): Promise<Image | undefined>;
+  /** Answers the id. Has no deadline: the server gives up a pull that makes no progress. */
+  pullImage(image: string, sandbox: Answer<PodSandboxConfig>, signal: AbortSignal): Promise<string>;
+  runPodSandbox(
+    config: Answer<PodSandboxConfig>,
+    runtimeHandler: string,
+    signal: AbortSignal,
+  ): Promise<string>;
+  podSandboxStatus(id: string, signal: AbortSignal): Promise<PodSandboxStatus>;
+  listPodSandboxes(labels: Labels, signal: AbortSignal): Promise<readonly PodSandbox[]>;
+  stopPodSandbox(id: string, signal: AbortSignal): Promise<void>;
+  removePodSandbox(id: string, signal: AbortSignal): Promise<void>;
+  createContainer(
+    sandboxId: string,
+    config: Answer<ContainerConfig>,
+    sandbox: Answer<PodSandboxConfig>,
+    signal: AbortSignal,
+  ): Promise<string>;
+  startContainer(id: string, signal: AbortSignal): Promise<void>;
+  containerStatus(id: string, signal: AbortSignal): Promise<ContainerStatus>;
+  listContainers(sandboxId: string, signal: AbortSignal): Promise<readonly Container[]>;
+  stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
+  removeContainer(id: string, signal: AbortSignal): Promise<void>;
+}
 
 /** The kubelet's limits: two minutes for a call, twice that for RunPodSandbox. */
 const callTimeoutMs = 120_000;

@@ -1,19 +1,22 @@
 /** One container of a pod: its files on the node, its mounts, the CRI call, and the undo. */
 import { dirname, join } from "node:path";
 import type { Rollback } from "../shim/lib/rollback.js";
-import type { Answer, Image, Mount, PodSandboxStatus } from "../shim/domain/cri.js";
-import { ContainerState } from "../shim/domain/cri.js";
-import type { CriClient } from "./cri-client.js";
-import type { NodeFacts } from "./cri-config.js";
-import { containerConfig, messagePath, podHostname, sandboxConfig } from "./cri-config.js";
+import {
+  type Answer,
+  ContainerState,
+  type Image,
+  type Mount,
+  type PodSandboxStatus,
+} from "../shim/domain/cri.js";
+import type { CriClient } from "./client.js";
+import { type NodeFacts, containerConfig, messagePath, podHostname, sandboxConfig } from "./cri-config.js";
 import type { PlayFiles } from "./files.js";
 import type { Container } from "./honoured-fields.js";
-import { hostsFile } from "./hosts-file.js";
-import type { VolumeImages } from "./image-volumes.js";
+import { hostsFile } from "./dns.js";
+import type { VolumeImages } from "./images.js";
 import type { Manifest } from "./manifest.js";
 import type { ObservedSandbox } from "./next-step.js";
-import type { Directories } from "./pod-files.js";
-import { hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
+import { type Directories, hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
 import { safeSubPath } from "./sub-path.js";
 import { graceSeconds } from "./teardown.js";
 import { volumeMounts } from "./volumes.js";

@@ -1,4 +1,4 @@
-/** dnsPolicy and dnsConfig → the lines of the pod's resolv.conf. */
+/** The resolv.conf of a pod, by dnsPolicy and dnsConfig, and the /etc/hosts of its containers. */
 import type { PodSpec } from "./honoured-fields.js";
 
 export interface DnsConfig {
@@ -7,7 +7,7 @@ export interface DnsConfig {
   readonly options: readonly string[];
 }
 
-/** The C library reads no more. */
+/** The C library reads no more than three. */
 const maxServers = 3;
 
 /**
@@ -48,4 +48,26 @@ export function parseResolvConf(text: string): DnsConfig {
 /** Whether a pod could reach none of the servers, because each is the node's own stub on its loopback. */
 export function isLoopbackOnly({ servers }: DnsConfig): boolean {
   return servers.length > 0 && servers.every((server) => server.startsWith("127.") || server === "::1");
+}
+
+const loopback = [
+  "127.0.0.1\tlocalhost",
+  "::1\tlocalhost ip6-localhost ip6-loopback",
+  "fe00::0\tip6-localnet",
+  "fe00::0\tip6-mcastprefix",
+  "fe00::1\tip6-allnodes",
+  "fe00::2\tip6-allrouters",
+];
+
+/** On the host network the pod has the node's file, else one with the pod's own addresses and name. */
+export function hostsFile(
+  spec: PodSpec,
+  pod: { readonly hostname: string; readonly ips: readonly string[] },
+  nodeHostsFile: string,
+): string {
+  const own = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${pod.hostname}`)];
+  const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : own;
+  const aliases = (spec.hostAliases ?? []).map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
+  const added = aliases.length === 0 ? [] : ["", "# hostAliases", ...aliases];
+  return `${[...base, ...added].join("\n")}\n`;
 }

@@ -2,18 +2,14 @@
 import { join } from "node:path";
 import { sleep } from "../shim/lib/abort.js";
 import { isKind, messageOf } from "../shim/lib/errors.js";
-import type { CriClient } from "./cri-client.js";
+import type { CriClient } from "./client.js";
 import type { PlayFiles } from "./files.js";
-import { LineAssembler, parseLogLine } from "./log-lines.js";
-import { LogTail } from "./log-tail.js";
+import { LineAssembler, LogTail, parseLogLine } from "./log-lines.js";
 import type { Manifest } from "./manifest.js";
 import type { ObservedContainer, ObservedState } from "./next-step.js";
-import { observePod } from "./observe.js";
-import type { Directories } from "./pod-files.js";
-import { logDirectory, logPath } from "./pod-files.js";
-import type { PodState } from "./pod-view.js";
-import { podState } from "./pod-view.js";
-import { exitWithMessage } from "./termination-message.js";
+import { exitWithMessage, observePod } from "./observe.js";
+import { type Directories, logDirectory, logPath } from "./pod-files.js";
+import { type PodState, podState } from "./pod-view.js";
 
 export interface FollowDeps {
   readonly client: Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;

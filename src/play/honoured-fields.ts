@@ -12,9 +12,11 @@ import {
   qualifiedKey,
   relativePath,
 } from "./names.js";
-import { parseQuantity } from "./quantity.js";
-import type { Problem, Reader, TypeOf } from "./schema.js";
+import { parseQuantity } from "../shim/domain/quantity.js";
 import {
+  type Problem,
+  type Reader,
+  type TypeOf,
   boolean,
   integer,
   isObject,

@@ -1,9 +1,9 @@
-/** imagePullPolicy: whether an image must be pulled, and its pull. */
-import { messageOf, ShimError } from "../shim/lib/errors.js";
-import type { Answer, Image, PodSandboxConfig } from "../shim/domain/cri.js";
+/** Images of containers and of volumes: imagePullPolicy and pulls. */
+import { ShimError, messageOf } from "../shim/lib/errors.js";
+import type { Answer, Image, ImageSpec, PodSandboxConfig } from "../shim/domain/cri.js";
 import { parseReference } from "../shim/domain/image-reference.js";
-import type { CriClient } from "./cri-client.js";
-import type { Container } from "./honoured-fields.js";
+import type { CriClient } from "./client.js";
+import type { Container, PodSpec } from "./honoured-fields.js";
 
 export type PullPolicy = "Always" | "IfNotPresent" | "Never";
 
@@ -63,4 +63,29 @@ export async function ensureImage(
 function presentHint({ imagePullPolicy, policyField = "imagePullPolicy" }: WantedImage): string {
   const why = imagePullPolicy === undefined ? 'its tag is "latest" or missing' : `${policyField} is Always`;
   return `the image is on this node, but ${why}: write "${policyField}: IfNotPresent" to run it without a pull`;
+}
+
+/** By the name of the volume. */
+export type VolumeImages = ReadonlyMap<string, Answer<ImageSpec>>;
+
+/**
+ * The images of the volumes that the container mounts, but for those in `known`, one after the other, as `ensure` finds or
+ * pulls them. A volume that no container mounts needs no image, as with the kubelet.
+ */
+export async function ensureVolumeImages(
+  { volumeMounts = [] }: Container,
+  { volumes = [] }: PodSpec,
+  known: VolumeImages,
+  ensure: (wanted: WantedImage) => Promise<Image>,
+): Promise<VolumeImages> {
+  const images = new Map(known);
+  for (const { name, image } of volumes) {
+    if (image === undefined || images.has(name) || !volumeMounts.some((mount) => mount.name === name))
+      continue;
+    const { reference, pullPolicy } = image;
+    const wanted = pullPolicy === undefined ? {} : { imagePullPolicy: pullPolicy };
+    const { id } = await ensure({ image: reference, policyField: "pullPolicy", ...wanted });
+    images.set(name, { image: id, user_specified_image: reference });
+  }
+  return images;
 }

@@ -1,13 +1,20 @@
-/** Asks the CRI server what is there of a pod. */
+/** Asks the CRI server for the sandboxes and containers of a pod, and reads their termination messages. */
 import { isKind } from "../shim/lib/errors.js";
-import type { ContainerStatus } from "../shim/domain/cri.js";
-import { ContainerState, PodSandboxState } from "../shim/domain/cri.js";
+import { ContainerState, type ContainerStatus, PodSandboxState } from "../shim/domain/cri.js";
 import { podNameLabel, podNamespaceLabel } from "../shim/domain/labels.js";
-import type { CriClient } from "./cri-client.js";
+import type { CriClient } from "./client.js";
 import { playHashAnnotation } from "./cri-config.js";
 import type { PodKey } from "./manifest.js";
-import type { ObservedContainer, ObservedPod, ObservedSandbox, ObservedState } from "./next-step.js";
-import { newestSandbox } from "./next-step.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  type ObservedSandbox,
+  type ObservedState,
+  describeExit,
+  newestSandbox,
+} from "./next-step.js";
+import type { PlayFiles } from "./files.js";
+import { type Directories, terminationMessageFile } from "./pod-files.js";
 
 type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
 
@@ -78,4 +85,19 @@ export function toObserved(status: ContainerStatus): ObservedContainer {
     reason: status.reason,
     message: status.message,
   };
+}
+
+/** As much of it as Kubernetes shows. */
+const maxBytes = 4096;
+
+/** How a container ended, with its own last words: `exit code 3: no such table`. */
+export async function exitWithMessage(
+  container: ObservedContainer,
+  key: PodKey,
+  directories: Directories,
+  files: Pick<PlayFiles, "readTail">,
+): Promise<string> {
+  const path = terminationMessageFile(directories, key, container.name, container.attempt);
+  const message = (await files.readTail(path, maxBytes)).trim();
+  return describeExit(message === "" ? container : { ...container, message });
 }

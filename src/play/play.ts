@@ -2,20 +2,16 @@
 import { isKind, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
-import type { CriClient } from "./cri-client.js";
+import type { CriClient } from "./client.js";
 import { defaultGracePeriodSeconds } from "./cri-config.js";
 import { podIps } from "./create-container.js";
 import type { Manifest, PodKey } from "./manifest.js";
-import type { ObservedPod } from "./next-step.js";
-import { newestSandbox } from "./next-step.js";
+import { type ObservedPod, newestSandbox } from "./next-step.js";
 import { podUid } from "./names.js";
 import { observePod } from "./observe.js";
 import { podDirectory } from "./pod-files.js";
-import { podRow, podState, tableHeader } from "./pod-view.js";
-import type { PodState } from "./pod-view.js";
-import type { RunnerDeps } from "./runner.js";
-import { playPod } from "./runner.js";
-import { formatTable } from "./table.js";
+import { type PodState, formatTable, podRow, podState, tableHeader } from "./pod-view.js";
+import { type RunnerDeps, playPod } from "./runner.js";
 import { removePodFiles, removeSandbox } from "./teardown.js";
 
 /** An undo step may have to wait for the grace period of a pod's containers, and then for the engine. */

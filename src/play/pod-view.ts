@@ -1,8 +1,7 @@
 /** How a pod is shown: one row of the table, from its manifest and what is on the node. Pure. */
 import type { ContainerPort } from "./honoured-fields.js";
 import type { Manifest } from "./manifest.js";
-import type { ObservedContainer, ObservedPod } from "./next-step.js";
-import { newestSandbox } from "./next-step.js";
+import { type ObservedContainer, type ObservedPod, newestSandbox } from "./next-step.js";
 
 export type PodState = "Pending" | "Running" | "Succeeded" | "Failed" | "NotReady" | "Absent";
 
@@ -47,4 +46,20 @@ function describePort({ containerPort, hostPort, hostIP, protocol = "TCP" }: Con
   if (hostPort === undefined) return target;
   if (hostIP === undefined) return `${String(hostPort)}->${target}`;
   return `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:${String(hostPort)}->${target}`;
+}
+
+export function formatTable(rows: readonly (readonly string[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    row.forEach((cell, column) => {
+      widths[column] = Math.max(widths[column] ?? 0, cell.length);
+    });
+  }
+  const lines = rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+  return lines.map((line) => `${line}\n`).join("");
 }

@@ -1,7 +1,7 @@
 /** requests and limits → what the kernel is told, with the kubelet's formulas. */
 import type { Answer, LinuxContainerResources } from "../shim/domain/cri.js";
 import type { Container, PodSpec } from "./honoured-fields.js";
-import { parseQuantity } from "./quantity.js";
+import { parseQuantity } from "../shim/domain/quantity.js";
 
 export type QosClass = "Guaranteed" | "Burstable" | "BestEffort";
 

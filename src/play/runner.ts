@@ -1,25 +1,27 @@
 /** Brings one pod up: asks for the next step, takes it, looks again, until nothing is left to do. */
 import { join } from "node:path";
 import { sleep } from "../shim/lib/abort.js";
-import { messageOf, ShimError, unreachable } from "../shim/lib/errors.js";
+import { ShimError, messageOf, unreachable } from "../shim/lib/errors.js";
 import type { Rollback } from "../shim/lib/rollback.js";
 import type { Image } from "../shim/domain/cri.js";
 import { createContainer } from "./create-container.js";
-import type { CriClient } from "./cri-client.js";
-import type { NodeFacts } from "./cri-config.js";
-import { sandboxConfig } from "./cri-config.js";
+import type { CriClient } from "./client.js";
+import { type NodeFacts, sandboxConfig } from "./cri-config.js";
 import type { PlayFiles } from "./files.js";
-import { ensureVolumeImages, type VolumeImages } from "./image-volumes.js";
-import { ensureImage, type WantedImage } from "./images.js";
+import { type VolumeImages, type WantedImage, ensureImage, ensureVolumeImages } from "./images.js";
 import { outputOf } from "./log-lines.js";
 import type { Manifest } from "./manifest.js";
-import type { ObservedContainer, ObservedPod, Step } from "./next-step.js";
-import { describeExit, newestSandbox, nextStep } from "./next-step.js";
-import { observePod } from "./observe.js";
-import type { Directories } from "./pod-files.js";
-import { logDirectory, logPath, podDirectory } from "./pod-files.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  type Step,
+  describeExit,
+  newestSandbox,
+  nextStep,
+} from "./next-step.js";
+import { exitWithMessage, observePod } from "./observe.js";
+import { type Directories, logDirectory, logPath, podDirectory } from "./pod-files.js";
 import { removePodFiles, removeSandbox } from "./teardown.js";
-import { exitWithMessage } from "./termination-message.js";
 import { volumePreparations } from "./volumes.js";
 
 export interface RunnerDeps {

@@ -1,7 +1,7 @@
 /** What a subPath of a volume leads to, when nobody can exchange it before the engine has mounted it. */
-import { isKind, ShimError } from "../shim/lib/errors.js";
+import { ShimError, isKind } from "../shim/lib/errors.js";
 import { ContainerState, type ContainerStatus } from "../shim/domain/cri.js";
-import type { CriClient } from "./cri-client.js";
+import type { CriClient } from "./client.js";
 import type { PlayFiles } from "./files.js";
 
 type Calls = Pick<CriClient, "listContainers" | "containerStatus">;

@@ -1,13 +1,11 @@
 /** Stops and removes a pod, in the kubelet's order. */
-import type { CriClient } from "./cri-client.js";
+import type { CriClient } from "./client.js";
 import { defaultGracePeriodSeconds } from "./cri-config.js";
-import { ContainerState } from "../shim/domain/cri.js";
-import type { Container } from "../shim/domain/cri.js";
+import { type Container, ContainerState } from "../shim/domain/cri.js";
 import { gracePeriodAnnotation } from "../shim/domain/labels.js";
 import type { PlayFiles } from "./files.js";
 import type { PodKey } from "./manifest.js";
-import type { Directories } from "./pod-files.js";
-import { logDirectory, podDirectory } from "./pod-files.js";
+import { type Directories, logDirectory, podDirectory } from "./pod-files.js";
 
 type Calls = Pick<CriClient, "listContainers" | "stopContainer" | "stopPodSandbox" | "removePodSandbox">;
 

@@ -1,13 +1,11 @@
 /** volumes and volumeMounts → directories to prepare and CRI mounts. */
 import { posix } from "node:path";
 import { ShimError } from "../shim/lib/errors.js";
-import type { Answer, Mount } from "../shim/domain/cri.js";
-import { MountPropagation } from "../shim/domain/cri.js";
+import { type Answer, type Mount, MountPropagation } from "../shim/domain/cri.js";
 import type { Container, PodSpec } from "./honoured-fields.js";
-import type { VolumeImages } from "./image-volumes.js";
+import type { VolumeImages } from "./images.js";
 import type { PodKey } from "./manifest.js";
-import type { Directories } from "./pod-files.js";
-import { emptyDirPath } from "./pod-files.js";
+import { type Directories, emptyDirPath } from "./pod-files.js";
 
 export type HostPathType =
   "" | "DirectoryOrCreate" | "Directory" | "FileOrCreate" | "File" | "Socket" | "CharDevice" | "BlockDevice";

@@ -1,9 +1,9 @@
-/** The whole program: the one place that touches the process. `main` loads it. */
+/** The program: the only file that reads and changes the process. `main` loads it. */
 import { readFile } from "node:fs/promises";
 import { ShimError } from "./lib/errors.js";
 import { packageDirectory } from "./lib/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
-import { runCommandLine } from "./commands/run-command-line.js";
+import { runCommandLine } from "./commands/program.js";
 
 const build = await readBuildInfo(packageDirectory());
 
@@ -16,13 +16,13 @@ const writeError = (text: string): void => {
 
 const interrupted = new AbortController();
 
-// Unit files of the ancestors send it on reload, where it would end a process that does not listen.
+// Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
 process.on("SIGHUP", () => undefined);
 
 process.exitCode = await runCommandLine(
   process.argv.slice(2),
   {
-    // Each command is loaded when it is the one: a server never needs the text of play, nor play that of the server.
+    // Each command is loaded when it runs: a server does not need the modules of play, nor play those of the server.
     serve: async (resolved) => {
       const { runServe } = await import("./commands/serve-command.js");
       return runServe(resolved, {

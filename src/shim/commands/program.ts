@@ -1,13 +1,21 @@
 /** The command line as commander sees it. Actions are injected; flags come from the table in `config`. */
-import { Command } from "commander";
+import { Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
-import type { Environment } from "../config/environment.js";
-import { resolveConfig, type GivenFlag, type ResolvedConfig } from "../config/resolve.js";
+import type { Environment } from "../config/given.js";
+import { type GivenFlag, type ResolvedConfig, resolveConfig } from "../config/resolve.js";
 import { enumKind } from "../config/value-kinds.js";
-import { configFormats, renderConfig, type ConfigFormat } from "./config-command.js";
-import { playEndpointHelp, resolvePlayEndpoint, type PlayOptions } from "./play-options.js";
-import { addServeFlags, isSwitchedOn, refuseServeFlags } from "./serve-flags.js";
-import { refuseArguments, usageErrorsOf } from "./usage-errors.js";
+import { type ConfigFormat, configFormats, renderConfig } from "./config-command.js";
+import {
+  addServeFlags,
+  isSwitchedOn,
+  normalizeArguments,
+  refuseArguments,
+  refuseServeFlags,
+  usageErrorsOf,
+} from "./flags.js";
+import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
+import { environmentName } from "../config/option.js";
+import { options } from "../config/options.js";
 
 /** What the commands do. The number is the exit code; a thrown error is one line on standard error and exit code 1. */
 export interface Actions {
@@ -161,4 +169,63 @@ function parseFormat(text: string): ConfigFormat {
   } catch (error) {
     throw ShimError.from(error).within(`flag "--output": ${JSON.stringify(text)}`);
   }
+}
+
+export interface PlayOptions {
+  readonly files: readonly string[];
+  /** Follow the containers' logs until they end or the user interrupts. */
+  readonly follow: boolean;
+  /** Remove the pods of the files instead of running them. */
+  readonly down: boolean;
+  /** Leave what was made when a pod fails. */
+  readonly keep: boolean;
+  /** Where the CRI is served. */
+  readonly endpoint: UnixEndpoint;
+}
+
+const served = options.containerRuntimeEndpoint;
+const variable = environmentName(served.name);
+
+/** For `--help`. */
+export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
+
+/** The socket to connect to: the flag, else where the environment or the default has `serve` listen. */
+export function resolvePlayEndpoint(given: string | undefined, environment: Environment): UnixEndpoint {
+  const text = given ?? environment[variable] ?? served.default;
+  const place = given === undefined ? `environment variable "${variable}"` : 'flag "--endpoint"';
+  let endpoint;
+  try {
+    endpoint = listenEndpointKind.parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`${place}: ${JSON.stringify(text)}`);
+  }
+  if (endpoint.kind === "unix") return endpoint;
+  throw new ShimError("invalid", `${place}: ${JSON.stringify(text)}: names no socket to connect to`);
+}
+
+/**
+ * Runs the command that `argv` (without node and script) names and answers the exit code: that of the action, or 1
+ * after one line on standard error. Only a bug of this program is told with its stack.
+ */
+export async function runCommandLine(
+  argv: readonly string[],
+  actions: Actions,
+  io: CommandIo,
+  build: BuildInfo,
+): Promise<number> {
+  const program = buildProgram(actions, io, build);
+  try {
+    await program.command.parseAsync(normalizeArguments(argv), { from: "user" });
+    return program.exitCode();
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    io.writeError(`dockershim: ${describeFailure(error)}\n`);
+    return 1;
+  }
+}
+
+function describeFailure(error: unknown): string {
+  if (error instanceof ShimError && error.kind !== "internal")
+    return error.message.replaceAll(/\s*\n\s*/g, " ");
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }

@@ -1,7 +1,6 @@
 /** Options from the YAML configuration file. */
-import { messageOf, ShimError } from "../lib/errors.js";
-import { fieldOfFlag, fieldOfName, optionNames, type Given } from "./given.js";
-import { didYouMean } from "./nearest.js";
+import { ShimError, messageOf } from "../lib/errors.js";
+import { type Given, didYouMean, fieldOfFlag, fieldOfName, optionNames } from "./given.js";
 import { options } from "./options.js";
 
 const largestFileCharacters = 1024 * 1024;

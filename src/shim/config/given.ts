@@ -1,5 +1,10 @@
-/** Text that the user gave for an option, with its origin, before it is parsed. */
-import { options, optionList, type OptionField } from "./options.js";
+/**
+ * Text that the user gave for an option, with its origin, before it is parsed; the options of environment variables;
+ * and suggestions for unknown names, since commander suggests flags alone and does not export how.
+ */
+import { type OptionField, optionList, options } from "./options.js";
+import { ShimError } from "../lib/errors.js";
+import { environmentName } from "./option.js";
 
 export type GivenSource = "flag" | "environment" | "file";
 
@@ -24,3 +29,81 @@ export function fieldOfName(name: string): OptionField | undefined {
 }
 
 export const optionNames: readonly string[] = Object.values(options).map(({ name }) => name);
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The variable that names the configuration file. */
+export const configFileVariable = "DOCKERSHIM_CONFIG";
+
+/** Variables of `npm start` and of the tests, which set no option. */
+const foreign = /^DOCKERSHIM_(?:NO_SETUP|SETUP_REPORT|TEST_.*)$/;
+
+/** All options given by `DOCKERSHIM_…` variables. Throws `invalid` for such a variable that is not known. */
+export function readEnvironment(environment: Environment): Given[] {
+  const known = new Map(optionList.map(([field, { name }]) => [environmentName(name), field]));
+  const given: Given[] = [];
+  for (const [variable, text] of Object.entries(environment)) {
+    if (text === undefined || !variable.startsWith("DOCKERSHIM_")) continue;
+    if (variable === configFileVariable || foreign.test(variable)) continue;
+    const field = known.get(variable);
+    if (field === undefined) {
+      const suggestion = didYouMean(variable, [...known.keys(), configFileVariable]);
+      throw new ShimError("invalid", `unknown environment variable "${variable}"${suggestion}`);
+    }
+    given.push({
+      field,
+      text,
+      source: "environment",
+      detail: variable,
+      place: `environment variable "${variable}"`,
+    });
+  }
+  return given;
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours that turn `from` into `to`. */
+export function editDistance(from: string, to: string): number {
+  let twoBack: number[] = [];
+  let previous = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= to.length; column += 1) {
+      const same = from[row - 1] === to[column - 1];
+      let best = Math.min(
+        (previous[column] ?? 0) + 1,
+        (current[column - 1] ?? 0) + 1,
+        (previous[column - 1] ?? 0) + (same ? 0 : 1),
+      );
+      if (row > 1 && column > 1 && from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1]) {
+        best = Math.min(best, (twoBack[column - 2] ?? 0) + 1);
+      }
+      current.push(best);
+    }
+    twoBack = previous;
+    previous = current;
+  }
+  return previous[to.length] ?? 0;
+}
+
+/** The name of `known` nearest to `name`; undefined when nothing resembles it. Names in which it is contained count as near. */
+export function nearestName(name: string, known: Iterable<string>): string | undefined {
+  let best: { readonly name: string; readonly distance: number } | undefined;
+  for (const candidate of known) {
+    const contained = name.length >= 3 && candidate.includes(name);
+    const distance = contained ? 1.5 : editDistance(name, candidate);
+    if (best === undefined || distance < best.distance) best = { name: candidate, distance };
+  }
+  if (best === undefined) return undefined;
+  const longest = Math.max(name.length, best.name.length);
+  return best.distance < longest && best.distance <= Math.max(1, longest * 0.4) ? best.name : undefined;
+}
+
+/** `: did you mean "x"?`, or nothing when no known name resembles `name`; `decorate` turns a name into its spelling. */
+export function didYouMean(
+  name: string,
+  known: Iterable<string>,
+  decorate: (name: string) => string = (plain) => plain,
+): string {
+  const nearest = nearestName(name, known);
+  return nearest === undefined ? "" : `: did you mean "${decorate(nearest)}"?`;
+}

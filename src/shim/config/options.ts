@@ -7,20 +7,20 @@ import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../lib/errors.js";
 import { containerOptions } from "./container-options.js";
 import { bindAddressKind, dockerEndpointKind, listenEndpointKind, localEndpointKind } from "./endpoints.js";
-import { imagePatternsKind } from "./image-patterns-kind.js";
-import { logLevelKind } from "./log-level.js";
-import { option, type Option, type ValueKind } from "./option.js";
 import {
   booleanKind,
   cidrKind,
   dualStackCidrsKind,
   durationKind,
   enumKind,
+  imagePatternsKind,
   integerKind,
+  logLevelKind,
   optional,
   pathKind,
   pathListKind,
 } from "./value-kinds.js";
+import { type Option, type ValueKind, option } from "./option.js";
 
 const defaultPauseImage = "registry.k8s.io/pause:3.10";
 

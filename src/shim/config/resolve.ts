@@ -1,12 +1,11 @@
 /** From what was given on the command line, in the environment and in the file to one checked `Config`. */
-import { messageOf, ShimError } from "../lib/errors.js";
+import { ShimError, messageOf } from "../lib/errors.js";
 import { readConfigFile } from "./config-file.js";
-import { dockerEndpointKind, type DockerEndpoint } from "./endpoints.js";
-import { configFileVariable, readEnvironment, type Environment } from "./environment.js";
-import { fieldOfFlag, type Given } from "./given.js";
-import { logLevelOfVerbosity } from "./log-level.js";
+import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";
+import { type Environment, type Given, configFileVariable, fieldOfFlag, readEnvironment } from "./given.js";
+import { logLevelOfVerbosity } from "./value-kinds.js";
 import type { PlainValue } from "./option.js";
-import { optionList, options, type OptionField, type OptionValues } from "./options.js";
+import { type OptionField, type OptionValues, optionList, options } from "./options.js";
 import { ignoredFlags } from "./other-flags.js";
 
 /** Everything that can be configured, checked; durations in milliseconds, paths absolute. Fields as in `options`. */

@@ -1,9 +1,11 @@
-/** Kinds of option values that know nothing of dockershim: text in, checked value out. */
+/** Kinds of option values: text in, checked value out. */
 import { isIP } from "node:net";
 import { isAbsolute, normalize } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { formatGoDuration, parseGoDuration } from "./go-duration.js";
 import type { ValueKind } from "./option.js";
+import { imagePatternFault } from "../domain/image-patterns.js";
+import type { LogLevel } from "../lib/log.js";
 
 function refuse(reason: string): never {
   throw new ShimError("invalid", reason);
@@ -142,3 +144,49 @@ export const dualStackCidrsKind: ValueKind<readonly string[]> = {
   },
   format: (value) => value,
 };
+
+/** Patterns of image names, separated by commas; none when empty. */
+export const imagePatternsKind: ValueKind<readonly string[]> = {
+  placeholder: "pattern,…",
+  isList: true,
+  parse(text) {
+    if (text === "") return [];
+    const patterns = [...new Set(text.split(",").map((part) => part.trim()))];
+    for (const pattern of patterns) {
+      const fault = imagePatternFault(pattern);
+      if (fault !== undefined) throw new ShimError("invalid", `pattern ${JSON.stringify(pattern)} ${fault}`);
+    }
+    return patterns;
+  },
+  format: (value) => value,
+};
+
+const logrusLevels: Readonly<Record<string, LogLevel>> = {
+  panic: "fatal",
+  fatal: "fatal",
+  error: "error",
+  warn: "warn",
+  warning: "warn",
+  info: "info",
+  debug: "debug",
+  trace: "trace",
+};
+
+/** logrus' names in any case. Nothing is logged at the level "panic", so that it equals "fatal"; empty is "info". */
+export const logLevelKind: ValueKind<LogLevel> = {
+  placeholder: "level",
+  parse(text) {
+    const name = text.toLowerCase();
+    if (name === "") return "info";
+    const level = Object.hasOwn(logrusLevels, name) ? logrusLevels[name] : undefined;
+    if (level !== undefined) return level;
+    throw new ShimError("invalid", `must be one of ${Object.keys(logrusLevels).join(", ")}`);
+  },
+  format: (value) => value,
+};
+
+/** klog's convention: 0 to 3 for operators, 4 and 5 for debugging, above that every call. */
+export function logLevelOfVerbosity(verbosity: number): LogLevel {
+  if (verbosity >= 6) return "trace";
+  return verbosity >= 4 ? "debug" : "info";
+}

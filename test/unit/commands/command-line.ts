@@ -1,6 +1,5 @@
 /** Runs the command line with actions that only note what they were called with. */
-import type { PlayOptions } from "../../../src/shim/commands/play-options.js";
-import { runCommandLine } from "../../../src/shim/commands/run-command-line.js";
+import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {

@@ -4,13 +4,13 @@ import {
   dualStackCidrsKind,
   durationKind,
   enumKind,
+  imagePatternsKind,
   integerKind,
+  logLevelKind,
   optional,
   pathKind,
   pathListKind,
 } from "../../../src/shim/config/value-kinds.js";
-import { imagePatternsKind } from "../../../src/shim/config/image-patterns-kind.js";
-import { logLevelKind } from "../../../src/shim/config/log-level.js";
 import { testKind } from "./kinds.js";
 
 testKind("booleanKind", booleanKind, {

@@ -1,21 +1,21 @@
 /** A CRI server in memory for the tests of play: it keeps sandboxes and containers and records what is asked of it. */
 import { ShimError } from "../../../src/shim/lib/errors.js";
-import type {
-  Answer,
-  Container,
-  ContainerConfig,
-  ContainerStatus,
-  Image,
-  Mount,
-  PodSandbox,
-  PodSandboxConfig,
-  PodSandboxStatus,
+import {
+  type Answer,
+  type Container,
+  type ContainerConfig,
+  ContainerState,
+  type ContainerStatus,
+  type Image,
+  type Mount,
+  type PodSandbox,
+  type PodSandboxConfig,
+  PodSandboxState,
+  type PodSandboxStatus,
 } from "../../../src/shim/domain/cri.js";
-import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
-import type { CriClient } from "../../../src/play/cri-client.js";
+import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/files.js";
-import type { Manifest } from "../../../src/play/manifest.js";
-import { readManifests } from "../../../src/play/manifest.js";
+import { type Manifest, readManifests } from "../../../src/play/manifest.js";
 import type { RunnerDeps } from "../../../src/play/runner.js";
 
 interface FakeContainer {

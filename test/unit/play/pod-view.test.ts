@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ObservedContainer } from "../../../src/play/next-step.js";
-import { podRow, podState } from "../../../src/play/pod-view.js";
-import { formatTable } from "../../../src/play/table.js";
+import { formatTable, podRow, podState } from "../../../src/play/pod-view.js";
 import { podWith } from "./fake-cri.js";
 
 const spec =

@@ -1,1 +1,0 @@
-export { parseQuantity } from "../shim/domain/quantity.js";
