@@ -18,13 +18,13 @@ export function checkPod(pod: Pod): readonly Problem[] {
   checkUnique(spec.volumes ?? [], "volumes", report);
   (spec.volumes ?? []).forEach((volume, index) => {
     const sources = (["emptyDir", "hostPath", "image"] as const).filter((one) => volume[one] !== undefined);
-    if (sources.length > 1) report(`volumes[${String(index)}]`, `must not be both ${sources.join(" and ")}`);
+    if (sources.length > 1) report(`volumes[${index}]`, `must not be both ${sources.join(" and ")}`);
   });
   const all = [...(spec.initContainers ?? []), ...spec.containers];
   const names = new Set<string>();
   const paths = [
-    ...(spec.initContainers ?? []).map((_, index) => `initContainers[${String(index)}]`),
-    ...spec.containers.map((_, index) => `containers[${String(index)}]`),
+    ...(spec.initContainers ?? []).map((_, index) => `initContainers[${index}]`),
+    ...spec.containers.map((_, index) => `containers[${index}]`),
   ];
   all.forEach((container, index) => {
     const path = paths[index] ?? "";
@@ -46,7 +46,7 @@ function checkContainer(container: Container, path: string, spec: PodSpec, repor
     const request = parseQuantity(container.resources?.requests?.[resource] ?? "", perUnit);
     const limit = parseQuantity(container.resources?.limits?.[resource] ?? "", perUnit);
     if (request !== undefined && limit !== undefined && request > limit) {
-      report(`${path}.resources.requests.${resource}`, `must not exceed the limit of ${String(limit)}`);
+      report(`${path}.resources.requests.${resource}`, `must not exceed the limit of ${limit}`);
     }
   }
   const context = container.securityContext ?? {};
@@ -64,7 +64,7 @@ function checkContainer(container: Container, path: string, spec: PodSpec, repor
   checkMounts(container, path, spec.volumes ?? [], report);
   (container.ports ?? []).forEach(({ hostPort, containerPort }, index) => {
     if (spec.hostNetwork === true && hostPort !== undefined && hostPort !== containerPort) {
-      report(`${path}.ports[${String(index)}].hostPort`, "must be the containerPort on the host network");
+      report(`${path}.ports[${index}].hostPort`, "must be the containerPort on the host network");
     }
   });
 }
@@ -76,7 +76,7 @@ function isSysAdmin(capability: string): boolean {
 function checkMounts(container: Container, path: string, volumes: readonly Volume[], report: Report): void {
   const used = new Set<string>();
   (container.volumeMounts ?? []).forEach((mount, index) => {
-    const at = `${path}.volumeMounts[${String(index)}]`;
+    const at = `${path}.volumeMounts[${index}]`;
     const volume = volumes.find(({ name }) => name === mount.name);
     if (volume === undefined) {
       report(`${at}.name`, `${JSON.stringify(mount.name)} is none of spec.volumes`);
@@ -110,7 +110,7 @@ function checkProfile(profile: Profile | undefined, path: string, report: Report
 function checkUnique(items: readonly { readonly name: string }[], path: string, report: Report): void {
   const names = new Set<string>();
   items.forEach(({ name }, index) => {
-    if (names.has(name)) report(`${path}[${String(index)}].name`, `${JSON.stringify(name)} is used twice`);
+    if (names.has(name)) report(`${path}[${index}].name`, `${JSON.stringify(name)} is used twice`);
     names.add(name);
   });
 }
@@ -120,9 +120,9 @@ function checkHostPorts(spec: PodSpec, report: Report): void {
   spec.containers.forEach((container, containerIndex) => {
     (container.ports ?? []).forEach(({ hostPort, hostIP = "", protocol = "TCP" }, index) => {
       if (hostPort === undefined) return;
-      const key = `${hostIP} ${String(hostPort)} ${protocol}`;
-      const path = `containers[${String(containerIndex)}].ports[${String(index)}].hostPort`;
-      if (used.has(key)) report(path, `${String(hostPort)} is used twice`);
+      const key = `${hostIP} ${hostPort} ${protocol}`;
+      const path = `containers[${containerIndex}].ports[${index}].hostPort`;
+      if (used.has(key)) report(path, `${hostPort} is used twice`);
       used.add(key);
     });
   });

@@ -84,7 +84,7 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 
 /**
  * A container of the pod may have left a link in the volume, so each part is looked at before it is followed. That holds
- * as long as nobody exchanges parts: see sub-path.ts.
+ * as long as no part is replaced: see sub-path.ts.
  */
 async function resolveSubPath(volumePath: string, subPath: string): Promise<string> {
   const action = `mount subPath "${subPath}" of "${volumePath}"`;
@@ -127,7 +127,7 @@ async function firstAbove(path: string, directories: readonly string[]): Promise
 
 /** The same for all mounts of a directory. */
 function identity({ dev, ino }: Stats): string {
-  return `${String(dev)}:${String(ino)}`;
+  return `${dev}:${ino}`;
 }
 
 async function removeTree(path: string): Promise<void> {

@@ -95,7 +95,7 @@ async function documentsOf(file: ManifestFile): Promise<readonly Document[]> {
   // For a text without any document the library answers one empty list.
   const list = Array.isArray(parsed) ? parsed : [];
   list.forEach((document, index) => {
-    const source = list.length === 1 ? file.name : `${file.name}, document ${String(index + 1)}`;
+    const source = list.length === 1 ? file.name : `${file.name}, document ${index + 1}`;
     const [error] = document.errors;
     if (error !== undefined)
       throw new ShimError("invalid", `read ${source}: ${error.message}`, {}, { cause: error });
@@ -117,7 +117,7 @@ function listItems(value: unknown, source: string): readonly Document[] | undefi
   if (value["kind"] !== "List" && value["kind"] !== "PodList") return undefined;
   const { items } = value;
   if (!Array.isArray(items)) throw new ShimError("invalid", `read ${source}: items must be a list`);
-  return items.map((item: unknown, at) => ({ value: item, source, path: `items[${String(at)}]` }));
+  return items.map((item: unknown, at) => ({ value: item, source, path: `items[${at}]` }));
 }
 
 function isPodV1(value: unknown, path: string, problems: Problem[]): boolean {
@@ -144,7 +144,7 @@ function isPodV1(value: unknown, path: string, problems: Problem[]): boolean {
 /** One error for all problems, in the order of the documents. */
 function problemsError(problems: readonly (Problem & { readonly source: string })[]): ShimError {
   const malformed = problems.some(({ kind }) => kind === "malformed");
-  const count = problems.length === 1 ? "1 field" : `${String(problems.length)} fields`;
+  const count = problems.length === 1 ? "1 field" : `${problems.length} fields`;
   const verb = problems.length === 1 ? "is" : "are";
   const what = malformed ? `${verb} wrong or not honoured yet` : `${verb} not honoured yet`;
   const lines = problems.map(

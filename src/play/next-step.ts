@@ -129,5 +129,5 @@ export function newestSandbox(sandboxes: readonly ObservedSandbox[]): ObservedSa
 /** `exit code 3`, with what the runtime and the container say about it. */
 export function describeExit({ exitCode, reason, message }: ObservedContainer): string {
   const known = reason === "" || reason === "Error" || reason === "Completed" ? "" : ` (${reason})`;
-  return `exit code ${String(exitCode)}${known}${message === "" ? "" : `: ${message}`}`;
+  return `exit code ${exitCode}${known}${message === "" ? "" : `: ${message}`}`;
 }

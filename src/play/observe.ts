@@ -18,7 +18,7 @@ import { type Directories, terminationMessageFile } from "./pod-files.js";
 
 type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
 
-/** All sandboxes under the pod's namespace and name, whoever made them, and the containers of the newest one. */
+/** All sandboxes under the pod's namespace and name, by any program, and the containers of the newest one. */
 export async function observePod(client: Reads, key: PodKey, signal: AbortSignal): Promise<ObservedPod> {
   const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
   const items = await client.listPodSandboxes(labels, signal);

@@ -42,7 +42,7 @@ export function terminationMessageFile(
     podDirectory(directories, key),
     "containers",
     container,
-    `termination-message-${String(attempt)}`,
+    `termination-message-${attempt}`,
   );
 }
 
@@ -53,5 +53,5 @@ export function logDirectory(directories: Directories, key: PodKey): string {
 
 /** Relative to the log directory, as the kubelet's. */
 export function logPath(container: string, attempt: number): string {
-  return posix.join(container, `${String(attempt)}.log`);
+  return posix.join(container, `${attempt}.log`);
 }

@@ -36,16 +36,16 @@ export function podRow(manifest: Manifest, observed: ObservedPod, ips: readonly 
     podState(manifest, observed),
     ips.join(",") || "-",
     ports.join(",") || "-",
-    `${String(running.length)}/${String(names.size)}`,
+    `${running.length}/${names.size}`,
   ];
 }
 
 /** `80/TCP`, `8080->80/TCP`, `127.0.0.1:8080->80/TCP`. */
 function describePort({ containerPort, hostPort, hostIP, protocol = "TCP" }: ContainerPort): string {
-  const target = `${String(containerPort)}/${protocol}`;
+  const target = `${containerPort}/${protocol}`;
   if (hostPort === undefined) return target;
-  if (hostIP === undefined) return `${String(hostPort)}->${target}`;
-  return `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:${String(hostPort)}->${target}`;
+  if (hostIP === undefined) return `${hostPort}->${target}`;
+  return `${hostIP.includes(":") ? `[${hostIP}]` : hostIP}:${hostPort}->${target}`;
 }
 
 export function formatTable(rows: readonly (readonly string[])[]): string {

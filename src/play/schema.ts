@@ -67,7 +67,7 @@ export function object<const F extends Fields>(fields: F): Reader<Shape<F>> {
       if (value[name] === undefined || value[name] === null)
         problems.push(malformed(join(path, name), "is missing"));
     }
-    // Each field came out of its own reader; one that failed left a problem, and then nobody uses the result.
+    // Each field came out of its own reader; one that failed left a problem, and then the result is not used.
     return result as Shape<F>;
   };
 }
@@ -78,7 +78,7 @@ export function list<T>(item: Reader<T>): Reader<readonly T[]> {
       problems.push(malformed(path, "must be a list"));
       return undefined;
     }
-    return value.map((entry: unknown, index) => item(entry, `${path}[${String(index)}]`, problems) as T);
+    return value.map((entry: unknown, index) => item(entry, `${path}[${index}]`, problems) as T);
   };
 }
 
@@ -111,7 +111,7 @@ export function integer(minimum: number, maximum: number): Reader<number> {
   return (value, path, problems) => {
     if (typeof value === "number" && Number.isSafeInteger(value) && value >= minimum && value <= maximum)
       return value;
-    problems.push(malformed(path, `must be a whole number from ${String(minimum)} to ${String(maximum)}`));
+    problems.push(malformed(path, `must be a whole number from ${minimum} to ${maximum}`));
     return undefined;
   };
 }

@@ -1,4 +1,4 @@
-/** What a subPath of a volume leads to, when nobody can exchange it before the engine has mounted it. */
+/** The host path of a subPath, which no container may replace before the engine has mounted it. */
 import { ShimError, isKind } from "../shim/lib/errors.js";
 import { ContainerState, type ContainerStatus } from "../shim/domain/cri.js";
 import type { CriClient } from "./client.js";
@@ -29,7 +29,7 @@ export async function safeSubPath(
       `${action}: ${writer}, where it could exchange what is mounted; ${remedy}`,
     );
   }
-  // Somebody may have written until just now.
+  // A container may have written until now.
   if ((await files.resolveSubPath(volumePath, subPath)) === path) return path;
   throw new ShimError("precondition", `${action}: it leads elsewhere than a moment ago`);
 }

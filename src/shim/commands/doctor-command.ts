@@ -32,7 +32,7 @@ export async function runDoctorNetwork(
     const iptables = new HostIptables({ mode: config.iptablesMode, log });
     const { cniBinDirs: binDirs, cniCacheDir: cacheDir } = config;
     const parts = createCniParts({ log, binDirs, cacheDir, iptables });
-    const leftovers = new OrphanedNetworks(parts, () => configuredNetworks(config.cniConfDir));
+    const orphans = new OrphanedNetworks(parts, () => configuredNetworks(config.cniConfDir));
     const { findings, complaints } = await withDeadline(
       undefined,
       timeoutMs,
@@ -40,8 +40,8 @@ export async function runDoctorNetwork(
       async (signal) => {
         await engine.connect(signal);
         const known = (): Promise<KnownSandboxes> => knownSandboxes(config.stateDir, engine, signal);
-        const findings = await leftovers.find(known, signal);
-        const complaints = check ? await leftovers.check((await known()).livingIds, signal) : [];
+        const findings = await orphans.find(known, signal);
+        const complaints = check ? await orphans.check((await known()).livingIds, signal) : [];
         return { findings, complaints };
       },
     );

@@ -51,15 +51,11 @@ export function describeOpenFiles(
       "Open files, as the engine gives them: not known, no pod runs whose pause container is in reach.",
     );
   } else {
-    lines.push(
-      `Open files, as the engine gives them: ${String(limits.soft)} soft, ${String(limits.hard)} hard.`,
-    );
+    lines.push(`Open files, as the engine gives them: ${limits.soft} soft, ${limits.hard} hard.`);
   }
   const own = configuredOpenFiles(defaultUlimits);
   if (own !== undefined) {
-    lines.push(
-      `Open files of containers, by --default-ulimits: ${String(own.Soft)} soft, ${String(own.Hard)} hard.`,
-    );
+    lines.push(`Open files of containers, by --default-ulimits: ${own.Soft} soft, ${own.Hard} hard.`);
   }
   const isProblem = own === undefined && limits !== undefined && isLow(limits);
   if (isProblem)

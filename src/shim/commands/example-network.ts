@@ -55,7 +55,7 @@ export async function writeExampleNetwork(
     log.info({ path }, "wrote the example of a CNI configuration");
     return `wrote ${path}`;
   } catch (error) {
-    // Somebody else wrote one meanwhile.
+    // Another program wrote one meanwhile.
     if (isKind(error, "conflict")) return keep(messageOf(error), log);
     throw ShimError.from(error).within(flag);
   }
@@ -68,7 +68,7 @@ export async function offerExampleNetwork(
 ): Promise<NetworkOffer | undefined> {
   const { cniConfDir } = settings;
   try {
-    // Files that are bad want to be mended; another one beside them might win over those still to come.
+    // Invalid files are to be fixed; a file beside them could take precedence over the fixed ones.
     if ((await readConfigurationFiles(cniConfDir)).length > 0) return undefined;
   } catch {
     // That the directory cannot be read is the reason why the network is not ready.

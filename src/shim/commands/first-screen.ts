@@ -1,4 +1,4 @@
-/** The first screen: everything that somebody who has just started the shim wants to know. Pure. */
+/** The first screen: what a user needs to know after the start. Pure. */
 import { dirname } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { options } from "../config/options.js";
@@ -30,7 +30,7 @@ export interface FirstScreen {
     /** Why pods would get no network. */
     readonly problem: string | undefined;
   };
-  /** What became of the example configuration; undefined when nobody asked for it. */
+  /** What became of the example configuration; undefined without its flag. */
   readonly example: string | undefined;
   /** An example configuration for a node without any. */
   readonly offer: NetworkOffer | undefined;
@@ -55,9 +55,7 @@ export function renderFirstScreen(screen: FirstScreen): string {
     ],
     [
       "cgroups",
-      facts === undefined
-        ? "unknown yet"
-        : `driver ${facts.cgroupDriver}, version ${String(facts.cgroupVersion)}`,
+      facts === undefined ? "unknown yet" : `driver ${facts.cgroupDriver}, version ${facts.cgroupVersion}`,
     ],
     ["network plugin", `${network.name} (${network.reason})`],
     ...(network.problem === undefined ? [] : [["", `not ready: ${network.problem}`] as const]),
@@ -130,7 +128,7 @@ function shellWord(text: string): string {
 
 function engineLine(endpoint: string, facts: NodeFacts): string {
   const { engineVersion, apiMinor, operatingSystem } = facts;
-  return `Docker Engine ${engineVersion}, API 1.${String(apiMinor)}, at ${endpoint} (${operatingSystem})`;
+  return `Docker Engine ${engineVersion}, API 1.${apiMinor}, at ${endpoint} (${operatingSystem})`;
 }
 
 function setupRows(setup: SetupReport): (readonly [string, string])[] {

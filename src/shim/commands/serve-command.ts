@@ -13,8 +13,8 @@ const repeatMs = 500;
 /** When everything is closed, only what hangs keeps the process from ending. */
 const remainderMs = 1_000;
 /** How long the first screen waits for the engine before it says that there is none yet. */
-const enginePatienceMs = 5_000;
-const nodePatienceMs = 1_000;
+const engineWaitMs = 5_000;
+const nodeWaitMs = 1_000;
 
 export interface ServeIo {
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -50,8 +50,8 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   /** The first screen, and that the service is ready. A signal does not wait for it. */
   const announce = async (): Promise<void> => {
     // The shim serves all the same when the engine is not there, or the node not prepared, within a moment.
-    const facts = await Promise.race([within(enginePatienceMs, shim.firstLive), shim.failed]);
-    if (facts !== undefined) await within(nodePatienceMs, shim.nodePrepared());
+    const facts = await Promise.race([within(engineWaitMs, shim.firstLive), shim.failed]);
+    if (facts !== undefined) await within(nodeWaitMs, shim.nodePrepared());
     const { name, reason } = shim.network;
     const problem = shim.network.notReadyReason();
     const offers = name === "cni" && problem !== undefined;
@@ -96,7 +96,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
 /** The value of `promise`, undefined when it takes longer. */
 async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
-  const patience = new Promise<undefined>((resolve) => {
+  const elapsed = new Promise<undefined>((resolve) => {
     timer = setTimeout(() => {
       resolve(undefined);
     }, milliseconds);
@@ -104,7 +104,7 @@ async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T |
     timer.unref();
   });
   try {
-    return await Promise.race([promise, patience]);
+    return await Promise.race([promise, elapsed]);
   } finally {
     clearTimeout(timer);
   }

@@ -26,7 +26,7 @@ export async function readConfigFile(
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   function position(offset: number): string {
     const { line, col } = lines.linePos(offset);
-    return `${String(line)} column ${String(col)}`;
+    return `${line} column ${col}`;
   }
 
   const [fault] = document.errors;
@@ -68,7 +68,7 @@ export async function readConfigFile(
       field,
       text: optionText ?? fail(`option "${name}": needs a plain value`, offset),
       source: "file",
-      detail: `${path}:${String(lines.linePos(offset).line)}`,
+      detail: `${path}:${lines.linePos(offset).line}`,
       place,
     });
   }

@@ -53,7 +53,7 @@ export const ulimitsKind: ValueKind<readonly DockerUlimit[]> = {
     if (twice !== undefined) throw new ShimError("invalid", `names the ulimit "${twice}" twice`);
     return ulimits;
   },
-  format: (ulimits) => ulimits.map(({ Name, Soft, Hard }) => `${Name}=${String(Soft)}:${String(Hard)}`),
+  format: (ulimits) => ulimits.map(({ Name, Soft, Hard }) => `${Name}=${Soft}:${Hard}`),
 };
 
 /** None, or beginnings of annotation keys, separated by commas. */

@@ -53,7 +53,7 @@ function parseSocketPath(path: string): UnixEndpoint {
   if (/[\0\n]/.test(path) || path.endsWith("/")) refuse("is not the path of a socket");
   const normalized = normalize(path);
   if (Buffer.byteLength(normalized) > longestSocketPath) {
-    refuse(`the path of a socket has at most ${String(longestSocketPath)} bytes`);
+    refuse(`the path of a socket has at most ${longestSocketPath} bytes`);
   }
   return { kind: "unix", path: normalized };
 }
@@ -74,7 +74,7 @@ function splitHostAndPort(text: string): { readonly host: string; readonly port?
 }
 
 function formatHostAndPort(address: BindAddress): string {
-  return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${String(address.port)}`;
+  return `${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
 }
 
 /** `unix:///path`, a bare absolute path (deprecated by the kubelet, which reads it so), or `fd://`. */

@@ -46,10 +46,10 @@ export function parseGoDuration(text: string): number {
 /** The form that Go prints: `1m30s`, `4h0m0s`, `1.5s`, `300ms`, `0s`. */
 export function formatGoDuration(milliseconds: number): string {
   if (milliseconds === 0) return "0s";
-  if (milliseconds < 1000) return `${String(milliseconds)}ms`;
+  if (milliseconds < 1000) return `${milliseconds}ms`;
   const hours = Math.floor(milliseconds / 3_600_000);
   const minutes = Math.floor((milliseconds % 3_600_000) / 60_000);
-  const seconds = `${String((milliseconds % 60_000) / 1000)}s`;
-  if (hours > 0) return `${String(hours)}h${String(minutes)}m${seconds}`;
-  return minutes > 0 ? `${String(minutes)}m${seconds}` : seconds;
+  const seconds = `${(milliseconds % 60_000) / 1000}s`;
+  if (hours > 0) return `${hours}h${minutes}m${seconds}`;
+  return minutes > 0 ? `${minutes}m${seconds}` : seconds;
 }

@@ -351,7 +351,7 @@ const metrics = {
     default: "",
     defaultShown: "none: not served",
     help: "Where metrics for Prometheus and the health of the program are served (/metrics, /healthz, /readyz): IP:port of the loopback interface, or unix:///path",
-    why: "whoever does not ask for metrics shall not pay for them, and nothing listens that nobody needs",
+    why: "metrics cost memory and time, and a listener that is not used is a risk",
   }),
 };
 

@@ -31,8 +31,8 @@ export function integerKind(range: { min: number; max: number; also?: number }):
       if (!/^[+-]?\d+$/.test(text)) refuse("is not a whole number");
       const value = Number(text);
       if (value === range.also || (value >= range.min && value <= range.max)) return value;
-      const also = range.also === undefined ? "" : `${String(range.also)} or `;
-      return refuse(`must be ${also}from ${String(range.min)} to ${String(range.max)}`);
+      const also = range.also === undefined ? "" : `${range.also} or `;
+      return refuse(`must be ${also}from ${range.min} to ${range.max}`);
     },
     format: (value) => value,
   };
@@ -94,7 +94,7 @@ function parsePath(text: string): string {
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
-/** An absolute path, normalised: a daemon has no working directory that anybody could rely on. */
+/** An absolute path, normalised: the working directory of a daemon is arbitrary. */
 export const pathKind: ValueKind<string> = {
   placeholder: "path",
   parse: parsePath,

@@ -12,7 +12,7 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const versions = '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0"]}';
 
-/** A node with these plugins and, until somebody makes one, without a configuration directory. */
+/** A node with these plugins and, at first, no configuration directory. */
 async function node(plugins: readonly string[]): Promise<AsyncDisposable & { settings: ExampleSettings }> {
   const at = await temporaryDirectory();
   const binDir = join(at.path, "bin");

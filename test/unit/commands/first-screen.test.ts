@@ -35,7 +35,7 @@ function shellText(text: string): string {
 }
 
 describe("renderFirstScreen()", () => {
-  test("says which network plugin there is and why, without an offer that nobody needs", () => {
+  test("names the network plugin and its reason, without an offer when there is a configuration", () => {
     const text = renderFirstScreen(screen);
     assert.match(text, /^ {2}network plugin +cni \(--network-plugin=cni\)$/m);
     assert.doesNotMatch(text, /not ready|CNI/);

@@ -150,7 +150,7 @@ describe("connect()", () => {
     await assert.rejects(client.pullImage("x", {}, controller.signal), { message: "interrupted" });
   });
 
-  test("says plainly that nobody serves the socket", async () => {
+  test("names a socket without a server", async () => {
     const lonely = connect(join(directory, "missing"));
     try {
       await assert.rejects(

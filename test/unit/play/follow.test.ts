@@ -105,18 +105,18 @@ test("followPods() ends without a state when the user leaves, and stops nothing"
 test("followPods() waits for a CRI server that is away, and says so once", () =>
   withRunningPod(async (followed) => {
     const states = await followed.follow((count) => {
-      if (count === 2 || count === 3) throw new ShimError("unavailable", "nobody there");
+      if (count === 2 || count === 3) throw new ShimError("unavailable", "no server");
       if (count === 5) for (const name of ["a", "b"]) end(followed, name, 0);
       return Promise.resolve();
     });
     assert.deepEqual(states, ["Succeeded"]);
     assert.deepEqual(followed.reports.slice(2, 4), [
-      "the CRI server does not answer, trying on: nobody there",
+      "the CRI server does not answer, trying on: no server",
       "the CRI server is back",
     ]);
   }));
 
-test("followPods() ends when the pod is removed by somebody else", () =>
+test("followPods() ends when the pod is removed by another program", () =>
   withRunningPod(async ({ follow, cri }) => {
     const states = await follow((count) => {
       if (count === 2) cri.sandboxes.length = 0;

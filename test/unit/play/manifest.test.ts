@@ -118,7 +118,7 @@ spec:
       /must be true or false/,
     ],
     [
-      "tokens that nobody issues",
+      "tokens that are not issued",
       `${head}spec: {automountServiceAccountToken: true, containers: [{name: c, image: x}]}`,
       /not honoured yet, except/,
     ],

@@ -97,7 +97,7 @@ test("nextStep() keeps the newest of several ready sandboxes", async () => {
 const conflicts: readonly (readonly [string, Partial<ObservedSandbox>, RegExp])[] = [
   ["a changed manifest", { playHash: "other" }, /has changed.*--down/],
   ["another uid", { uid: "other" }, /another uid.*--down/],
-  ["a sandbox of somebody else", { playHash: undefined }, /not made by play/],
+  ["a sandbox of another program", { playHash: undefined }, /not made by play/],
 ];
 for (const [what, changes, expected] of conflicts) {
   test(`nextStep() fails for ${what}, before it touches an image`, async () => {

@@ -20,7 +20,7 @@ export class UnknownFieldsOfRequest {
   readonly #fields = new Map<string, UnknownField>();
 
   add(message: string, number: number): void {
-    if (this.#fields.size < mostKnown) this.#fields.set(`${message} ${String(number)}`, { message, number });
+    if (this.#fields.size < mostKnown) this.#fields.set(`${message} ${number}`, { message, number });
   }
 
   [Symbol.iterator](): IterableIterator<UnknownField> {
@@ -39,7 +39,7 @@ export class UnknownFields {
   /** Told of each request with such fields. */
   seen(rpc: string, fields: Iterable<UnknownField>): void {
     for (const { message, number } of fields) {
-      const key = `${rpc} ${message} ${String(number)}`;
+      const key = `${rpc} ${message} ${number}`;
       const isNew = !this.#told.has(key);
       if (isNew && this.#told.size >= mostKnown) {
         this.observer?.unknownFieldSeen({ rpc: "other", message: "other", field: "other" });

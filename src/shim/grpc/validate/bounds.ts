@@ -40,7 +40,7 @@ function check(path: string, name: string, value: unknown): void {
   } else if (Array.isArray(value)) {
     const limit = longerLists[name] ?? maxListEntries;
     if (value.length > limit) {
-      throw invalidField(path, `has ${String(value.length)} entries, at most ${String(limit)} are allowed`);
+      throw invalidField(path, `has ${value.length} entries, at most ${limit} are allowed`);
     }
     value.forEach((entry, index) => {
       check(at(path, index), "", entry);
@@ -54,17 +54,14 @@ function check(path: string, name: string, value: unknown): void {
 function text(path: string, value: string): void {
   if (value.includes("\0")) throw invalidField(path, "contains a NUL byte");
   if (value.length > maxArgumentBytes || Buffer.byteLength(value) > maxArgumentBytes) {
-    throw invalidField(path, `is longer than ${String(maxArgumentBytes)} bytes`);
+    throw invalidField(path, `is longer than ${maxArgumentBytes} bytes`);
   }
 }
 
 function map(path: string, entries: object): void {
   const pairs = Object.entries(entries) as [string, string][];
   if (pairs.length > maxMapEntries) {
-    throw invalidField(
-      path,
-      `has ${String(pairs.length)} entries, at most ${String(maxMapEntries)} are allowed`,
-    );
+    throw invalidField(path, `has ${pairs.length} entries, at most ${maxMapEntries} are allowed`);
   }
   let bytes = 0;
   for (const [key, value] of pairs) {
@@ -73,6 +70,6 @@ function map(path: string, entries: object): void {
     bytes += Buffer.byteLength(key) + Buffer.byteLength(value);
   }
   if (bytes > maxMapBytes) {
-    throw invalidField(path, `has ${String(bytes)} bytes, at most ${String(maxMapBytes)} are allowed`);
+    throw invalidField(path, `has ${bytes} bytes, at most ${maxMapBytes} are allowed`);
   }
 }

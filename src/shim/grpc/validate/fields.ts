@@ -39,7 +39,7 @@ export function word(field: string, value: string): void {
 
 export function atMost(field: string, value: string, characters: number): void {
   if (value.length > characters) {
-    throw invalidField(field, `is longer than ${String(characters)} characters`, value);
+    throw invalidField(field, `is longer than ${characters} characters`, value);
   }
 }
 
@@ -48,7 +48,7 @@ export function absolutePath(field: string, value: string): void {
   noNul(field, value);
   if (!value.startsWith("/")) throw invalidField(field, "is not an absolute path", value);
   if (Buffer.byteLength(value) > maxPathBytes) {
-    throw invalidField(field, `is longer than ${String(maxPathBytes)} bytes`, value);
+    throw invalidField(field, `is longer than ${maxPathBytes} bytes`, value);
   }
 }
 
@@ -56,10 +56,7 @@ export function absolutePath(field: string, value: string): void {
 export function argument(field: string, value: string): void {
   noNul(field, value);
   if (Buffer.byteLength(value) > maxArgumentBytes) {
-    throw invalidField(
-      field,
-      `is longer than ${String(maxArgumentBytes)} bytes, which the kernel does not take`,
-    );
+    throw invalidField(field, `is longer than ${maxArgumentBytes} bytes, which the kernel does not take`);
   }
 }
 
@@ -70,7 +67,7 @@ export function programSize(field: string, sizes: Iterable<number>): void {
   if (total > maxProgramBytes) {
     throw invalidField(
       field,
-      `arguments and environment have ${String(total)} bytes, the kernel takes at most ${String(maxProgramBytes)}`,
+      `arguments and environment have ${total} bytes, the kernel takes at most ${maxProgramBytes}`,
     );
   }
 }
@@ -78,8 +75,8 @@ export function programSize(field: string, sizes: Iterable<number>): void {
 /** Enums arrive as numbers, also those that no version of the protocol knows. */
 export function enumValue(field: string, value: number, members: Readonly<Record<string, number>>): void {
   if (!Object.values(members).includes(value)) {
-    const known = Object.entries(members).map(([name, number]) => `${name} (${String(number)})`);
-    throw invalidField(field, `${String(value)} is none of ${known.join(", ")}`);
+    const known = Object.entries(members).map(([name, number]) => `${name} (${number})`);
+    throw invalidField(field, `${value} is none of ${known.join(", ")}`);
   }
 }
 
@@ -90,7 +87,7 @@ export function integer(
 ): void {
   const number = /^-?\d{1,20}$/.test(value) ? BigInt(value) : undefined;
   if (number === undefined || number < range.min || number > range.max) {
-    throw invalidField(field, `must be in the range ${String(range.min)} to ${String(range.max)}`, value);
+    throw invalidField(field, `must be in the range ${range.min} to ${range.max}`, value);
   }
 }
 
@@ -109,5 +106,5 @@ export function cidr(field: string, value: string): void {
 
 /** The path of element `index` of a list. */
 export function at(field: string, index: number): string {
-  return `${field}[${String(index)}]`;
+  return `${field}[${index}]`;
 }

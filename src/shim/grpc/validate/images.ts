@@ -6,7 +6,7 @@ import { atMost, notEmpty, present, word } from "./fields.js";
 
 const maxReferenceCharacters = 4096;
 
-/** An image by name, digest or id. A name that cannot exist is no error here: nobody has such an image. */
+/** An image by name, digest or id. A name that is invalid is no error here: no image has it. */
 export function imageName(field: string, given: ImageSpec | null): ImageSpec {
   const image = present(field, given);
   notEmpty(`${field}.image`, image.image);

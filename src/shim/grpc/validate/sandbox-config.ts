@@ -45,7 +45,7 @@ function hostname(field: string, name: string): void {
   if (name === "") return;
   word(field, name);
   if (name.length > maxHostnameCharacters) {
-    throw invalidField(field, `is longer than ${String(maxHostnameCharacters)} characters`, name);
+    throw invalidField(field, `is longer than ${maxHostnameCharacters} characters`, name);
   }
 }
 
@@ -62,11 +62,7 @@ function portMapping(field: string, mapping: PortMapping): void {
   enumValue(`${field}.protocol`, mapping.protocol, Protocol);
   for (const name of ["container_port", "host_port"] as const) {
     if (mapping[name] < 0 || mapping[name] > maxPort) {
-      throw invalidField(
-        `${field}.${name}`,
-        `must be in the range 0 to ${String(maxPort)}`,
-        String(mapping[name]),
-      );
+      throw invalidField(`${field}.${name}`, `must be in the range 0 to ${maxPort}`, String(mapping[name]));
     }
   }
   if (mapping.host_ip !== "") ipAddress(`${field}.host_ip`, mapping.host_ip);

@@ -31,7 +31,7 @@ describe("a string that is not UTF-8 is refused by the path of its field", () =>
       part(2, Buffer.concat([part(7, mount), part(7, part(2, wrong))])),
     ],
     "config.labels": ["RunPodSandbox", part(1, part(6, part(1, wrong)))],
-    // Numbers of all kinds before it, and a field that nobody knows.
+    // Numbers of all kinds before it, and an unknown field.
     image: [
       "PullImage",
       Buffer.concat([Buffer.of(0x78, 0xff, 0x01), Buffer.of(0x7d, 1, 2, 3, 4), part(1, part(1, wrong))]),

@@ -27,7 +27,7 @@ describe("checkBounds()", () => {
       "config.mounts[1].host_path",
     ],
     "a NUL byte in a key": [{ config: { labels: { "a\0": "b" } } }, "config.labels"],
-    "a NUL byte in a field that nobody knows": [
+    "a NUL byte in an unknown field": [
       { config: { brand_new: { inside: ["\0"] } } },
       "config.brand_new.inside[0]",
     ],
