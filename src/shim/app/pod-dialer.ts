@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.js";
 import { builtinPauseReference } from "../pause/builtin-image.js";
 import { portForwardArchive, portForwardPath, programPath } from "../pause/programs.js";
 import { DialerProcess } from "../pod-dialer/dialer-process.js";
-import { FallbackDialer } from "../pod-dialer/first-way-in.js";
+import { FallbackDialer } from "../pod-dialer/fallback-dialer.js";
 import { NamespaceDialer } from "../pod-dialer/namespace-dialer.js";
 import { RelayDialer } from "../pod-dialer/relay-dialer.js";
 import type { Engine } from "../ports/engine.js";

@@ -6,11 +6,11 @@ import { WallClock } from "../lib/wall-clock.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
 import { LineAssembler, LineBuffer } from "./cri-lines.js";
 import { absenceNotice } from "./gap-notice.js";
-import { Lock, type LogOutput } from "./log-output.js";
+import { Lock, type LogOutput } from "./sink/log-output.js";
 import { beginning } from "./log-record.js";
 import type { LogWriter } from "./log-writer.js";
 import { OutputBatch } from "./output-batch.js";
-import { appendPatiently } from "./patient-output.js";
+import { appendPatiently } from "./sink/append-with-retries.js";
 
 /** In milliseconds. */
 export interface AttachTimes {

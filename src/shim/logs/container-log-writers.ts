@@ -2,18 +2,18 @@
 import { messageOf, ShimError } from "../lib/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-logs.js";
-import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted-links.js";
-import { removeBeside, removeEngineLinks } from "./engine-links.js";
-import { historyTemporary } from "./history-writer.js";
+import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted/convert-link.js";
+import { removeBeside, removeEngineLinks } from "./adopted/engine-links.js";
+import { historyTemporary } from "./adopted/history-writer.js";
 import type { BackoffTimes } from "../lib/sync/backoff.js";
 import { isKnownSink, LogEntry, runs } from "./log-entry.js";
-import { LogOutput } from "./log-output.js";
+import { LogOutput } from "./sink/log-output.js";
 import { newRecord, type LogFormat, type LogRecords } from "./log-record.js";
-import type { Written } from "./log-sink.js";
+import type { Written } from "./sink/log-sink.js";
 import type { LogSource } from "./log-source.js";
 import type { LogWriter } from "./log-writer.js";
 import { positionInApi, recordFromFile } from "./lost-record.js";
-import { SourceWriters, type SourceWritersDeps } from "./source-writers.js";
+import { SourceWriters, type SourceWritersDeps } from "./writer-factory.js";
 import { TurnQueue } from "./turn-queue.js";
 import { within } from "./within.js";
 

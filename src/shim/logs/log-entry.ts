@@ -1,8 +1,8 @@
 /** What is held of the log of one container while this program runs. */
 import type { Snapshot } from "../domain/snapshot.js";
-import type { HistoryWriter } from "./history-writer.js";
+import type { HistoryWriter } from "./adopted/history-writer.js";
 import { RetryTimer, type BackoffTimes } from "../lib/sync/backoff.js";
-import { Lock } from "./log-output.js";
+import { Lock } from "./sink/log-output.js";
 import type { LogRecord } from "./log-record.js";
 import type { LogWriter } from "./log-writer.js";
 

@@ -2,8 +2,8 @@
 import type { LogTarget } from "../ports/container-logs.js";
 import { noticeCount } from "./gap-notice.js";
 import { beginning, newRecord, type LogRecord, type SourcePosition } from "./log-record.js";
-import { LogSink, type Written } from "./log-sink.js";
-import { secondOf } from "./replay.js";
+import { LogSink, type Written } from "./sink/log-sink.js";
+import { secondOf } from "./api/replay.js";
 
 const line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* (?:stdout|stderr) [FP] /;
 

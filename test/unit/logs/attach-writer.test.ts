@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import { AttachWriter } from "../../../src/shim/logs/attach-writer.js";
-import { LogOutput } from "../../../src/shim/logs/log-output.js";
+import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
 import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";

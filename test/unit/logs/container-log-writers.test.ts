@@ -9,7 +9,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { FakeDockerLog } from "./fake-docker-log.js";
+import { FakeDockerLog } from "./file/fake-docker-log.js";
 
 const containerId = idOf("ab");
 const slowly = { first: 3_600_000, longest: 3_600_000 };

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LineAssembler, LineBuffer, TimedLineAssembler } from "../../../src/shim/logs/cri-lines.js";
-import { formatEntries, nothingFormatted } from "../../../src/shim/logs/json-entries.js";
+import { formatEntries, nothingFormatted } from "../../../src/shim/logs/file/json-entries.js";
 import { shownByKubelet } from "./kubelet-reader.js";
 
 const pieceBytes = 16 * 1024;

@@ -1,14 +1,14 @@
 /** One container's log on files: a source of Docker, a log path, and writers that come and go. */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { FileWriter } from "../../../src/shim/logs/file-writer.js";
-import { LogOutput } from "../../../src/shim/logs/log-output.js";
+import { FileWriter } from "../../../src/shim/logs/file/file-writer.js";
+import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-import { FakeDockerLog } from "./fake-docker-log.js";
+import { FakeDockerLog } from "./file/fake-docker-log.js";
 
 export const containerId = idOf("ab");
 

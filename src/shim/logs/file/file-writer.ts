@@ -1,0 +1,332 @@
+/** Writes a container's log from Docker's json-file, which is read directly: the engine does nothing for it. */
+import { basename, dirname } from "node:path";
+import { messageOf } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import { DirectoryWatch } from "../directory-watch.js";
+import { GapMarker } from "../gaps.js";
+import { FileReports } from "./fault-reports.js";
+import { formatEntries, nothingFormatted } from "./json-entries.js";
+import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
+import { Lock, type LogOutput } from "../sink/log-output.js";
+import { beginning, type SourcePosition } from "../log-record.js";
+import { longestEntryBytes } from "../log-source.js";
+import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
+import type { Written } from "../sink/log-sink.js";
+import type { LogWriter } from "../log-writer.js";
+import { countLines, WrittenLines } from "./written-lines.js";
+
+/** So many wake-ups between two turns are a flood: looking now and then costs less than hearing of each write. */
+const floodEvents = 32;
+/** After a full disk or another fault of it. */
+const retryMs = 1_000;
+/** The position is recorded after so much, and so often. */
+const recordBytes = 16 * 1024 * 1024;
+const recordMs = 60_000;
+
+export class FileWriter implements LogWriter {
+  readonly #reader: JsonFileReader;
+  readonly #watch: DirectoryWatch;
+  readonly #locks = new Lock();
+  readonly #formatted = nothingFormatted();
+  readonly #written: WrittenLines;
+  readonly #gap: GapMarker;
+  readonly #reports: FileReports;
+  #large: TurnBuffers | undefined;
+  #isScheduled = false;
+  #isDirty = false;
+  #mayHaveRotated = true;
+  #isPolling = false;
+  /** The last turn came to the end of what the engine had written. */
+  #isCaughtUp = false;
+  #events = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #unrecordedBytes = 0;
+  #recordedMs = 0;
+  #phase: "following" | "finishing" | "finished" | "closed" = "following";
+  readonly #run: Turn = (buffers) => this.#locks.run(() => this.#turn(buffers));
+  readonly #end: Promise<void>;
+  #resolveEnd!: () => void;
+
+  constructor(
+    private readonly output: LogOutput,
+    written: Written,
+    private readonly source: ReaderOptions,
+    private readonly queue: TurnQueue,
+    log: Pick<Logger, "warn">,
+  ) {
+    const { position } = output.record;
+    this.#reports = new FileReports(() => output.record, log);
+    this.#reader = new JsonFileReader(source);
+    this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
+      this.#onEvent(event);
+    });
+    // A notice is the first line after the position.
+    const startsWithNotice = position.notice !== "" && written.lines > 0;
+    this.#written = new WrittenLines(written, { startsWithNotice });
+    this.#gap = new GapMarker(startsWithNotice ? "" : position.notice, output, () => this.#position, log);
+    this.#end = new Promise((resolve) => {
+      this.#resolveEnd = resolve;
+    });
+  }
+
+  start(): void {
+    this.#watch.start();
+    this.#schedule("now");
+  }
+
+  finish(): Promise<void> {
+    if (this.#phase === "following") {
+      this.#phase = "finishing";
+      this.#watch.stop();
+      this.#mayHaveRotated = true;
+      this.#isDirty = true;
+      this.#schedule("now");
+    }
+    return this.#end;
+  }
+
+  reopen(): Promise<void> {
+    return this.#locks.run(async () => {
+      await this.#skipAll();
+      await this.output.reopen(this.#position);
+      this.#unrecordedBytes = 0;
+    });
+  }
+
+  async close(): Promise<void> {
+    const wasOpen = this.#phase !== "closed" && this.#phase !== "finished";
+    this.#phase = "closed";
+    this.#watch.stop();
+    clearTimeout(this.#timer);
+    await this.#locks.run(async () => {
+      if (wasOpen && this.#unrecordedBytes > 0) await this.output.save(this.#position);
+      await this.#release();
+    });
+    this.#resolveEnd();
+  }
+
+  get #position(): SourcePosition {
+    // Lines that are still to be skipped lie behind the position, as they did before.
+    return { ...beginning, ...this.#reader.position, notice: this.#gap.notice };
+  }
+
+  #onEvent({ mayHaveRotated }: { readonly mayHaveRotated: boolean }): void {
+    if (mayHaveRotated) this.#mayHaveRotated = true;
+    this.#isDirty = true;
+    this.#events += 1;
+    if (this.#events > floodEvents) {
+      this.#watch.stop();
+      this.#isPolling = true;
+    }
+    if (!this.#isScheduled) this.#schedule("soon");
+  }
+
+  #schedule(when: "now" | "soon" | "later"): void {
+    clearTimeout(this.#timer);
+    this.#isScheduled = true;
+    if (when === "now") this.queue.add(this.#run);
+    else if (when === "soon") this.queue.addSoon(this.#run);
+    else {
+      this.#timer = setTimeout(() => {
+        this.queue.add(this.#run);
+      }, retryMs);
+    }
+  }
+
+  /** True: more is to be had at once. */
+  async #turn(buffers: TurnBuffers): Promise<boolean> {
+    if (this.#phase === "closed" || this.#phase === "finished") return false;
+    this.#isDirty = false;
+    this.#events = 0;
+    let outcome: Outcome;
+    try {
+      outcome = await this.#copyChunk(this.#large ?? buffers);
+      this.#reports.readable();
+    } catch (error) {
+      this.#reports.unreadable(messageOf(error));
+      outcome = "blocked";
+    }
+    this.#isCaughtUp = outcome === "caughtUp" || outcome === "end";
+    if (outcome === "more" || (outcome === "caughtUp" && this.#phase !== "following")) return true;
+    this.#isScheduled = false;
+    if (outcome === "blocked") {
+      this.#schedule("later");
+    } else if (this.#phase === "finishing" && outcome === "end") {
+      await this.#finished();
+    } else if (this.#isPolling) {
+      this.#poll(outcome);
+    } else if (this.#wasWoken()) {
+      this.#schedule("soon");
+    }
+    return false;
+  }
+
+  /** Whether something was written since the turn began. */
+  #wasWoken(): boolean {
+    return this.#isDirty;
+  }
+
+  /** Without wake-ups: looks again, and waits for wake-ups as soon as there is nothing. */
+  #poll(outcome: "caughtUp" | "end"): void {
+    this.#mayHaveRotated = true;
+    if (outcome === "caughtUp") {
+      this.#schedule("soon");
+      return;
+    }
+    this.#isPolling = false;
+    this.#watch.start();
+    // What came before the watch was there.
+    this.#schedule("now");
+  }
+
+  async #copyChunk(buffers: TurnBuffers): Promise<Outcome> {
+    if (!this.#reader.isOpen && !(await this.#open())) return "end";
+    const bytes = await this.#reader.read(buffers.input, { isFresh: this.#isCaughtUp });
+    if (bytes === 0) return this.#atEnd();
+    const formatted = this.#formatted;
+    const input = buffers.input.subarray(0, bytes);
+    formatEntries(input, buffers.output, Number.MAX_SAFE_INTEGER, formatted);
+    const { consumed, produced } = formatted;
+    if (formatted.damaged > 0) this.#reports.damagedEntries(formatted.damaged);
+    if (consumed === 0) {
+      if (bytes < buffers.input.length) return this.#atEnd();
+      this.#enlarge(buffers.input.length);
+      return "more";
+    }
+    this.#large = undefined;
+    if (this.#written.isSkipping) {
+      await this.#skip(input, buffers.output);
+      return "more";
+    }
+    if (this.#gap.isDue && produced > 0) await this.#gap.announceBefore(buffers.output.subarray(0, produced));
+    if (!(await this.#gap.write())) return "blocked";
+    const appended = await this.output.append(buffers.output.subarray(0, produced));
+    if (appended.error !== undefined) {
+      const lines = countLines(buffers.output.subarray(0, appended.bytes));
+      if (lines > 0) {
+        formatEntries(input, buffers.output, lines, formatted);
+        this.#reader.advance(formatted.consumed);
+      }
+      this.#unrecordedBytes += appended.bytes;
+      return "blocked";
+    }
+    this.#reader.advance(consumed);
+    this.#unrecordedBytes += produced;
+    await this.#recordNowAndThen();
+    return bytes === buffers.input.length ? "more" : "caughtUp";
+  }
+
+  /** Until the position is that of the end of the file. */
+  async #skipAll(): Promise<void> {
+    if (!this.#written.isSkipping) return;
+    const size = 256 * 1024;
+    const buffers = { input: Buffer.allocUnsafeSlow(size), output: Buffer.allocUnsafeSlow(size) };
+    while (this.#written.isSkipping) {
+      this.#mayHaveRotated = true;
+      if ((await this.#copyChunk(this.#large ?? buffers)) !== "more") break;
+    }
+  }
+
+  /** Of `input`, formatted just now into `output`, what is written already. */
+  async #skip(input: Buffer, output: Buffer): Promise<void> {
+    const formatted = this.#formatted;
+    const count = this.#written.among(output.subarray(0, formatted.produced), formatted.lines);
+    if (count < formatted.lines) formatEntries(input, output, count, formatted);
+    const comparison = this.#written.skipped(output.subarray(0, formatted.produced), count);
+    if (comparison === "changed") await this.#searchLast();
+    else this.#reader.advance(formatted.consumed);
+  }
+
+  /**
+   * The lines of the file are not those that the source has behind the position: somebody has truncated the
+   * file, or wrote to it. From the position on once more: all up to the last line of the file is written, or
+   * nothing of it is.
+   */
+  async #searchLast(): Promise<void> {
+    if (!this.#written.search()) {
+      this.#written.forget();
+      this.#reports.changedFile();
+    }
+    await this.#reader.close();
+  }
+
+  async #open(): Promise<boolean> {
+    const step = await this.#reader.open(this.output.record.position);
+    if (step === "gap") this.#noteGap();
+    return step !== undefined;
+  }
+
+  async #atEnd(): Promise<Outcome> {
+    const mayHaveMoved = this.#mayHaveRotated || this.source.emptiedAtBytes !== undefined;
+    if (!mayHaveMoved && this.#phase === "following") return "end";
+    this.#mayHaveRotated = false;
+    const step = await this.#reader.next();
+    if (step === "end") {
+      if (!this.#written.isSkipping) return "end";
+      await this.#searchLast();
+      return "more";
+    }
+    if (step === "damaged") this.#reports.damagedArchive(this.#reader.damage);
+    if (step !== "next") this.#noteGap();
+    this.#mayHaveRotated = true;
+    // The old file may be gone soon: from here on the new one is where to go on.
+    this.#recordedMs = 0;
+    return "more";
+  }
+
+  async #recordNowAndThen(): Promise<void> {
+    const now = performance.now();
+    const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
+    if (!isDue && this.#unrecordedBytes < recordBytes) return;
+    this.#recordedMs = now;
+    this.#unrecordedBytes = 0;
+    await this.output.save(this.#position);
+  }
+
+  #enlarge(bytes: number): void {
+    if (bytes >= longestEntryBytes) {
+      this.#reader.advance(bytes);
+      this.#reports.damagedEntries(1);
+      this.#large = undefined;
+      return;
+    }
+    this.#large = { input: Buffer.allocUnsafeSlow(bytes * 4), output: Buffer.allocUnsafeSlow(bytes * 4) };
+  }
+
+  #noteGap(): void {
+    this.#written.forget();
+    this.#gap.noteGap();
+  }
+
+  async #finished(): Promise<void> {
+    this.#phase = "finished";
+    try {
+      await this.output.save(this.#position, { finished: true });
+      await this.#release();
+    } finally {
+      this.#resolveEnd();
+    }
+  }
+
+  /** Never rejects: what is written is written. */
+  async #release(): Promise<void> {
+    for (const held of [this.#reader, this.output]) {
+      try {
+        await held.close();
+      } catch (error) {
+        this.#reports.notClosed(messageOf(error));
+      }
+    }
+  }
+}
+
+/** What became of one chunk. */
+type Outcome =
+  /** There is more. */
+  | "more"
+  /** All that was there has been written; the engine may be about to write the next. */
+  | "caughtUp"
+  /** Nothing was there. */
+  | "end"
+  /** The disk does not take it. */
+  | "blocked";

@@ -1,0 +1,245 @@
+/**
+ * Docker's log files of one container, in order: `…-json.log`, before that `….1`, before that `….2`, each perhaps
+ * compressed as `….2.gz`. Names move on while one looks: a file is known by its inode as long as it is held open, and by
+ * its first line (which has a time of nanoseconds) for ever.
+ */
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { open, readdir, stat, type FileHandle } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { sleep } from "../../lib/abort.js";
+import { hasCode } from "../../lib/files/file-errors.js";
+import { CompressedLog, PlainLog, type DockerLogFile } from "./docker-log-file.js";
+
+/** What is known of the file after which one looks. */
+export interface KnownFile {
+  /**
+   * Only of a file that is still open: else another one may have it by now. Compressing a file gives it
+   * another one.
+   */
+  readonly inode?: string;
+  /** Hash of the first line; empty when it was never read. */
+  readonly identity: string;
+}
+
+export type Found =
+  /** The known file itself, and no newer one. */
+  | { readonly kind: "newest" }
+  /** The file after the known one; for a file that is not open, itself comes first: see `openKnown`. */
+  | { readonly kind: "next"; readonly log: DockerLogFile }
+  /** The known file is gone, and what came after it perhaps too: the oldest that is left. */
+  | { readonly kind: "gone"; readonly log: DockerLogFile }
+  | { readonly kind: "nothing" };
+
+const newline = 0x0a;
+/** A line of 16 KiB of which each byte is escaped, with room for attributes. */
+export const longestLineBytes = 256 * 1024;
+/** Most first lines are shorter. */
+const headBytes = 16 * 1024;
+/** Names are exchanged within microseconds; what is still not there after so many looks is gone. */
+const looks = 5;
+const pauseMs = 10;
+
+/** The identity of a file that begins with `chunk`; empty when no line is whole. */
+export function identityOf(chunk: Buffer): string {
+  const end = chunk.indexOf(newline);
+  return end < 0 ? "" : createHash("sha1").update(chunk.subarray(0, end)).digest("hex");
+}
+
+export class RotatedFiles {
+  constructor(
+    /** Of the newest file. */
+    private readonly path: string,
+    /** A compressed file that unpacks to more is damaged. */
+    private readonly archiveLimitBytes: number,
+  ) {}
+
+  /** The file after `known`. */
+  async after(known: KnownFile): Promise<Found> {
+    return this.#look(async () => {
+      let newer: Entry | undefined;
+      for (const entry of await this.#list()) {
+        if (await this.#isKnown(entry, known)) {
+          return newer === undefined ? { kind: "newest" } : this.#opened("next", newer);
+        }
+        newer = entry;
+      }
+      return undefined;
+    });
+  }
+
+  /** `known` itself, to go on in it after a restart; with an empty identity the oldest file, which is then `next`. */
+  async openKnown(identity: string): Promise<Found> {
+    return this.#look(async () => {
+      if (identity === "") return this.#openOldest("next");
+      for (const entry of await this.#list()) {
+        if (await this.#isKnown(entry, { identity })) return this.#opened("next", entry);
+      }
+      return undefined;
+    });
+  }
+
+  /** How many files there are. */
+  async count(): Promise<number> {
+    return (await this.#list()).length;
+  }
+
+  /**
+   * The begin of the last `limitBytes` before `end`, over several files as long as they are not compressed;
+   * the begin of a file, unless one alone is too long: then `isCut`. Undefined when the file of `end` is
+   * gone.
+   */
+  async before(
+    { file, offset }: { readonly file: string; readonly offset: number },
+    limitBytes: number,
+  ): Promise<{ readonly file: string; readonly offset: number; readonly isCut: boolean } | undefined> {
+    if (offset > limitBytes) return { file, offset: offset - limitBytes, isCut: true };
+    let begin: { readonly file: string; readonly offset: number; readonly isCut: boolean } | undefined;
+    let bytes = offset;
+    for (const entry of await this.#list()) {
+      if (begin === undefined) {
+        if (await this.#isKnown(entry, { identity: file })) begin = { file, offset: 0, isCut: false };
+        continue;
+      }
+      bytes += entry.isCompressed ? Infinity : entry.size;
+      if (bytes > limitBytes) break;
+      const identity = await this.#identityOf(entry);
+      if (identity === "") break;
+      begin = { file: identity, offset: 0, isCut: false };
+    }
+    return begin;
+  }
+
+  /** Whether the newest file is another one than that with this inode. */
+  async hasMoved(inode: string): Promise<boolean> {
+    const status = await stat(this.path, { bigint: true }).catch(() => undefined);
+    return status === undefined || String(status.ino) !== inode;
+  }
+
+  /** Several times, before it believes that the known file is gone: during a rotation every name may be missing. */
+  async #look(attempt: () => Promise<Found | undefined>): Promise<Found> {
+    for (let look = 1; look <= looks; look += 1) {
+      const found = await attempt();
+      if (found !== undefined) return found;
+      await sleep(pauseMs);
+    }
+    for (let look = 1; look <= looks; look += 1) {
+      const oldest = await this.#openOldest("gone");
+      if (oldest !== undefined) return oldest;
+    }
+    return { kind: "nothing" };
+  }
+
+  /** Undefined when there is none, or when names moved on meanwhile. */
+  async #openOldest<Kind extends "next" | "gone">(kind: Kind): Promise<Opened<Kind> | undefined> {
+    const oldest = (await this.#list()).at(-1);
+    if (oldest === undefined) return undefined;
+    const opened = await this.#opened(kind, oldest);
+    if (opened === undefined || (await this.#list()).at(-1)?.inode === oldest.inode) return opened;
+    await opened.log.close();
+    return undefined;
+  }
+
+  /** Newest first. Names may move on while one looks, so an inode may be in it twice, or a name be missing. */
+  async #list(): Promise<readonly Entry[]> {
+    const name = basename(this.path);
+    const names = await readdir(dirname(this.path)).catch((error: unknown) => {
+      if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+      throw error;
+    });
+    const ages = new Map<number, Omit<Entry, "inode" | "size">>();
+    for (const found of names) {
+      if (!found.startsWith(name)) continue;
+      const match = /^(?:\.(\d{1,6}))?(\.gz)?$/.exec(found.slice(name.length));
+      if (match === null) continue;
+      const age = Number(match[1] ?? "0");
+      const isCompressed = match[2] !== undefined;
+      // While a file is being compressed both are there, and only the old one is whole.
+      if (isCompressed && ages.get(age)?.isCompressed === false) continue;
+      ages.set(age, { path: join(dirname(this.path), found), age, isCompressed });
+    }
+    const entries: Entry[] = [];
+    for (const entry of [...ages.values()].sort((one, other) => one.age - other.age)) {
+      const status = await stat(entry.path, { bigint: true }).catch(() => undefined);
+      if (status !== undefined)
+        entries.push({ ...entry, inode: String(status.ino), size: Number(status.size) });
+    }
+    return entries;
+  }
+
+  /** Undefined when its name stands for another file by now: look again. */
+  async #opened<Kind extends "next" | "gone">(kind: Kind, entry: Entry): Promise<Opened<Kind> | undefined> {
+    const log = await this.#open(entry);
+    if (log === undefined || log.inode === entry.inode) return log && { kind, log };
+    await log.close();
+    return undefined;
+  }
+
+  /** Undefined when there is none of that name by now. */
+  async #open({ path, isCompressed }: Entry): Promise<DockerLogFile | undefined> {
+    try {
+      return isCompressed ? await CompressedLog.open(path, this.archiveLimitBytes) : await openPlain(path);
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return undefined;
+      throw error;
+    }
+  }
+
+  async #isKnown(entry: Entry, { inode, identity }: KnownFile): Promise<boolean> {
+    if (inode !== undefined && (entry.inode === inode || !entry.isCompressed)) return entry.inode === inode;
+    return identity !== "" && (await this.#identityOf(entry)) === identity;
+  }
+
+  /** Empty when no line of it can be read. */
+  async #identityOf(entry: Entry): Promise<string> {
+    const log = await this.#open(entry);
+    if (log === undefined) return "";
+    try {
+      let chunk = Buffer.alloc(headBytes);
+      let bytes = await log.read(chunk, 0, { isFresh: false });
+      if (bytes === headBytes && !chunk.includes(newline)) {
+        chunk = Buffer.alloc(longestLineBytes);
+        bytes = await log.read(chunk, 0, { isFresh: false });
+      }
+      return identityOf(chunk.subarray(0, bytes));
+    } finally {
+      await log.close();
+    }
+  }
+}
+
+interface Entry {
+  readonly path: string;
+  /** 0 is the newest. */
+  readonly age: number;
+  readonly isCompressed: boolean;
+  readonly inode: string;
+  /** Bytes on the disk. */
+  readonly size: number;
+}
+
+interface Opened<Kind extends "next" | "gone"> {
+  readonly kind: Kind;
+  readonly log: DockerLogFile;
+}
+
+/** The access is not noted: that would be a change on the disk for each new entry. Only the owner or root may ask for it. */
+async function openUntouched(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NOATIME);
+  } catch (error) {
+    if (!hasCode(error, "EPERM")) throw error;
+    return open(path, "r");
+  }
+}
+
+async function openPlain(path: string): Promise<PlainLog> {
+  const handle = await openUntouched(path);
+  try {
+    const { ino } = await handle.stat({ bigint: true });
+    return new PlainLog(handle, String(ino));
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}

@@ -1,0 +1,197 @@
+/** The log file of one container and the record of how far it is written, kept in step. */
+import { messageOf, ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { LogTarget } from "../../ports/container-logs.js";
+import { LogSink, type Appended, type Written } from "./log-sink.js";
+import {
+  beginning,
+  type LogHistory,
+  type LogRecord,
+  type LogRecords,
+  type SinkPosition,
+  type SourcePosition,
+} from "../log-record.js";
+
+/** All calls of one container come one after the other: see `Lock`. */
+export class LogOutput {
+  #sink: LogSink | undefined;
+  #record: LogRecord;
+  #hasReported = false;
+  readonly #writes = new Lock();
+
+  constructor(
+    record: LogRecord,
+    private readonly records: LogRecords,
+    private readonly log: Pick<Logger, "warn" | "info">,
+  ) {
+    this.#record = record;
+  }
+
+  get record(): LogRecord {
+    return this.#record;
+  }
+
+  get isOpen(): boolean {
+    return this.#sink !== undefined;
+  }
+
+  get target(): LogTarget {
+    const { directory, path } = this.#record;
+    return { directory, path };
+  }
+
+  /**
+   * Opens the file of the record. When that is gone a new one is made, unless `create` is false: then `undefined`. A
+   * recorded position holds for the first `size` bytes, and the lines behind them are answered. Nothing is open when it
+   * throws.
+   */
+  async open(options: { readonly create: boolean }): Promise<Written | undefined> {
+    try {
+      return await this.#open(options);
+    } catch (error) {
+      await this.close().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #open({ create }: { readonly create: boolean }): Promise<Written | undefined> {
+    const { sink } = this.#record;
+    if (sink.inode !== "") {
+      this.#sink = await LogSink.find(this.target, sink.inode);
+      if (this.#sink !== undefined) return this.#sink.settle(sink.size);
+    }
+    const { former, history } = this.#record;
+    const present = await LogSink.open(this.target, { create: false });
+    if (present !== undefined && former !== null && present.inode === former.inode) {
+      // The rename before the last reopening was taken back, and what was written since then is gone with the new file.
+      this.#sink = present;
+      this.#record = {
+        ...this.#record,
+        ...{ position: former.position, sink: { inode: former.inode, size: former.size }, former: null },
+      };
+      return present.settle(former.size);
+    }
+    if (present !== undefined && former === null && history !== null && sink.inode !== "") {
+      await this.#takeHistory(present, history);
+      return present.settle(present.size);
+    }
+    this.#sink = present ?? (create ? await LogSink.open(this.target, { create: true }) : undefined);
+    if (this.#sink === undefined) return undefined;
+    await this.save(this.#record.position);
+    return { lines: 0, last: undefined };
+  }
+
+  /**
+   * As after `endHistory`, when a kill came before it: nothing but the whole time before gets a name that a kubelet can
+   * rename over the log. Recorded at once, because its size is known only now.
+   */
+  async #takeHistory(present: LogSink, { file, offset }: LogHistory): Promise<void> {
+    this.#sink = present;
+    this.#record = { ...this.#record, history: null };
+    await this.save({ ...beginning, file, offset });
+  }
+
+  /** The last line of the file before the last reopening, whatever its name is now; undefined when that file is gone. */
+  async lastBeforeReopening(): Promise<Buffer | undefined> {
+    const { former } = this.#record;
+    if (former === null) return undefined;
+    const sink = await LogSink.find(this.target, former.inode);
+    if (sink === undefined) return undefined;
+    try {
+      return (await sink.look(former.size)).last;
+    } finally {
+      await sink.close();
+    }
+  }
+
+  /** Appends whole lines; a full disk is reported once, until something could be written again. */
+  async append(data: Buffer): Promise<Appended> {
+    if (this.#sink === undefined) throw new ShimError("internal", "the log file is not open");
+    const appended = await this.#sink.append(data);
+    const { containerId, path } = this.#record;
+    if (appended.error !== undefined && !this.#hasReported) {
+      this.#hasReported = true;
+      this.log.warn(
+        { containerId, path, err: appended.error.message },
+        "cannot write a container's log, it waits",
+      );
+    } else if (appended.error === undefined && this.#hasReported) {
+      this.#hasReported = false;
+      this.log.info({ containerId, path }, "a container's log is written again");
+    }
+    return appended;
+  }
+
+  /** Records the position that the file's present end stands for. */
+  async save(
+    position: SourcePosition,
+    changes: Partial<Pick<LogRecord, "source" | "finished" | "gaps">> = {},
+  ): Promise<void> {
+    const sink = this.#sink;
+    this.#record = {
+      ...this.#record,
+      ...changes,
+      position,
+      ...(sink === undefined ? {} : { sink: { inode: sink.inode, size: sink.size } }),
+    };
+    await this.#store();
+  }
+
+  /**
+   * What was to be written of the time before this log is in `file` now; undefined when there was nothing. A
+   * kubelet that did not hear of the first rotation renames that back, too.
+   */
+  async endHistory(file: SinkPosition | undefined): Promise<void> {
+    const { history, former } = this.#record;
+    const position = { ...beginning, file: history?.file ?? "", offset: history?.offset ?? 0 };
+    const before = file === undefined ? null : { ...file, position };
+    this.#record = { ...this.#record, history: null, former: former ?? before };
+    await this.#store();
+  }
+
+  async #store(): Promise<void> {
+    try {
+      await this.#writes.run(() => this.records.move(this.#record));
+    } catch (error) {
+      // The log goes on. After a kill the older position is compared with the file, which takes longer.
+      const { containerId } = this.#record;
+      this.log.warn({ containerId, err: messageOf(error) }, "cannot record how far a log is written");
+    }
+  }
+
+  /** Goes on in the file at the log path, which is made. When it throws, everything is as before. */
+  async reopen(position: SourcePosition): Promise<void> {
+    await this.save(position);
+    const opened = await LogSink.open(this.target, { create: true });
+    if (opened === undefined) return;
+    const former = this.#sink;
+    if (former?.inode === opened.inode) {
+      await opened.close();
+      return;
+    }
+    this.#sink = opened;
+    if (former !== undefined) {
+      const { inode, size } = former;
+      this.#record = { ...this.#record, former: { inode, size, position } };
+      await former.close();
+    }
+    await this.save(position);
+  }
+
+  async close(): Promise<void> {
+    const sink = this.#sink;
+    this.#sink = undefined;
+    await sink?.close();
+  }
+}
+
+/** Work of one container, one piece at a time. */
+export class Lock {
+  #last: Promise<unknown> = Promise.resolve();
+
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#last.then(work, work);
+    this.#last = next.catch(() => undefined);
+    return next;
+  }
+}

@@ -1,0 +1,164 @@
+/** The end of the way: the file that kubelets and agents read. */
+import { readdir, stat, type FileHandle } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { fileError, hasCode } from "../../lib/files/file-errors.js";
+import type { LogTarget } from "../../ports/container-logs.js";
+import { openLogFile } from "./open-log-file.js";
+
+const newline = 0x0a;
+const tailBytes = 256 * 1024;
+
+/** How much of what was to be appended is in the file: whole lines. `error` says why that is not all. */
+export interface Appended {
+  readonly bytes: number;
+  readonly error?: Error;
+}
+
+/** What a killed predecessor had written beyond the recorded position. */
+export interface Written {
+  readonly lines: number;
+  /** The last line of the file. */
+  readonly last: Buffer | undefined;
+}
+
+/** One open log file. It always ends with a whole line, but for a moment while something is written. */
+export class LogSink {
+  private constructor(
+    private readonly file: FileHandle,
+    /** Which file this is, whatever its name has become. */
+    readonly inode: string,
+    private sizeBytes: number,
+  ) {}
+
+  /** As `openLogFile`. */
+  static async open(target: LogTarget, options: { readonly create: boolean }): Promise<LogSink | undefined> {
+    const file = await openLogFile(target, options);
+    return file === undefined ? undefined : LogSink.#on(file);
+  }
+
+  /**
+   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is gone. A
+   * rename that nobody has asked yet to follow by a new file may be taken back, so the old one is the one to go on with.
+   */
+  static async find(target: LogTarget, inode: string): Promise<LogSink | undefined> {
+    for (const path of [target.path, ...(await rotatedPaths(target.path))]) {
+      const status = await stat(path, { bigint: true }).catch(() => undefined);
+      if (status === undefined || String(status.ino) !== inode) continue;
+      const sink = await LogSink.open({ ...target, path }, { create: false }).catch(() => undefined);
+      if (sink?.inode === inode) return sink;
+      await sink?.close();
+    }
+    return undefined;
+  }
+
+  static async #on(file: FileHandle): Promise<LogSink> {
+    const { ino, size } = await file.stat({ bigint: true });
+    return new LogSink(file, String(ino), Number(size));
+  }
+
+  get size(): number {
+    return this.sizeBytes;
+  }
+
+  /** Appends whole lines. What cannot be written whole is taken back: a full disk leaves no half a line. Never throws. */
+  async append(data: Buffer): Promise<Appended> {
+    let written = 0;
+    try {
+      while (written < data.length) {
+        const { bytesWritten } = await this.file.write(data, written, data.length - written, null);
+        written += bytesWritten;
+      }
+      this.sizeBytes += written;
+      return { bytes: written };
+    } catch (error) {
+      const whole = written === 0 ? 0 : data.lastIndexOf(newline, written - 1) + 1;
+      const reason = fileError("write the log file", "", error);
+      try {
+        if (whole < written) {
+          const { size } = await this.file.stat();
+          await this.file.truncate(size - (written - whole));
+        }
+      } catch {
+        // Half a line stays. The next line then begins behind it, which a reader sees; there is nothing better to do.
+      }
+      this.sizeBytes += whole;
+      return { bytes: whole, error: reason };
+    }
+  }
+
+  /**
+   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes.
+   * All lines when those bytes are not what they were: somebody has truncated the file, and all that it has
+   * came later.
+   */
+  async settle(from: number): Promise<Written> {
+    const { lines, last, end, size } = await this.look(from);
+    if (end < size) await this.file.truncate(end);
+    this.sizeBytes = end;
+    return { lines, last };
+  }
+
+  /** As `settle`, and changes nothing. `end` is that of the last whole line, `size` that of the file. */
+  async look(from: number): Promise<Written & { readonly end: number; readonly size: number }> {
+    const { size } = await this.file.stat();
+    const buffer = Buffer.allocUnsafe(tailBytes);
+    let lines = 0;
+    let end = (await this.#endsLine(from, size)) ? from : 0;
+    for (let at = end; at < size;) {
+      const { bytesRead } = await this.file.read(buffer, 0, buffer.length, at);
+      if (bytesRead === 0) break;
+      const chunk = buffer.subarray(0, bytesRead);
+      for (let index = chunk.indexOf(newline); index >= 0; index = chunk.indexOf(newline, index + 1)) {
+        lines += 1;
+        end = at + index + 1;
+      }
+      at += bytesRead;
+    }
+    return { lines, last: await this.#lineBefore(end, buffer), end, size };
+  }
+
+  /** Whether a line ends at `offset`, where one did. */
+  async #endsLine(offset: number, size: number): Promise<boolean> {
+    if (offset === 0) return true;
+    if (offset > size) return false;
+    const { buffer } = await this.file.read(Buffer.alloc(1), 0, 1, offset - 1);
+    return buffer[0] === newline;
+  }
+
+  /** The first bytes, as many as there are. */
+  async head(bytes: number): Promise<Buffer> {
+    const buffer = Buffer.alloc(bytes);
+    const { bytesRead } = await this.file.read(buffer, 0, bytes, 0);
+    return buffer.subarray(0, bytesRead);
+  }
+
+  async #lineBefore(end: number, buffer: Buffer): Promise<Buffer | undefined> {
+    const start = Math.max(0, end - buffer.length);
+    const { bytesRead } = await this.file.read(buffer, 0, end - start, start);
+    if (bytesRead < 2) return undefined;
+    const before = buffer.lastIndexOf(newline, bytesRead - 2);
+    return before < 0 && start > 0 ? undefined : Buffer.from(buffer.subarray(before + 1, bytesRead));
+  }
+
+  /** What was appended survives a power cut. */
+  async flush(): Promise<void> {
+    await this.file.sync();
+  }
+
+  async close(): Promise<void> {
+    await this.file.close();
+  }
+}
+
+/** What stands beside the log path and begins with its name, newest name last. */
+async function rotatedPaths(path: string): Promise<readonly string[]> {
+  const directory = dirname(path);
+  const prefix = `${basename(path)}.`;
+  try {
+    const names = await readdir(directory);
+    return names.filter((name) => name.startsWith(prefix)).map((name) => join(directory, name));
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return [];
+    throw fileError("list", directory, error);
+  }
+}

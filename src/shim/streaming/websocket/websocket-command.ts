@@ -1,0 +1,76 @@
+/** Exec and attach over WebSocket: a numbered channel for each stream. */
+import type { WebSocket } from "ws";
+import { orAbort } from "../../lib/abort.js";
+import { endOf } from "../../lib/end-of-stream.js";
+import type { CommandSession } from "../../ports/streaming.js";
+import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
+import type { CommandClient } from "../command-session.js";
+import type { StatusForm } from "../command-status.js";
+import { ResizeParser, ResizeQueue } from "../resize-queue.js";
+import { WebSocketChannels } from "./websocket-channels.js";
+
+const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4 } as const;
+
+interface Form {
+  readonly codec: ChannelCodec;
+  readonly statusForm: StatusForm;
+  /** Whether the client can end stdin. Only v5 can; before that stdin ends with the connection. */
+  readonly halfClose: boolean;
+}
+
+const text = { statusForm: "text", halfClose: false } as const;
+const json = { statusForm: "json", halfClose: false } as const;
+
+const forms = {
+  "v5.channel.k8s.io": { ...json, codec: binaryCodec, halfClose: true },
+  "v4.channel.k8s.io": { ...json, codec: binaryCodec },
+  "v4.base64.channel.k8s.io": { ...json, codec: base64Codec },
+  "v3.channel.k8s.io": { ...text, codec: binaryCodec },
+  "v2.channel.k8s.io": { ...text, codec: binaryCodec },
+  "channel.k8s.io": { ...text, codec: binaryCodec },
+  "base64.channel.k8s.io": { ...text, codec: base64Codec },
+  "": { ...text, codec: binaryCodec },
+} as const satisfies Record<string, Form>;
+
+export type WebSocketCommandProtocol = keyof typeof forms;
+export const webSocketCommandProtocols = Object.keys(forms) as readonly WebSocketCommandProtocol[];
+
+/** The streams are there with the connection: to be called before the event loop turns. */
+export function openWebSocketCommand(
+  ws: WebSocket,
+  protocol: WebSocketCommandProtocol,
+  session: CommandSession,
+): CommandClient {
+  const { codec, statusForm, halfClose }: Form = forms[protocol];
+  const channels = new WebSocketChannels(ws, { codec, halfClose });
+  const resizes = new ResizeQueue();
+  if (session.tty) {
+    const parser = new ResizeParser();
+    channels.readable(channel.resize).on("data", (chunk: Buffer) => {
+      for (const size of parser.parse(chunk)) resizes.put(size);
+    });
+    void channels.closed.then(() => resizes.end());
+  } else {
+    resizes.end();
+  }
+  const error = channels.writable(channel.error);
+  const streams = {
+    stdin: session.stdin ? channels.readable(channel.stdin) : undefined,
+    stdout: session.stdout ? channels.writable(channel.stdout) : undefined,
+    stderr: session.stderr ? channels.writable(channel.stderr) : undefined,
+    resizes,
+  };
+  channels.announce(session.stdout ? channel.stdout : session.stderr ? channel.stderr : channel.error);
+  return {
+    connection: channels,
+    statusForm,
+    streams,
+    finish: async (status, signal) => {
+      resizes.end();
+      // Some clients leave at the status: the output goes first. Its end is not told, so none closes before the status.
+      await orAbort(Promise.all([endOf(streams.stdout), endOf(streams.stderr)]), signal);
+      await orAbort(endOf(error, status), signal);
+      await channels.close(signal);
+    },
+  };
+}
