@@ -1,22 +1,20 @@
-/** Writes a container's log from its output itself: for log drivers that keep nothing that could be read back. */
+/** Writes a container's log from its attached output: for log drivers that cannot be read back. */
 import { orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { WallClock } from "../lib/wall-clock.js";
 import type { Engine, ProcessStreams } from "../ports/engine.js";
-import { LineAssembler, LineBuffer } from "./cri-lines.js";
-import { absenceNotice } from "./gap-notice.js";
-import { Lock, type LogOutput } from "./sink/log-output.js";
+import { LineAssembler, LineBuffer, OutputBatch } from "./cri-lines.js";
+import { absenceNotice } from "./gaps.js";
 import { beginning } from "./log-record.js";
-import type { LogWriter } from "./log-writer.js";
-import { OutputBatch } from "./output-batch.js";
-import { appendPatiently } from "./sink/append-with-retries.js";
+import type { LogWriter } from "./log-source.js";
+import type { LogOutput } from "./sink/log-output.js";
 
 /** In milliseconds. */
 export interface AttachTimes {
-  /** Between two looks whether a container runs again whose streams have ended: what it writes meanwhile is lost. */
+  /** Between checks whether a container runs again after its streams have ended: output in between is lost. */
   readonly retry: number;
-  /** The streams of a container that has ended are closed when nothing came of them for so long. */
+  /** The streams of an ended container are closed after this time without output. */
   readonly silence: number;
 }
 
@@ -30,13 +28,12 @@ export interface AttachSource {
 }
 
 export class AttachWriter implements LogWriter {
-  readonly #locks = new Lock();
   readonly #clock = new WallClock();
   readonly #stop = new AbortController();
-  /** Ends what waits for the container to run; its output is still read to the end. */
+  /** Stops waiting for the container to run; its output is still read to the end. */
   readonly #finishing = new AbortController();
   #streams: ProcessStreams | undefined;
-  /** How often output came, and how many pieces of it are not in the file yet. */
+  /** How many pieces of output arrived, and how many batches of them are not in the file yet. */
   #pieces = 0;
   #unwritten = 0;
   #running: Promise<void> | undefined;
@@ -48,7 +45,7 @@ export class AttachWriter implements LogWriter {
     private readonly times: AttachTimes = defaultTimes,
   ) {}
 
-  /** Before the container is started, so that nothing is missed. */
+  /** To be called before the container is started, so that no output is missed. */
   async attach(signal: AbortSignal): Promise<void> {
     const { engine, containerId, tty } = this.source;
     const wanted = { stdin: false, stdout: true, stderr: true, tty };
@@ -79,7 +76,7 @@ export class AttachWriter implements LogWriter {
     void this.#closeWhenSilent(done.signal);
     await this.#running;
     done.abort();
-    await this.#locks.run(async () => {
+    await this.output.lock.run(async () => {
       if (!this.output.isOpen) return;
       await this.output.save(beginning, { finished: true });
       await this.output.close();
@@ -87,14 +84,14 @@ export class AttachWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#locks.run(() => this.output.reopen(beginning));
+    return this.output.lock.run(() => this.output.reopen(beginning));
   }
 
   async close(): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
     this.#streams?.close();
-    await this.#locks.run(() => this.output.close());
+    await this.output.lock.run(() => this.output.close());
   }
 
   get #isFinishing(): boolean {
@@ -115,10 +112,7 @@ export class AttachWriter implements LogWriter {
         if (!hasReported && !waiting.aborted && !isKind(error, "precondition", "conflict", "notFound")) {
           hasReported = true;
           const { containerId } = this.source;
-          this.log.warn(
-            { containerId, err: messageOf(error) },
-            "cannot read a container's output, trying again",
-          );
+          this.log.warn({ containerId, err: messageOf(error) }, "cannot read container output, trying again");
         }
       }
       this.#streams?.close();
@@ -129,13 +123,13 @@ export class AttachWriter implements LogWriter {
   }
 
   /**
-   * Whether it is attached now. Only to a container that runs: the engine lets one attach to a container that has ended,
-   * and such streams never end. One that is started again before anybody heard of its end is found by the next look.
+   * Whether it is attached now. It attaches to running containers only: the engine also accepts an ended container, whose
+   * streams never end. A container that was restarted before its end was noticed is found by the next check.
    */
   async #attachAgain(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false;
     const { engine, containerId } = this.source;
-    const found = await withDeadline(signal, inspectTimeoutMs, "look whether it runs", (limited) =>
+    const found = await withDeadline(signal, inspectTimeoutMs, "inspect the container", (limited) =>
       engine.inspectContainer(containerId, limited),
     );
     if (found?.state.running !== true) return false;
@@ -144,13 +138,13 @@ export class AttachWriter implements LogWriter {
     return true;
   }
 
-  /** The engine ends the streams of a container that ends, but for those that came a moment too late. */
+  /** The engine ends the streams of a container that ends, except streams that were attached a moment too late. */
   async #closeWhenSilent(done: AbortSignal): Promise<void> {
     const ended = AbortSignal.any([done, this.#stop.signal]);
     while (!ended.aborted) {
       const before = this.#pieces;
       await sleep(this.times.silence, ended).catch(() => undefined);
-      // What waits for a full disk is not silent.
+      // Output that waits for a full disk is not silence.
       if (this.#pieces === before && this.#unwritten === 0) this.#streams?.close();
     }
   }
@@ -171,7 +165,7 @@ export class AttachWriter implements LogWriter {
         return batch.settled();
       });
     } finally {
-      // Also when they broke: what came is not lost.
+      // Also after an error of the streams: the output so far is not lost.
       assemblers.stdout.end(this.#clock.now());
       assemblers.stderr.end(this.#clock.now());
       await this.#append(lines.take(), signal);
@@ -182,21 +176,16 @@ export class AttachWriter implements LogWriter {
     const { containerId, gaps } = this.output.record;
     this.log.warn(
       { containerId, gaps: gaps + 1 },
-      "output of a container was missed, its log driver keeps none",
+      "container output is lost: it was not attached, and the log driver keeps none",
     );
     await this.#append(Buffer.from(absenceNotice(this.#clock.now(), gaps + 1)), signal);
-    await this.#locks.run(() => this.output.save(beginning, { gaps: gaps + 1 }));
+    await this.output.lock.run(() => this.output.save(beginning, { gaps: gaps + 1 }));
   }
 
   async #append(lines: Buffer, signal: AbortSignal): Promise<void> {
-    const { output } = this;
     this.#unwritten += 1;
     try {
-      await appendPatiently(
-        lines,
-        { output, lock: this.#locks, onAppended: () => Promise.resolve() },
-        signal,
-      );
+      await this.output.appendWithRetries(lines, signal);
     } finally {
       this.#unwritten -= 1;
     }

@@ -1,51 +1,69 @@
-/** All logs that this program writes: which containers have one, what it is written from, and when that begins and ends. */
+/** All logs that this program writes: which containers have one, and when its writer starts and ends. */
+import { sleep } from "../lib/abort.js";
 import { messageOf, ShimError } from "../lib/errors.js";
+import { RetryTimer, type BackoffTimes } from "../lib/sync/backoff.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { ContainerLogs, LogKeeper, LogTarget } from "../ports/container-logs.js";
+import type { ContainerLogs, LogOwner, LogTarget } from "../ports/container-logs.js";
 import { convertedRecord, keptLink, type AdoptedLogs } from "./adopted/convert-link.js";
-import { removeBeside, removeEngineLinks } from "./adopted/engine-links.js";
-import { historyTemporary } from "./adopted/history-writer.js";
-import type { BackoffTimes } from "../lib/sync/backoff.js";
-import { isKnownSink, LogEntry, runs } from "./log-entry.js";
-import { LogOutput } from "./sink/log-output.js";
-import { newRecord, type LogFormat, type LogRecords } from "./log-record.js";
-import type { Written } from "./sink/log-sink.js";
-import type { LogSource } from "./log-source.js";
-import type { LogWriter } from "./log-writer.js";
-import { positionInApi, recordFromFile } from "./lost-record.js";
-import { SourceWriters, type SourceWritersDeps } from "./writer-factory.js";
+import { removeBeside } from "./adopted/engine-links.js";
+import { historyTemporary, type HistoryWriter } from "./adopted/history-writer.js";
+import { newRecord, type LogFormat, type LogRecord } from "./log-record.js";
+import type { LogSource, LogWriter } from "./log-source.js";
+import { recordFromFile } from "./lost-record.js";
+import { Lock } from "./sink/log-output.js";
 import { TurnQueue } from "./turn-queue.js";
-import { within } from "./within.js";
+import { WriterFactory, type WriterFactoryDeps } from "./writer-factory.js";
 
-export interface LogWritersDeps extends SourceWritersDeps {
-  readonly records: LogRecords;
+export interface LogWritersDeps extends WriterFactoryDeps {
   /** Of containers that are created from now on. */
   readonly format: LogFormat;
   /** Of containers of dockershim and cri-dockerd. */
   readonly adopted: AdoptedLogs;
 }
 
-/** A container that ended is shown as ended after that time at the latest. */
+/** An ended container is reported as ended after this time at the latest. */
 const finishTimeoutMs = 5_000;
-/** A container that was removed has nothing more to say, but perhaps something that was not read yet. */
+/** How long the writer of a removed container may take to read the rest. */
 const removeTimeoutMs = 1_000;
-/** A log that could not be begun or ended: too many open files, a file system that is full or read-only. */
-const laterTimes: BackoffTimes = { first: 1_000, longest: 30_000 };
+/** After a log could not be opened or finished: too many open files, a full or read-only file system. */
+const retryTimes: BackoffTimes = { first: 1_000, longest: 30_000 };
+
+/** The state of one container's log in this process. */
+class LogEntry {
+  readonly lock = new Lock();
+  readonly retry: RetryTimer;
+  writer: LogWriter | undefined;
+  history: HistoryWriter | undefined;
+  /** As observed last. */
+  container: Snapshot | undefined;
+  isRemoved = false;
+
+  constructor(times: BackoffTimes) {
+    this.retry = new RetryTimer(times);
+  }
+
+  /** To be called under the lock. Stops both writers at once. */
+  async close(): Promise<void> {
+    await this.history?.stop();
+    this.history = undefined;
+    await this.writer?.close();
+  }
+}
 
 export class ContainerLogWriters implements ContainerLogs {
   readonly #entries = new Map<string, LogEntry>();
-  readonly #queue = new TurnQueue((error) => {
-    this.deps.log.error({ err: messageOf(error) }, "a log cannot be written on");
-  });
-  readonly #sources: SourceWriters;
+  readonly #factory: WriterFactory;
   #hasWarned = false;
   #isStopped = false;
 
   constructor(
     private readonly deps: LogWritersDeps,
-    private readonly times: BackoffTimes = laterTimes,
+    private readonly times: BackoffTimes = retryTimes,
   ) {
-    this.#sources = new SourceWriters(deps, this.#queue);
+    const queue = new TurnQueue((error) => {
+      deps.log.error({ err: messageOf(error) }, "cannot continue container log");
+    });
+    this.#factory = new WriterFactory(deps, queue);
   }
 
   async created(container: Snapshot, { directory, path }: LogTarget): Promise<boolean> {
@@ -63,14 +81,14 @@ export class ContainerLogWriters implements ContainerLogs {
     return false;
   }
 
-  keeperOf(containerId: string): LogKeeper | undefined {
+  ownerOf(containerId: string): LogOwner | undefined {
     const record = this.deps.records.get(containerId);
     if (record === undefined) return undefined;
     return record.format === "cri" ? "shim" : "engine";
   }
 
   async adopt(container: Snapshot, target: LogTarget): Promise<boolean> {
-    if (this.#isStopped || this.keeperOf(container.id) !== undefined) return false;
+    if (this.#isStopped || this.ownerOf(container.id) !== undefined) return false;
     const record = await recordFromFile(container.id, target);
     if (record === undefined) return false;
     await this.deps.records.put(record);
@@ -79,7 +97,7 @@ export class ContainerLogWriters implements ContainerLogs {
   }
 
   owns(containerId: string): boolean {
-    return this.keeperOf(containerId) === "shim";
+    return this.ownerOf(containerId) === "shim";
   }
 
   ids(): readonly string[] {
@@ -91,24 +109,8 @@ export class ContainerLogWriters implements ContainerLogs {
     const entry = this.#entry(container.id);
     await entry.lock.run(async () => {
       if (entry.writer !== undefined || entry.isRemoved) return;
-      const source = await this.#sourceOf(container);
-      const output = this.#output(container.id);
-      if (output === undefined) return;
-      await output.open({ create: true });
-      if (source !== "attach") {
-        await output.close();
-        return;
-      }
-      const writer = this.#sources.openAttached(container, output);
-      try {
-        await writer.attach(signal);
-      } catch (error) {
-        await writer.close();
-        throw error;
-      }
-      await output.save(output.record.position, { source, finished: false });
-      entry.writer = writer;
-      writer.start();
+      entry.writer = await this.#factory.prepare(container, signal);
+      entry.writer?.start();
     });
   }
 
@@ -117,21 +119,24 @@ export class ContainerLogWriters implements ContainerLogs {
     if (record?.format !== "cri" || this.#isStopped) return;
     const entry = this.#entry(container.id);
     entry.container = container;
-    entry.later.cancel();
+    entry.retry.cancel();
     const { status } = container.state;
     const hasEnded = status === "exited" || status === "dead";
     const { writer } = entry;
     try {
       if (runs(container) && (writer === undefined || record.finished)) {
-        await this.#inTime(entry, this.#begin(container));
+        await this.#inTime(entry, this.#begin(entry, container));
       } else if (hasEnded && (!record.finished || (record.history !== null && entry.history === undefined))) {
-        await this.#end(container);
+        await this.#end(entry, container);
       } else if (status === "created" && container.state.exitCode !== 0 && writer !== undefined) {
-        // It could not be started, and there is nothing to wait for.
-        await this.#abandon(container.id);
+        // The start failed: there is no output to wait for.
+        await entry.lock.run(async () => {
+          await entry.close();
+          entry.writer = undefined;
+        });
       }
     } catch (error) {
-      this.#tryLater(entry, container, error);
+      this.#retryLater(entry, container, error);
     }
   }
 
@@ -146,10 +151,7 @@ export class ContainerLogWriters implements ContainerLogs {
       if (entry.isRemoved || this.#isStopped || entry.writer !== undefined) return;
       await this.#start(entry, container);
     });
-    log.info(
-      { containerId, path: target.path },
-      "the link to the engine's log of a container has become a file",
-    );
+    log.info({ containerId, path: target.path }, "converted the link to the engine's log into a log file");
   }
 
   async reopen(containerId: string): Promise<void> {
@@ -165,7 +167,7 @@ export class ContainerLogWriters implements ContainerLogs {
     await entry.lock.run(async () => {
       const isOver = entry.isRemoved || this.deps.records.get(containerId)?.finished === true;
       if (!isOver && !this.#isStopped && entry.writer === undefined && runs(entry.container)) {
-        // It could not be begun before.
+        // The log could not be opened before.
         await this.#start(entry, entry.container);
       }
       if (isOver || entry.writer === undefined) {
@@ -179,13 +181,10 @@ export class ContainerLogWriters implements ContainerLogs {
   async remove(containerId: string): Promise<void> {
     const entry = this.#entry(containerId);
     entry.isRemoved = true;
-    entry.later.cancel();
+    entry.retry.cancel();
     try {
       await entry.lock.run(async () => {
-        const { writer } = entry;
-        if (writer !== undefined) {
-          await within(removeTimeoutMs, writer.finish());
-        }
+        if (entry.writer !== undefined) await endsWithin(removeTimeoutMs, entry.writer.finish());
         await entry.close();
         const record = this.deps.records.get(containerId);
         if (record !== undefined && record.history !== null)
@@ -193,13 +192,16 @@ export class ContainerLogWriters implements ContainerLogs {
         await this.deps.records.remove(containerId);
       });
     } catch (error) {
-      this.deps.log.warn({ containerId, err: messageOf(error) }, "cannot forget the log of a container");
+      this.deps.log.warn(
+        { containerId, err: messageOf(error) },
+        "cannot remove the log record of a container",
+      );
     } finally {
       this.#entries.delete(containerId);
     }
   }
 
-  /** For metrics: writers at work, by what they read from, and how often lines were lost before they could be read. */
+  /** For metrics: active writers by source, and the number of gaps in all logs. */
   get counts(): { readonly writing: Readonly<Record<LogSource, number>>; readonly gaps: number } {
     const { records } = this.deps;
     const writing = { file: 0, api: 0, attach: 0 };
@@ -214,15 +216,14 @@ export class ContainerLogWriters implements ContainerLogs {
     return { writing, gaps };
   }
 
-  /** Ends all writers; the next start goes on where they are. */
+  /** Stops all writers; the next process continues at their positions. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    for (const { later } of this.#entries.values()) later.cancel();
+    for (const { retry } of this.#entries.values()) retry.cancel();
     await Promise.allSettled([...this.#entries.values()].map((entry) => entry.lock.run(() => entry.close())));
   }
 
-  async #begin(container: Snapshot): Promise<void> {
-    const entry = this.#entry(container.id);
+  async #begin(entry: LogEntry, container: Snapshot): Promise<void> {
     await entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;
       const isOver = this.deps.records.get(container.id)?.finished === true;
@@ -235,109 +236,61 @@ export class ContainerLogWriters implements ContainerLogs {
 
   /** To be called under the lock of the entry. */
   async #start(entry: LogEntry, container: Snapshot): Promise<void> {
-    entry.writer = await this.#open(container, { create: true });
+    await this.#open(entry, container, { create: true });
     entry.writer?.start();
-    entry.later.succeeded();
+    entry.retry.succeeded();
   }
 
-  /** Whether `work` ended in time. Its error is thrown; one that comes later leads to another try, too. */
+  async #open(entry: LogEntry, container: Snapshot, options: { readonly create: boolean }): Promise<void> {
+    const opened = await this.#factory.open(container, options);
+    entry.writer = opened?.writer;
+    if (opened === undefined) return;
+    entry.history = opened.history;
+    entry.history?.start();
+  }
+
+  /** Whether `work` ended in time. Its error is thrown; an error that comes later leads to a retry, too. */
   async #inTime(entry: LogEntry, work: Promise<unknown>): Promise<boolean> {
     const { container } = entry;
-    const isInTime = await within(finishTimeoutMs, work);
+    const isInTime = await endsWithin(finishTimeoutMs, work);
     if (!isInTime && container !== undefined) {
       work.catch((error: unknown) => {
-        this.#tryLater(entry, container, error);
+        this.#retryLater(entry, container, error);
       });
     }
     return isInTime;
   }
 
-  /** Nobody else would: what is known of a container is looked at once, unless something happens to it. */
-  #tryLater(entry: LogEntry, container: Snapshot, error: unknown): void {
+  /** Without this a log would wait for the next event of its container, which may never come. */
+  #retryLater(entry: LogEntry, container: Snapshot, error: unknown): void {
     const { id: containerId } = container;
     if (entry.isRemoved || this.#isStopped || entry.container !== container) return;
-    entry.later.failed(() => void this.observe(container));
-    if (entry.later.failures > 1) return;
+    entry.retry.failed(() => void this.observe(container));
+    if (entry.retry.failures > 1) return;
     this.deps.log.error(
       { containerId, path: this.deps.records.get(containerId)?.path, err: messageOf(error) },
       "cannot write the log of a container, trying again",
     );
   }
 
-  /** Returns when all is written, or it takes too long; then it goes on in the background. */
-  async #end(container: Snapshot): Promise<void> {
-    const entry = this.#entry(container.id);
+  /** Returns when all output is written, or after the time limit; the writer then continues in the background. */
+  async #end(entry: LogEntry, container: Snapshot): Promise<void> {
     const ended = entry.lock.run(async () => {
       if (entry.isRemoved || this.#isStopped) return;
-      // One that ended while nobody looked. A file that is gone is not made again: its pod may be about to go, too.
-      entry.writer ??= await this.#open(container, {
-        create: !isKnownSink(this.deps.records.get(container.id)),
-      });
+      // The container ended while this program did not run. A log file that is gone is not made again: its pod may
+      // be about to be removed.
+      if (entry.writer === undefined) {
+        const create = !wasWritten(this.deps.records.get(container.id));
+        await this.#open(entry, container, { create });
+      }
       return { finished: entry.writer?.finish() ?? Promise.resolve() };
     });
     const finished = ended.then((end) => end?.finished);
     if (await this.#inTime(entry, finished)) {
-      entry.later.succeeded();
+      entry.retry.succeeded();
       return;
     }
-    this.deps.log.warn({ containerId: container.id }, "a container ended, its log is not complete yet");
-  }
-
-  async #abandon(containerId: string): Promise<void> {
-    const entry = this.#entry(containerId);
-    await entry.lock.run(async () => {
-      await entry.close();
-      entry.writer = undefined;
-    });
-  }
-
-  async #open(container: Snapshot, { create }: { readonly create: boolean }): Promise<LogWriter | undefined> {
-    const output = this.#output(container.id);
-    if (output === undefined) return undefined;
-    const { history } = output.record;
-    // Since there is a record the link is not the log any more, whatever name a kubelet has given it.
-    if (history !== null) await removeEngineLinks(output.target, container.id);
-    const written = await output.open({ create });
-    if (written === undefined) {
-      await output.save(output.record.position, { finished: true });
-      return undefined;
-    }
-    try {
-      const writer = await this.#goOn(container, output, written);
-      const entry = this.#entry(container.id);
-      entry.history = await this.#sources.openHistory(container, output);
-      entry.history?.start();
-      return writer;
-    } catch (error) {
-      await output.close();
-      throw error;
-    }
-  }
-
-  /** `written`: as the opening of `output` has answered. */
-  async #goOn(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
-    const source = await this.#sourceOf(container);
-    const { source: former, position, finished } = output.record;
-    if (former === "file" && source === "api") {
-      // The engine may have been local before, and is not any more. A file without lines was rotated just before.
-      const last = written.last ?? (await output.lastBeforeReopening());
-      await output.save(positionInApi(position, { ...written, last }), { source, finished: false });
-      return this.#sources.open(container, source, output, { lines: 0, last });
-    }
-    if (former !== source || finished) await output.save(position, { source, finished: false });
-    // A replay is compared with the last line, also when that is in the file before.
-    const last = written.last ?? (source === "api" ? await output.lastBeforeReopening() : undefined);
-    return this.#sources.open(container, source, output, { ...written, last });
-  }
-
-  async #sourceOf(container: Snapshot): Promise<LogSource> {
-    return this.#sources.choose(container, this.deps.records.get(container.id));
-  }
-
-  #output(containerId: string): LogOutput | undefined {
-    const { records, log } = this.deps;
-    const record = records.get(containerId);
-    return record === undefined ? undefined : new LogOutput(record, records, log);
+    this.deps.log.warn({ containerId: container.id }, "container has ended, its log is not complete yet");
   }
 
   #entry(containerId: string): LogEntry {
@@ -346,5 +299,28 @@ export class ContainerLogWriters implements ContainerLogs {
     const entry = new LogEntry(this.times);
     if (this.owns(containerId)) this.#entries.set(containerId, entry);
     return entry;
+  }
+}
+
+function runs(container: Snapshot | undefined): container is Snapshot {
+  const status = container?.state.status;
+  return status === "running" || status === "paused" || status === "restarting";
+}
+
+function wasWritten(record: LogRecord | undefined): boolean {
+  return record !== undefined && record.sink.inode !== "";
+}
+
+/** Whether `work` ended in time. Its error is thrown. After the time limit the work continues. */
+async function endsWithin(milliseconds: number, work: Promise<unknown>): Promise<boolean> {
+  const done = new AbortController();
+  const timedOut = sleep(milliseconds, done.signal).then(
+    () => false,
+    () => false,
+  );
+  try {
+    return await Promise.race([work.then(() => true), timedOut]);
+  } finally {
+    done.abort();
   }
 }

@@ -1,11 +1,11 @@
-/** Lines of the CRI's log format, from output that comes in pieces of any size. */
+/** Lines of the CRI's log format, from output that arrives in pieces of any size. */
 
 /** Longer lines are cut, as Docker and containerd do it. */
 export const longestPieceBytes = 16 * 1024;
 
 const newline = 0x0a;
 
-/** Collects lines until somebody takes them. */
+/** Collects lines until `take`. */
 export class LineBuffer {
   #buffer = Buffer.allocUnsafe(64 * 1024);
   #size = 0;
@@ -64,7 +64,7 @@ export class LineAssembler {
     }
   }
 
-  /** The stream has ended: what is left has no newline. */
+  /** The stream has ended: the rest has no newline. */
   end(time: string): void {
     if (this.#heldBytes > 0) this.#emit(time, "P", nothing);
   }
@@ -117,7 +117,7 @@ export class TimedLineAssembler {
     }
   }
 
-  /** The message has ended. One without a newline, and no whole piece, is the last line of a log, or see `losesLineEnds`. */
+  /** The message has ended. Without a newline it is a piece, the last line of a log, or see `losesLineEnds`. */
   end(): void {
     if (this.#time === "") return;
     this.#emit(this.#isContinued && this.options.losesLineEnds ? "F" : "P", nothing);
@@ -128,5 +128,23 @@ export class TimedLineAssembler {
     this.#isContinued = tag === "P" && this.#heldBytes === longestPieceBytes;
     this.#heldBytes = 0;
     this.#time = "";
+  }
+}
+
+/** Writes all pieces of output that arrive together in one operation. */
+export class OutputBatch {
+  #work: Promise<void> | undefined;
+
+  constructor(private readonly write: () => Promise<void>) {}
+
+  /** Settles with the one write of all that was given so far, and of what is given in the same turn. */
+  settled(): Promise<void> {
+    this.#work ??= Promise.resolve().then(() => {
+      this.#work = undefined;
+      return this.write();
+    });
+    // The reader may have failed in the meantime, and no longer wait.
+    this.#work.catch(() => undefined);
+    return this.#work;
   }
 }

@@ -1,4 +1,4 @@
-/** What is kept on disk of the log of each container: whose it is, where it belongs, and how far it is written. */
+/** The record on disk of each container's log: its owner, its path, and the position up to which it is written. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
@@ -9,33 +9,30 @@ import type { Logger } from "../lib/log.js";
 import { quarantineFile } from "../lib/files/quarantine.js";
 import type { LogSource } from "./log-source.js";
 
-/** How far the source is written. All of it in a sink that is `size` bytes long; what is in the sink beyond that came after. */
+/** A position in the source: all output before it is in the first `size` bytes of the sink. */
 export interface SourcePosition {
-  /** Docker's file: which, by the hash of its first line (empty: none has been read yet), and the bytes of it. */
+  /** Docker's file: the hash of its first line (empty: none was read yet), and an offset in bytes. */
   readonly file: string;
   readonly offset: number;
-  /** Logs API: whole seconds since the epoch, and how many lines of a replay from there are written. */
+  /** Logs API: whole seconds since the epoch, and the number of written lines of a replay from there. */
   readonly since: number;
   readonly lines: number;
-  /** A line about lost lines, to be written before anything else. */
+  /** A line about lost lines, to be written before the next one. */
   readonly notice: string;
 }
 
 export interface SinkPosition {
   readonly inode: string;
-  /** Bytes that hold what the source's position says. */
+  /** In bytes, at the source's position. */
   readonly size: number;
 }
 
-/** `cri`: a file of our own in the CRI's format. `docker`: a link to the engine's file, and nothing is written. */
+/** `cri`: a file in the CRI's format, written by this program. `docker`: a link to the engine's file. */
 export type LogFormat = "cri" | "docker";
 
-/**
- * Of a log that was a link to the engine's file: what the link led to before this program began to write is
- * still to be written to a file of its own. All entries before a place in Docker's file.
- */
+/** Of a converted link to the engine's file: the entries of Docker's file before a position, still to be written. */
 export interface LogHistory {
-  /** Where: the name that a rotation gave the link. */
+  /** The name that a rotation gave the link. */
   readonly path: string;
   readonly file: string;
   readonly offset: number;
@@ -44,47 +41,57 @@ export interface LogHistory {
 export interface LogRecord {
   readonly version: 1;
   readonly containerId: string;
-  /** Decided when the container was created, for good. Records without it are of the time when only `cri` had any. */
+  /** Decided when the container was created. Records of early versions lack it and mean `cri`. */
   readonly format: LogFormat;
   readonly directory: string;
   readonly path: string;
-  /** Where the output comes from; undefined before the first start. */
+  /** Undefined before the first start. */
   readonly source: LogSource | undefined;
   readonly position: SourcePosition;
-  /** The log file, empty inode before there is one. */
+  /** The log file; its inode is empty before it exists. */
   readonly sink: SinkPosition;
   /**
-   * The file before the last reopening, and the position then. A kubelet that did not hear of the reopening renames it
-   * back, over the new file.
+   * The file before the last reopening, and the position then. A kubelet that did not receive the answer renames it back,
+   * over the new file.
    */
   readonly former: (SinkPosition & { readonly position: SourcePosition }) | null;
   /** Everything up to the end of the container is written. */
   readonly finished: boolean;
   /** How often the engine had dropped lines before they were read. */
   readonly gaps: number;
-  /** Null when there is none, or it is written. Records without it are of the time before there was any. */
+  /** Null when there is none, or it is written. Records of early versions lack it. */
   readonly history: LogHistory | null;
 }
 
 export const beginning: SourcePosition = { file: "", offset: 0, since: 0, lines: 0, notice: "" };
 
-/** Of a container that has just been made. */
+/** Of a new container. */
 export function newRecord(
   containerId: string,
   { directory, path }: Pick<LogRecord, "directory" | "path">,
   format: LogFormat = "cri",
 ): LogRecord {
   return {
-    ...{ version: 1, containerId, format, directory, path, source: undefined, position: beginning },
-    ...{ sink: { inode: "", size: 0 }, former: null, finished: false, gaps: 0, history: null },
+    version: 1,
+    containerId,
+    format,
+    directory,
+    path,
+    source: undefined,
+    position: beginning,
+    sink: { inode: "", size: 0 },
+    former: null,
+    finished: false,
+    gaps: 0,
+    history: null,
   };
 }
 
-/** Also what earlier versions unpacked compressed files of the engine to. */
+/** The second pattern is of earlier versions, which unpacked compressed files of the engine on the disk. */
 const temporary = [/^\.dockershim-[0-9a-f]{16}$/, /^[0-9a-f]{64}\.unpacked$/];
 const suffix = ".json";
 
-/** The records of one directory, `<id>.json` each. Calls for one id come one after the other. */
+/** The records of one directory, `<id>.json` each. Calls for one id must not overlap. */
 export class LogRecords {
   readonly #records = new Map<string, LogRecord>();
 
@@ -93,7 +100,7 @@ export class LogRecords {
     private readonly log: Pick<Logger, "error">,
   ) {}
 
-  /** Throws only when the directory cannot be made or listed. Unreadable records are quarantined and reported. */
+  /** Throws only when the directory cannot be made or listed. Corrupt records are quarantined and reported. */
   static async open(
     directory: string,
     log: Pick<Logger, "error">,
@@ -102,7 +109,7 @@ export class LogRecords {
     const records = new LogRecords(directory, log);
     await createDirectory(directory, 0o700);
     await sweepTemporaryFiles(directory, { patterns: temporary, olderThanMs: 0 }).catch((error: unknown) => {
-      log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
+      log.error({ err: messageOf(error) }, "cannot remove temporary files of a crashed writer");
     });
     for (const name of await namesIn(directory)) {
       const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
@@ -119,15 +126,15 @@ export class LogRecords {
     return [...this.#records.keys()];
   }
 
-  /** Stores a record for good: it decides whose a log is. */
+  /** Stores a record durably: it decides who writes a log. */
   async put(record: LogRecord): Promise<void> {
     await this.#write(record, "powerCut");
     this.#records.set(record.containerId, record);
   }
 
   /**
-   * Stores how far a log is. Whole or not at all if the process is killed, but not flushed: after a power cut an older
-   * position, or none, is what the log file is compared with.
+   * Stores a position. Atomic when the process is killed, but not flushed: after a power cut the log file is compared with
+   * an older position, or with none.
    */
   async move(record: LogRecord): Promise<void> {
     this.#records.set(record.containerId, record);
@@ -141,7 +148,9 @@ export class LogRecords {
 
   async #write(record: LogRecord, survives: "powerCut" | "crash"): Promise<void> {
     await writeFileAtomically(this.#path(record.containerId), JSON.stringify(record), {
-      ...{ mode: 0o600, temporaryPrefix: ".dockershim-", survives },
+      mode: 0o600,
+      temporaryPrefix: ".dockershim-",
+      survives,
     });
   }
 
@@ -160,7 +169,7 @@ export class LogRecords {
       const quarantined = await quarantineFile(path, quarantineDirectory, "log");
       this.log.error({ containerId: id, path, quarantined }, "corrupt log record, moved to the quarantine");
     } catch (error) {
-      this.log.error({ containerId: id, path, err: messageOf(error) }, "log record cannot be read, ignored");
+      this.log.error({ containerId: id, path, err: messageOf(error) }, "cannot read log record, ignored");
     }
   }
 }
@@ -196,7 +205,11 @@ const sinkFields = { inode: "string", size: "number" } as const;
 
 function isPosition(value: unknown): boolean {
   return hasFields(value, {
-    ...{ file: "string", offset: "number", since: "number", lines: "number", notice: "string" },
+    file: "string",
+    offset: "number",
+    since: "number",
+    lines: "number",
+    notice: "string",
   });
 }
 

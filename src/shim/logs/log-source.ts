@@ -1,15 +1,26 @@
-/** Where the output of a container is to be had, by its log driver. */
+/** Sources of a container's output, by its log driver, and what each of their writers implements. */
 import type { Snapshot } from "../domain/snapshot.js";
 
-/** A longer line of Docker's file is no entry. */
+/** A longer line of Docker's file is not an entry. */
 export const longestEntryBytes = 8 * 1024 * 1024;
 const unknownArchiveBytes = 1024 ** 3;
 
 export type LogSource = "file" | "api" | "attach";
 
+/** Writes the log of one container from one source. */
+export interface LogWriter {
+  start(): void;
+  /** The container has ended: resolves when all its output is in the log, or with `close`. Never rejects. */
+  finish(): Promise<void>;
+  /** Continues in a new file at the log path. */
+  reopen(): Promise<void>;
+  /** Stops at once. When it returns, nothing more is written, and the position is recorded. */
+  close(): Promise<void>;
+}
+
 /**
- * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read back, which
- * are all since 20.10, from a cache that the engine keeps beside drivers that cannot; the output itself for the rest.
+ * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read back (since
+ * 20.10 these are all, by a cache that the engine keeps beside drivers that cannot); the output itself for the rest.
  */
 export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" | "logOptions">): LogSource {
   switch (logDriver) {
@@ -25,13 +36,13 @@ export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" |
   }
 }
 
-/** `max-size` of a log that Docker keeps in one file only, which it empties when it is full; undefined for all others. */
+/** `max-size` of a log that Docker keeps in one file, which it empties when it is full; undefined for all others. */
 export function emptiedAtBytes(options: Snapshot["logOptions"]): number | undefined {
   const maximum = parseSize(options["max-size"] ?? "");
   return maximum !== undefined && Number(options["max-file"] ?? "1") <= 1 ? maximum : undefined;
 }
 
-/** What an archive of a log can unpack to: Docker rotates before the entry that finds the file so large. */
+/** The largest size that an archive of a log can unpack to: Docker rotates before the entry that exceeds `max-size`. */
 export function archiveLimitBytes(options: Snapshot["logOptions"]): number {
   // Docker compresses only with a `max-size`.
   return (parseSize(options["max-size"] ?? "") ?? unknownArchiveBytes) + longestEntryBytes;

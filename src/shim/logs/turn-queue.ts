@@ -1,24 +1,24 @@
-/** Takes care that many logs share the disk and the memory: a few at a time, each for one chunk, then the next. */
+/** Shares the disk and the memory among many logs: a few at a time, each for one chunk, then the next. */
 
-/** Memory for one turn: what is read, and what is written. Of equal size. */
+/** Memory of equal size for what one turn reads and writes. */
 export interface TurnBuffers {
   readonly input: Buffer;
   readonly output: Buffer;
 }
 
-/** One chunk of work; true when there is more to be done at once. One that throws is not done again. */
+/** One chunk of work; true when there is more to do at once. After an error it is not called again. */
 export type Turn = (buffers: TurnBuffers) => Promise<boolean>;
 
 const chunkBytes = 256 * 1024;
-/** Buffers outlive the pause between two lines: else each would be allocated, cleared up after, and allocated again. */
+/** Buffers are kept during pauses between lines: allocating them again for each line would cost more. */
 const keptMs = 10_000;
-/** One wake-up of the process for all logs that something was written to meanwhile. */
+/** One wake-up of the process serves all logs with output in this time. */
 const soonMs = 100;
 
 export class TurnQueue {
   readonly #waiting: Turn[] = [];
   #free: TurnBuffers[] = [];
-  #letGo: NodeJS.Timeout | undefined;
+  #release: NodeJS.Timeout | undefined;
   #running = 0;
   #soon: Turn[] = [];
 
@@ -27,7 +27,7 @@ export class TurnQueue {
     private readonly width = 4,
   ) {}
 
-  /** As `add`, within 100 ms, together with all others that came by then. */
+  /** As `add`, within 100 ms, together with all turns that were added by then. */
   addSoon(turn: Turn): void {
     this.#soon.push(turn);
     if (this.#soon.length > 1) return;
@@ -36,7 +36,7 @@ export class TurnQueue {
     }, soonMs);
   }
 
-  /** Runs `turn` as soon as it is its turn, and again at the end of the queue as long as it has more to do. */
+  /** Runs `turn` after those before it, and again at the end of the queue as long as it has more to do. */
   add(turn: Turn): void {
     this.#waiting.push(turn);
     if (this.#running >= this.width) return;
@@ -54,18 +54,18 @@ export class TurnQueue {
         try {
           if (await turn(buffers)) this.#waiting.push(turn);
         } catch (error) {
-          // One log must not end the others, or the process.
+          // A failing log must not stop the others, or the process.
           this.onError(error);
         }
       }
     } finally {
       this.#running -= 1;
       this.#free.push(buffers);
-      this.#letGo ??= setTimeout(() => {
+      this.#release ??= setTimeout(() => {
         this.#free = [];
-        this.#letGo = undefined;
+        this.#release = undefined;
       }, keptMs).unref();
-      this.#letGo.refresh();
+      this.#release.refresh();
     }
   }
 }

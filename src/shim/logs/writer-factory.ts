@@ -1,48 +1,115 @@
-/** Which source the log of a container is written from, and the writer for it. */
+/** Opens the log file of a container and chooses the writer that continues it. */
 import { access, constants } from "node:fs/promises";
 import { dirname } from "node:path";
-import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
+import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
-import { ApiWriter } from "./api/api-writer.js";
-import { AttachWriter } from "./attach-writer.js";
-import { ClockSteps } from "./api/clock-steps.js";
-import { FileWriter } from "./file/file-writer.js";
+import { removeEngineLinks } from "./adopted/engine-links.js";
 import { HistoryWriter } from "./adopted/history-writer.js";
+import { ApiWriter } from "./api/api-writer.js";
+import { ClockSteps } from "./api/clock-steps.js";
+import { AttachWriter } from "./attach-writer.js";
+import { FileWriter } from "./file/file-writer.js";
 import type { ReaderOptions } from "./file/json-file-reader.js";
-import type { LogOutput } from "./sink/log-output.js";
-import type { LogRecord } from "./log-record.js";
+import type { LogRecords } from "./log-record.js";
+import { archiveLimitBytes, emptiedAtBytes, sourceOf, type LogSource, type LogWriter } from "./log-source.js";
+import { positionInApi } from "./lost-record.js";
+import { LogOutput } from "./sink/log-output.js";
 import type { Written } from "./sink/log-sink.js";
-import { archiveLimitBytes, emptiedAtBytes, sourceOf, type LogSource } from "./log-source.js";
-import type { LogWriter } from "./log-writer.js";
 import type { TurnQueue } from "./turn-queue.js";
 
-export interface SourceWritersDeps {
+export interface WriterFactoryDeps {
   readonly engine: Pick<Engine, "containerLogs" | "attachContainer" | "inspectContainer">;
   /** As chosen for the present engine connection. */
   readonly host: () => Pick<HostAccess, "local">;
   readonly log: Logger;
+  readonly records: LogRecords;
 }
 
-export class SourceWriters {
+export interface OpenedLog {
+  /** Not started. */
+  readonly writer: LogWriter;
+  /** Of a converted log whose history is still to be written, and can be read now. Not started. */
+  readonly history: HistoryWriter | undefined;
+}
+
+/** All its functions need a record of the container's log, and do nothing without one. */
+export class WriterFactory {
   readonly #clockSteps = new ClockSteps();
 
   constructor(
-    private readonly deps: SourceWritersDeps,
+    private readonly deps: WriterFactoryDeps,
     private readonly queue: TurnQueue,
   ) {}
 
-  /** `record`: of its log, which says what it was written from so far. */
-  async choose(container: Snapshot, record: LogRecord | undefined): Promise<LogSource> {
+  /**
+   * Before the engine starts the container: makes the log file. Returns an attached writer, not started, when the output
+   * is available in no other way.
+   */
+  async prepare(container: Snapshot, signal: AbortSignal): Promise<LogWriter | undefined> {
+    const source = await this.#choose(container);
+    const output = this.#output(container);
+    if (output === undefined) return undefined;
+    await output.open({ create: true });
+    if (source !== "attach") {
+      await output.close();
+      return undefined;
+    }
+    const writer = this.#attachWriter(container, output);
+    try {
+      await writer.attach(signal);
+    } catch (error) {
+      await writer.close();
+      throw error;
+    }
+    await output.save(output.record.position, { source, finished: false });
+    return writer;
+  }
+
+  /** Continues the log. Without `create`, a log whose file is gone is recorded as finished: then undefined. */
+  async open(container: Snapshot, { create }: { readonly create: boolean }): Promise<OpenedLog | undefined> {
+    const output = this.#output(container);
+    if (output === undefined) return undefined;
+    // Since there is a record, the link is no longer the log, whatever name a kubelet has given it.
+    if (output.record.history !== null) await removeEngineLinks(output.target, container.id);
+    const written = await output.open({ create });
+    if (written === undefined) {
+      await output.save(output.record.position, { finished: true });
+      return undefined;
+    }
+    try {
+      const writer = await this.#continue(container, output, written);
+      return { writer, history: await this.#historyWriter(container, output) };
+    } catch (error) {
+      await output.close();
+      throw error;
+    }
+  }
+
+  async #continue(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
+    const source = await this.#choose(container);
+    const { source: former, position, finished } = output.record;
+    // A replay is compared with the last line, which is in the rotated file when the present one has no lines yet.
+    const last = written.last ?? (source === "api" ? await output.lastBeforeReopening() : undefined);
+    if (former === "file" && source === "api") {
+      // The engine was local before, and is not any more.
+      await output.save(positionInApi(position, { ...written, last }), { source, finished: false });
+      return this.#writer(container, source, output, { lines: 0, last });
+    }
+    if (former !== source || finished) await output.save(position, { source, finished: false });
+    return this.#writer(container, source, output, { ...written, last });
+  }
+
+  async #choose(container: Snapshot): Promise<LogSource> {
     const source = sourceOf(container);
     if (source !== "file") return source;
-    // A position in the one is none in the other.
-    if (record?.source === "api") return "api";
+    // A position in the logs API cannot be converted to one in Docker's file.
+    if (this.deps.records.get(container.id)?.source === "api") return "api";
     return (await this.#reaches(container)) ? source : "api";
   }
 
-  /** Whether the files of the engine's log are here to be read. */
+  /** Whether Docker's log files can be read here. */
   async #reaches({ logPath }: Snapshot): Promise<boolean> {
     if (!this.deps.host().local) return false;
     if (logPath === "") return true;
@@ -52,8 +119,13 @@ export class SourceWriters {
     );
   }
 
-  /** Goes on in `output`, which is open; `written` as its opening has answered. It is not started. */
-  open(container: Snapshot, kind: LogSource, output: LogOutput, written: Written): LogWriter {
+  #output({ id }: Snapshot): LogOutput | undefined {
+    const { records, log } = this.deps;
+    const record = records.get(id);
+    return record === undefined ? undefined : new LogOutput(record, records, log);
+  }
+
+  #writer(container: Snapshot, kind: LogSource, output: LogOutput, written: Written): LogWriter {
     const { engine, log } = this.deps;
     switch (kind) {
       case "file":
@@ -64,23 +136,18 @@ export class SourceWriters {
         return new ApiWriter(output, written, source, log);
       }
       case "attach":
-        return this.openAttached(container, output);
+        return this.#attachWriter(container, output);
     }
   }
 
-  /**
-   * For a log that was a link; undefined when nothing is left to be written of that time, or cannot be read now. It is not
-   * started.
-   */
-  async openHistory(container: Snapshot, output: LogOutput): Promise<HistoryWriter | undefined> {
+  #attachWriter({ id: containerId, tty }: Snapshot, output: LogOutput): AttachWriter {
+    return new AttachWriter(output, { engine: this.deps.engine, containerId, tty }, this.deps.log);
+  }
+
+  async #historyWriter(container: Snapshot, output: LogOutput): Promise<HistoryWriter | undefined> {
     const { history } = output.record;
     if (history === null || !(await this.#reaches(container))) return undefined;
     return new HistoryWriter(output, history, readerOptions(container), this.queue, this.deps.log);
-  }
-
-  /** For a container that is about to be started, which only this source needs. */
-  openAttached({ id: containerId, tty }: Snapshot, output: LogOutput): AttachWriter {
-    return new AttachWriter(output, { engine: this.deps.engine, containerId, tty }, this.deps.log);
   }
 }
 

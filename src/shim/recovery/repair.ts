@@ -98,7 +98,7 @@ async function linkLogs(
       }
       log.warn(
         { containerId: id, path: logPath },
-        logs.keeperOf(id) === "engine"
+        logs.ownerOf(id) === "engine"
           ? "a file is in the way of the link to the engine's log of a running container: it is left"
           : "the log of a running container is a file of which this state directory knows nothing: it is left to who writes it",
       );

@@ -32,7 +32,7 @@ export async function reopenContainerLog(
     const snapshot = deps.model.snapshot(id);
     // Of one that this program made nothing is known when another state directory has it: that one keeps its
     // log.
-    const isLegacy = deps.logs.keeperOf(id) === undefined && !isMadeHere(snapshot?.labels ?? {});
+    const isLegacy = deps.logs.ownerOf(id) === undefined && !isMadeHere(snapshot?.labels ?? {});
     try {
       if (isLegacy && snapshot !== undefined) {
         await deps.logs.convert(snapshot, { directory: dirname(logPath), path: logPath });

@@ -89,7 +89,7 @@ async function decideLostLog(
   { logs, podRecords }: Deps,
 ): Promise<void> {
   const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
-  if (snapshot.state.status !== "created" || logs.keeperOf(id) !== undefined) return;
+  if (snapshot.state.status !== "created" || logs.ownerOf(id) !== undefined) return;
   if (directory === "" || !isBelow(logPath, directory)) return;
   await logs.created(snapshot, { directory, path: logPath });
 }

@@ -1,18 +1,20 @@
 /**
- * Logs of containers that dockershim or cri-dockerd made: links to Docker's file, which kubelets cannot
- * rotate, and which become files in the CRI's format when that is asked for.
+ * Conversion of a link to Docker's file, as dockershim and cri-dockerd make it, into a log file in the CRI's format.
+ * Kubelets cannot rotate links.
  */
-import { access, constants } from "node:fs/promises";
+import { access, constants, open } from "node:fs/promises";
+import { sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
+import { fileError } from "../../lib/files/file-errors.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import type { LogTarget } from "../../ports/container-logs.js";
-import { endOfLog } from "./docker-log-end.js";
-import { engineLinks } from "./engine-links.js";
+import type { ReaderPosition } from "../file/json-file-reader.js";
+import { identityOf, longestLineBytes, RotatedFiles } from "../file/rotated-files.js";
 import { beginning, newRecord, type LogRecord } from "../log-record.js";
-import { archiveLimitBytes } from "../log-source.js";
-import { RotatedFiles } from "../file/rotated-files.js";
+import { archiveLimitBytes, longestEntryBytes } from "../log-source.js";
+import { engineLinks } from "./engine-links.js";
 
-/** `keep`: they stay links. `convert`: from the first rotation on, this program writes them. */
+/** `keep`: logs of dockershim and cri-dockerd stay links. `convert`: this program writes them from the first rotation on. */
 export type AdoptedLogs = "keep" | "convert";
 
 export function keptLink(containerId: string): ShimError {
@@ -25,8 +27,8 @@ export function keptLink(containerId: string): ShimError {
 }
 
 /**
- * The record of a log that goes on behind the present end of Docker's file; what comes before it is its
- * history. `precondition` when there is no link, or its file is out of reach.
+ * The record of a log that begins behind the present end of Docker's file; the entries before are its history.
+ * Throws `precondition` when there is no link, or Docker's file cannot be read.
  */
 export async function convertedRecord(container: Snapshot, target: LogTarget): Promise<LogRecord> {
   const { id, logDriver, logPath, logOptions } = container;
@@ -56,4 +58,49 @@ export async function convertedRecord(container: Snapshot, target: LogTarget): P
 /** As kubelets name rotated logs: `20060102-150405`, in UTC. */
 function timestamp(date: Date): string {
   return date.toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+}
+
+const newline = 0x0a;
+const chunkBytes = 64 * 1024;
+/** Docker rotates in order to write: the new file has its first entry a moment later. */
+const attempts = 10;
+const pauseMs = 20;
+
+/** Behind the last whole entry of the newest file. Throws `unavailable` when that file stays empty. */
+async function endOfLog(path: string, files: RotatedFiles): Promise<ReaderPosition> {
+  try {
+    for (let attempt = 1; attempt <= attempts; attempt += 1) {
+      const end = await endOfFile(path);
+      if (end !== undefined) return end;
+      // The container has no output yet.
+      if ((await files.count()) <= 1) return { file: "", offset: 0 };
+      await sleep(pauseMs);
+    }
+  } catch (error) {
+    throw fileError("look for the end of the engine's log", path, error);
+  }
+  throw new ShimError("unavailable", `the engine is about to rotate its log "${path}"`, { path });
+}
+
+/** Undefined without a whole entry. */
+async function endOfFile(path: string): Promise<ReaderPosition | undefined> {
+  const file = await open(path, "r");
+  try {
+    const { size } = await file.stat();
+    const head = Buffer.alloc(Math.min(size, longestLineBytes));
+    const { bytesRead } = await file.read(head, 0, head.length, 0);
+    const identity = identityOf(head.subarray(0, bytesRead));
+    if (identity === "") return undefined;
+    const chunk = Buffer.alloc(chunkBytes);
+    for (let end = size; end > 0 && size - end < longestEntryBytes;) {
+      const start = Math.max(0, end - chunkBytes);
+      const { bytesRead: read } = await file.read(chunk, 0, end - start, start);
+      const last = chunk.subarray(0, read).lastIndexOf(newline);
+      if (last >= 0) return { file: identity, offset: start + last + 1 };
+      end = start;
+    }
+    return undefined;
+  } finally {
+    await file.close();
+  }
 }

@@ -6,19 +6,16 @@ import { engineLogFile } from "../../lib/engine-log-file.js";
 import { ShimError } from "../../lib/errors.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
-import { holding, logFileDirectory } from "../sink/log-directories.js";
+import { logFileDirectory, withOpenDirectory } from "../sink/open-log-file.js";
 
-/**
- * Paths of the links: at the log path, or under a name that a rotation gave it. The oldest such name comes
- * first.
- */
+/** Paths of the links: at the log path, or under a name that a rotation gave it, oldest name first. */
 export async function engineLinks(target: LogTarget, containerId: string): Promise<readonly string[]> {
   return inDirectory(target, "look for links to the engine's log at", (held) =>
     linksIn(held, target, containerId),
   );
 }
 
-/** Removes them, for good. Nothing to do where there is no directory. */
+/** Removes the links, durably. Does nothing without the directory. */
 export async function removeEngineLinks(target: LogTarget, containerId: string): Promise<void> {
   await inDirectory(target, "remove links to the engine's log at", async (held) => {
     for (const path of await linksIn(held, target, containerId)) await unlink(join(held, basename(path)));
@@ -26,7 +23,7 @@ export async function removeEngineLinks(target: LogTarget, containerId: string):
   }).catch(unlessNoDirectory);
 }
 
-/** Gives a file beside the log its name for good; what had that name is gone. */
+/** Renames a file beside the log, durably, and replaces `to`. */
 export async function renameBeside(target: LogTarget, from: string, to: string): Promise<void> {
   await inDirectory(target, "rename a file beside", async (held) => {
     await rename(join(held, basename(from)), join(held, basename(to)));
@@ -34,21 +31,20 @@ export async function renameBeside(target: LogTarget, from: string, to: string):
   });
 }
 
-/** Nothing to do where there is no such file, or no directory. */
+/** Does nothing without the file or the directory. */
 export async function removeBeside(target: LogTarget, path: string): Promise<void> {
   await inDirectory(target, "remove a file beside", (held) =>
     rm(join(held, basename(path)), { force: true }),
   ).catch(unlessNoDirectory);
 }
 
-/** In the directory of the log, through whatever links below its log directory lead there. */
 async function inDirectory<T>(
   target: LogTarget,
   action: string,
   work: (held: string) => Promise<T>,
 ): Promise<T> {
   try {
-    return await holding(await logFileDirectory(target, { create: false }), work);
+    return await withOpenDirectory(await logFileDirectory(target, { create: false }), work);
   } catch (error) {
     throw fileError(action, target.path, error);
   }
@@ -59,7 +55,7 @@ async function linksIn(held: string, { path }: LogTarget, containerId: string): 
   const found: string[] = [];
   for (const one of (await readdir(held)).sort()) {
     if (one !== name && !one.startsWith(`${name}.`)) continue;
-    const leadsTo = await readlink(join(held, one)).catch(unlessOther);
+    const leadsTo = await readlink(join(held, one)).catch(unlessNoLink);
     if (leadsTo !== undefined && engineLogFile.exec(leadsTo)?.[1] === containerId) {
       found.push(join(dirname(path), one));
     }
@@ -71,8 +67,8 @@ function unlessNoDirectory(error: unknown): void {
   if (ShimError.from(error).fields["errno"] !== "ENOENT") throw error;
 }
 
-/** It is no link, or gone. */
-function unlessOther(error: unknown): undefined {
+/** It is not a link, or is gone. */
+function unlessNoLink(error: unknown): undefined {
   if (hasCode(error, "EINVAL", "ENOENT")) return undefined;
   throw error;
 }

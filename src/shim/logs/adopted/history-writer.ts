@@ -1,14 +1,14 @@
 /**
- * Writes what a log had while it was a link to the engine's file: into a file of its own beside it, in the
- * CRI's format, up to where the log itself begins. One chunk at a time, in turn with the other logs.
+ * Writes the history of a converted log, which was a link to the engine's file: into a file beside it, in the CRI's format,
+ * up to the entry where the log itself begins. One chunk at a time, in turn with the other logs.
  */
 import { basename, dirname, join } from "node:path";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 import { removeBeside, renameBeside } from "./engine-links.js";
-import { timeIn } from "../api/api-lines.js";
-import { cutNotice, droppedNotice } from "../gap-notice.js";
+import { timeIn } from "../api/replay.js";
+import { cutNotice, droppedNotice } from "../gaps.js";
 import { formatEntries, nothingFormatted } from "../file/json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "../file/json-file-reader.js";
 import { Lock, type LogOutput } from "../sink/log-output.js";
@@ -18,14 +18,11 @@ import { longestEntryBytes } from "../log-source.js";
 import { RotatedFiles } from "../file/rotated-files.js";
 import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
 
-/** More is left in the engine's file: it may have grown without limit, and is on the disk already. */
+/** Older lines are left in the engine's file: it may have grown without limit, and is on the disk already. */
 const limitBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/**
- * Rotations of kubelets do not touch a file of this name; it is gone with its directory, or with the
- * container.
- */
+/** Rotations of kubelets ignore a file of this name. It is removed with its directory, or with the container. */
 export function historyTemporary(target: LogTarget): LogTarget {
   return { ...target, path: join(dirname(target.path), `.${basename(target.path)}.history`) };
 }
@@ -37,11 +34,11 @@ export class HistoryWriter {
   readonly #formatted = nothingFormatted();
   #sink: LogSink | undefined;
   #large: TurnBuffers | undefined;
-  /** What is read next begins within an entry. */
+  /** The next chunk begins within an entry. */
   #isCut = false;
-  /** Lines were read from the file in which the time before ends. */
+  /** Lines were read from the last file of the history. */
   #wasInLast = false;
-  /** Lines are left out, and that is not said yet. */
+  /** Lines are left out, and the notice is not written yet. */
   #notice: ((time: string) => string) | undefined;
   #phase: "writing" | "failed" | "ended" = "writing";
   readonly #run: Turn = (buffers) => this.#locks.run(() => this.#turn(buffers));
@@ -62,17 +59,14 @@ export class HistoryWriter {
     this.queue.add(this.#run);
   }
 
-  /** After a failure: from the begin once more. */
+  /** After a failure: writes the whole history again. */
   retry(): void {
     if (this.#phase !== "failed") return;
     this.#phase = "writing";
     this.start();
   }
 
-  /**
-   * Nothing is written any more when this returns, and nothing half written is left. The next start begins
-   * again.
-   */
+  /** When this returns, nothing more is written, and no incomplete file is left. The next process starts again. */
   async stop(): Promise<void> {
     await this.#locks.run(async () => {
       if (this.#phase === "writing") await this.#drop();
@@ -95,14 +89,14 @@ export class HistoryWriter {
       const { containerId } = this.output.record;
       this.log.warn(
         { containerId, path: this.history.path, err: messageOf(error) },
-        "cannot write what a container's log had before --adopted-logs=convert: it stays in the engine's file, and is " +
-          "tried again at the next rotation or start",
+        "cannot write the history of a converted log: it stays in the engine's file, " +
+          "and is written at the next rotation or start",
       );
     }
     return false;
   }
 
-  /** False when there is nothing to write. */
+  /** False without a history. */
   async #begin(): Promise<boolean> {
     if (this.history.file === "") return false;
     const begin = await this.#files.before(this.history, this.maximumBytes);
@@ -127,7 +121,7 @@ export class HistoryWriter {
     const { file, offset } = this.#reader.place;
     const isLast = file === this.history.file;
     if (this.#wasInLast && !isLast) {
-      // Docker has emptied its only file: what is in it now is not of the time before.
+      // Docker has emptied its only file: its entries are no longer those of the history.
       this.#warnGone();
       return false;
     }
@@ -153,7 +147,7 @@ export class HistoryWriter {
     return true;
   }
 
-  /** To the next file. False when the engine has dropped it. */
+  /** Goes to the next file. False when the engine has dropped it. */
   async #next(): Promise<boolean> {
     const step = await this.#reader.next();
     if (step === "next") return true;
@@ -162,7 +156,7 @@ export class HistoryWriter {
     return false;
   }
 
-  /** In the oldest file that is left. Whether it is of the time before: as long as the file is there in which that ends. */
+  /** Continues in the oldest file that is left. Whether it is of the history: so if the last file of that exists. */
   async #passGap(): Promise<boolean> {
     this.#warnGone();
     this.#notice = droppedNotice;
@@ -200,7 +194,7 @@ export class HistoryWriter {
       await removeBeside(this.output.target, historyTemporary(this.output.target).path);
     } catch (error) {
       const { containerId } = this.output.record;
-      this.log.warn({ containerId, err: messageOf(error) }, "cannot remove a file that was half written");
+      this.log.warn({ containerId, err: messageOf(error) }, "cannot remove an incomplete history file");
     }
   }
 
@@ -216,7 +210,7 @@ export class HistoryWriter {
     const { containerId } = this.output.record;
     this.log.warn(
       { containerId, path: this.history.path },
-      "the engine has dropped some of what a container's log had before --adopted-logs=convert",
+      "the engine has dropped a part of the history of a converted log",
     );
   }
 }

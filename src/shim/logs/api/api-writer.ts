@@ -3,46 +3,69 @@ import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { Backoff } from "../../lib/sync/backoff.js";
 import type { Logger } from "../../lib/log.js";
-import { lastLine, readLines, Restart, secondIn, timeIn, type ApiSource, type Gap } from "./api-lines.js";
-import { GapMarker } from "../gaps.js";
-import { noticeTime } from "../gap-notice.js";
-import { Lock, type LogOutput } from "../sink/log-output.js";
+import { GapMarker, noticeTime } from "../gaps.js";
 import type { SourcePosition } from "../log-record.js";
+import type { LogWriter } from "../log-source.js";
+import { retryWrite, type LogOutput } from "../sink/log-output.js";
 import type { Written } from "../sink/log-sink.js";
-import type { LogWriter } from "../log-writer.js";
-import { setBackTo } from "./newest-entries.js";
-import { appendPatiently, retryUntilTaken } from "../sink/append-with-retries.js";
-import { ReplayCounter, withWholeTime } from "./replay.js";
+import { setBackTo, type ClockSteps } from "./clock-steps.js";
+import {
+  lastLine,
+  newline,
+  readLines,
+  ReplayCounter,
+  restAfter,
+  secondIn,
+  timeIn,
+  withWholeTime,
+  type ApiLog,
+} from "./replay.js";
 
 const retryMs = { first: 200, longest: 5_000 };
 const recordMs = 60_000;
 const recordBytes = 16 * 1024 * 1024;
-const newline = 0x0a;
-/** More of them in a row wait as after other failures: the engine answers other lines each time. */
+/** After so many restarts in a row there is a pause before the next one, as after other failures. */
 const promptRestarts = 8;
-/** Entries of two streams may be stored a little out of order. */
+/** Entries of two streams may be stored slightly out of order. */
 const disorderSeconds = 1;
 
+export interface ApiSource extends ApiLog {
+  readonly logDriver: string;
+  readonly clockSteps: Pick<ClockSteps, "onSetBack">;
+}
+
+interface Gap {
+  /**
+   * `suspected`: the replay does not have the written lines, and `time` is that of the last one; empty when all lines of
+   * the replay are newer. `announced`: the notice of the gap is written or recorded, and `time` is that of the first line
+   * after it.
+   */
+  readonly kind: "suspected" | "announced";
+  readonly time: string;
+}
+
+/** The log is to be read again from the start of the replay. */
+class Restart extends Error {}
+
 export class ApiWriter implements LogWriter {
-  readonly #locks = new Lock();
   readonly #stop = new AbortController();
-  /** Ends the present following, for the last reading. */
+  /** Ends the present replay, for the last one. */
   #following = new AbortController();
-  /** What was written when the present replay began: its first lines, and the last line in the file. */
+  /** As the present replay began: the position of the file's end, and its last line. */
   #written: { readonly position: SourcePosition; readonly last: Buffer | undefined };
   #counter: ReplayCounter;
-  /** Lines of the present replay that are still to come and are written. */
+  /** How many of the next lines of the present replay are already written. */
   #skip = 0;
   #last: Buffer | undefined;
-  /** The last line that is written, while a replay is looked through for it. */
+  /** The last written line, while a replay is searched for it. */
   #sought: Buffer | undefined;
-  /** The clock was set back between the lines of the position: newer ones may come before the last one. */
+  /** The clock was set back between the lines of the position: newer lines may come before the last one. */
   #hasStepBack = false;
   #restarts = 0;
-  /** Since the last look at the newest entries nothing was read for a while, or the clock was set back. */
+  /** Nothing was read for a while, or the clock was set back, since the newest entries were checked. */
   #mayHaveSetBack = true;
   readonly #stopListening: () => void;
-  /** The engine has dropped lines, and none of those after them is written yet. */
+  /** The engine has dropped lines, and no line after them is written yet. */
   #gap: Gap | undefined;
   readonly #marker: GapMarker;
   #recordedMs = 0;
@@ -57,12 +80,12 @@ export class ApiWriter implements LogWriter {
     private readonly log: Pick<Logger, "warn">,
   ) {
     const { position, gaps } = output.record;
-    // A notice is the first line after the position, and no replay has it.
+    // The notice is the first line after the position, and in no replay.
     const startsWithNotice = position.notice !== "" && lines > 0;
     const pending = startsWithNotice ? "" : position.notice;
     const fresh = startsWithNotice ? lines - 1 : lines;
     const time = noticeTime(pending === "" ? last : Buffer.from(pending), gaps);
-    // It may be of Docker's file.
+    // The time may be from Docker's file.
     if (time !== undefined)
       this.#gap = { kind: "announced", time: timeIn(withWholeTime(Buffer.from(`${time} `))) };
     this.#written = {
@@ -91,30 +114,27 @@ export class ApiWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#locks.run(() => this.output.reopen(this.#position));
+    return this.output.lock.run(() => this.output.reopen(this.#position));
   }
 
   async close(): Promise<void> {
     this.#stopListening();
     this.#stop.abort(new ShimError("cancelled", "the log is closed"));
     await this.#running;
-    await this.#locks.run(async () => {
+    await this.output.lock.run(async () => {
       if (this.#unrecordedBytes > 0) await this.#record();
       await this.output.close();
     });
   }
 
-  /** Also while the beginning of a replay is skipped: what is written are the lines of the replay before. */
+  /** While the beginning of a replay is skipped, the position is that of the replay before. */
   get #position(): SourcePosition {
-    const position = this.#isWhereItWas ? this.#counter.position : this.#written.position;
+    const position = this.#isPastWritten ? this.#counter.position : this.#written.position;
     return { ...position, notice: this.#marker.notice };
   }
 
-  get #isClosed(): boolean {
-    return this.#stop.signal.aborted;
-  }
-
-  get #isWhereItWas(): boolean {
+  /** Whether the present replay is behind the lines that were written when it began. */
+  get #isPastWritten(): boolean {
     return this.#skip === 0 && this.#gap === undefined && this.#sought === undefined;
   }
 
@@ -138,20 +158,17 @@ export class ApiWriter implements LogWriter {
         if (isSearch) continue;
         this.#restarts = 0;
       } catch (error) {
-        if (this.#isClosed) return;
+        if (signal.aborted) return;
         if (this.#following.signal.aborted) continue;
         if (error instanceof Restart && (this.#restarts += 1) <= promptRestarts) continue;
         this.#mayHaveSetBack = true;
         const { containerId } = this.source;
         if (!hasReported) {
-          this.log.warn(
-            { containerId, err: messageOf(error) },
-            "cannot read a container's log, trying again",
-          );
+          this.log.warn({ containerId, err: messageOf(error) }, "cannot read container log, trying again");
         }
         hasReported = true;
       }
-      // The container may have ended, or the engine: whoever looks after the containers will say.
+      // The container or the engine may have ended. The end of the container is reported by `finish`.
       const wake = isLast ? signal : AbortSignal.any([signal, this.#following.signal]);
       await sleep(backoff.next(), wake).catch(() => undefined);
     }
@@ -159,27 +176,27 @@ export class ApiWriter implements LogWriter {
 
   async #replay(isLast: boolean, signal: AbortSignal): Promise<void> {
     const { engine, containerId, tty, logDriver } = this.source;
-    await this.#lookForSetBack(signal);
+    await this.#checkSetBack(signal);
     const { since, lines: written } = this.#written.position;
     this.#counter = new ReplayCounter(since);
     this.#skip = this.#gap === undefined && this.#sought === undefined ? written : 0;
     this.#last = this.#written.last;
     await this.#writeNotice(signal);
-    // A search has to come to an end, found or not.
+    // A search must end, also when the line is not found.
     const options = { sinceSeconds: since, follow: !isLast && this.#sought === undefined, tty };
     const stream = await engine.containerLogs(containerId, options, signal);
     try {
       await readLines(stream, { losesLineEnds: logDriver === "local" }, (lines) => this.#take(lines, signal));
-      if (this.#sought !== undefined) this.#giveUpSearch(this.#sought);
-      if (this.#skip > 0 && this.#last !== undefined) this.#loseSight(this.#last);
+      if (this.#sought !== undefined) this.#endSearch(this.#sought);
+      if (this.#skip > 0 && this.#last !== undefined) this.#searchFor(this.#last);
     } finally {
       stream.close();
-      this.#keepPlace();
+      this.#keepPosition();
     }
   }
 
-  #keepPlace(): void {
-    if (!this.#isWhereItWas) return;
+  #keepPosition(): void {
+    if (!this.#isPastWritten) return;
     const { position, setBackTo: to, hasStepBack } = this.#counter;
     this.#written = { position, last: this.#last };
     this.#hasStepBack = hasStepBack;
@@ -193,33 +210,26 @@ export class ApiWriter implements LogWriter {
     if (this.#gap !== undefined) fresh = await this.#dropOld(fresh, this.#gap, signal);
     if (this.#recordedMs === 0) await this.#recordCount();
     if (fresh.length === 0) return;
-    await appendPatiently(
-      fresh,
-      {
-        ...{ output: this.output, lock: this.#locks },
-        onAppended: async (part) => {
-          this.#gap = undefined;
-          this.#counter.add(part);
-          this.#last = lastLine(part);
-          this.#unrecordedBytes += part.length;
-          const now = performance.now();
-          const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
-          if (isDue || this.#unrecordedBytes > recordBytes) await this.#record();
-        },
-      },
-      signal,
-    );
+    await this.output.appendWithRetries(fresh, signal, async (part) => {
+      this.#gap = undefined;
+      this.#counter.add(part);
+      this.#last = lastLine(part);
+      this.#unrecordedBytes += part.length;
+      const now = performance.now();
+      const isDue = this.#recordedMs === 0 || now - this.#recordedMs > recordMs;
+      if (isDue || this.#unrecordedBytes > recordBytes) await this.#record();
+    });
     if (this.#counter.setBackTo === undefined) return;
-    // Engines may have left out what is older than the begin of this replay.
+    // The engine may have left out lines that are older than the begin of this replay.
     this.#mayHaveSetBack = true;
     throw new Restart("the clock was set back");
   }
 
   /**
-   * A position is a second, and so many lines from there on. Lines that are written after the clock was set
-   * back behind it are in no replay from there, as long as it has not caught up.
+   * A position is a second and a number of lines from there on. When the clock was set back to before that second, later
+   * lines are in no replay from there until the clock has caught up.
    */
-  async #lookForSetBack(signal: AbortSignal): Promise<void> {
+  async #checkSetBack(signal: AbortSignal): Promise<void> {
     const { position, last } = this.#written;
     if (!this.#mayHaveSetBack || this.#gap !== undefined) return;
     const from = await setBackTo(this.source, { since: position.since, last }, signal);
@@ -227,85 +237,76 @@ export class ApiWriter implements LogWriter {
     if (from !== undefined) this.#goBackTo(from);
   }
 
-  /** How many lines of a replay from there are written is not known: the last one is looked for. */
+  /** How many lines of a replay from `since` are written is not known: the replay is searched for the last one. */
   #goBackTo(since: number): void {
     const { position, last } = this.#written;
     this.#written = { position: { ...position, since, lines: last === undefined ? 0 : 1 }, last };
   }
 
-  /** What of `lines` comes after the one that is sought. */
+  /** The rest of `lines` after `sought`. */
   #searchIn(lines: Buffer, sought: Buffer): Buffer {
-    for (let start = 0; start < lines.length;) {
-      const end = lines.indexOf(newline, start) + 1;
-      const line = lines.subarray(start, end);
+    return restAfter(lines, (line) => {
       this.#counter.addOld(line);
-      start = end;
-      if (!line.equals(sought)) continue;
+      if (!line.equals(sought)) return false;
       this.#sought = undefined;
-      return lines.subarray(start);
-    }
-    return lines.subarray(lines.length);
+      return true;
+    });
   }
 
-  /** What of `lines` comes after the ones that are written. */
+  /** The rest of `lines` after those that are already written. */
   #skipIn(lines: Buffer): Buffer {
-    let start = 0;
-    while (this.#skip > 0 && start < lines.length) {
-      const end = lines.indexOf(newline, start) + 1;
-      const line = lines.subarray(start, end);
+    return restAfter(lines, (line) => {
       const last = this.#last;
       if (last !== undefined && !this.#hasStepBack && secondIn(line) > secondIn(last) + disorderSeconds)
-        this.#loseSight(last);
+        this.#searchFor(last);
       this.#counter.addOld(line);
-      if (this.#skip === 1 && last !== undefined && !line.equals(last)) this.#loseSight(last);
+      if (this.#skip === 1 && last !== undefined && !line.equals(last)) this.#searchFor(last);
       this.#skip -= 1;
-      start = end;
-    }
-    return lines.subarray(start);
+      return this.#skip === 0;
+    });
   }
 
-  /** The replay is not the one that was counted. Once more, to the last line that is written. */
-  #loseSight(last: Buffer): never {
+  /** The replay is not the one that was counted: the next one is searched for the last written line. */
+  #searchFor(last: Buffer): never {
     this.#sought = last;
-    throw new Restart();
+    throw new Restart("the engine answers other lines each time");
   }
 
-  /** The engine has dropped that line. Once more, from its time on, or from the first line that is left. */
-  #giveUpSearch(last: Buffer): never {
+  /** The engine has dropped that line: the next replay continues at its time, or at the first line that is left. */
+  #endSearch(last: Buffer): never {
     this.#sought = undefined;
-    const isStretch = this.#counter.hasSetBackSince(secondIn(last));
-    this.#gap = { kind: "suspected", time: isStretch ? "" : timeIn(last) };
-    throw new Restart();
+    const hasSetBack = this.#counter.hasSetBackSince(secondIn(last));
+    this.#gap = { kind: "suspected", time: hasSetBack ? "" : timeIn(last) };
+    throw new Restart("the engine answers other lines each time");
   }
 
-  /** What of `lines` comes after a gap, which is marked before that is written. */
+  /** The rest of `lines` after a gap. The notice of the gap is written before it is returned. */
   async #dropOld(lines: Buffer, { kind, time }: Gap, signal: AbortSignal): Promise<Buffer> {
-    let start = 0;
-    while (start < lines.length) {
-      const end = lines.indexOf(newline, start) + 1;
-      const line = lines.subarray(start, end);
-      // Of equal length and zone: the order of the text is that of time.
+    let rest = lines;
+    while (rest.length > 0) {
+      const line = rest.subarray(0, rest.indexOf(newline) + 1);
+      // The times have the same length and zone: they sort as text.
       if (kind === "suspected" ? timeIn(line) > time : timeIn(line) >= time) {
         await this.#endGap(kind, line, signal);
-        return lines.subarray(start);
+        return rest;
       }
       this.#counter.add(line);
-      start = end;
+      rest = rest.subarray(line.length);
       if (kind === "suspected" && this.#last?.equals(line) === true) {
-        // Only what is written was dropped.
+        // Only written lines were dropped.
         this.#gap = undefined;
         break;
       }
     }
-    return lines.subarray(start);
+    return rest;
   }
 
   /**
-   * Before the first line after a gap. The lines of this replay that come before it are what is written of the replay;
-   * the notice is not counted, no replay has it.
+   * Before the first line after a gap. The lines of this replay before it count as written; the notice does not count, as
+   * it is in no replay.
    */
   async #endGap(kind: Gap["kind"], next: Buffer, signal: AbortSignal): Promise<void> {
-    await this.#locks.run(async () => {
+    await this.output.lock.run(async () => {
       signal.throwIfAborted();
       this.#written = { position: this.#counter.position, last: this.#last };
       if (kind === "announced") {
@@ -318,17 +319,17 @@ export class ApiWriter implements LogWriter {
     await this.#writeNotice(signal);
   }
 
-  /** Recorded before it is written: a kill in between does not make two of it. */
+  /** The notice was recorded before, so that it is written once although the process is killed in between. */
   async #writeNotice(signal: AbortSignal): Promise<void> {
-    await retryUntilTaken(() => this.#locks.run(() => this.#marker.write()), signal);
+    await retryWrite(() => this.output.lock.run(() => this.#marker.write()), signal);
   }
 
-  /** What is recorded at first may be no more than the second of the last line, which is in the file of before, perhaps. */
+  /** The first record may only have the second of the last line, which may be in the rotated file. */
   async #recordCount(): Promise<void> {
     const { since, lines } = this.output.record.position;
     const { position } = this.#counter;
-    if (!this.#isWhereItWas || (position.since === since && position.lines === lines)) return;
-    await this.#locks.run(() => this.#record());
+    if (!this.#isPastWritten || (position.since === since && position.lines === lines)) return;
+    await this.output.lock.run(() => this.#record());
   }
 
   async #record(): Promise<void> {
@@ -339,7 +340,7 @@ export class ApiWriter implements LogWriter {
 
   async #finished(): Promise<void> {
     this.#stopListening();
-    await this.#locks.run(async () => {
+    await this.output.lock.run(async () => {
       await this.output.save(this.#position, { finished: true });
       await this.output.close();
     });

@@ -1,7 +1,4 @@
-/**
- * One of Docker's log files of a container, held open: a plain one, or a compressed one that is unpacked
- * while it is read.
- */
+/** One open log file of Docker's: a plain one, or a compressed one that is unpacked while it is read. */
 import { readSync } from "node:fs";
 import { open, type FileHandle } from "node:fs/promises";
 import { createGunzip, type Gunzip } from "node:zlib";
@@ -9,13 +6,13 @@ import { messageOf } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 
 export interface DockerLogFile {
-  /** Whatever its name has become: as long as it is open, no other file has it. */
+  /** Identifies the file also after a rename: as long as it is open, no other file has this inode. */
   readonly inode: string;
-  /** Why no more can be read of it, although there should be more; undefined for a whole file. */
+  /** Why its rest cannot be read; undefined for a whole file. */
   readonly damage: string | undefined;
   /**
-   * Fills `buffer` from `offset`, unless the file ends before. `isFresh`: what is to be read was written a
-   * moment ago, so it is in memory, and a read is over sooner than a thread is woken for it.
+   * Fills `buffer` from `offset`, unless the file ends before. `isFresh`: the bytes were written a moment ago, so they are
+   * in memory, and a synchronous read takes less time than a thread.
    */
   read(buffer: Buffer, offset: number, options: { readonly isFresh: boolean }): Promise<number>;
   close(): Promise<void>;
@@ -39,13 +36,12 @@ export class PlainLog implements DockerLogFile {
   }
 }
 
-/** Unpacks to at most a thousand times as much, which is held for a moment. */
+/** Unpacks to at most a thousand times as many bytes, which are held in memory. */
 const pieceBytes = 8 * 1024;
 
 /**
- * Unpacks as far as one reads, to memory: nothing is written to the disk, and no more is held than one asks
- * for and one piece of the archive unpacks to. A damaged archive ends where the damage is, at the same byte
- * each time.
+ * Unpacks in memory, as far as it is read: nothing is written to the disk, and no more is held than is asked for and what
+ * one piece of the archive unpacks to. A damaged archive ends at the damage, at the same byte each time.
  */
 export class CompressedLog implements DockerLogFile {
   #gunzip: Gunzip | undefined;
@@ -53,7 +49,7 @@ export class CompressedLog implements DockerLogFile {
   #inputOffset = 0;
   #damage: string | undefined;
   #isAtEnd = false;
-  /** What is unpacked and may still be asked for, from `#start` on. */
+  /** The unpacked bytes from `#start` on. */
   #unpacked: Buffer[] = [];
   #unpackedBytes = 0;
   #start = 0;
@@ -64,7 +60,7 @@ export class CompressedLog implements DockerLogFile {
     private readonly limitBytes: number,
   ) {}
 
-  /** One that unpacks to more than `limitBytes` is damaged from there on. */
+  /** An archive that unpacks to more than `limitBytes` is damaged from there on. */
   static async open(path: string, limitBytes: number): Promise<CompressedLog> {
     const handle = await open(path, "r");
     try {
@@ -111,7 +107,7 @@ export class CompressedLog implements DockerLogFile {
     this.#start = 0;
   }
 
-  /** Forgets what lies before `offset`. */
+  /** Drops the bytes before `offset`. */
   #drop(offset: number): void {
     for (let first = this.#unpacked[0]; first !== undefined && this.#start < offset;) {
       const bytes = Math.min(first.length, offset - this.#start);
@@ -137,11 +133,11 @@ export class CompressedLog implements DockerLogFile {
       this.#endDamaged(messageOf(error));
     }
     if (this.#start + this.#unpackedBytes > this.limitBytes) {
-      this.#endDamaged(`it unpacks to more than ${String(this.limitBytes)} bytes`);
+      this.#endDamaged(`it unpacks to more than ${this.limitBytes} bytes`);
     }
   }
 
-  /** Empty at the end of the archive; undefined when the disk does not give it. Throws what passes. */
+  /** Empty at the end of the archive; undefined when the disk is faulty. Throws errors that may pass. */
   async #readPiece(): Promise<Buffer | undefined> {
     try {
       const { bytesRead } = await this.handle.read(this.#input, 0, pieceBytes, this.#inputOffset);
@@ -160,7 +156,7 @@ export class CompressedLog implements DockerLogFile {
       this.#unpacked.push(piece);
       this.#unpackedBytes += piece.length;
     });
-    // Whoever writes to it hears of it, too.
+    // The pending write rejects with the error, too.
     gunzip.on("error", () => undefined);
     return gunzip;
   }
@@ -172,17 +168,17 @@ export class CompressedLog implements DockerLogFile {
   }
 }
 
-/** All that `piece` unpacks to has been handed over. */
+/** Resolves when all of `piece` is unpacked. */
 function written(gunzip: Gunzip, piece: Buffer): Promise<void> {
   return settled(gunzip, (done) => gunzip.write(piece, done));
 }
 
-/** The archive ends here, as it should. */
+/** Resolves when the archive ends here, rejects when it is truncated. */
 function ended(gunzip: Gunzip): Promise<void> {
   return settled(gunzip, () => gunzip.end());
 }
 
-/** `done` is not called when the archive is damaged, and not for what comes behind its end. */
+/** `done` is not called when the archive is damaged, and not for bytes behind its end. */
 async function settled(gunzip: Gunzip, work: (done: () => void) => void): Promise<void> {
   if (gunzip.readableEnded) return;
   await new Promise<void>((resolve, reject) => {

@@ -1,11 +1,8 @@
-/**
- * What the log of the process says about the source of one container's log: each fault once, not at each
- * attempt.
- */
+/** Log lines about faults of one container's log: each fault once, not at each attempt. */
 import type { Logger } from "../../lib/log.js";
 import type { LogRecord } from "../log-record.js";
 
-export class FileReports {
+export class FaultReports {
   #hasReportedEntries = false;
   #hasReportedArchive = false;
   #isUnreadable = false;
@@ -31,13 +28,13 @@ export class FileReports {
   }
 
   changedFile(): void {
-    this.#warn({}, "a container's log file was changed by somebody else");
+    this.#warn({}, "another program changed the log file of a container");
   }
 
   unreadable(err: string): void {
     if (this.#isUnreadable) return;
     this.#isUnreadable = true;
-    this.#warn({ err }, "cannot read a container's log, trying again");
+    this.#warn({ err }, "cannot read container log, trying again");
   }
 
   readable(): void {
@@ -45,7 +42,7 @@ export class FileReports {
   }
 
   notClosed(err: string): void {
-    this.#warn({ err }, "cannot close a container's log");
+    this.#warn({ err }, "cannot close container log");
   }
 
   #warn(fields: Readonly<Record<string, string | number>>, message: string): void {

@@ -1,49 +1,47 @@
-/** Writes a container's log from Docker's json-file, which is read directly: the engine does nothing for it. */
+/** Writes a container's log from Docker's json-file, which it reads without requests to the engine. */
 import { basename, dirname } from "node:path";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import { DirectoryWatch } from "../directory-watch.js";
 import { GapMarker } from "../gaps.js";
-import { FileReports } from "./fault-reports.js";
+import { beginning, type SourcePosition } from "../log-record.js";
+import { longestEntryBytes, type LogWriter } from "../log-source.js";
+import type { LogOutput } from "../sink/log-output.js";
+import type { Written } from "../sink/log-sink.js";
+import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
+import { FaultReports } from "./fault-reports.js";
 import { formatEntries, nothingFormatted } from "./json-entries.js";
 import { JsonFileReader, type ReaderOptions } from "./json-file-reader.js";
-import { Lock, type LogOutput } from "../sink/log-output.js";
-import { beginning, type SourcePosition } from "../log-record.js";
-import { longestEntryBytes } from "../log-source.js";
-import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
-import type { Written } from "../sink/log-sink.js";
-import type { LogWriter } from "../log-writer.js";
 import { countLines, WrittenLines } from "./written-lines.js";
 
-/** So many wake-ups between two turns are a flood: looking now and then costs less than hearing of each write. */
+/** After so many wake-ups between two turns polling costs less than an event for each write. */
 const floodEvents = 32;
-/** After a full disk or another fault of it. */
+/** After a full disk or another fault of the disk. */
 const retryMs = 1_000;
-/** The position is recorded after so much, and so often. */
+/** The position is recorded after so many bytes, and at this interval. */
 const recordBytes = 16 * 1024 * 1024;
 const recordMs = 60_000;
 
 export class FileWriter implements LogWriter {
   readonly #reader: JsonFileReader;
   readonly #watch: DirectoryWatch;
-  readonly #locks = new Lock();
   readonly #formatted = nothingFormatted();
   readonly #written: WrittenLines;
   readonly #gap: GapMarker;
-  readonly #reports: FileReports;
+  readonly #reports: FaultReports;
   #large: TurnBuffers | undefined;
   #isScheduled = false;
   #isDirty = false;
   #mayHaveRotated = true;
   #isPolling = false;
-  /** The last turn came to the end of what the engine had written. */
+  /** The last turn reached the end of Docker's file. */
   #isCaughtUp = false;
   #events = 0;
   #timer: NodeJS.Timeout | undefined;
   #unrecordedBytes = 0;
   #recordedMs = 0;
   #phase: "following" | "finishing" | "finished" | "closed" = "following";
-  readonly #run: Turn = (buffers) => this.#locks.run(() => this.#turn(buffers));
+  readonly #run: Turn = (buffers) => this.output.lock.run(() => this.#turn(buffers));
   readonly #end: Promise<void>;
   #resolveEnd!: () => void;
 
@@ -55,12 +53,12 @@ export class FileWriter implements LogWriter {
     log: Pick<Logger, "warn">,
   ) {
     const { position } = output.record;
-    this.#reports = new FileReports(() => output.record, log);
+    this.#reports = new FaultReports(() => output.record, log);
     this.#reader = new JsonFileReader(source);
     this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
       this.#onEvent(event);
     });
-    // A notice is the first line after the position.
+    // The notice is the first line after the position.
     const startsWithNotice = position.notice !== "" && written.lines > 0;
     this.#written = new WrittenLines(written, { startsWithNotice });
     this.#gap = new GapMarker(startsWithNotice ? "" : position.notice, output, () => this.#position, log);
@@ -86,7 +84,7 @@ export class FileWriter implements LogWriter {
   }
 
   reopen(): Promise<void> {
-    return this.#locks.run(async () => {
+    return this.output.lock.run(async () => {
       await this.#skipAll();
       await this.output.reopen(this.#position);
       this.#unrecordedBytes = 0;
@@ -98,7 +96,7 @@ export class FileWriter implements LogWriter {
     this.#phase = "closed";
     this.#watch.stop();
     clearTimeout(this.#timer);
-    await this.#locks.run(async () => {
+    await this.output.lock.run(async () => {
       if (wasOpen && this.#unrecordedBytes > 0) await this.output.save(this.#position);
       await this.#release();
     });
@@ -106,7 +104,7 @@ export class FileWriter implements LogWriter {
   }
 
   get #position(): SourcePosition {
-    // Lines that are still to be skipped lie behind the position, as they did before.
+    // Lines that are still to be skipped are behind the position, as before.
     return { ...beginning, ...this.#reader.position, notice: this.#gap.notice };
   }
 
@@ -133,7 +131,7 @@ export class FileWriter implements LogWriter {
     }
   }
 
-  /** True: more is to be had at once. */
+  /** True: there is more to write at once. */
   async #turn(buffers: TurnBuffers): Promise<boolean> {
     if (this.#phase === "closed" || this.#phase === "finished") return false;
     this.#isDirty = false;
@@ -155,18 +153,13 @@ export class FileWriter implements LogWriter {
       await this.#finished();
     } else if (this.#isPolling) {
       this.#poll(outcome);
-    } else if (this.#wasWoken()) {
+    } else if (this.#isDirty) {
       this.#schedule("soon");
     }
     return false;
   }
 
-  /** Whether something was written since the turn began. */
-  #wasWoken(): boolean {
-    return this.#isDirty;
-  }
-
-  /** Without wake-ups: looks again, and waits for wake-ups as soon as there is nothing. */
+  /** Without wake-ups: reads again, and waits for wake-ups again when there was nothing to read. */
   #poll(outcome: "caughtUp" | "end"): void {
     this.#mayHaveRotated = true;
     if (outcome === "caughtUp") {
@@ -175,7 +168,7 @@ export class FileWriter implements LogWriter {
     }
     this.#isPolling = false;
     this.#watch.start();
-    // What came before the watch was there.
+    // For entries from before the watch.
     this.#schedule("now");
   }
 
@@ -216,7 +209,7 @@ export class FileWriter implements LogWriter {
     return bytes === buffers.input.length ? "more" : "caughtUp";
   }
 
-  /** Until the position is that of the end of the file. */
+  /** Skips until the position is that of the end of the log file. */
   async #skipAll(): Promise<void> {
     if (!this.#written.isSkipping) return;
     const size = 256 * 1024;
@@ -227,7 +220,7 @@ export class FileWriter implements LogWriter {
     }
   }
 
-  /** Of `input`, formatted just now into `output`, what is written already. */
+  /** Skips the lines of `input`, which was formatted into `output`, that are written already. */
   async #skip(input: Buffer, output: Buffer): Promise<void> {
     const formatted = this.#formatted;
     const count = this.#written.among(output.subarray(0, formatted.produced), formatted.lines);
@@ -238,9 +231,9 @@ export class FileWriter implements LogWriter {
   }
 
   /**
-   * The lines of the file are not those that the source has behind the position: somebody has truncated the
-   * file, or wrote to it. From the position on once more: all up to the last line of the file is written, or
-   * nothing of it is.
+   * The lines of the log file are not those of the source behind the position: another program has truncated the file, or
+   * wrote to it. Reads again from the position. If the source has the last line of the file, all lines up to it are
+   * written; else none.
    */
   async #searchLast(): Promise<void> {
     if (!this.#written.search()) {
@@ -269,7 +262,7 @@ export class FileWriter implements LogWriter {
     if (step === "damaged") this.#reports.damagedArchive(this.#reader.damage);
     if (step !== "next") this.#noteGap();
     this.#mayHaveRotated = true;
-    // The old file may be gone soon: from here on the new one is where to go on.
+    // The old file may be removed soon: the new one is to be recorded at once.
     this.#recordedMs = 0;
     return "more";
   }
@@ -308,7 +301,7 @@ export class FileWriter implements LogWriter {
     }
   }
 
-  /** Never rejects: what is written is written. */
+  /** Never rejects: all lines are written. */
   async #release(): Promise<void> {
     for (const held of [this.#reader, this.output]) {
       try {
@@ -320,13 +313,13 @@ export class FileWriter implements LogWriter {
   }
 }
 
-/** What became of one chunk. */
+/** The result of one chunk. */
 type Outcome =
   /** There is more. */
   | "more"
-  /** All that was there has been written; the engine may be about to write the next. */
+  /** All present entries are written; the engine may be about to write the next one. */
   | "caughtUp"
-  /** Nothing was there. */
+  /** There was nothing to read. */
   | "end"
   /** The disk does not take it. */
   | "blocked";

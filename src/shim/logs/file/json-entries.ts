@@ -7,15 +7,15 @@
  * Docker cuts lines at 16 KiB. A piece that does not end its line has no `\n`, and becomes a line with the tag P.
  */
 
-/** What one call of `formatEntries` has done. Reused from call to call, for there are many. */
+/** The result of `formatEntries`, reused from call to call, as there are many. */
 export interface Formatted {
-  /** Bytes of the input that need not be given again; ends behind a newline, or is 0. */
+  /** Processed bytes of the input: up to behind a newline, or 0. */
   consumed: number;
   /** Bytes of the output. */
   produced: number;
   /** Lines of the output. */
   lines: number;
-  /** Lines of the input that are no entries. They are left out: an engine that was killed leaves some. */
+  /** Lines of the input that are not entries, as a killed engine leaves them. They are left out. */
   damaged: number;
 }
 
@@ -31,16 +31,16 @@ const backslash = 0x5c;
 const entryStart = Buffer.from('{"log":"');
 const streamKey = Buffer.from(',"stream":"std');
 const timeKey = Buffer.from('"time":"');
-/** Shortest entry: an empty stdout without a fraction of a second. */
+/** An empty line on stdout without a fraction of a second is the shortest entry. */
 const shortestEntry = 60;
 /** A time as `2026-01-02T15:04:05.123456789+00:00` is the longest. */
 const longestTime = 35;
-/** Beyond this, native copies are faster than a loop. */
+/** From this length on native copies are faster than a loop. */
 const longText = 192;
 
 /**
  * Formats the whole entries at the begin of `input`, up to `maximumLines`, into `output`, which must be as large as the
- * input: a line is never longer than its entry. The fast way is for what Docker writes; whatever else is JSON goes
+ * input: a line is never longer than its entry. The fast path is for entries as Docker writes them; other JSON goes
  * through a parser.
  */
 export function formatEntries(input: Buffer, output: Buffer, maximumLines: number, result: Formatted): void {
@@ -97,7 +97,7 @@ function formatFast(input: Buffer, start: number, end: number, output: Buffer, b
   let isWhole = false;
   for (;;) {
     if (keyStart - from > longText) {
-      // Up to the next backslash there is nothing but text, or the whole rest of the entry.
+      // Up to the next backslash there is only text, or the whole rest of the entry.
       const next = input.indexOf(backslash, from);
       const textEnd = next >= 0 && next < keyStart ? next : closingQuote(input, from, keyStart);
       at += input.copy(output, at, from, textEnd);
@@ -147,7 +147,7 @@ function formatFast(input: Buffer, start: number, end: number, output: Buffer, b
   return at;
 }
 
-/** Where text without escapes ends: before `","stream":"std`, which no text can contain. */
+/** The end of text without escapes: its quote, as text contains no plain quotes. */
 function closingQuote(input: Buffer, from: number, limit: number): number {
   const end = input.indexOf(quote, from);
   return end < 0 || end > limit ? limit : end;
@@ -208,16 +208,16 @@ function writeUtf8(output: Buffer, at: number, code: number): number {
   return at + 3;
 }
 
-/** Any entry, by way of a JSON parser. Undefined when it is none. */
+/** Formats any entry with a JSON parser. Undefined when it is not an entry. */
 function formatSlowly(line: Buffer): Buffer | undefined {
-  // After a crash of the engine the next entry may stand behind half a one.
+  // After a crash of the engine the next entry may be behind an incomplete one.
   const last = line.lastIndexOf(entryStart);
   const entry = parseEntry(line) ?? (last > 0 ? parseEntry(line.subarray(last)) : undefined);
   if (entry === undefined) return undefined;
   const { log = "", stream, time } = entry;
   const isWhole = log.endsWith("\n");
   const text = isWhole ? log.slice(0, -1) : log;
-  // Docker ends entries at newlines. Were there another one, what follows it would be no line of this format.
+  // Docker ends entries at newlines. After another newline the rest would not be a line of this format.
   const content = text.replaceAll("\n", " ");
   const formatted = Buffer.from(`${time} ${stream} ${isWhole ? "F" : "P"} ${content}\n`);
   return formatted.length <= line.length + 1 ? formatted : undefined;

@@ -1,4 +1,4 @@
-/** Docker's json-file log of one container, read from a position onwards, across rotations. */
+/** Reads Docker's json-file log of one container from a position onwards, across rotations. */
 import type { DockerLogFile } from "./docker-log-file.js";
 import { identityOf, type Found, RotatedFiles } from "./rotated-files.js";
 
@@ -8,33 +8,33 @@ export interface ReaderOptions {
   /** A compressed file that unpacks to more is damaged. */
   readonly archiveLimitBytes: number;
   /**
-   * Of `max-size`, when Docker keeps no second file and empties the only one instead; undefined otherwise. It does so
-   * before the first entry that finds the file so large.
+   * `max-size`, when Docker keeps no second file and empties the only one before an entry that exceeds this size; else
+   * undefined.
    */
   readonly emptiedAtBytes: number | undefined;
 }
 
-/** All entries before it are done with. */
+/** All entries before it are processed. */
 export interface ReaderPosition {
-  /** As `identityOf` says. */
+  /** Of `identityOf`. */
   readonly file: string;
   readonly offset: number;
 }
 
-/** Where the reader went when the end of a file was reached. */
+/** Where the reader is after the end of a file. */
 export type Step =
-  /** There is nothing newer. */
+  /** In the same file: there is no newer one. */
   | "end"
-  /** In the next file, nothing is missing. */
+  /** In the next file. Nothing is missing. */
   | "next"
-  /** In the oldest file that is left; what was in between is lost. */
+  /** In the oldest file that is left. Entries in between are lost. */
   | "gap"
-  /** In the next file; the one before was damaged, and its rest is lost: see `damage`. */
+  /** In the next file. The one before was damaged, and its rest is lost: see `damage`. */
   | "damaged";
 
 const newline = 0x0a;
 const headBytes = 512;
-/** Between the last whole entry and the end of a file. */
+/** Of an incomplete entry at the end of a file. */
 const longestRestBytes = 1024 * 1024;
 
 export class JsonFileReader {
@@ -44,8 +44,8 @@ export class JsonFileReader {
   #identity = "";
   #offset = 0;
   /**
-   * As long as nothing of a file is done with, one goes on after the file before it. After a gap that is so
-   * until something was read.
+   * The position in the file before, which holds until an entry of this file is processed. After a gap it holds until this
+   * file was read.
    */
   #before: { readonly at: ReaderPosition; readonly isGap: boolean } | undefined;
   #damage = "";
@@ -58,12 +58,12 @@ export class JsonFileReader {
     return this.#file !== undefined;
   }
 
-  /** What to begin with after a restart, when all entries before have been written. */
+  /** To continue at after a restart. */
   get position(): ReaderPosition {
     return this.#before?.at ?? { file: this.#identity, offset: this.#offset };
   }
 
-  /** Which file is read, empty before its first entry was, and from where. */
+  /** In the present file, whose identity is empty before its first entry was read. */
   get place(): ReaderPosition {
     return { file: this.#identity, offset: this.#offset };
   }
@@ -73,10 +73,7 @@ export class JsonFileReader {
     return this.#damage;
   }
 
-  /**
-   * Opens the file of a position, empty for the oldest. Undefined when there is no file at all yet. After
-   * `close`, again.
-   */
+  /** Opens the file of a position, empty for the oldest, also after `close`. Undefined when there is no file yet. */
   async open(position: ReaderPosition): Promise<Step | undefined> {
     const found = await this.#files.openKnown(position.file);
     if (found.kind === "nothing" || found.kind === "newest") return undefined;
@@ -92,10 +89,7 @@ export class JsonFileReader {
     return "next";
   }
 
-  /**
-   * Fills `buffer` from the present position, which stays: `advance` moves it. 0 at the end of the file.
-   * `isFresh`: see `DockerLogFile`.
-   */
+  /** Fills `buffer` from the position, which `advance` moves. 0 at the end of the file. `isFresh`: see `DockerLogFile`. */
   async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
     if (this.#file === undefined) return 0;
     const bytesRead = await this.#file.read(buffer, this.#offset, { isFresh });
@@ -108,14 +102,14 @@ export class JsonFileReader {
     return bytesRead;
   }
 
-  /** `bytes` of what was read last are done with. */
+  /** The first `bytes` of the last read are processed. */
   advance(bytes: number): void {
     if (bytes === 0) return;
     this.#offset += bytes;
     this.#before = undefined;
   }
 
-  /** At the end of a file: goes to the next one if there is one. */
+  /** At the end of a file: goes to the next one, if any. */
   async next(): Promise<Step> {
     if (this.#file === undefined) return "end";
     if (this.options.emptiedAtBytes !== undefined) {
@@ -126,7 +120,7 @@ export class JsonFileReader {
     if (!(await this.#files.hasMoved(inode))) return "end";
     const found: Found = await this.#files.after({ inode, identity: this.#identity });
     if (found.kind === "newest" || found.kind === "nothing") return "end";
-    // The engine may have written to the old file until the new one was there.
+    // The engine may have written to the old file until the new one existed.
     if (await this.#hasMore()) {
       await found.log.close();
       return "next";
@@ -152,12 +146,12 @@ export class JsonFileReader {
     this.#offset = 0;
   }
 
-  /** A last, torn entry is no more: the engine that left it is gone, and it was never whole. */
+  /** An incomplete last entry does not count: the engine was killed while it wrote that. */
   async #hasMore(): Promise<boolean> {
     return (await this.#readAt(this.#offset, longestRestBytes)).includes(newline);
   }
 
-  /** The file begins anew: "next" when all of its old content was read, "gap" when that cannot be told. */
+  /** The file was emptied: "next" when all old entries were read, "gap" when that is not known. */
   async #restartEmptied(capacity: number): Promise<Step | undefined> {
     if (this.#file === undefined || this.#offset === 0) return undefined;
     const isShorter = (await this.#readAt(this.#offset - 1, 1)).length === 0;

@@ -1,7 +1,7 @@
 /**
  * Docker's log files of one container, in order: `…-json.log`, before that `….1`, before that `….2`, each perhaps
- * compressed as `….2.gz`. Names move on while one looks: a file is known by its inode as long as it is held open, and by
- * its first line (which has a time of nanoseconds) for ever.
+ * compressed as `….2.gz`. Names change at any time: a file is identified by its inode as long as it is open, and by its
+ * first line, which has a time in nanoseconds, otherwise.
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
@@ -11,23 +11,20 @@ import { sleep } from "../../lib/abort.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { CompressedLog, PlainLog, type DockerLogFile } from "./docker-log-file.js";
 
-/** What is known of the file after which one looks. */
+/** Identifies a file. */
 export interface KnownFile {
-  /**
-   * Only of a file that is still open: else another one may have it by now. Compressing a file gives it
-   * another one.
-   */
+  /** Only of an open file: otherwise another file may have it by now. A compressed file has a new one. */
   readonly inode?: string;
   /** Hash of the first line; empty when it was never read. */
   readonly identity: string;
 }
 
 export type Found =
-  /** The known file itself, and no newer one. */
+  /** The known file is the newest. */
   | { readonly kind: "newest" }
-  /** The file after the known one; for a file that is not open, itself comes first: see `openKnown`. */
+  /** The file after the known one; of `openKnown`, the known one itself. */
   | { readonly kind: "next"; readonly log: DockerLogFile }
-  /** The known file is gone, and what came after it perhaps too: the oldest that is left. */
+  /** The known file is gone, and perhaps files after it: the oldest one that is left. */
   | { readonly kind: "gone"; readonly log: DockerLogFile }
   | { readonly kind: "nothing" };
 
@@ -36,8 +33,8 @@ const newline = 0x0a;
 export const longestLineBytes = 256 * 1024;
 /** Most first lines are shorter. */
 const headBytes = 16 * 1024;
-/** Names are exchanged within microseconds; what is still not there after so many looks is gone. */
-const looks = 5;
+/** Docker renames files within microseconds; a file that is missing after so many attempts is gone. */
+const attempts = 5;
 const pauseMs = 10;
 
 /** The identity of a file that begins with `chunk`; empty when no line is whole. */
@@ -56,7 +53,7 @@ export class RotatedFiles {
 
   /** The file after `known`. */
   async after(known: KnownFile): Promise<Found> {
-    return this.#look(async () => {
+    return this.#retry(async () => {
       let newer: Entry | undefined;
       for (const entry of await this.#list()) {
         if (await this.#isKnown(entry, known)) {
@@ -68,9 +65,9 @@ export class RotatedFiles {
     });
   }
 
-  /** `known` itself, to go on in it after a restart; with an empty identity the oldest file, which is then `next`. */
+  /** The file with this identity, to continue after a restart; with an empty identity the oldest file. */
   async openKnown(identity: string): Promise<Found> {
-    return this.#look(async () => {
+    return this.#retry(async () => {
       if (identity === "") return this.#openOldest("next");
       for (const entry of await this.#list()) {
         if (await this.#isKnown(entry, { identity })) return this.#opened("next", entry);
@@ -79,15 +76,14 @@ export class RotatedFiles {
     });
   }
 
-  /** How many files there are. */
   async count(): Promise<number> {
     return (await this.#list()).length;
   }
 
   /**
-   * The begin of the last `limitBytes` before `end`, over several files as long as they are not compressed;
-   * the begin of a file, unless one alone is too long: then `isCut`. Undefined when the file of `end` is
-   * gone.
+   * The begin of the last `limitBytes` before a position, in this file or in files before it that are not compressed. It is
+   * the begin of a file, or within the file of the position when that alone is too long: then `isCut`. Undefined when the
+   * file is gone.
    */
   async before(
     { file, offset }: { readonly file: string; readonly offset: number },
@@ -110,27 +106,27 @@ export class RotatedFiles {
     return begin;
   }
 
-  /** Whether the newest file is another one than that with this inode. */
+  /** Whether the newest file has another inode. */
   async hasMoved(inode: string): Promise<boolean> {
     const status = await stat(this.path, { bigint: true }).catch(() => undefined);
     return status === undefined || String(status.ino) !== inode;
   }
 
-  /** Several times, before it believes that the known file is gone: during a rotation every name may be missing. */
-  async #look(attempt: () => Promise<Found | undefined>): Promise<Found> {
-    for (let look = 1; look <= looks; look += 1) {
-      const found = await attempt();
+  /** Searches several times before the known file counts as gone: during a rotation every name may be missing. */
+  async #retry(search: () => Promise<Found | undefined>): Promise<Found> {
+    for (let attempt = 1; attempt <= attempts; attempt += 1) {
+      const found = await search();
       if (found !== undefined) return found;
       await sleep(pauseMs);
     }
-    for (let look = 1; look <= looks; look += 1) {
+    for (let attempt = 1; attempt <= attempts; attempt += 1) {
       const oldest = await this.#openOldest("gone");
       if (oldest !== undefined) return oldest;
     }
     return { kind: "nothing" };
   }
 
-  /** Undefined when there is none, or when names moved on meanwhile. */
+  /** Undefined when there is none, or when names changed meanwhile. */
   async #openOldest<Kind extends "next" | "gone">(kind: Kind): Promise<Opened<Kind> | undefined> {
     const oldest = (await this.#list()).at(-1);
     if (oldest === undefined) return undefined;
@@ -140,7 +136,7 @@ export class RotatedFiles {
     return undefined;
   }
 
-  /** Newest first. Names may move on while one looks, so an inode may be in it twice, or a name be missing. */
+  /** Newest first. Names may change meanwhile, so an inode may be listed twice, or a file be missing. */
   async #list(): Promise<readonly Entry[]> {
     const name = basename(this.path);
     const names = await readdir(dirname(this.path)).catch((error: unknown) => {
@@ -154,7 +150,7 @@ export class RotatedFiles {
       if (match === null) continue;
       const age = Number(match[1] ?? "0");
       const isCompressed = match[2] !== undefined;
-      // While a file is being compressed both are there, and only the old one is whole.
+      // While a file is being compressed both exist, and only the plain one is whole.
       if (isCompressed && ages.get(age)?.isCompressed === false) continue;
       ages.set(age, { path: join(dirname(this.path), found), age, isCompressed });
     }
@@ -167,7 +163,7 @@ export class RotatedFiles {
     return entries;
   }
 
-  /** Undefined when its name stands for another file by now: look again. */
+  /** Undefined when the name is that of another file by now. */
   async #opened<Kind extends "next" | "gone">(kind: Kind, entry: Entry): Promise<Opened<Kind> | undefined> {
     const log = await this.#open(entry);
     if (log === undefined || log.inode === entry.inode) return log && { kind, log };
@@ -175,7 +171,7 @@ export class RotatedFiles {
     return undefined;
   }
 
-  /** Undefined when there is none of that name by now. */
+  /** Undefined when there is no file of that name any more. */
   async #open({ path, isCompressed }: Entry): Promise<DockerLogFile | undefined> {
     try {
       return isCompressed ? await CompressedLog.open(path, this.archiveLimitBytes) : await openPlain(path);
@@ -190,7 +186,7 @@ export class RotatedFiles {
     return identity !== "" && (await this.#identityOf(entry)) === identity;
   }
 
-  /** Empty when no line of it can be read. */
+  /** Empty when its first line cannot be read. */
   async #identityOf(entry: Entry): Promise<string> {
     const log = await this.#open(entry);
     if (log === undefined) return "";
@@ -223,7 +219,7 @@ interface Opened<Kind extends "next" | "gone"> {
   readonly log: DockerLogFile;
 }
 
-/** The access is not noted: that would be a change on the disk for each new entry. Only the owner or root may ask for it. */
+/** O_NOATIME: an access time would be a write to the disk for each new entry. Only the owner or root may use it. */
 async function openUntouched(path: string): Promise<FileHandle> {
   try {
     return await open(path, constants.O_RDONLY | constants.O_NOATIME);

@@ -1,21 +1,14 @@
-/** The lines of a log file beyond its recorded position: a killed predecessor wrote them, and they are not written again. */
+/** The lines of a log file behind its recorded position: written before a kill, and not to be written again. */
 import type { Written } from "../sink/log-sink.js";
 
 const newline = 0x0a;
-
-/** What a comparison with the source has shown. */
-export type Comparison =
-  /** The source has the lines that are in the file. */
-  | "same"
-  /** Somebody else wrote to the file, or took lines away: see `search`. */
-  | "changed";
 
 export class WrittenLines {
   #remaining: number;
   #last: Buffer | undefined;
   #isSearching = false;
 
-  /** `startsWithNotice`: the first of them is a line of ours, which no source has. */
+  /** `startsWithNotice`: the first of them is a gap notice, which is in no source. */
   constructor({ lines, last }: Written, { startsWithNotice }: { readonly startsWithNotice: boolean }) {
     this.#remaining = startsWithNotice ? lines - 1 : lines;
     this.#last = this.#remaining > 0 ? last : undefined;
@@ -26,15 +19,18 @@ export class WrittenLines {
     return this.#isSearching || this.#remaining > 0;
   }
 
-  /** Of the next `lines` of the source, formatted as they are written, so many are to be skipped. */
+  /** How many of the next `count` lines of the source are to be skipped. They are formatted as in the file. */
   among(lines: Buffer, count: number): number {
     if (!this.#isSearching) return Math.min(count, this.#remaining);
     const end = this.#last === undefined ? -1 : endOf(this.#last, lines);
     return end < 0 ? count : countLines(lines.subarray(0, end));
   }
 
-  /** `count` lines of the source, which are `lines`, were skipped: as many as `among` has said. */
-  skipped(lines: Buffer, count: number): Comparison {
+  /**
+   * `count` lines of the source, which are `lines`, were skipped: as many as `among` returned. "changed" when the file has
+   * other lines, because another program wrote to it or truncated it: see `search`.
+   */
+  skipped(lines: Buffer, count: number): "same" | "changed" {
     this.#remaining = Math.max(0, this.#remaining - count);
     if (this.#remaining > 0 || count === 0) return "same";
     const isLast = this.#last === undefined || lines.subarray(-this.#last.length).equals(this.#last);
@@ -43,8 +39,8 @@ export class WrittenLines {
   }
 
   /**
-   * How many lines are to be skipped is not known any more: all up to the last one of the file. False when
-   * that was looked for already. The source is to be read from the recorded position once more.
+   * From now on all lines up to the last one of the file are to be skipped, in the source from the recorded position on.
+   * False when that was tried before.
    */
   search(): boolean {
     if (this.#isSearching || this.#last === undefined) return false;
@@ -53,7 +49,7 @@ export class WrittenLines {
     return true;
   }
 
-  /** The source has no such lines: none are skipped any more. */
+  /** No more lines are skipped: the source does not have them. */
   forget(): void {
     this.#remaining = 0;
     this.#last = undefined;
@@ -67,7 +63,7 @@ export function countLines(lines: Buffer): number {
   return count;
 }
 
-/** Where `line` ends in `lines`; negative when it is not one of them. */
+/** Offset behind `line` in `lines`; negative when it is not one of them. */
 function endOf(line: Buffer, lines: Buffer): number {
   for (let at = lines.indexOf(line); at >= 0; at = lines.indexOf(line, at + 1)) {
     if (at === 0 || lines[at - 1] === newline) return at + line.length;

@@ -1,4 +1,5 @@
-/** The log file of one container and the record of how far it is written, kept in step. */
+/** The log file of one container and the record of its position, kept consistent. */
+import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
@@ -12,8 +13,11 @@ import {
   type SourcePosition,
 } from "../log-record.js";
 
-/** All calls of one container come one after the other: see `Lock`. */
+const retryMs = 1_000;
+
 export class LogOutput {
+  /** Held by the writer during each of the calls below but `appendWithRetries`, which takes it. */
+  readonly lock = new Lock();
   #sink: LogSink | undefined;
   #record: LogRecord;
   #hasReported = false;
@@ -41,9 +45,8 @@ export class LogOutput {
   }
 
   /**
-   * Opens the file of the record. When that is gone a new one is made, unless `create` is false: then `undefined`. A
-   * recorded position holds for the first `size` bytes, and the lines behind them are answered. Nothing is open when it
-   * throws.
+   * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then `undefined`. The
+   * recorded position is that of the first `size` bytes; returns the lines behind them. Nothing is open when it throws.
    */
   async open(options: { readonly create: boolean }): Promise<Written | undefined> {
     try {
@@ -63,11 +66,13 @@ export class LogOutput {
     const { former, history } = this.#record;
     const present = await LogSink.open(this.target, { create: false });
     if (present !== undefined && former !== null && present.inode === former.inode) {
-      // The rename before the last reopening was taken back, and what was written since then is gone with the new file.
+      // The rename before the last reopening was undone. The new file is gone, with the lines that were written to it.
       this.#sink = present;
       this.#record = {
         ...this.#record,
-        ...{ position: former.position, sink: { inode: former.inode, size: former.size }, former: null },
+        position: former.position,
+        sink: { inode: former.inode, size: former.size },
+        former: null,
       };
       return present.settle(former.size);
     }
@@ -82,7 +87,7 @@ export class LogOutput {
   }
 
   /**
-   * As after `endHistory`, when a kill came before it: nothing but the whole time before gets a name that a kubelet can
+   * As after `endHistory`, when the process was killed before it: only a complete history gets a name that a kubelet can
    * rename over the log. Recorded at once, because its size is known only now.
    */
   async #takeHistory(present: LogSink, { file, offset }: LogHistory): Promise<void> {
@@ -91,7 +96,7 @@ export class LogOutput {
     await this.save({ ...beginning, file, offset });
   }
 
-  /** The last line of the file before the last reopening, whatever its name is now; undefined when that file is gone. */
+  /** The last line of the file before the last reopening, under any name; undefined when that file is gone. */
   async lastBeforeReopening(): Promise<Buffer | undefined> {
     const { former } = this.#record;
     if (former === null) return undefined;
@@ -113,16 +118,35 @@ export class LogOutput {
       this.#hasReported = true;
       this.log.warn(
         { containerId, path, err: appended.error.message },
-        "cannot write a container's log, it waits",
+        "cannot write container log, waiting for the disk",
       );
     } else if (appended.error === undefined && this.#hasReported) {
       this.#hasReported = false;
-      this.log.info({ containerId, path }, "a container's log is written again");
+      this.log.info({ containerId, path }, "container log is written again");
     }
     return appended;
   }
 
-  /** Records the position that the file's present end stands for. */
+  /** Appends all of `lines` under the lock, and retries as long as the disk is full. Throws the reason of `signal`. */
+  async appendWithRetries(
+    lines: Buffer,
+    signal: AbortSignal,
+    onAppended?: (part: Buffer) => Promise<void>,
+  ): Promise<void> {
+    let rest = lines;
+    while (rest.length > 0) {
+      const done = await this.lock.run(async () => {
+        signal.throwIfAborted();
+        const { bytes } = await this.append(rest);
+        if (bytes > 0) await onAppended?.(rest.subarray(0, bytes));
+        return bytes;
+      });
+      rest = rest.subarray(done);
+      if (rest.length > 0) await sleep(retryMs, signal);
+    }
+  }
+
+  /** Records `position` as that of the file's present end. */
   async save(
     position: SourcePosition,
     changes: Partial<Pick<LogRecord, "source" | "finished" | "gaps">> = {},
@@ -138,8 +162,8 @@ export class LogOutput {
   }
 
   /**
-   * What was to be written of the time before this log is in `file` now; undefined when there was nothing. A
-   * kubelet that did not hear of the first rotation renames that back, too.
+   * The history of a converted log is complete, in `file`; undefined when there was none. When a kubelet does not receive
+   * the answer to the first rotation, it renames that file back, too.
    */
   async endHistory(file: SinkPosition | undefined): Promise<void> {
     const { history, former } = this.#record;
@@ -153,13 +177,13 @@ export class LogOutput {
     try {
       await this.#writes.run(() => this.records.move(this.#record));
     } catch (error) {
-      // The log goes on. After a kill the older position is compared with the file, which takes longer.
+      // The log continues. After a kill the older position is compared with the file, which takes longer.
       const { containerId } = this.#record;
-      this.log.warn({ containerId, err: messageOf(error) }, "cannot record how far a log is written");
+      this.log.warn({ containerId, err: messageOf(error) }, "cannot record the position of a container log");
     }
   }
 
-  /** Goes on in the file at the log path, which is made. When it throws, everything is as before. */
+  /** Continues in a new file at the log path. When it throws, nothing has changed. */
   async reopen(position: SourcePosition): Promise<void> {
     await this.save(position);
     const opened = await LogSink.open(this.target, { create: true });
@@ -185,7 +209,12 @@ export class LogOutput {
   }
 }
 
-/** Work of one container, one piece at a time. */
+/** Retries `write` until it returns true: the disk has taken it. Throws the reason of `signal` when that aborts first. */
+export async function retryWrite(write: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
+  while (!(await write())) await sleep(retryMs, signal);
+}
+
+/** One holder at a time, in order of arrival. */
 export class Lock {
   #last: Promise<unknown> = Promise.resolve();
 

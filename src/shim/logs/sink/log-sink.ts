@@ -1,4 +1,4 @@
-/** The end of the way: the file that kubelets and agents read. */
+/** The log file that kubelets and log agents read. */
 import { readdir, stat, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
@@ -8,24 +8,24 @@ import { openLogFile } from "./open-log-file.js";
 const newline = 0x0a;
 const tailBytes = 256 * 1024;
 
-/** How much of what was to be appended is in the file: whole lines. `error` says why that is not all. */
 export interface Appended {
+  /** In the file: whole lines. `error` says why these are not all. */
   readonly bytes: number;
   readonly error?: Error;
 }
 
-/** What a killed predecessor had written beyond the recorded position. */
+/** What the previous process, which was killed, had written behind the recorded position. */
 export interface Written {
   readonly lines: number;
   /** The last line of the file. */
   readonly last: Buffer | undefined;
 }
 
-/** One open log file. It always ends with a whole line, but for a moment while something is written. */
+/** One open log file. Except during a write it ends with a whole line. */
 export class LogSink {
   private constructor(
     private readonly file: FileHandle,
-    /** Which file this is, whatever its name has become. */
+    /** Identifies the file also after a rename. */
     readonly inode: string,
     private sizeBytes: number,
   ) {}
@@ -37,8 +37,8 @@ export class LogSink {
   }
 
   /**
-   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is gone. A
-   * rename that nobody has asked yet to follow by a new file may be taken back, so the old one is the one to go on with.
+   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is gone. A rename
+   * may be undone until a reopening was asked for, so the log continues in the renamed file.
    */
   static async find(target: LogTarget, inode: string): Promise<LogSink | undefined> {
     for (const path of [target.path, ...(await rotatedPaths(target.path))]) {
@@ -60,7 +60,7 @@ export class LogSink {
     return this.sizeBytes;
   }
 
-  /** Appends whole lines. What cannot be written whole is taken back: a full disk leaves no half a line. Never throws. */
+  /** Appends whole lines. A line that cannot be written whole is truncated away, as on a full disk. Never throws. */
   async append(data: Buffer): Promise<Appended> {
     let written = 0;
     try {
@@ -79,7 +79,7 @@ export class LogSink {
           await this.file.truncate(size - (written - whole));
         }
       } catch {
-        // Half a line stays. The next line then begins behind it, which a reader sees; there is nothing better to do.
+        // An incomplete line stays, and the next line begins behind it.
       }
       this.sizeBytes += whole;
       return { bytes: whole, error: reason };
@@ -87,9 +87,8 @@ export class LogSink {
   }
 
   /**
-   * Takes back what a killed writer left of a line, and counts the whole lines behind the first `from` bytes.
-   * All lines when those bytes are not what they were: somebody has truncated the file, and all that it has
-   * came later.
+   * Truncates an incomplete last line, and counts the whole lines behind the first `from` bytes. Counts all lines when no
+   * line ends there: then the file was truncated by another program, and all its lines are newer.
    */
   async settle(from: number): Promise<Written> {
     const { lines, last, end, size } = await this.look(from);
@@ -98,7 +97,7 @@ export class LogSink {
     return { lines, last };
   }
 
-  /** As `settle`, and changes nothing. `end` is that of the last whole line, `size` that of the file. */
+  /** As `settle`, but changes nothing. `end` is that of the last whole line, `size` that of the file. */
   async look(from: number): Promise<Written & { readonly end: number; readonly size: number }> {
     const { size } = await this.file.stat();
     const buffer = Buffer.allocUnsafe(tailBytes);
@@ -117,7 +116,6 @@ export class LogSink {
     return { lines, last: await this.#lineBefore(end, buffer), end, size };
   }
 
-  /** Whether a line ends at `offset`, where one did. */
   async #endsLine(offset: number, size: number): Promise<boolean> {
     if (offset === 0) return true;
     if (offset > size) return false;
@@ -140,7 +138,7 @@ export class LogSink {
     return before < 0 && start > 0 ? undefined : Buffer.from(buffer.subarray(before + 1, bytesRead));
   }
 
-  /** What was appended survives a power cut. */
+  /** Makes the appended lines survive a power cut. */
   async flush(): Promise<void> {
     await this.file.sync();
   }
@@ -150,7 +148,7 @@ export class LogSink {
   }
 }
 
-/** What stands beside the log path and begins with its name, newest name last. */
+/** Files beside the log path whose names begin with its name. */
 async function rotatedPaths(path: string): Promise<readonly string[]> {
   const directory = dirname(path);
   const prefix = `${basename(path)}.`;

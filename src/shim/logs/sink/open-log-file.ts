@@ -1,22 +1,22 @@
 /** The file at a container's log path, opened so that nothing outside of the log directory can be reached. */
-import { constants, open, readlink, unlink, type FileHandle } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { constants, mkdir, open, readlink, realpath, unlink, type FileHandle } from "node:fs/promises";
+import { basename, dirname, join, relative, sep } from "node:path";
 import { engineLogFile } from "../../lib/engine-log-file.js";
 import { ShimError } from "../../lib/errors.js";
+import { createDirectory, syncDirectory } from "../../lib/files/directories.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
-import { holding, logFileDirectory } from "./log-directories.js";
 
-/** What containerd gives its log files. */
+/** As containerd's log files have it. */
 const fileMode = 0o640;
 
 const flags =
   constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /**
- * Opens the log file for appending. With `create`, makes it and the directories above it when they are missing;
- * undefined without it when there is no file. An old link to an engine's log file is replaced. `precondition` when
- * something else is in the way, `invalid` when a link leads out of the log directory.
+ * Opens the log file for appending. With `create`, makes the file and missing directories above it; without, undefined
+ * when there is no file. A link to an engine's log file is replaced. Throws `precondition` when the path is something else
+ * than a file, `invalid` when a link leads out of the log directory.
  */
 export async function openLogFile(
   target: LogTarget,
@@ -24,7 +24,7 @@ export async function openLogFile(
 ): Promise<FileHandle | undefined> {
   try {
     const directory = await logFileDirectory(target, { create });
-    return await holding(directory, (held) =>
+    return await withOpenDirectory(directory, (held) =>
       openRegular(join(held, basename(target.path)), target.path, create),
     );
   } catch (error) {
@@ -45,7 +45,7 @@ async function openRegular(path: string, shown: string, create: boolean): Promis
   try {
     const status = await file.stat();
     if (!status.isFile()) throw inTheWay(shown);
-    // Whatever the umask: agents in the group of the file read it.
+    // In spite of the umask: log agents in the group of the file read it.
     if (create && status.size === 0) await file.chmod(fileMode);
     return file;
   } catch (error) {
@@ -56,4 +56,84 @@ async function openRegular(path: string, shown: string, create: boolean): Promis
 
 function inTheWay(path: string): ShimError {
   return new ShimError("precondition", `"${path}" is in the way: it is no log file`, { path });
+}
+
+/** As the kubelet's log directories have it. */
+const directoryMode = 0o755;
+
+/**
+ * The directory of the log file, with all links resolved. With `create`, makes the log directory and missing directories
+ * below it, one by one, and none behind a link that leads out. Throws `invalid` for such a link, and system errors as they
+ * are: ENOENT when a directory is missing without `create`.
+ */
+export async function logFileDirectory(
+  target: LogTarget,
+  { create }: { readonly create: boolean },
+): Promise<string> {
+  if (create) await createDirectory(target.directory, directoryMode);
+  const root = await realpath(target.directory);
+  let directory = root;
+  for (const name of relative(target.directory, dirname(target.path)).split(sep)) {
+    if (name === "") continue;
+    directory = await step(directory, name, create);
+    if (directory !== root && !directory.startsWith(`${root}/`)) throw leadsOut(target);
+  }
+  return directory;
+
+  async function step(parent: string, child: string, make: boolean): Promise<string> {
+    const path = join(parent, child);
+    try {
+      return await realpath(path);
+    } catch (error) {
+      if (!make || !hasCode(error, "ENOENT")) throw error;
+    }
+    const isMade = await makeInside(parent, child);
+    return realpath(path).catch((error: unknown) => {
+      // A dangling link: its target is not made.
+      if (!isMade && hasCode(error, "ENOENT")) throw leadsOut(target);
+      throw error;
+    });
+  }
+}
+
+/**
+ * Runs `work` with a path to the open `directory`, which has no links: another program that replaces a directory by a link
+ * meanwhile has no effect. Throws `unavailable` when one was replaced before it was opened.
+ */
+export async function withOpenDirectory<T>(
+  directory: string,
+  work: (path: string) => Promise<T>,
+): Promise<T> {
+  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    const held = `/proc/self/fd/${String(handle.fd)}`;
+    // Without /proc it is undefined.
+    const opened = await readlink(held).catch(() => undefined);
+    if (opened !== undefined && opened !== directory) {
+      throw new ShimError("unavailable", `directory "${directory}" was replaced while it was opened`, {
+        path: directory,
+      });
+    }
+    return await work(opened === undefined ? directory : held);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** False when the name exists already. Durable. */
+function makeInside(parent: string, name: string): Promise<boolean> {
+  return withOpenDirectory(parent, async (held) => {
+    try {
+      await mkdir(join(held, name), { mode: directoryMode });
+    } catch (error) {
+      if (hasCode(error, "EEXIST")) return false;
+      throw error;
+    }
+    await syncDirectory(held);
+    return true;
+  });
+}
+
+function leadsOut({ path, directory }: LogTarget): ShimError {
+  return new ShimError("invalid", `log path "${path}" leads out of "${directory}"`, { path });
 }

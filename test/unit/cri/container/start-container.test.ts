@@ -59,7 +59,7 @@ describe("startContainer()", () => {
     const calls: string[] = [];
     const logs: ContainerLogs = {
       ...{
-        keeperOf: () => undefined,
+        ownerOf: () => undefined,
         owns: () => calls.length > 0,
         ids: () => [],
         remove: () => Promise.resolve(),

@@ -133,7 +133,7 @@ describe("--adopted-logs=convert", () => {
       world.rename();
       const writers = await world.writers();
       await writers.convert(world.running, world.target);
-      assert.equal(writers.keeperOf(containerId), "shim");
+      assert.equal(writers.ownerOf(containerId), "shim");
       world.write(30);
       await world.untilWhole();
       await writers.observe(world.exited);
@@ -473,7 +473,7 @@ describe("--adopted-logs=convert", () => {
         const writers = await world.writers();
         await assert.rejects(writers.convert(world.running, world.target), { kind: "precondition", message });
         assert.equal(lstatSync(world.target.path).ino, before);
-        assert.equal(writers.keeperOf(containerId), undefined);
+        assert.equal(writers.ownerOf(containerId), undefined);
         assert.deepEqual(readdirSync(world.target.directory), ["0.log"]);
       });
     });
@@ -488,7 +488,7 @@ describe("--adopted-logs=convert", () => {
         message: /only the engine can rotate it .* --adopted-logs=convert/,
       });
       assert.ok(lstatSync(world.target.path).isSymbolicLink());
-      assert.equal(writers.keeperOf(containerId), undefined);
+      assert.equal(writers.ownerOf(containerId), undefined);
     });
   });
 });

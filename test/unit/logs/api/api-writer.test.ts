@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../../src/shim/ports/engine.js";
 import { orAbort } from "../../../../src/shim/lib/abort.js";
 import { ApiWriter } from "../../../../src/shim/logs/api/api-writer.js";
-import { gapNotice } from "../../../../src/shim/logs/gap-notice.js";
+import { gapNotice } from "../../../../src/shim/logs/gaps.js";
 import { LogOutput } from "../../../../src/shim/logs/sink/log-output.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../../src/shim/logs/log-record.js";
 import { recordFromFile } from "../../../../src/shim/logs/lost-record.js";
