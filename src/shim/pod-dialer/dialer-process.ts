@@ -1,4 +1,4 @@
-/** The one helper process that connects inside of pods' network namespaces and hands the connections over. */
+/** The helper process that connects inside of pods' network namespaces and passes the connections to this process. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
@@ -10,9 +10,9 @@ import { dialFailure, encodeRequest, encodeWithdrawal, parseAnswer } from "./dia
 export interface DialerProcessOptions {
   /** Absolute path of the program. May throw. */
   readonly program: () => string;
-  /** After so long a connect inside the pod has failed. */
+  /** Timeout of a connect inside the pod. */
   readonly connectTimeoutMs: number;
-  /** How much later an answer may come; then the process hangs, and is replaced. Default 2 s. */
+  /** An answer later than that by so much means that the process hangs, and is replaced. Default 2 s. */
   readonly answerMarginMs?: number;
   readonly log: Pick<Logger, "warn" | "debug">;
 }
@@ -22,13 +22,13 @@ interface Pending {
   readonly reject: (error: ShimError) => void;
 }
 
-/** How long it may take to end by itself. */
+/** How long the process may take to exit. */
 const endTimeoutMs = 1_000;
 
 /**
- * Started at the first request, and anew when it has ended. It ends with this process, however that ends: its input is a
- * pipe from here, and the kernel kills it with its parent. Its answers come over the channel that Node.js has between a
- * parent and a child, because Node.js takes file descriptors from nowhere else.
+ * Started at the first request, and again after it has exited. It always ends with this process: its input is a pipe from
+ * here, and the kernel kills it with its parent. It answers over the channel of Node.js between a parent and a child,
+ * because Node.js receives file descriptors in no other way.
  */
 export class DialerProcess {
   readonly #options: DialerProcessOptions;
@@ -42,11 +42,10 @@ export class DialerProcess {
   }
 
   /**
-   * A connection to `port` on the loopback of the network namespace that file descriptor `namespace` of this process
-   * refers to; the descriptor stays open until this settles, which after an abort is when the process has answered the
-   * withdrawal: a number that it has yet to read could mean another pod's namespace by then. `unavailable` with field
-   * `dialerEnded` when the process ended meanwhile: another try starts a new one. `exhausted` when this process has no
-   * room for another file.
+   * A connection to `port` on the loopback of the network namespace of file descriptor `namespace` of this process. The
+   * descriptor must stay open until this settles, after an abort too: the process may not have opened it yet, and the number
+   * could be another pod's namespace by then. Throws `unavailable` with field `dialerEnded` when the process exited
+   * meanwhile (a retry starts a new one), `exhausted` when this process has too many open files.
    */
   async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
     const child = this.#running();
@@ -92,7 +91,7 @@ export class DialerProcess {
     return this.#child?.pid;
   }
 
-  /** Ends the process and all requests. Connections that were handed over go on. */
+  /** Ends the process and all requests. Connections that were passed on stay open. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const child = this.#child;
@@ -113,9 +112,11 @@ export class DialerProcess {
 
   #start(program: string): ChildProcess {
     const child = spawn(program, [], {
-      // Nothing of this process's directory and environment; a session of its own, so that an interrupt from the
-      // terminal does not end it before this process is done.
-      ...{ cwd: "/", env: {}, detached: true, serialization: "json" },
+      cwd: "/",
+      env: {},
+      // A session of its own: an interrupt from the terminal must not end it before this process.
+      detached: true,
+      serialization: "json",
       stdio: ["pipe", "ignore", "ignore", "ipc"],
     });
     child.on("message", (message: unknown, handle?: unknown) => {
@@ -136,7 +137,7 @@ export class DialerProcess {
     child.once("disconnect", () => {
       this.#lose(child, "its channel was closed");
     });
-    child.stdin?.on("error", () => undefined); // Its end is told by the events above.
+    child.stdin?.on("error", () => undefined); // The events above report its end.
     child.unref();
     child.channel?.unref();
     if (child.stdin instanceof Socket) child.stdin.unref();
@@ -146,10 +147,10 @@ export class DialerProcess {
 
   #take(message: unknown, handle: unknown): void {
     const socket = handle instanceof Socket ? handle : undefined;
-    // For the time until somebody listens, and for whoever only writes.
+    // An unhandled error event would end this process.
     socket?.on("error", () => undefined);
     const answer = parseAnswer(message, socket !== undefined);
-    if (answer === undefined) this.#options.log.warn({}, "the pod dialer sent something that is no answer");
+    if (answer === undefined) this.#options.log.warn({}, "the pod dialer sent an invalid answer");
     const pending = answer === undefined ? undefined : this.#pending.get(answer.id);
     if (pending === undefined || answer === undefined) {
       socket?.destroy();
@@ -160,7 +161,7 @@ export class DialerProcess {
     } else if (typeof answer.outcome === "object") {
       pending.reject(dialFailure(answer.outcome, this.#options.connectTimeoutMs));
     } else {
-      // Node.js emits a connection one tick later than what else came with it.
+      // Node.js emits a connection one tick later than the messages that arrived with it.
       setImmediate(() => {
         const lost = this.#pending.get(answer.id);
         lost?.reject(new ShimError("exhausted", "the connection got lost on its way: too many open files"));
@@ -168,7 +169,7 @@ export class DialerProcess {
     }
   }
 
-  /** Fails what waits for it and makes room for a successor. */
+  /** Rejects all pending requests. The next request starts a new process. */
   #lose(child: ChildProcess, why: string, failure?: ShimError): void {
     child.kill("SIGKILL");
     if (this.#child !== child) return;

@@ -3,7 +3,7 @@ import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 
-/** Two ways into pods: the second where the first says that it is `unsupported`, for whatever pod that is. */
+/** Connects by the second dialer when the first one throws `unsupported`. */
 export class FallbackDialer implements PodDialer {
   constructor(
     private readonly first: PodDialer,
@@ -29,7 +29,7 @@ export class FallbackDialer implements PodDialer {
       return await this.second.connect(sandbox, port, signal);
     } catch (error) {
       if (!isKind(error, "unsupported")) throw error;
-      // Both reasons: either of them may be the one to remove.
+      // Both reasons: an administrator may remove either of them.
       const message = `${messageOf(reason)}; ${error.message}`;
       throw new ShimError("unsupported", message, error.fields, {
         cause: new AggregateError([reason, error]),

@@ -1,4 +1,4 @@
-/** The way into pods of an engine on this host: through the network namespace of their sandbox. */
+/** Connects to pods of an engine on this host, in the network namespace of their sandbox. */
 import { closeSync } from "node:fs";
 import type { Duplex } from "node:stream";
 import { ShimError } from "../lib/errors.js";
@@ -8,19 +8,19 @@ import type { HostAccess } from "../ports/host.js";
 import type { PodDialer } from "../ports/pod-dialer.js";
 import type { DialerProcess } from "./dialer-process.js";
 
-/** Below the number of requests that the helper takes; the others wait. */
+/** Below the limit of requests in the helper; further ones wait. */
 const connectsAtOnce = 240;
-/** A pod whose service does not accept must not keep connections to other pods waiting. */
+/** A pod whose service does not accept must not block connections to other pods. */
 const connectsPerPod = 48;
 
-interface PodGate {
-  readonly gate: Semaphore;
+interface PodPermits {
+  readonly semaphore: Semaphore;
   users: number;
 }
 
 export class NamespaceDialer implements PodDialer {
   readonly #all = new Semaphore(connectsAtOnce);
-  readonly #pods = new Map<string, PodGate>();
+  readonly #pods = new Map<string, PodPermits>();
 
   constructor(
     private readonly dialer: Pick<DialerProcess, "connect">,
@@ -28,11 +28,11 @@ export class NamespaceDialer implements PodDialer {
   ) {}
 
   async connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
-    const pod = this.#pods.get(sandbox.id) ?? { gate: new Semaphore(connectsPerPod), users: 0 };
+    const pod = this.#pods.get(sandbox.id) ?? { semaphore: new Semaphore(connectsPerPod), users: 0 };
     this.#pods.set(sandbox.id, pod);
     pod.users += 1;
     try {
-      return await pod.gate.run(signal, () =>
+      return await pod.semaphore.run(signal, () =>
         this.#all.run(signal, () => this.#connect(sandbox, port, signal)),
       );
     } finally {
@@ -42,7 +42,7 @@ export class NamespaceDialer implements PodDialer {
   }
 
   async #connect(sandbox: Snapshot, port: number, signal: AbortSignal): Promise<Duplex> {
-    // Nothing in /proc waits for a disk.
+    // Synchronous: /proc does not wait for a disk.
     const namespace = this.host().openNetworkNamespace(sandbox);
     if (namespace === undefined) throw outOfReach(sandbox);
     try {

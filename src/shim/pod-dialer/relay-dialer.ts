@@ -1,4 +1,4 @@
-/** The way into pods of an engine whose host is out of reach: a process in the sandbox, through the Docker API alone. */
+/** Connects to pods of an engine on another host, by a process in the sandbox, through the Docker API alone. */
 import type { Duplex } from "node:stream";
 import { linkAbort, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
@@ -11,7 +11,7 @@ import { RelayStream } from "./relay-stream.js";
 
 export interface RelayDialerOptions {
   readonly engine: Pick<Engine, "createExec" | "startExec" | "statArchive" | "putArchive">;
-  /** Where the program is in a sandbox; the built-in pause image has it there. */
+  /** Path of the program in a sandbox, as in the built-in pause image. */
   readonly programPath: string;
   /** A tar with the program, to be unpacked at `/`. */
   readonly programArchive: () => Promise<Buffer>;
@@ -19,7 +19,7 @@ export interface RelayDialerOptions {
   readonly builtinImage: string;
 }
 
-/** As the program has it: pause/port-forward.c. */
+/** As in pause/port-forward.c. */
 const connectTimeoutMs = 10_000;
 /** The engine starts a process for each connection. */
 const openTimeoutMs = connectTimeoutMs + 10_000;
@@ -42,7 +42,7 @@ export class RelayDialer implements PodDialer {
       const command = [programPath, String(port)];
       const options: ExecOptions = { command, tty: false, stdin: true, stdout: true, stderr: false };
       const execId = await engine.createExec(sandbox.id, options, limited);
-      // The signal of the attempt must not end the connection.
+      // The signal of the attempt must not end the connection afterwards.
       const life = new AbortController();
       using _ = linkAbort(limited, () => {
         life.abort(limited.reason);
@@ -55,7 +55,7 @@ export class RelayDialer implements PodDialer {
     });
   }
 
-  /** Makes sure that the sandbox has the program: its image may be any pause image. */
+  /** Copies the program into the sandbox when its pause image does not have it. */
   async #equip({ id }: Snapshot, signal: AbortSignal): Promise<void> {
     if (this.#equipped.get(id) === true) return;
     await this.#equipping.run(id, signal, async (shared) => {
@@ -71,7 +71,7 @@ export class RelayDialer implements PodDialer {
     });
   }
 
-  /** Refused for a read-only root file system, among others; what is wrong with the engine itself stays what it is. */
+  /** Docker refuses a read-only root file system, for example. Errors of the connection to the engine stay as they are. */
   #cannotCopy(error: unknown): ShimError {
     const action = "copy the port-forward program into the sandbox";
     if (isKind(error, "unavailable", "timeout", "cancelled", "notFound")) return error.within(action);

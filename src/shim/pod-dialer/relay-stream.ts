@@ -1,18 +1,18 @@
-/** A connection that a process inside the pod carries over its standard streams: pause/port-forward.c has the frames. */
+/** A connection over the standard streams of a process inside the pod, in frames as in pause/port-forward.c. */
 import { Duplex } from "node:stream";
 import { ShimError } from "../lib/errors.js";
 import type { ProcessStreams } from "../ports/engine.js";
 import { connectFailure, systemErrorName } from "./dialer-protocol.js";
 
 const lengthBytes = 4;
-/** For the server to take the last bytes after both sides have ended. */
+/** How long the service in the pod may take to read the last bytes after both sides have ended. */
 const graceMs = 60_000;
-/** The program writes frames of at most 64 KiB; beyond this it is not a frame but something else. */
+/** The program writes frames of at most 64 KiB; a much longer one is not a frame. */
 const frameLimitBytes = 16 * 1024 * 1024;
 
 /**
- * Half-closable in both directions: `end()` and the end of reading are frames of their own. Destroying it, or a process
- * that ends before its time, resets the connection.
+ * Half-closable in both directions: the end of each is a frame. Destroying the stream, or an early end of the process,
+ * resets the connection.
  */
 export class RelayStream extends Duplex {
   readonly #process: ProcessStreams;
@@ -31,8 +31,8 @@ export class RelayStream extends Duplex {
   }
 
   /**
-   * Begins to read; settles when the process said that it is connected, or why not. `connectTimeoutMs` is the program's.
-   * To be called once, before anything else.
+   * Starts to read; settles when the process reports that it is connected, or its error. `connectTimeoutMs` is the
+   * program's. To be called once, before all other functions.
    */
   open(connectTimeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -58,7 +58,7 @@ export class RelayStream extends Duplex {
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
     const { input } = this.#process;
-    // A chunk of no bytes would be taken for the end.
+    // A frame without bytes is the end.
     if (chunk.length === 0) {
       done();
       return;
@@ -74,7 +74,7 @@ export class RelayStream extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    // After both ends the process still has to bring the last bytes to the server, and then ends by itself.
+    // After both ends the process still has to send the last bytes to the service, and then exits.
     if (error === null && this.#hasEnded && this.writableFinished) this.#closeAfterGrace();
     else this.#process.close();
     this.#resume?.();
@@ -82,7 +82,7 @@ export class RelayStream extends Duplex {
     done(error);
   }
 
-  /** A promise when the reader is slow. */
+  /** Returns a promise when the reader is slow. */
   #take(chunk: Buffer, connectTimeoutMs: number): Promise<void> | undefined {
     let isFull = false;
     for (let offset = 0; offset < chunk.length;) {
@@ -107,7 +107,7 @@ export class RelayStream extends Duplex {
     });
   }
 
-  /** The first is what became of the connect, all others are lengths of frames. */
+  /** The first number is the result of the connect, all others are lengths of frames. */
   #takeNumber(value: number, connectTimeoutMs: number): void {
     if (!this.#isConnected) {
       if (value > 0xffff) throw notAFrame();
@@ -131,7 +131,7 @@ export class RelayStream extends Duplex {
     this.#grace.unref();
   }
 
-  /** The process is gone: after both ends that is how it should be. */
+  /** The process has exited. After both ends that is no error. */
   #fail(error: ShimError): void {
     if (this.#hasEnded && this.writableFinished) {
       clearTimeout(this.#grace);
@@ -152,5 +152,5 @@ function lengthOf(bytes: number): Buffer {
 }
 
 function notAFrame(): ShimError {
-  return new ShimError("unknown", "the port-forward program sent something that is not a frame");
+  return new ShimError("unknown", "the port-forward program sent an invalid frame");
 }

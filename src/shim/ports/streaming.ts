@@ -1,7 +1,7 @@
 /**
- * The streaming server as the RPCs see it: Exec, Attach and PortForward describe a session, the client opens it under
- * the URL of its offer. Implemented by src/shim/streaming, which knows SPDY and WebSocket and nothing of containers;
- * what a session does is in rpc/exec.ts, rpc/attach.ts and rpc/port-forward.ts, which know nothing of protocols.
+ * The streaming server as the RPCs use it: Exec, Attach and PortForward offer a session, which the client opens by its URL.
+ * Implemented by src/shim/streaming, which handles SPDY and WebSocket. The RPCs in src/shim/cri do not depend on these
+ * protocols.
  */
 import type { Duplex, Readable, Writable } from "node:stream";
 
@@ -10,14 +10,14 @@ export interface TerminalSize {
   readonly rows: number;
 }
 
-/** What the client opened. A stream that was not asked for is undefined. All of them push back on a fast writer. */
+/** The client's streams, with backpressure. A stream that was not requested is undefined. */
 export interface CommandStreams {
   /** Ends when the client half-closes. */
   readonly stdin: Readable | undefined;
-  /** `end()` tells the client the end of this stream alone. */
+  /** `end()` ends this stream alone. */
   readonly stdout: Writable | undefined;
   readonly stderr: Writable | undefined;
-  /** Ends with the session; ends at once without a tty. Only the latest size counts: older ones may be left out. */
+  /** Ends with the session; ends at once without a tty. Sizes before the latest one may be skipped. */
   readonly resizes: AsyncIterable<TerminalSize>;
 }
 
@@ -30,9 +30,9 @@ export interface CommandSession {
   readonly stderr: boolean;
   readonly tty: boolean;
   /**
-   * Runs to the end of the process, or of what was attached to, and returns its exit code (0 for an attach). `signal`
-   * aborts when the client is gone or idle for too long; what was started is then ended before this settles. Throws a
-   * ShimError, whose message the client shows.
+   * Runs to the end of the process and returns its exit code (0 for an attach). `signal` aborts when the client disconnects
+   * or is idle for too long; a started process is then ended before this settles. Throws a ShimError, whose message the
+   * client shows.
    */
   run(streams: CommandStreams, signal: AbortSignal): Promise<number>;
 }
@@ -41,7 +41,7 @@ export interface CommandSession {
 export interface PortForwardSession {
   readonly kind: "portForward";
   readonly sandboxId: string;
-  /** Ports of the request, in its order: old WebSocket clients number their channels by it. Empty with SPDY clients. */
+  /** Ports of the request, in the order of the channels of old WebSocket clients. Empty with SPDY clients. */
   readonly ports: readonly number[];
   /**
    * A connection to `port` on the pod's loopback, half-closable in both directions; destroying it resets it. Throws

@@ -1,33 +1,30 @@
-/** The client's connection, whatever it speaks, and how long a session may use it. */
+/** The client's connection over any protocol, and how long a session may use it. */
 import { formatDuration, linkAbort } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
 
 export interface ClientConnection {
-  /** Resolves when the connection has ended, by whichever side, or can carry nothing more. Never rejects. */
+  /** Resolves when either side has ended the connection, or it is broken. Never rejects. */
   readonly closed: Promise<void>;
-  /** What the client did wrong, when that ended the connection. */
+  /** The client's protocol error, when that ended the connection. */
   readonly failure: ShimError | undefined;
   /** `performance.now()` of the last traffic in either direction. */
   readonly lastActivityMs: number;
-  /** Ends at once, with everything on it. */
+  /** Ends at once, with all its streams. */
   destroy(): void;
 }
 
-/**
- * While nothing is read, because a stream is full, only what is sent at this interval finds out whether the client is
- * still there.
- */
+/** While reading is paused because a stream is full, data sent at this interval detects a disconnected client. */
 export const probeIntervalMs = 1_000;
 
-/** How long a session whose signal has aborted keeps its client, to tell it why. */
+/** How long a session whose signal has aborted keeps the connection, to send the reason. */
 const closeGraceMs = 10_000;
 
 /** Timers of Node.js hold 31 bits of milliseconds. */
 const longestTimerMs = 2_147_483_647;
 
 /**
- * Runs `work` with a signal that aborts when the client is gone (`cancelled`) or breaks the protocol, when nothing moved for `idleTimeoutMs`
- * (`timeout`; 0: never), and with `stop`. The connection ends with the work, and the work is waited for.
+ * Runs `work` with a signal that aborts when the client disconnects (`cancelled`) or breaks the protocol, after
+ * `idleTimeoutMs` without traffic (`timeout`; 0: never), and with `stop`. Waits for the work, then ends the connection.
  */
 export async function whileConnected<T>(
   connection: ClientConnection,
@@ -40,7 +37,7 @@ export async function whileConnected<T>(
   const end = (reason: unknown): void => {
     if (over || controller.signal.aborted) return;
     clearTimeout(timer);
-    // Also ends work that listens to its streams alone.
+    // Also ends work that ignores the signal and waits for its streams.
     timer = setTimeout(() => {
       connection.destroy();
     }, closeGraceMs);

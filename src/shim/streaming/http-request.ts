@@ -1,5 +1,6 @@
-/** What a request to the streaming server asks for, and how one is refused. Pure but for the answer. */
+/** URLs and HTTP requests of the streaming server: their session, their protocol, and answers without a session. */
 import { STATUS_CODES, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { isIPv6 } from "node:net";
 import type { Duplex } from "node:stream";
 import type { StreamingSession } from "../ports/streaming.js";
 
@@ -9,12 +10,29 @@ export const pathOfKind: Readonly<Record<StreamingSession["kind"], string>> = {
   portForward: "portforward",
 };
 
+const loopback = "127.0.0.1";
+
+/**
+ * The beginning of every URL, without a slash at the end. "All addresses" is not an address that a client can connect to:
+ * the URL then has the loopback address, for the kubelet of this host. A server on all IPv6 addresses accepts IPv4, too.
+ */
+export function urlBase(
+  address: { readonly host: string; readonly port: number },
+  scheme: "http" | "https",
+): string {
+  const { host, port } = address;
+  const reachable = host === "0.0.0.0" || /^[0:]+$/.test(host) ? loopback : host;
+  // The zone of a link-local address begins with a percent sign, which a URL writes as %25.
+  const shown = isIPv6(reachable) ? `[${reachable.replace("%", "%25")}]` : reachable;
+  return `${scheme}://${shown}:${port}`;
+}
+
 export interface Target {
   readonly kind: StreamingSession["kind"];
   readonly token: string;
 }
 
-/** What `/exec/TOKEN` and its like name; undefined for every other path. A query is ignored, as it always was. */
+/** The session of `/exec/TOKEN`, `/attach/TOKEN` or `/portforward/TOKEN`; a query is ignored. */
 export function parseTarget(url: string | undefined): Target | undefined {
   const [, path, token] =
     /^(?:https?:\/\/[^/?#]*)?\/(exec|attach|portforward)\/([\w-]{1,128})(?:\?.*)?$/.exec(url ?? "") ?? [];
@@ -42,7 +60,7 @@ export const notAnUpgrade: Refusal = {
   message: "unable to upgrade: the request must ask for an upgrade to SPDY/3.1 or to websocket",
 };
 
-/** The values of a header that is a list, however it was divided into lines. */
+/** The values of a list header, in one or several lines. */
 export function listOf(value: string | readonly string[] | undefined): readonly string[] {
   return (typeof value === "string" ? [value] : (value ?? []))
     .flatMap((line) => line.split(","))
@@ -50,7 +68,7 @@ export function listOf(value: string | readonly string[] | undefined): readonly 
     .filter((part) => part !== "");
 }
 
-/** What the connection is to become; old clients and proxies write the name in any case. */
+/** The requested protocol; old clients and proxies send its name in any case. */
 export function wantedTransport({ upgrade }: IncomingHttpHeaders): "spdy" | "websocket" | undefined {
   const names = listOf(upgrade).map((name) => name.toLowerCase());
   if (names.includes("websocket")) return "websocket";
@@ -59,7 +77,7 @@ export function wantedTransport({ upgrade }: IncomingHttpHeaders): "spdy" | "web
 
 const versionHeader = "x-stream-protocol-version";
 
-/** The best of `supported` (best first) that the client of an upgrade to SPDY speaks. */
+/** The first of `supported` that the client of an upgrade to SPDY offers. */
 export function negotiateSpdy<Protocol extends string>(
   headers: IncomingHttpHeaders,
   supported: readonly Protocol[],
@@ -72,8 +90,8 @@ export function negotiateSpdy<Protocol extends string>(
 }
 
 /**
- * The first subprotocol of the client that is supported: they are in the order of its preference. Clients that name
- * none speak "", which is a protocol of its own.
+ * The first supported subprotocol of the client, which sends them in the order of its preference. Without any, the
+ * protocol is "".
  */
 export function negotiateWebSocket<Protocol extends string>(
   headers: IncomingHttpHeaders,
@@ -90,7 +108,7 @@ export function negotiateWebSocket<Protocol extends string>(
 
 function noCommonProtocol(offered: readonly string[], supported: readonly string[]): Refusal {
   const named = supported.filter((protocol) => protocol !== "");
-  // What the client sent is quoted to it in part only: it may be long.
+  // The client's list may be long, and is quoted in part.
   const client = offered.slice(0, 8).join(", ").slice(0, 256);
   return {
     status: 403,
@@ -104,7 +122,7 @@ export function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
   const body = `${refusal.message}\n`;
   const headers = Object.entries({ ...refusalHeaders(body), ...refusal.headers });
   const head = [
-    `HTTP/1.1 ${String(refusal.status)} ${STATUS_CODES[refusal.status] ?? ""}`,
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status] ?? ""}`,
     ...headers.map(([name, value]) => `${name}: ${value}`),
   ];
   socket.once("finish", () => socket.destroy());

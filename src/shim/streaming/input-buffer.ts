@@ -1,54 +1,75 @@
 import type { Readable } from "node:stream";
-import { chunkCostBytes } from "./chunk-cost.js";
+
+/** Counted for each chunk beside its bytes: a client that sends single bytes must not cost hundreds of times as much. */
+const chunkOverheadBytes = 256;
 
 /**
- * What a client has sent on one channel and nobody has read. It is kept here and not by the Readable, which knows
- * nothing of the cost of small messages; that one is to be made with a high-water mark of 0, and to call `read`.
+ * Input of a client that was received and not read. It is kept here and not in the Readable, which does not count the
+ * overhead of small chunks. `reader` must have a high-water mark of 0, and call `read` in its `_read`.
  */
-export class ChannelInput {
-  readonly #unread: Buffer[] = [];
-  #unreadBytes = 0;
-  /** `read` was called, and nothing was there. */
+export class InputBuffer {
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** `read` was called without a chunk to return. */
   #wanted = false;
   #ended = false;
 
-  constructor(private readonly limitBytes: number) {}
+  constructor(
+    private readonly reader: Readable,
+    /** The memory that buffered input takes has changed, by so many bytes. */
+    private readonly onChange: (change: number) => void,
+  ) {}
 
-  /** Whether no more is to be received for now. */
-  get isFull(): boolean {
-    return this.#unreadBytes >= this.limitBytes;
+  /** Memory that the buffered input takes. */
+  get bytes(): number {
+    return this.#bytes;
   }
 
-  receive(data: Buffer, reader: Readable): void {
-    if (reader.destroyed || this.#ended) return;
+  get hasEnded(): boolean {
+    return this.#ended;
+  }
+
+  receive(chunk: Buffer): void {
+    if (this.reader.destroyed || this.#ended) return;
     if (this.#wanted) {
       this.#wanted = false;
-      reader.push(data);
+      this.reader.push(chunk);
       return;
     }
-    this.#unread.push(data);
-    this.#unreadBytes += chunkCostBytes(data);
+    this.#chunks.push(chunk);
+    this.#count(costOf(chunk));
   }
 
-  /** Nothing comes any more; the reader hears of it behind the rest. */
-  end(reader: Readable): void {
-    if (reader.destroyed || this.#ended) return;
+  /** There is no more input: the reader ends after the buffered chunks. */
+  end(): void {
+    if (this.reader.destroyed || this.#ended) return;
     this.#ended = true;
-    if (this.#unread.length === 0) reader.push(null);
+    if (this.#chunks.length === 0) this.reader.push(null);
   }
 
-  /** The reader's `_read`. */
-  read(reader: Readable): void {
-    const data = this.#unread.shift();
-    if (data !== undefined) {
-      this.#unreadBytes -= chunkCostBytes(data);
-      reader.push(data);
-    } else if (this.#ended) reader.push(null);
-    else this.#wanted = true;
+  read(): void {
+    const chunk = this.#chunks.shift();
+    if (chunk === undefined) {
+      if (this.#ended) this.reader.push(null);
+      else this.#wanted = true;
+      return;
+    }
+    this.reader.push(chunk);
+    this.#count(-costOf(chunk));
   }
 
   clear(): void {
-    this.#unread.length = 0;
-    this.#unreadBytes = 0;
+    this.#chunks.length = 0;
+    this.#count(-this.#bytes);
   }
+
+  #count(change: number): void {
+    if (change === 0) return;
+    this.#bytes += change;
+    this.onChange(change);
+  }
+}
+
+function costOf(chunk: Buffer): number {
+  return chunk.length + chunkOverheadBytes;
 }

@@ -1,19 +1,19 @@
-/** The connections of the streaming server's clients, and which of them goes when there are too many. */
+/** The connections of the streaming server's clients, and a limit for their number. */
 import type { Socket } from "node:net";
 import type { Logger } from "../lib/log.js";
 
 const maxConnections = 4096;
-/** A host that is gone without a word is noticed by the system's probes, which begin after this. */
+/** The system's keep-alive probes, which detect a lost host, begin after this time. */
 const keepAliveDelayMs = 30_000;
 
 /**
- * Whoever reaches the port can open connections: any process of the node, and pods in its network namespace.
- * When there are too many, the oldest one without a session makes room. So a flood keeps nobody out: a client
- * that has a token presents it at once, and is no candidate from then on.
+ * Any process of the node, and pods in its network namespace, can open connections. When there are too many, the oldest
+ * one without a session is closed. So a flood does not block clients with a token: they present it at once, and are not
+ * closed from then on.
  */
 export class OpenConnections {
   readonly #sockets = new Set<Socket>();
-  /** Those that have opened no session yet, the oldest first, by their client's address and port. */
+  /** Connections without a session, the oldest first, by their client's address and port. */
   readonly #waiting = new Map<string, Socket>();
   #isFull = false;
 
@@ -43,7 +43,7 @@ export class OpenConnections {
     });
   }
 
-  /** `socket` is the connection, or what speaks TLS over it. */
+  /** `socket` is the connection, or the TLS socket over it. */
   hasSession(socket: Socket): void {
     this.#waiting.delete(clientOf(socket));
   }
@@ -76,7 +76,7 @@ export class OpenConnections {
 }
 
 function clientOf({ remoteAddress = "", remotePort = 0 }: Socket): string {
-  return `${remoteAddress} ${String(remotePort)}`;
+  return `${remoteAddress} ${remotePort}`;
 }
 
 async function closeAtOnce(socket: Socket): Promise<void> {

@@ -1,4 +1,4 @@
-/** From an upgrade request with a valid token to a running session: which protocol, and who speaks it. */
+/** Starts the session of an upgrade request with a valid token, in the protocol of the client. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { createWebSocketStream } from "ws";
@@ -27,7 +27,7 @@ import type { WebSocketUpgrades } from "./websocket/websocket-upgrade.js";
 
 export interface OpenedSession {
   readonly protocol: string;
-  /** Resolves when nothing of the session is left, with what made it fail. */
+  /** Resolves when the session has ended and is cleaned up, with its error. */
   readonly ended: Promise<ShimError | undefined>;
 }
 
@@ -45,7 +45,7 @@ export interface Opening {
   readonly opened: (session: OpenedSession) => void;
 }
 
-/** Upgrades and starts, or says why not. */
+/** Upgrades the connection and starts the session, or returns a refusal. */
 export function openSession(session: StreamingSession, opening: Opening): Refusal | undefined {
   switch (wantedTransport(opening.request.headers)) {
     case "spdy":
@@ -109,7 +109,7 @@ function webSocketPortForward(session: PortForwardSession, opening: Opening): Re
   opening.webSockets.accept(opening.request, { ...opening, protocol }, (ws) => {
     if (protocol === tunnelProtocol) {
       const transport = createWebSocketStream(ws);
-      transport.on("error", () => undefined); // The SPDY connection on it hears of it.
+      transport.on("error", () => undefined); // The SPDY connection handles it.
       forwardOverSpdy(session, transport, {
         head: Buffer.alloc(0),
         opening,
@@ -154,7 +154,7 @@ function isProtocol<Protocol extends string>(negotiated: Protocol | Refusal): ne
   return typeof negotiated === "string";
 }
 
-/** As Go's clients read it: both headers, and the one version that was chosen. */
+/** The answer that Go's clients expect: both headers, and the chosen version. */
 function switchToSpdy(socket: Duplex, protocol: string): void {
   const head = [
     "HTTP/1.1 101 Switching Protocols",

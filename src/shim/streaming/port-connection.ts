@@ -1,4 +1,4 @@
-/** One connection of a port-forward: the client's streams on one side, a connection to the pod on the other. */
+/** One connection of a port-forward, from the client's streams to the pod. */
 import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { linkAbort, withDeadline } from "../lib/abort.js";
@@ -8,19 +8,19 @@ import { clientGone } from "./client-connection.js";
 
 const connectTimeoutMs = 30_000;
 
-/** What the client opened for one connection. */
+/** The client's streams of one connection. */
 export interface PortStreams {
   readonly port: number;
   readonly data: Duplex;
-  /** Tells the client why there is no connection. Clients wait for its end before they close their own connection. */
+  /** For the reason of a failed connect. Clients wait for its end before they close their connection. */
   readonly error: Writable;
 }
 
 /**
- * Connects and copies until both directions have ended, each at its own time. A refused port is a message; whoever
- * breaks an established connection breaks the other side's, without a message, because clients end the whole
- * port-forward at one. The error stream ends with the direction from the pod: nothing can be on it any more, and kubectl
- * before 1.32 shows the end of the pod's data only then. Never rejects. `signal` ends everything at once.
+ * Connects and copies until both directions have ended, each at its own time. A failed connect is reported on the error
+ * stream. A later error is not, as clients end the whole port-forward at such a message: an error of one side resets the
+ * other side. The error stream ends with the data from the pod: kubectl before 1.32 shows their end only then.
+ * Never rejects. `signal` ends the connection at once.
  */
 export async function forwardConnection(
   session: PortForwardSession,
@@ -34,13 +34,10 @@ export async function forwardConnection(
   data.once("close", abort);
   if (data.destroyed) abort();
   try {
-    const pod = await withDeadline(
-      gone.signal,
-      connectTimeoutMs,
-      `connect to port ${String(port)}`,
-      (limit) => session.connect(port, limit),
+    const pod = await withDeadline(gone.signal, connectTimeoutMs, `connect to port ${port}`, (limit) =>
+      session.connect(port, limit),
     );
-    // From here on the copy notices; a stream that has closed in order may have left bytes that are still on their way.
+    // From here on the copy detects a close; a stream that closed in order may still have bytes in transit.
     data.off("close", abort);
     await copyBothWays(data, pod, gone.signal, () => void error.end());
   } catch (reason) {
@@ -58,10 +55,10 @@ export async function forwardConnection(
 
 /** dockershim's words, the missing uid included. */
 export function refusalOf({ sandboxId }: PortForwardSession, port: number, error: unknown): string {
-  return `error forwarding port ${String(port)} to pod ${sandboxId}, uid : ${messageOf(error)}`;
+  return `error forwarding port ${port} to pod ${sandboxId}, uid : ${messageOf(error)}`;
 }
 
-/** Never rejects. Both streams are destroyed when either of them breaks. `onPodEnd`: `data` has been given its end. */
+/** Never rejects. An error of one stream destroys both. `onPodEnd`: all data from the pod is written. */
 async function copyBothWays(
   data: Duplex,
   pod: Duplex,
@@ -74,7 +71,7 @@ async function copyBothWays(
   };
   for (const stream of [data, pod]) stream.on("error", end);
   using _ = linkAbort(signal, end);
-  // Each passes its own end on and leaves the other direction alone; a failure ends both.
+  // Each direction ends by itself; an error ends both.
   await Promise.allSettled([pipeline(data, pod), pipeline(pod, data).then(onPodEnd)]);
   pod.destroy();
 }

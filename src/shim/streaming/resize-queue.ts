@@ -1,11 +1,11 @@
-/** Sizes of the client's terminal: JSON objects, one after the other, cut into pieces anywhere. */
+/** Sizes of the client's terminal: a sequence of JSON objects in chunks of any size. */
 import type { TerminalSize } from "../ports/streaming.js";
 
-/** A size takes 30 bytes. Something longer without an end is none. */
+/** A size takes 30 bytes. */
 const longestObject = 1024;
 const largestSide = 65_535;
 
-/** Finds the sizes in a stream of bytes. Unreadable input ends it: nothing after that can be trusted. */
+/** Finds the sizes in a stream of bytes. All input after malformed input is ignored. */
 export class ResizeParser {
   #rest = "";
   #broken = false;
@@ -35,10 +35,10 @@ function parseSize(text: string): TerminalSize | "broken" {
   try {
     value = JSON.parse(text);
   } catch {
-    return "broken"; // Said by the result.
+    return "broken";
   }
   if (typeof value !== "object" || value === null) return "broken";
-  // Go reads field names in any case, so clients write them as they like.
+  // Go's decoder ignores the case of field names, so clients use any.
   const fields = new Map(Object.entries(value).map(([name, side]) => [name.toLowerCase(), side as unknown]));
   const columns = fields.get("width") ?? 0;
   const rows = fields.get("height") ?? 0;
@@ -49,7 +49,7 @@ function isSide(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= largestSide;
 }
 
-/** The latest size, for one reader. A size that was not fetched before the next one came is skipped. */
+/** The latest size, for one reader. A size that was not consumed before the next one arrived is skipped. */
 export class ResizeQueue implements AsyncIterable<TerminalSize> {
   #latest: TerminalSize | undefined;
   #ended = false;

@@ -1,5 +1,4 @@
-/** The HTTP server of exec, attach and port-forward: hands out URLs, and gives each one's session to its client. */
-import { setMaxListeners } from "node:events";
+/** The HTTP server of exec, attach and port-forward: makes URLs, and opens the session of a URL for its client. */
 import {
   createServer as createHttpServer,
   type IncomingMessage,
@@ -15,7 +14,6 @@ import { messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import type { StreamingServer, StreamingSession } from "../ports/streaming.js";
 import * as requests from "./http-request.js";
-import { urlBase } from "./listen-address.js";
 import { OpenConnections } from "./open-connections.js";
 import { openSession, type OpenedSession } from "./open-session.js";
 import type { TlsMaterial } from "./tls-files.js";
@@ -25,10 +23,7 @@ import { WebSocketUpgrades } from "./websocket/websocket-upgrade.js";
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */
   readonly bindAddress: { readonly host: string; readonly port: number };
-  /**
-   * Without it the server speaks plain HTTP. `renewed` gives what to use from now on, undefined for the same
-   * as before.
-   */
+  /** Without it the server uses plain HTTP. `renewed` returns new files, or undefined when they are unchanged. */
   readonly tls?: (TlsMaterial & { readonly renewed?: () => Promise<TlsMaterial | undefined> }) | undefined;
   /** 0: never. */
   readonly idleTimeoutMs: number;
@@ -40,11 +35,11 @@ export interface StreamingServerOptions {
   readonly tokens?: TokenTableOptions;
 }
 
-/** A client may be as slow as this with its request. */
+/** How long a client may take to send its request. */
 const headTimeoutMs = 10_000;
 const streamCreationTimeoutMs = 30_000;
 const maxHeadBytes = 16 * 1024;
-/** How long sessions that were ended by a stop may take to clean up. */
+/** How long sessions may take to clean up after a stop. */
 const cleanUpMs = 5_000;
 
 /** Listens when it returns. Throws `unavailable` when the address cannot be bound, `invalid` for unfit TLS files. */
@@ -65,15 +60,13 @@ export class RunningStreamingServer implements StreamingServer {
   readonly #sessions = new Set<Promise<void>>();
   /** Ends execs and attaches. */
   readonly #endCommands = new AbortController();
-  /** Ends port-forwards, which have no end of their own that one could wait for. */
+  /** Ends port-forwards at once: they do not end by themselves. */
   readonly #endForwards = new AbortController();
   #urlBase = "";
   #closed: Promise<void> | undefined;
 
   constructor(options: StreamingServerOptions) {
     this.#options = options;
-    // One for each session.
-    setMaxListeners(0, this.#endCommands.signal, this.#endForwards.signal);
     this.#tokens = new TokenTable(options.tokens);
     this.#connections = new OpenConnections(options.log, options.maxConnections);
     this.#http = createServer(options);
@@ -88,12 +81,12 @@ export class RunningStreamingServer implements StreamingServer {
     });
   }
 
-  /** As the URLs begin: `http://127.0.0.1:41234`. */
+  /** The beginning of the URLs: `http://127.0.0.1:41234`. */
   get urlBase(): string {
     return this.#urlBase;
   }
 
-  /** Sessions that a client has opened and that still run. */
+  /** Open sessions. */
   get running(): number {
     return this.#sessions.size;
   }
@@ -113,7 +106,7 @@ export class RunningStreamingServer implements StreamingServer {
     const scheme = tls === undefined ? "http" : "https";
     await new Promise<void>((resolve, reject) => {
       this.#http.once("error", (error) => {
-        const where = urlBase(bindAddress, scheme);
+        const where = requests.urlBase(bindAddress, scheme);
         reject(
           new ShimError(
             "unavailable",
@@ -130,20 +123,20 @@ export class RunningStreamingServer implements StreamingServer {
       log.error({ err: error.message }, "the streaming server cannot accept connections"),
     );
     const { port } = this.#http.address() as AddressInfo;
-    this.#urlBase = urlBase({ host: bindAddress.host, port }, scheme);
+    this.#urlBase = requests.urlBase({ host: bindAddress.host, port }, scheme);
   }
 
   offer(session: StreamingSession): string {
     if (this.#closed !== undefined) throw new ShimError("unavailable", "dockershim is stopping");
-    // By the time that the client comes, with the URL that it has yet to be told, this is done.
+    // This is done before the client, which does not have the URL yet, connects.
     void this.#renewCertificate();
     return `${this.#urlBase}/${requests.pathOfKind[session.kind]}/${this.#tokens.add(session)}`;
   }
 
   /**
-   * Opens no more sessions, ends port-forwards, waits up to `timeoutMs` for execs and attaches, and ends those that remain
-   * as `unavailable`; their clients are told. Then every connection is closed. Never fails, and may be called again with
-   * a shorter limit.
+   * Opens no more sessions, ends port-forwards, waits up to `timeoutMs` for execs and attaches, and ends the remaining ones
+   * as `unavailable`, which their clients receive. Then closes all connections. Never fails, and may be called again with a
+   * shorter limit.
    */
   async stop(timeoutMs: number): Promise<void> {
     this.#closed ??= new Promise((resolve) => this.#http.close(() => resolve()));
@@ -156,7 +149,6 @@ export class RunningStreamingServer implements StreamingServer {
     try {
       await within(timeoutMs, ended());
     } catch {
-      // The time is up.
       this.#endCommands.abort(stopping);
       await within(cleanUpMs, ended()).catch(() => {
         this.#options.log.warn(
@@ -169,7 +161,7 @@ export class RunningStreamingServer implements StreamingServer {
     await this.#closed;
   }
 
-  /** Never rejects. What is wrong with new files is said once; the old ones are used until then. */
+  /** Never rejects. An error of new files is reported once; the old ones are used until then. */
   async #renewCertificate(): Promise<void> {
     const { tls, log } = this.#options;
     if (tls?.renewed === undefined || this.#isRenewing || !("setSecureContext" in this.#http)) return;
@@ -179,28 +171,27 @@ export class RunningStreamingServer implements StreamingServer {
       if (renewed === undefined) return;
       this.#http.setSecureContext(secureContextOf(renewed));
       this.#renewalFails = false;
-      log.info("the certificate for streaming was renewed");
+      log.info("the streaming certificate was renewed");
     } catch (error) {
-      if (!this.#renewalFails)
-        log.error({ err: messageOf(error) }, "the certificate for streaming cannot be renewed");
+      if (!this.#renewalFails) log.error({ err: messageOf(error) }, "cannot renew the streaming certificate");
       this.#renewalFails = true;
     } finally {
       this.#isRenewing = false;
     }
   }
 
-  /** Whatever does not ask for an upgrade. */
+  /** Answers a request without an upgrade. */
   #answer(request: IncomingMessage, response: ServerResponse): void {
     const refusal = this.#take(request);
     const { status, message, headers } = "status" in refusal ? refusal : requests.notAnUpgrade;
     const body = `${message}\n`;
     response.writeHead(status, { ...requests.refusalHeaders(body), ...headers }).end(body);
-    // A body that nobody reads must not hold the connection.
+    // An unconsumed body must not keep the connection open.
     response.once("finish", () => request.socket.destroy());
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    socket.on("error", () => undefined); // "close" follows, which everybody listens to.
+    socket.on("error", () => undefined); // "close" follows.
     const taken = this.#take(request);
     try {
       const refusal = "status" in taken ? taken : this.#open(taken, { request, socket, head });
@@ -211,7 +202,7 @@ export class RunningStreamingServer implements StreamingServer {
     }
   }
 
-  /** The session of the request's token, which no other request will get. */
+  /** The session of the request's token, which is valid once. */
   #take(request: IncomingMessage): StreamingSession | requests.Refusal {
     if (!requests.isServedMethod(request)) return requests.methodNotAllowed;
     const target = requests.parseTarget(request.url);
@@ -261,7 +252,7 @@ function createServer({
   const limits = {
     headersTimeout: timeoutMs,
     requestTimeout: timeoutMs,
-    // A look at all connections: each wakes the process.
+    // Each check wakes the process.
     connectionsCheckingInterval: Math.ceil(timeoutMs / 2),
     maxHeaderSize: maxHeadBytes,
     keepAliveTimeout: 1,
@@ -284,7 +275,7 @@ function secureContextOf({ cert, key }: TlsMaterial): SecureContextOptions {
 }
 
 function logEnd(log: Logger, subject: Record<string, unknown>, failure: ShimError | undefined): void {
-  // That a client leaves is how most sessions end.
+  // Most sessions end when their client disconnects.
   if (failure === undefined || failure.kind === "cancelled") {
     log.info(subject, "streaming session ended");
     return;

@@ -1,4 +1,4 @@
-/** The certificate of the streaming server and its key, as files that somebody may renew. */
+/** The certificate and key files of the streaming server, which may be renewed while it runs. */
 import { readFile, stat } from "node:fs/promises";
 import { messageOf, ShimError } from "../lib/errors.js";
 
@@ -15,7 +15,7 @@ export interface TlsPaths {
 
 const flags = { cert: "streaming-tls-cert-file", key: "streaming-tls-private-key-file" } as const;
 
-/** Links are followed: tools that renew certificates exchange them in this way. */
+/** Links are followed: tools that renew certificates replace a link. */
 export class TlsFiles {
   #seen = "";
 
@@ -23,29 +23,27 @@ export class TlsFiles {
 
   /** Throws `invalid`, with the flag, for a file that cannot be read. */
   async read(): Promise<TlsMaterial> {
-    // Before the files are read: what changes meanwhile is read again at the next look.
-    const seen = await this.#look().catch(() => "");
-    // One after the other: of two that cannot be read, always the same one is named.
+    // Before the files are read: files that change meanwhile are read again next time.
+    const seen = await this.#state().catch(() => "");
+    // In sequence: when both cannot be read, the error names the certificate.
     const cert = await this.#readOne("cert");
     const key = await this.#readOne("key");
     this.#seen = seen;
     return { cert, key };
   }
 
-  /**
-   * What is in the files now, when they are others than at the last `read`; else undefined. Throws as `read`.
-   */
+  /** The content of the files, when they have changed since the last `read`; else undefined. Throws as `read`. */
   async renewed(): Promise<TlsMaterial | undefined> {
-    const present = await this.#look();
+    const present = await this.#state();
     return present === this.#seen ? undefined : this.read();
   }
 
-  async #look(): Promise<string> {
-    const looks = [this.paths.cert, this.paths.key].map(async (path) => {
+  async #state(): Promise<string> {
+    const states = [this.paths.cert, this.paths.key].map(async (path) => {
       const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
       return [dev, ino, size, mtimeNs].join(" ");
     });
-    return (await Promise.all(looks)).join("\n");
+    return (await Promise.all(states)).join("\n");
   }
 
   async #readOne(which: keyof TlsPaths): Promise<Buffer> {

@@ -1,9 +1,9 @@
-/** Tokens that open a session once. Whoever holds one may run a command in a container: they are never logged. */
+/** Tokens that open a session once. They authorize commands in containers, so they are never logged. */
 import { createHash, randomBytes } from "node:crypto";
 import { ShimError } from "../lib/errors.js";
 
 export const tokenLifetimeMs = 60_000;
-/** As many as the kubelet's own server keeps. */
+/** As in the kubelet's own server. */
 export const maxOpenTokens = 1000;
 const tokenBytes = 32;
 
@@ -14,9 +14,9 @@ export interface TokenTableOptions {
   readonly now?: () => number;
 }
 
-/** Forgets what nobody fetched after its lifetime, with a timer that does not keep the process alive. */
+/** Expired entries are removed by a timer that does not keep the process alive. */
 export class TokenTable<T> {
-  /** By the hash of the token: how long a look-up takes tells nothing about tokens. In order of expiry. */
+  /** By the hash of the token: the time of a look-up reveals nothing about tokens. In order of expiry. */
   readonly #entries = new Map<string, { readonly value: T; readonly expiresMs: number }>();
   readonly #lifetimeMs: number;
   readonly #maxOpen: number;
@@ -45,7 +45,7 @@ export class TokenTable<T> {
     return token;
   }
 
-  /** What the token stands for, once; undefined when it is unknown, used or expired. */
+  /** The value of the token, once; undefined when it is unknown, used or expired. */
   take(token: string): T | undefined {
     const key = keyOf(token);
     const entry = this.#entries.get(key);
@@ -69,7 +69,7 @@ export class TokenTable<T> {
     if (this.#entries.size === 0) this.#unwatch();
   }
 
-  /** A session that nobody opens holds on to whatever its functions know: it must not stay until the next offer. */
+  /** A session that is not opened must not keep its objects in memory until the next offer. */
   #watch(): void {
     if (this.#timer !== undefined) return;
     this.#timer = setTimeout(() => {

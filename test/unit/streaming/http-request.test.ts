@@ -5,8 +5,23 @@ import {
   negotiateSpdy,
   negotiateWebSocket,
   parseTarget,
+  urlBase,
   wantedTransport,
 } from "../../../src/shim/streaming/http-request.js";
+
+test("urlBase() has an address that clients can connect to", () => {
+  for (const [host, expected] of [
+    ["127.0.0.1", "http://127.0.0.1:80"],
+    ["::1", "http://[::1]:80"],
+    ["fe80::1%eth0", "http://[fe80::1%25eth0]:80"],
+    ["192.0.2.7", "http://192.0.2.7:80"],
+    ["0.0.0.0", "http://127.0.0.1:80"],
+    ["::", "http://127.0.0.1:80"],
+    ["0:0:0:0:0:0:0:0", "http://127.0.0.1:80"],
+  ] as const) {
+    assert.equal(urlBase({ host, port: 80 }, "http"), expected);
+  }
+});
 
 describe("parseTarget()", () => {
   for (const [url, expected] of [

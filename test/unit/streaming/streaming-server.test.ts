@@ -294,14 +294,14 @@ describe("startStreamingServer()", () => {
     await rename(renewed.cert, paths.cert);
     await until("the mistake to be told", () => {
       bed.server.offer(exec());
-      return bed.lines.some(({ message }) => message === "the certificate for streaming cannot be renewed");
+      return bed.lines.some(({ message }) => message === "cannot renew the streaming certificate");
     });
     assert.equal(await served(), before);
 
     await rename(renewed.key, paths.key);
     await until("the renewal", () => {
       bed.server.offer(exec());
-      return bed.lines.some(({ message }) => message === "the certificate for streaming was renewed");
+      return bed.lines.some(({ message }) => message === "the streaming certificate was renewed");
     });
     assert.equal(await served(), await fingerprint(paths.cert));
     assert.equal(bed.lines.filter(({ level }) => level === "error").length, 1);

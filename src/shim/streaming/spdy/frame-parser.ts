@@ -1,4 +1,4 @@
-/** Reads the frames of a client. Pure: no header block is inflated, and nothing is answered. */
+/** Parses the frames of a client. Pure: header blocks stay compressed. */
 import {
   controlBit,
   frameFlag,
@@ -14,23 +14,24 @@ const idMask = 0x7fff_ffff;
 /** Beside the types of control frames, which are 16 bits. */
 const dataType = -1;
 const understood: ReadonlySet<number> = new Set([
-  ...[frameType.synStream, frameType.synReply, frameType.rstStream],
-  ...[frameType.ping, frameType.goAway, frameType.headers],
+  frameType.synStream,
+  frameType.synReply,
+  frameType.rstStream,
+  frameType.ping,
+  frameType.goAway,
+  frameType.headers,
 ]);
 
-/**
- * Cuts the bytes of a client into frames, however they were chunked. Payloads of data frames are passed on without a copy;
- * at most one control frame is held.
- */
+/** Cuts chunks of any size into frames. Payloads of data frames are not copied; at most one control frame is buffered. */
 export class FrameParser {
   readonly #controlLimitBytes: number;
   readonly #header = Buffer.allocUnsafe(frameHeaderBytes);
   #headerFilled = 0;
-  /** What the header of the current frame says; undefined between frames. */
+  /** The header of the current frame; undefined between frames. */
   #current: { readonly type: number; readonly streamId: number; readonly flags: number } | undefined;
-  /** Bytes of the current payload that are to come. */
+  /** Missing bytes of the current payload. */
   #remaining = 0;
-  /** The payload of a control frame, as far as it is there; undefined for data, and for what is passed over. */
+  /** The received part of a control frame's payload; undefined for data, and for ignored frames. */
   #payload: Buffer | undefined;
 
   constructor(limits: Pick<SpdyLimits, "frameBytes">) {
@@ -72,15 +73,13 @@ export class FrameParser {
     }
     const spoken = first & ~controlBit;
     if (spoken !== protocolVersion)
-      throw violation(`a control frame of version ${String(spoken)}, not ${String(protocolVersion)}`);
+      throw violation(`a control frame of version ${spoken}, not ${protocolVersion}`);
     const type = header.readUInt16BE(2);
     this.#current = { type, streamId: 0, flags };
-    // All others are passed over: settings, window updates, and what this server does not know.
+    // All others are ignored: settings, window updates, and unknown types.
     if (!understood.has(type)) return;
     if (this.#remaining > this.#controlLimitBytes)
-      throw violation(
-        `a control frame of ${String(this.#remaining)} bytes, more than ${String(this.#controlLimitBytes)}`,
-      );
+      throw violation(`a control frame of ${this.#remaining} bytes, more than ${this.#controlLimitBytes}`);
     this.#payload = Buffer.allocUnsafe(this.#remaining);
   }
 
@@ -144,9 +143,9 @@ function readId(payload: Buffer): number {
 }
 
 function atLeast(payload: Buffer, bytes: number, name: string): void {
-  if (payload.length < bytes) throw violation(`a ${name} of ${String(payload.length)} bytes`);
+  if (payload.length < bytes) throw violation(`a ${name} of ${payload.length} bytes`);
 }
 
 function exactly(payload: Buffer, bytes: number, name: string): void {
-  if (payload.length !== bytes) throw violation(`a ${name} of ${String(payload.length)} bytes`);
+  if (payload.length !== bytes) throw violation(`a ${name} of ${payload.length} bytes`);
 }

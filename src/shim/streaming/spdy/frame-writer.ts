@@ -1,12 +1,12 @@
-/** The sending half of a connection: frames of all streams, one after another. */
+/** Sends the frames of all streams of a connection, one after another. */
 import type { Duplex } from "node:stream";
 import { dataFrameHeader } from "./frames.js";
 
 /** Payload of one data frame at most: other streams get their turn after it. */
 const dataBytes = 64 * 1024;
-/** What the transport is given before it has to take it: enough that a system call is worth its while. */
+/** Written before the transport is flushed: enough to make a system call efficient. */
 const roundBytes = 256 * 1024;
-/** Up to here, header and payload become one buffer: cheaper than two, and one message where the transport has messages. */
+/** Up to this size, header and payload become one buffer: cheaper than two, and one message on a WebSocket. */
 const copiedBytes = 2 * 1024;
 
 type Done = (error?: Error | null) => void;
@@ -14,23 +14,23 @@ type Done = (error?: Error | null) => void;
 /** One write of a stream, or its end. */
 interface Pending {
   readonly streamId: number;
-  /** Not sent yet; the first one may have been cut. */
+  /** Not sent yet; a part of the first one may be sent. */
   readonly chunks: Buffer[];
   readonly fin: boolean;
   readonly done: Done;
 }
 
 /**
- * A stream has at most one write here, as a Writable gives them, so the streams push back on their sources. Control frames
- * go out at once, before data that waits. Data waits while the transport is full; the streams then take turns.
+ * A stream has at most one pending write, as with any Writable, so there is backpressure on its source. Control frames are
+ * sent at once, before pending data. Data waits while the transport is full; the streams then take turns.
  */
 export class FrameWriter {
   readonly #transport: Duplex;
   readonly #controlLimitBytes: number;
   readonly #onControlBacklog: (backlog: "full" | "gone") => void;
-  /** Writes that are not sent, by stream, in the order of their turns. */
+  /** Pending writes by stream, in the order of their turns. */
   readonly #queue = new Map<number, Pending>();
-  /** Writes that the transport has, but has not taken yet. */
+  /** Writes in the buffer of the transport. */
   readonly #handedOver = new Map<number, Pending>();
   #controlBytes = 0;
   #lastDataMs = 0;
@@ -39,7 +39,7 @@ export class FrameWriter {
     this.#drained();
   };
 
-  /** `onControlBacklog`: "full" when the transport holds more than `controlLimitBytes` of control frames back. */
+  /** `onControlBacklog`: "full" when the transport buffers more than `controlLimitBytes` of control frames. */
   constructor(
     transport: Duplex,
     controlLimitBytes: number,
@@ -51,12 +51,12 @@ export class FrameWriter {
     transport.on("drain", this.#onDrain);
   }
 
-  /** When the last data frame went out, by `performance.now()`. */
+  /** When the last data frame was sent, by `performance.now()`. */
   get lastDataMs(): number {
     return this.#lastDataMs;
   }
 
-  /** What is written meanwhile goes out at once: the replies to several frames are one system call. */
+  /** Sends all frames that `work` writes together: the replies to several frames are one system call. */
   together(work: () => void): void {
     this.#transport.cork();
     try {
@@ -73,7 +73,7 @@ export class FrameWriter {
     if (this.#controlBytes > this.#controlLimitBytes) this.#onControlBacklog("full");
   }
 
-  /** Takes `chunks`; `done` when the transport took them. Not again for this stream before that. */
+  /** Sends `chunks` and calls `done` when the transport took them. One call at a time for a stream. */
   data(streamId: number, chunks: Buffer[], done: Done): void {
     this.#add({ streamId, chunks, fin: false, done });
   }
@@ -83,7 +83,7 @@ export class FrameWriter {
     this.#add({ streamId, chunks: [], fin: true, done });
   }
 
-  /** Forgets what is not sent yet of this stream. Its `done` gets `error`. */
+  /** Drops the pending write of this stream. Its `done` gets `error`. */
   cancel(streamId: number, error: Error): void {
     const pending = this.#queue.get(streamId) ?? this.#handedOver.get(streamId);
     if (pending === undefined) return;
@@ -92,7 +92,7 @@ export class FrameWriter {
     pending.done(error);
   }
 
-  /** Writes nothing any more. The streams cancel what they have here. */
+  /** Writes nothing any more. The streams cancel their pending writes. */
   stop(): void {
     this.#transport.off("drain", this.#onDrain);
   }
@@ -115,7 +115,7 @@ export class FrameWriter {
 
   #pump(): void {
     const transport = this.#transport;
-    // `done` may bring the next write of its stream.
+    // `done` may add the next write of its stream.
     if (this.#pumping || this.#isFull()) return;
     this.#pumping = true;
     transport.cork();

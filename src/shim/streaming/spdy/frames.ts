@@ -1,6 +1,5 @@
 /**
- * The frames of SPDY/3.1 as a server meets them: their parts, and how they are written. Header blocks stay
- * compressed (header-block.ts); frame-parser.ts reads.
+ * The frames of SPDY/3.1 that a server receives and sends. Header blocks stay compressed (header-block.ts).
  *
  * A control frame is the bit 1, version (15 bits), type (16); a data frame is the bit 0 and the stream id (31). Both go on
  * with flags (8 bits), length (24) and the payload.
@@ -39,7 +38,7 @@ export const goAwayStatus = { ok: 0, protocolError: 1, internalError: 2 } as con
 export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
 export type Frame =
-  /** A piece of a data frame, as long as it came; a frame without payload is one empty piece. */
+  /** A piece of a data frame, as it arrived; a frame without payload is one empty piece. */
   | {
       readonly kind: "data";
       readonly streamId: number;
@@ -67,7 +66,7 @@ export type Frame =
   | { readonly kind: "ping"; readonly id: number }
   | { readonly kind: "goAway"; readonly lastStreamId: number; readonly status: number };
 
-/** The client broke the protocol in a way that leaves the connection without a meaning. */
+/** A protocol error of the client after which the connection cannot continue. */
 export function violation(reason: string): ShimError {
   return new ShimError("invalid", `read SPDY frames: ${reason}`);
 }
@@ -114,7 +113,7 @@ export function goAwayFrame(lastStreamId: number, status: GoAwayStatus): Buffer 
   return controlFrame(frameType.goAway, 0, [lastStreamId, status]);
 }
 
-/** No settings at all: a frame that changes nothing and asks for no answer. */
+/** Settings without entries: a frame without effect and without an answer. */
 export function emptySettingsFrame(): Buffer {
   return controlFrame(frameType.settings, 0, [0]);
 }

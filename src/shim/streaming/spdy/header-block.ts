@@ -1,6 +1,6 @@
 /**
  * Header blocks. All blocks of one direction are one zlib stream, flushed after each block, that begins with the
- * dictionary of the protocol: each block refers to what stood in those before, so none may be left out.
+ * dictionary of the protocol: each block may refer to those before, so all of them must be read.
  */
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../lib/errors.js";
@@ -10,17 +10,17 @@ import type { SpdyLimits } from "./limits.js";
 
 export type Headers = ReadonlyMap<string, string>;
 
-/** How far back deflate can refer. */
+/** The distance of deflate's longest references. */
 const windowBytes = 32 * 1024;
 const zlibHeaderBytes = 2;
 /** The empty stored block that ends a flush (Z_SYNC_FLUSH) at the boundary of a byte. */
 const flushed = Buffer.of(0, 0, 0xff, 0xff);
 const nothing = Buffer.alloc(0);
 
-/** The header blocks of a client, in their order. After a violation it is of no further use. */
+/** Reads the header blocks of a client in their order. Not to be used after a violation. */
 export class HeaderBlockReader {
   readonly #limits: HeaderLimits;
-  /** The output that the next block may refer to; undefined before the first block. */
+  /** The output to which the next block may refer; undefined before the first block. */
   #window: Buffer | undefined;
 
   constructor(limits: HeaderLimits) {
@@ -32,9 +32,9 @@ export class HeaderBlockReader {
   }
 
   /**
-   * At a flush all that an inflater carries over is its window: deflate's blocks are complete and the next one begins at a
-   * byte. So each header block is inflated by itself, with the window as its dictionary: at once, in order, and with
-   * nothing to release afterwards.
+   * At a flush the only state of an inflater is its window: deflate's blocks are complete and the next one begins at a
+   * byte. So each header block is inflated by itself, with the window as its dictionary: synchronously, and without
+   * resources to release.
    */
   #inflate(block: Buffer): Buffer {
     let window = this.#window;
@@ -57,7 +57,7 @@ export class HeaderBlockReader {
       });
     } catch (error) {
       if (error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE")
-        throw violation(`a header block of more than ${String(this.#limits.inflatedHeaderBytes)} bytes`);
+        throw violation(`a header block of more than ${this.#limits.inflatedHeaderBytes} bytes`);
       throw violation(`a header block that cannot be inflated: ${messageOf(error)}`);
     }
   }
@@ -68,7 +68,7 @@ export type HeaderLimits = Pick<SpdyLimits, "inflatedHeaderBytes" | "headerCount
 /** Headers of real clients fit into one. */
 const outputChunkBytes = 1024;
 
-/** Of RFC 1950: method and window size, a check, and whether a dictionary is named. */
+/** RFC 1950: method and window size, a checksum, and the id of a dictionary. */
 function readZlibHeader(block: Buffer): { readonly window: Buffer; readonly deflated: Buffer } {
   if (block.length < zlibHeaderBytes) throw violation("a first header block without a zlib header");
   const head = block.readUInt16BE(0);
@@ -97,7 +97,7 @@ function parseHeaders(block: Buffer, limits: HeaderLimits): Headers {
   };
 
   const count = readNumber();
-  if (count > limits.headerCount) throw violation(`a header block of ${String(count)} headers`);
+  if (count > limits.headerCount) throw violation(`a header block of ${count} headers`);
   const headers = new Map<string, string>();
   for (let index = 0; index < count; index += 1) {
     const name = readText();

@@ -1,4 +1,4 @@
-/** The text that both sides of a SPDY/3 connection prime their compressors with; a constant of the protocol. */
+/** The initial dictionary of both compressors of a SPDY/3 connection: a constant of the protocol. */
 
 /** Each preceded by its length, 32 bits. */
 const counted = [
@@ -23,7 +23,7 @@ const counted = [
   ...["200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin"],
 ];
 
-/** Follows as it is, without any separators. */
+/** Follows without separators. */
 const plain = [
   ...[
     100, 101, 201, 202, 205, 206, 300, 302, 303, 304, 305, 306, 307, 402, 405, 406, 407, 408, 409, 410, 411,

@@ -1,25 +1,25 @@
-/** What a client may ask of one SPDY connection. Real clients stay far below all of it. */
+/** Limits of one SPDY connection. Real clients stay far below them. */
 
 export interface SpdyLimits {
-  /** Payload of a control frame as it comes. A data frame may be as long as the protocol allows: it is never held. */
+  /** Payload of a received control frame. A data frame may be as long as the protocol allows: it is not buffered. */
   readonly frameBytes: number;
   /** One header block, inflated. */
   readonly inflatedHeaderBytes: number;
   /** Headers of one block. */
   readonly headerCount: number;
-  /** Streams that are open at the same time. More are refused, one by one. */
+  /** Streams that are open at the same time. Further ones are refused. */
   readonly streams: number;
-  /** Received and not read yet, of one stream. Above it nothing more is read, from any stream of the connection. */
-  readonly unreadBytesPerStream: number;
-  /** The same of all streams together. */
-  readonly unreadBytes: number;
-  /** Answers that the client does not take (replies, resets, pings). Above it nothing more is read. */
+  /** Buffered input of one stream. Above it reading is paused, of all streams of the connection. */
+  readonly bufferedBytesPerStream: number;
+  /** Buffered input of all streams together. */
+  readonly bufferedBytes: number;
+  /** Replies, resets and pings that the client does not read. Above it reading is paused. */
   readonly unsentControlBytes: number;
-  /** Header blocks that are worked off before other connections get their turn. */
+  /** Header blocks that are handled before other connections get their turn. */
   readonly headerBlocksPerTurn: number;
-  /** While nothing is read, what is sent at this interval finds out whether the client is still there. */
+  /** While reading is paused, a frame sent at this interval detects a client that has disconnected. */
   readonly probeMs: number;
-  /** How long the client has to take the last bytes and to close, once the connection has been ended. */
+  /** How long the client may take to read the last bytes and to close, after the connection was ended. */
   readonly lingerMs: number;
 }
 
@@ -29,8 +29,8 @@ export const defaultSpdyLimits: SpdyLimits = {
   headerCount: 100,
   // A forwarded connection takes two.
   streams: 2_000,
-  unreadBytesPerStream: 1024 * 1024,
-  unreadBytes: 16 * 1024 * 1024,
+  bufferedBytesPerStream: 1024 * 1024,
+  bufferedBytes: 16 * 1024 * 1024,
   unsentControlBytes: 64 * 1024,
   headerBlocksPerTurn: 50,
   probeMs: 5_000,

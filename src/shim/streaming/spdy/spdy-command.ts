@@ -1,11 +1,10 @@
 /** Exec and attach over SPDY: a stream for each of error, stdin, stdout, stderr and resize. */
-import type { Duplex } from "node:stream";
+import { Readable, Writable, type Duplex } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
 import { endOf } from "../../lib/end-of-stream.js";
 import type { CommandSession } from "../../ports/streaming.js";
-import { probeIntervalMs } from "../client-connection.js";
+import { clientGone, probeIntervalMs } from "../client-connection.js";
 import type { CommandClient } from "../command-session.js";
-import { detachedReadable, detachedWritable } from "./detached-stream.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
 import { resetStatus } from "./frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
@@ -24,7 +23,7 @@ type StreamType = "error" | "stdin" | "stdout" | "stderr" | "resize";
 
 export class SpdyCommand {
   readonly connection: SpdyConnection;
-  /** The client's streams, once all that the session needs are there. */
+  /** The client's streams, when all that the session needs are open. */
   readonly opened: Promise<CommandClient>;
   readonly #streams = new Map<StreamType, SpdyStream>();
   readonly #expected: ReadonlySet<StreamType>;
@@ -52,7 +51,7 @@ export class SpdyCommand {
   }
 
   #add(stream: SpdyStream): void {
-    stream.on("error", () => undefined); // Its users hear of it through the streams that they were given.
+    stream.on("error", () => undefined); // The session receives it from the streams that it uses.
     const type = stream.headers.get("streamtype") as StreamType | undefined;
     if (type === undefined || !this.#expected.has(type) || this.#streams.has(type)) {
       stream.reset(resetStatus.refusedStream);
@@ -67,7 +66,7 @@ export class SpdyCommand {
     const [error, stdin, stdout, stderr, resize] = (
       ["error", "stdin", "stdout", "stderr", "resize"] as const
     ).map((type) => this.#streams.get(type));
-    // Nobody sends on these; their half-close has to be read all the same.
+    // Clients send no data on these, but their half-close must be read.
     for (const output of [error, stdout, stderr]) output?.resume();
     const parser = new ResizeParser();
     resize?.on("data", (chunk: Buffer) => {
@@ -100,4 +99,52 @@ function expectedStreams(session: CommandSession, protocol: SpdyCommandProtocol)
   const sizes = tty && (protocol === "v4.channel.k8s.io" || protocol === "v3.channel.k8s.io");
   const wanted = { error: true, stdin, stdout, stderr, resize: sizes };
   return new Set((Object.keys(wanted) as StreamType[]).filter((type) => wanted[type]));
+}
+
+const ignore = (): void => undefined;
+
+/**
+ * Reads `source`. A session may destroy it, as a failed pipeline does, without resetting the client's stream, which clients
+ * would print as another error. The rest of the input is then dropped.
+ */
+function detachedReadable(source: Readable): Readable {
+  const input = new Readable({
+    read: () => void source.resume(),
+    destroy(error, done) {
+      source.resume();
+      done(error);
+    },
+  });
+  input.on("error", ignore);
+  source.on("error", ignore);
+  source.on("data", (chunk: Buffer) => {
+    if (!input.destroyed && !input.push(chunk)) source.pause();
+  });
+  source.once("end", () => {
+    if (!input.destroyed) input.push(null);
+  });
+  source.once("close", () => {
+    if (!source.readableEnded) input.destroy(clientGone());
+  });
+  if (source.destroyed) input.destroy(clientGone());
+  return input;
+}
+
+/** Writes to `target` and passes on the end. When it is destroyed before, `target` stays open. */
+function detachedWritable(target: Writable): Writable {
+  const output = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      target.write(chunk, done);
+    },
+    final(done) {
+      target.end(done);
+    },
+  });
+  output.on("error", ignore);
+  target.on("error", ignore);
+  target.once("close", () => {
+    if (!target.writableFinished) output.destroy(clientGone());
+  });
+  if (target.destroyed) output.destroy(clientGone());
+  return output;
 }

@@ -1,7 +1,7 @@
 /**
- * The server's side of SPDY/3.1, as Kubernetes clients speak it (moby/spdystream): they open all streams, know no flow
- * control and ignore settings. What they send is taken or left as a whole: when one stream is not read, the transport is
- * paused, and with it all other streams of the connection.
+ * The server's side of SPDY/3.1, as Kubernetes clients implement it (moby/spdystream): they open all streams, have no flow
+ * control and ignore settings. So when one stream is not read, the transport is paused, and all other streams of the
+ * connection with it.
  */
 import type { Duplex } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
@@ -22,17 +22,17 @@ import {
 } from "./frames.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "./header-block.js";
 import { defaultSpdyLimits, type SpdyLimits } from "./limits.js";
-import { ReadGate } from "./read-gate.js";
+
 import { ConnectionStream, type SpdyStream, type StreamLink } from "./spdy-stream.js";
-import { Transport } from "./transport.js";
+import { ReadGate, Transport } from "./transport.js";
 
 export type { SpdyLimits, SpdyStream };
 
 export interface SpdyConnectionOptions {
-  /** What was read past the upgrade request. */
+  /** Bytes that were read behind the upgrade request. */
   readonly head?: Buffer;
   readonly limits?: Partial<SpdyLimits>;
-  /** A stream that the client opened; its SYN_REPLY is on the way. Never called by the constructor itself. */
+  /** The client opened a stream; its SYN_REPLY is sent. Never called by the constructor itself. */
   readonly onStream: (stream: SpdyStream) => void;
 }
 
@@ -50,13 +50,13 @@ export class SpdyConnection {
   #failure: ShimError | undefined;
   #lastActivityMs = performance.now();
   #lastStreamId = 0;
-  #unreadBytes = 0;
-  /** New streams are refused: this side is about to end the connection, or the client is. */
+  #bufferedBytes = 0;
+  /** New streams are refused: this side or the client is about to end the connection. */
   #refusing = false;
   #clientLeaves = false;
-  /** Nothing is read, sent or opened any more; what was sent may still be on its way. */
+  /** Nothing is read, sent or opened any more; sent data may still be in transit. */
   #over = false;
-  /** The frames of the chunk that was read last, while some of them are not handled. */
+  /** The frames of the last chunk, while some of them are not handled. */
   #frames: Iterator<Frame, void, undefined> | undefined;
   #nextTurn: NodeJS.Immediate | undefined;
 
@@ -91,8 +91,8 @@ export class SpdyConnection {
       sendEnd: (streamId, done) => {
         this.#writer.end(streamId, done);
       },
-      unread: (stream, change) => {
-        this.#countUnread(stream, change);
+      buffered: (stream, change) => {
+        this.#countBuffered(stream, change);
       },
       over: (stream, status, error) => {
         this.#forget(stream, status, error);
@@ -100,15 +100,12 @@ export class SpdyConnection {
     };
   }
 
-  /** Resolves when the connection is over, however that came about, and the transport closed. Never rejects. */
+  /** Resolves when the connection has ended for any reason and the transport is closed. Never rejects. */
   get closed(): Promise<void> {
     return this.#transport.closed;
   }
 
-  /**
-   * The violation of the protocol that ended the connection, or what `onStream` or a listener of a stream threw; undefined
-   * for any other end.
-   */
+  /** The protocol violation, or the error of `onStream` or a stream's listener, that ended the connection. */
   get failure(): ShimError | undefined {
     return this.#failure;
   }
@@ -119,9 +116,8 @@ export class SpdyConnection {
   }
 
   /**
-   * Sends what the streams were given so far, then GOAWAY, and ends the transport; new streams are refused from now on.
-   * Ends at once when `signal` aborts; without one, a client that does not read holds it up until `destroy()`. Never
-   * rejects.
+   * Sends the data written to the streams so far, then GOAWAY, and ends the transport; new streams are refused from now on.
+   * Ends at once when `signal` aborts; without it, a client that does not read blocks this until `destroy()`. Never rejects.
    */
   async close(signal?: AbortSignal): Promise<void> {
     this.#refusing = true;
@@ -135,7 +131,6 @@ export class SpdyConnection {
         await orAbort(closing, signal);
         return;
       } catch {
-        // It was asked to end at once.
         this.destroy();
       }
     }
@@ -148,7 +143,7 @@ export class SpdyConnection {
     this.#transport.destroy();
   }
 
-  /** A client that sends one header block after another must not keep all others waiting. */
+  /** A client that sends one header block after another must not block other connections. */
   #handleFrames(): void {
     let headerBlocks = 0;
     try {
@@ -168,7 +163,7 @@ export class SpdyConnection {
         return;
       }
     } catch (error) {
-      // Also what a listener of a stream threw: its connection is the smallest thing that can be given up.
+      // Also an error of a stream's listener: only the whole connection can be ended safely.
       const failure = ShimError.from(error);
       this.#failure ??= failure;
       this.#end(failure.kind === "invalid" ? goAwayStatus.protocolError : goAwayStatus.internalError);
@@ -184,7 +179,7 @@ export class SpdyConnection {
         this.#openStream(frame);
         return;
       case "headers": {
-        // They mean nothing here, but all later blocks build on them.
+        // Their content is not used, but all later blocks refer to them.
         this.#headerBlocks.read(frame.headerBlock);
         const stream = this.#streams.get(frame.streamId);
         if (stream === undefined) this.#refuseUnknown(frame.streamId);
@@ -195,10 +190,10 @@ export class SpdyConnection {
       case "rstStream":
         this.#streams
           .get(frame.streamId)
-          ?.abandon(new ShimError("cancelled", `stream ${String(frame.streamId)}: reset by the client`));
+          ?.abandon(new ShimError("cancelled", `stream ${frame.streamId}: reset by the client`));
         return;
       case "ping":
-        // Even ones would answer a ping of this server.
+        // Even ids answer pings of the server, which sends none.
         if (frame.id % 2 === 1) this.#writer.control(pingFrame(frame.id));
         return;
       case "goAway":
@@ -222,7 +217,7 @@ export class SpdyConnection {
     }
   }
 
-  /** A frame of a stream that was closed a moment ago may have crossed the news; one that never was is an error. */
+  /** A frame for a stream that was just closed is normal; a frame for a stream that was never opened is an error. */
   #refuseUnknown(streamId: number): void {
     if (streamId % 2 === 0 || streamId > this.#lastStreamId)
       this.#writer.control(rstStreamFrame(streamId, resetStatus.invalidStream));
@@ -231,9 +226,9 @@ export class SpdyConnection {
   #openStream({ streamId, headerBlock, fin, unidirectional }: Extract<Frame, { kind: "synStream" }>): void {
     this.#lastActivityMs = performance.now();
     if (streamId % 2 === 0 || streamId <= this.#lastStreamId)
-      throw violation(`stream ${String(streamId)} opened after stream ${String(this.#lastStreamId)}`);
+      throw violation(`stream ${streamId} opened after stream ${this.#lastStreamId}`);
     this.#lastStreamId = streamId;
-    // Also of a stream that is refused: all later blocks build on it.
+    // Also for a refused stream: all later blocks refer to this one.
     const headers = this.#headerBlocks.read(headerBlock);
     if (this.#refusing || this.#streams.size >= this.#limits.streams) {
       this.#writer.control(rstStreamFrame(streamId, resetStatus.refusedStream));
@@ -246,15 +241,15 @@ export class SpdyConnection {
     this.#onStream(stream);
   }
 
-  #countUnread(stream: ConnectionStream, change: number): void {
-    this.#unreadBytes += change;
-    const { unreadBytesPerStream, unreadBytes } = this.#limits;
-    this.#holdUp(stream, stream.unreadBytes, unreadBytesPerStream);
-    this.#holdUp(this.#streams, this.#unreadBytes, unreadBytes);
+  #countBuffered(stream: ConnectionStream, change: number): void {
+    this.#bufferedBytes += change;
+    const { bufferedBytesPerStream, bufferedBytes } = this.#limits;
+    this.#limit(stream, stream.bufferedBytes, bufferedBytesPerStream);
+    this.#limit(this.#streams, this.#bufferedBytes, bufferedBytes);
   }
 
-  /** Half of the limit must be free before it goes on, or it would stop and go with every chunk. */
-  #holdUp(reason: unknown, held: number, limit: number): void {
+  /** Half of the limit must be free before it resumes: otherwise it would pause and resume with every chunk. */
+  #limit(reason: unknown, held: number, limit: number): void {
     if (held > limit) this.#gate.close(reason);
     else if (held <= limit / 2) this.#gate.open(reason);
   }
@@ -271,7 +266,7 @@ export class SpdyConnection {
     if (this.#clientLeaves && this.#streams.size === 0) this.#end(goAwayStatus.ok);
   }
 
-  /** Says goodbye, and reads no more. */
+  /** Sends GOAWAY, and reads no more. */
   #end(status: GoAwayStatus): void {
     if (this.#over) return;
     this.#writer.control(goAwayFrame(this.#lastStreamId, status));
@@ -287,6 +282,6 @@ export class SpdyConnection {
     this.#gate.dispose();
     this.#writer.stop();
     for (const stream of [...this.#streams.values()])
-      stream.abandon(new ShimError("cancelled", `stream ${String(stream.id)}: ${reason}`));
+      stream.abandon(new ShimError("cancelled", `stream ${stream.id}: ${reason}`));
   }
 }

@@ -1,5 +1,4 @@
-/** Port-forward over SPDY: two streams for each connection, which a request id brings together. */
-import { setMaxListeners } from "node:events";
+/** Port-forward over SPDY: each connection has a data and an error stream with the same request id. */
 import type { Duplex } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
 import { endOf } from "../../lib/end-of-stream.js";
@@ -11,7 +10,7 @@ import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
 export const spdyPortForwardProtocols = ["portforward.k8s.io"] as const;
 
-/** Connections at once; client-go alone opens as many as its users do. */
+/** Connections at once; client-go opens one for each connection of its users. */
 const maxPairs = 1000;
 
 interface Pair {
@@ -37,7 +36,6 @@ export class SpdyPortForward {
 
   constructor(transport: Duplex, options: SpdyPortForwardOptions) {
     this.#options = options;
-    setMaxListeners(0, this.#gone.signal); // One for each forwarded connection.
     this.connection = new SpdyConnection(transport, {
       head: options.head,
       limits: { probeMs: probeIntervalMs },
@@ -47,12 +45,12 @@ export class SpdyPortForward {
     });
   }
 
-  /** Until the client is gone or `signal` aborts, and every connection to the pod has ended. */
+  /** Returns after the client disconnects or `signal` aborts, when every connection to the pod has ended. */
   async run(signal: AbortSignal): Promise<void> {
-    // The reason of the abort is the caller's to tell.
+    // The caller knows the reason of the abort.
     await orAbort(this.connection.closed, signal).catch(() => undefined);
     this.#gone.abort();
-    // A client that does not read would hold up the last words.
+    // An orderly end would wait for a client that does not read.
     this.connection.destroy();
     for (const pair of this.#pairs.values()) clearTimeout(pair.timer);
     await Promise.all(this.#running);
@@ -66,7 +64,7 @@ export class SpdyPortForward {
       stream.reset(resetStatus.refusedStream);
       return;
     }
-    // Old clients name no request: their data stream is the one that they open right after the error stream.
+    // Old clients send no request id: they open the data stream right after the error stream.
     const id = stream.headers.get("requestid") ?? String(type === "error" ? stream.id : stream.id - 2);
     const pair = this.#pairs.get(id) ?? { id };
     if (pair[type] !== undefined || (!this.#pairs.has(id) && this.#pairs.size >= maxPairs)) {
@@ -80,13 +78,13 @@ export class SpdyPortForward {
       this.#start(pair, pair.data, pair.error);
     } else {
       pair.timer = setTimeout(() => {
-        this.#giveUp(pair, port);
+        this.#timeOut(pair, port);
       }, this.#options.pairTimeoutMs);
     }
   }
 
   #start(pair: Pair, data: SpdyStream, error: SpdyStream): void {
-    error.resume(); // Nobody sends on it; its half-close has to be read all the same.
+    error.resume(); // Clients send no data on it, but its half-close must be read.
     const port = portOf(data) ?? 0;
     const running = forwardConnection(this.#options.session, { port, data, error }, this.#gone.signal).then(
       async () => {
@@ -98,7 +96,7 @@ export class SpdyPortForward {
     this.#running.add(running);
   }
 
-  #giveUp(pair: Pair, port: number): void {
+  #timeOut(pair: Pair, port: number): void {
     this.#pairs.delete(pair.id);
     const missing = pair.data === undefined ? "data" : "error";
     pair.error?.end(refusalOf(this.#options.session, port, `timed out waiting for the ${missing} stream`));

@@ -1,17 +1,17 @@
 /** One stream of a SPDY connection. */
 import { Duplex, finished, type DuplexOptions } from "node:stream";
 import { ShimError } from "../../lib/errors.js";
-import { chunkCostBytes } from "../chunk-cost.js";
+import { InputBuffer } from "../input-buffer.js";
 import { resetStatus } from "./frames.js";
 import type { Headers } from "./header-block.js";
 
 /**
- * What one SYN_STREAM of the client opened. Ends, errors and backpressure are those of any Duplex; each half ends by
- * itself. Bytes that nobody reads hold up the whole connection: call `resume()` on a stream whose bytes are not wanted.
- * `for await` destroys both halves when the client's one has ended, as with every Duplex.
+ * A stream that the client opened by SYN_STREAM. Ends, errors and backpressure are those of any Duplex; each half ends by
+ * itself. Unconsumed bytes hold up the whole connection: call `resume()` on a stream whose input is not used.
+ * `for await` destroys both halves when the client's half has ended, as with every Duplex.
  *
- * Destroyed with a ShimError `cancelled` when the client resets it or goes away. `destroy()` resets it. An `error` event
- * without listeners harms nobody.
+ * Destroyed with a ShimError `cancelled` when the client resets it or disconnects. `destroy()` resets it. An `error` event
+ * without listeners has no effect.
  */
 export interface SpdyStream extends Duplex {
   readonly id: number;
@@ -21,13 +21,13 @@ export interface SpdyStream extends Duplex {
   reset(status?: number): void;
 }
 
-/** What a stream needs of its connection. */
+/** What a stream uses of its connection. */
 export interface StreamLink {
   send(streamId: number, chunks: Buffer[], done: Done): void;
   sendEnd(streamId: number, done: Done): void;
-  /** The change of what `stream` holds unread. */
-  unread(stream: ConnectionStream, change: number): void;
-  /** The stream is over; with a status that the client is to be told. */
+  /** The memory of `stream`'s buffered input has changed, by so many bytes. */
+  buffered(stream: ConnectionStream, change: number): void;
+  /** The stream is over. A status is sent to the client. */
   over(stream: ConnectionStream, status: number | undefined, error: Error): void;
 }
 
@@ -36,12 +36,7 @@ type Done = (error?: Error | null) => void;
 /** The stream as its connection sees it. */
 export class ConnectionStream extends Duplex implements SpdyStream {
   readonly #link: StreamLink;
-  /** Received, not asked for yet. */
-  readonly #unread: Buffer[] = [];
-  #unreadBytes = 0;
-  /** `_read` was called, and nothing was there. */
-  #wanted = false;
-  #remoteEnded = false;
+  readonly #input: InputBuffer;
   #localEnded: boolean;
   #status: number | undefined = resetStatus.cancel;
 
@@ -51,7 +46,6 @@ export class ConnectionStream extends Duplex implements SpdyStream {
     link: StreamLink,
     { unidirectional }: { readonly unidirectional: boolean },
   ) {
-    // Unread bytes are kept here and not by the Readable, which knows nothing of their cost.
     const options: DuplexOptions & { readonly writable: boolean } = {
       readableHighWaterMark: 0,
       writableHighWaterMark: 64 * 1024,
@@ -59,36 +53,30 @@ export class ConnectionStream extends Duplex implements SpdyStream {
     };
     super(options);
     this.#link = link;
+    this.#input = new InputBuffer(this, (change) => {
+      link.buffered(this, change);
+    });
     this.#localEnded = unidirectional;
-    // A reset by the client is no reason to end the process.
+    // An unhandled error event would end the process.
     this.on("error", () => undefined);
   }
 
   get remoteEnded(): boolean {
-    return this.#remoteEnded;
+    return this.#input.hasEnded;
   }
 
-  /** What its unread bytes take. */
-  get unreadBytes(): number {
-    return this.#unreadBytes;
+  /** Memory that its buffered input takes. */
+  get bufferedBytes(): number {
+    return this.#input.bytes;
   }
 
   receive(bytes: Buffer): void {
-    if (this.destroyed || bytes.length === 0) return;
-    if (this.#wanted) {
-      this.#wanted = false;
-      this.push(bytes);
-      return;
-    }
-    this.#unread.push(bytes);
-    this.#count(chunkCostBytes(bytes));
+    if (bytes.length > 0) this.#input.receive(bytes);
   }
 
   /** The client sends no more. */
   receiveEnd(): void {
-    if (this.destroyed || this.#remoteEnded) return;
-    this.#remoteEnded = true;
-    if (this.#unread.length === 0) this.push(null);
+    this.#input.end();
   }
 
   reset(status: number = resetStatus.cancel): void {
@@ -97,16 +85,16 @@ export class ConnectionStream extends Duplex implements SpdyStream {
     this.destroy();
   }
 
-  /** As `destroy(error)`, but the client is not told: it did it, or it is not there any more. */
+  /** As `destroy(error)`, without a message to the client, which reset the stream or has disconnected. */
   abandon(error: Error): void {
     if (this.destroyed) return;
     this.#status = undefined;
-    // Both sides have said what they had to say: the client lets go of a stream that it does not write to.
-    if (this.#localEnded && this.#unreadBytes === 0 && this.readableLength === 0) this.destroy();
+    // No data is lost: clients reset a stream to which they do not write.
+    if (this.#localEnded && this.#input.bytes === 0 && this.readableLength === 0) this.destroy();
     else this.destroy(error);
   }
 
-  /** Resolves when everything written so far has been handed over, or the stream is destroyed. */
+  /** Resolves when all data written so far is with the transport, or the stream is destroyed. */
   async flushed(): Promise<void> {
     if (this.destroyed || this.writableFinished || !this.#hasUnsent()) return;
     await new Promise<void>((resolve) => {
@@ -123,14 +111,7 @@ export class ConnectionStream extends Duplex implements SpdyStream {
   }
 
   override _read(): void {
-    const bytes = this.#unread.shift();
-    if (bytes === undefined) {
-      if (this.#remoteEnded) this.push(null);
-      else this.#wanted = true;
-      return;
-    }
-    this.push(bytes);
-    this.#count(-chunkCostBytes(bytes));
+    this.#input.read();
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
@@ -152,21 +133,10 @@ export class ConnectionStream extends Duplex implements SpdyStream {
   }
 
   override _destroy(error: Error | null, done: Done): void {
-    this.#unread.length = 0;
-    this.#count(-this.#unreadBytes);
-    const status = this.#localEnded && this.#remoteEnded ? undefined : this.#status;
-    this.#link.over(
-      this,
-      status,
-      error ?? new ShimError("cancelled", `write to stream ${String(this.id)}: reset`),
-    );
+    this.#input.clear();
+    const status = this.#localEnded && this.remoteEnded ? undefined : this.#status;
+    this.#link.over(this, status, error ?? new ShimError("cancelled", `write to stream ${this.id}: reset`));
     done(error);
-  }
-
-  #count(change: number): void {
-    if (change === 0) return;
-    this.#unreadBytes += change;
-    this.#link.unread(this, change);
   }
 }
 

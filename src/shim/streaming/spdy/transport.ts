@@ -1,28 +1,28 @@
-/** The life of what a SPDY connection runs over: a socket, or the Duplex of a WebSocket. */
+/** The transport of a SPDY connection: a socket, or the Duplex of a WebSocket; its pauses and its end. */
 import type { Duplex } from "node:stream";
 
 export interface TransportEvents {
   readonly onData: (chunk: Buffer) => void;
-  /** The client is gone, or can send no more. Not after `end()`. */
+  /** The client has disconnected, or can send no more. Not after `end()`. */
   readonly onGone: () => void;
 }
 
 export class Transport {
-  /** Resolves when it is closed. None of the listeners is there any more. */
+  /** Resolves when it is closed and all listeners are removed. */
   readonly closed: Promise<void>;
   readonly #duplex: Duplex;
   readonly #lingerMs: number;
   #mode: "reading" | "paused" | "ended" = "reading";
   #linger: NodeJS.Timeout | undefined;
 
-  /** Events come later than the constructor returns; `head`, what was read before, comes first. */
+  /** Events follow after the constructor has returned; the first data is `head`, which was read before. */
   constructor(duplex: Duplex, head: Buffer | undefined, lingerMs: number, events: TransportEvents) {
     this.#duplex = duplex;
     this.#lingerMs = lingerMs;
     let resolveClosed: () => void = () => undefined;
     this.closed = new Promise((resolve) => (resolveClosed = resolve));
     const onData = (chunk: Buffer): void => {
-      // After the end it is read only so that the client's end is seen.
+      // After the end it is read only to detect the client's end.
       if (this.#mode !== "ended") events.onData(chunk);
     };
     const onGone = (): void => {
@@ -36,7 +36,7 @@ export class Transport {
     };
     duplex.on("end", onGone).on("error", onGone).on("close", onClose);
     queueMicrotask(() => {
-      // True a moment before `error` and `close` are emitted; when they have been, nothing else tells.
+      // True a moment before `error` and `close` are emitted, and also after that, when no event follows.
       if (duplex.closed) setImmediate(onClose);
       else if (duplex.destroyed || duplex.readableEnded) onGone();
       else {
@@ -60,8 +60,8 @@ export class Transport {
   }
 
   /**
-   * Sends what was written, and gives the client a moment to take it and to close: a socket that is closed with unread
-   * bytes in it cuts off what was sent.
+   * Sends the written data, and gives the client time to read it and to close: a socket that is closed with unconsumed
+   * input resets the connection, and sent data is lost.
    */
   end(): void {
     if (this.#mode === "ended") return;
@@ -76,5 +76,55 @@ export class Transport {
   destroy(): void {
     this.#mode = "ended";
     this.#duplex.destroy();
+  }
+}
+
+export interface Pausable {
+  pause(): unknown;
+  resume(): unknown;
+}
+
+/** Pauses a connection for as long as there is any reason. */
+export class ReadGate {
+  readonly #transport: Pausable;
+  readonly #probeMs: number;
+  readonly #probe: () => void;
+  readonly #reasons = new Set<unknown>();
+  #timer: NodeJS.Timeout | undefined;
+  #disposed = false;
+
+  /** `probe` is called every `probeMs` while the gate is closed: without reading, only a write detects a lost peer. */
+  constructor(transport: Pausable, probeMs: number, probe: () => void) {
+    this.#transport = transport;
+    this.#probeMs = probeMs;
+    this.#probe = probe;
+  }
+
+  close(reason: unknown): void {
+    if (this.#disposed) return;
+    this.#reasons.add(reason);
+    if (this.#timer !== undefined) return;
+    this.#transport.pause();
+    this.#timer = setInterval(this.#probe, this.#probeMs);
+    this.#timer.unref();
+  }
+
+  /** Removes the reason. After the last one the transport resumes. */
+  open(reason: unknown): void {
+    if (!this.#reasons.delete(reason) || this.#reasons.size > 0) return;
+    this.#stopProbing();
+    this.#transport.resume();
+  }
+
+  /** Ignores all reasons, and stops probing. */
+  dispose(): void {
+    this.#disposed = true;
+    this.#reasons.clear();
+    this.#stopProbing();
+  }
+
+  #stopProbing(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 }

@@ -6,12 +6,12 @@ export interface ChannelMessage {
 }
 
 export interface ChannelCodec {
-  /** Channels that the numbers of this form can name. */
+  /** How many channels there can be. */
   readonly channels: number;
-  /** Whether messages are binary frames and not text. */
+  /** Binary frames; else text frames. */
   readonly binary: boolean;
   encode(channel: number, data: Uint8Array): Buffer;
-  /** Undefined for an empty message, which means nothing; "malformed" for one that no client sends. */
+  /** Undefined for an empty message, which has no meaning. */
   decode(message: Buffer): ChannelMessage | "malformed" | undefined;
 }
 

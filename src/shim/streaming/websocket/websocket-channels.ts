@@ -1,20 +1,20 @@
 /**
- * Channels over one WebSocket, as streams that push back in both directions: what the client does not take is not
- * asked of the source, and what a stream's reader does not take stops the reading of the whole connection.
+ * Channels over one WebSocket, as streams with backpressure in both directions: a client that does not read pauses the
+ * source, and a reader that does not read pauses the whole connection.
  */
 import { Duplex, Readable, Writable } from "node:stream";
 import type { RawData, WebSocket } from "ws";
-import { withDeadline, orAbort } from "../../lib/abort.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
-import type { ChannelCodec } from "./channel-codec.js";
-import { ChannelInput } from "../input-buffer.js";
 import { clientGone, type ClientConnection } from "../client-connection.js";
+import { InputBuffer } from "../input-buffer.js";
+import type { ChannelCodec } from "./channel-codec.js";
 
-/** What unread messages of one channel may take before the reading stops. Per session, and large enough for a paste. */
-const unreadLimitBytes = 256 * 1024;
-/** Channel number of v5 that says: the channel in the next byte ends. */
+/** Buffered messages of one channel before reading is paused: enough for pasted text. */
+const bufferLimitBytes = 256 * 1024;
+/** Channel number of v5: the channel in the next byte ends. */
 const endOfChannel = 255;
-/** How long a client may take to answer the close frame after it was sent everything. */
+/** How long a client may take to answer the close frame. */
 const closeTimeoutMs = 10_000;
 
 export interface ChannelOptions {
@@ -26,9 +26,9 @@ export interface ChannelOptions {
 export class WebSocketChannels implements ClientConnection {
   readonly closed: Promise<void>;
   #lastActivityMs = performance.now();
-  readonly #readers = new Map<number, { receive(data: Buffer): void; end(): void }>();
+  readonly #inputs = new Map<number, InputBuffer>();
   readonly #streams = new Set<Readable | Writable>();
-  /** Channels whose reader has enough for now. */
+  /** Channels whose buffer is full. */
   readonly #full = new Set<number>();
   #failure: ShimError | undefined;
   #closing = false;
@@ -44,7 +44,7 @@ export class WebSocketChannels implements ClientConnection {
     this.closed = new Promise((resolve) => {
       this.#gone = resolve;
     });
-    // A message that is none: ws has said so to the client.
+    // An invalid message: ws has reported it to the client.
     ws.on("error", ({ message }) => {
       this.#failure ??= new ShimError("invalid", `read a message of the client: ${message}`);
       this.#gone();
@@ -63,17 +63,14 @@ export class WebSocketChannels implements ClientConnection {
     return this.#lastActivityMs;
   }
 
-  /** What the client sends on `channel`. To be called before the event loop turns, like the other two. */
+  /** Data from the client on `channel`. To be called before the event loop turns, like the other two. */
   readable(channel: number): Readable {
-    const input = new ChannelInput(unreadLimitBytes);
-    const stream: Readable = new Readable({
-      highWaterMark: 0,
-      read: () => this.#read(channel, input, stream),
-    });
-    return this.#trackReader(channel, stream, input);
+    const stream: Readable = new Readable({ highWaterMark: 0, read: () => input.read() });
+    const input = this.#inputOf(channel, stream);
+    return this.#track(channel, stream);
   }
 
-  /** What the client is to receive on `channel`. Its end is told to nobody: client-go takes such a message for an error. */
+  /** Data to the client on `channel`. Its end is not sent: client-go treats such a message as an error. */
   writable(channel: number): Writable {
     return this.#track(
       channel,
@@ -83,33 +80,33 @@ export class WebSocketChannels implements ClientConnection {
     );
   }
 
-  /** Both. Neither side can tell its end alone, so the end of what is written is the end of what is read. */
+  /** Both. The protocol has no half-close, so the end of writing is the end of reading. */
   duplex(channel: number): Duplex {
-    const input = new ChannelInput(unreadLimitBytes);
     const stream: Duplex = new Duplex({
       readableHighWaterMark: 0,
-      read: () => this.#read(channel, input, stream),
+      read: () => input.read(),
       write: (chunk: Buffer, _encoding, done) => this.#send(channel, chunk, done),
       final: (done) => {
-        this.#readers.get(channel)?.end();
+        this.#endInput(channel);
         done();
       },
     });
-    return this.#trackReader(channel, stream, input);
+    const input = this.#inputOf(channel, stream);
+    return this.#track(channel, stream);
   }
 
-  /** An empty message on `channel`: servers have always told in this way that the session is there. */
+  /** Sends an empty message on `channel`, as all servers do when the session is open. */
   announce(channel: number): void {
     this.#send(channel, Buffer.alloc(0), () => undefined);
   }
 
-  /** Ends the connection in order, after everything that was written. Rejects when `signal` aborts before that. */
+  /** Ends the connection in order, after all written data. Rejects when `signal` aborts before that. */
   async close(signal: AbortSignal): Promise<void> {
     this.#closing = true;
-    // The client's answer comes behind whatever it still sends.
+    // The client's answer comes after the rest of its data.
     this.ws.resume();
     const sent = new Promise<void>((resolve) => {
-      // The callback of a pong comes when all before it has been handed to the system.
+      // The callback of a pong comes when all data before it is with the system.
       this.ws.pong("", false, () => resolve());
     });
     await orAbort(Promise.race([sent, this.closed]), signal);
@@ -142,45 +139,43 @@ export class WebSocketChannels implements ClientConnection {
     const { channel, data } = decoded;
     if (halfClose && channel === endOfChannel) {
       if (data.length !== 1) this.#refuse(1002, "one channel can end at a time");
-      else this.#readers.get(data.readUInt8(0))?.end();
+      else this.#endInput(data.readUInt8(0));
     } else if (data.length > 0) {
-      // What goes to a channel that was not asked for is dropped, as everywhere.
-      this.#readers.get(channel)?.receive(data);
+      // Data on a channel that was not requested is dropped, as by other servers.
+      this.#inputs.get(channel)?.receive(data);
     }
   }
 
   #track<Stream extends Readable | Writable>(channel: number, stream: Stream): Stream {
     this.#streams.add(stream);
-    // Whoever uses the stream hears of its errors; nobody else has to.
+    // The session that uses the stream handles its errors.
     stream.on("error", () => undefined);
     stream.once("close", () => {
       this.#streams.delete(stream);
-      this.#readers.delete(channel);
+      this.#inputs.delete(channel);
       this.#wantsMore(channel);
     });
     return stream;
   }
 
-  #trackReader<Stream extends Readable>(channel: number, stream: Stream, input: ChannelInput): Stream {
-    this.#readers.set(channel, {
-      receive: (data) => {
-        input.receive(data, stream);
-        if (!input.isFull) return;
-        this.#full.add(channel);
-        this.ws.pause();
-      },
-      end: () => {
-        this.#readers.delete(channel);
-        input.end(stream);
-      },
+  #inputOf(channel: number, stream: Readable): InputBuffer {
+    const input = new InputBuffer(stream, () => {
+      if (input.bytes < bufferLimitBytes) {
+        this.#wantsMore(channel);
+        return;
+      }
+      this.#full.add(channel);
+      this.ws.pause();
     });
+    this.#inputs.set(channel, input);
     stream.once("close", () => input.clear());
-    return this.#track(channel, stream);
+    return input;
   }
 
-  #read(channel: number, input: ChannelInput, reader: Readable): void {
-    input.read(reader);
-    if (!input.isFull) this.#wantsMore(channel);
+  #endInput(channel: number): void {
+    const input = this.#inputs.get(channel);
+    this.#inputs.delete(channel);
+    input?.end();
   }
 
   #send(channel: number, data: Buffer, done: (error?: Error | null) => void): void {
@@ -202,7 +197,7 @@ export class WebSocketChannels implements ClientConnection {
   }
 
   #onClose(): void {
-    this.#readers.clear();
+    this.#inputs.clear();
     for (const stream of this.#streams) stream.destroy(clientGone());
     this.#streams.clear();
   }

@@ -4,8 +4,7 @@ import { orAbort } from "../../lib/abort.js";
 import { endOf } from "../../lib/end-of-stream.js";
 import type { CommandSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
-import type { CommandClient } from "../command-session.js";
-import type { StatusForm } from "../command-status.js";
+import type { CommandClient, StatusForm } from "../command-session.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
 import { WebSocketChannels } from "./websocket-channels.js";
 
@@ -14,7 +13,7 @@ const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4 } as const
 interface Form {
   readonly codec: ChannelCodec;
   readonly statusForm: StatusForm;
-  /** Whether the client can end stdin. Only v5 can; before that stdin ends with the connection. */
+  /** Whether the client can end stdin, as in v5. In other versions stdin ends with the connection. */
   readonly halfClose: boolean;
 }
 
@@ -35,7 +34,7 @@ const forms = {
 export type WebSocketCommandProtocol = keyof typeof forms;
 export const webSocketCommandProtocols = Object.keys(forms) as readonly WebSocketCommandProtocol[];
 
-/** The streams are there with the connection: to be called before the event loop turns. */
+/** The streams are open with the connection: to be called before the event loop turns. */
 export function openWebSocketCommand(
   ws: WebSocket,
   protocol: WebSocketCommandProtocol,
@@ -67,7 +66,7 @@ export function openWebSocketCommand(
     streams,
     finish: async (status, signal) => {
       resizes.end();
-      // Some clients leave at the status: the output goes first. Its end is not told, so none closes before the status.
+      // Some clients disconnect at the status: the output is sent first. Its end is not sent, so none closes before that.
       await orAbort(Promise.all([endOf(streams.stdout), endOf(streams.stderr)]), signal);
       await orAbort(endOf(error, status), signal);
       await channels.close(signal);

@@ -1,4 +1,4 @@
-/** Port-forward over WebSocket as it was before the tunnel: two channels for each port that the request named. */
+/** Port-forward over WebSocket without a tunnel: two channels for each port of the request. */
 import type { WebSocket } from "ws";
 import type { PortForwardSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
@@ -31,7 +31,7 @@ export function refusePorts(
   }
   const most = Math.floor(codecs[protocol].channels / 2);
   if (ports.length <= most) return undefined;
-  return { status: 400, message: `the protocol has channels for at most ${String(most)} ports` };
+  return { status: 400, message: `the protocol has channels for at most ${most} ports` };
 }
 
 export class WebSocketPortForward {
@@ -54,9 +54,9 @@ export class WebSocketPortForward {
     });
   }
 
-  /** Until the connections of all ports have ended, or `signal` aborts. */
+  /** Returns when the connections of all ports have ended, or `signal` aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    // The end of an error channel is told to nobody: the end of its pair's data ends both directions anyway.
+    // The end of an error channel is not sent: the end of its data channel ends both directions.
     await Promise.all(this.#pairs.map((pair) => forwardConnection(this.#session, pair, signal)));
     if (!signal.aborted) await this.connection.close(signal);
   }

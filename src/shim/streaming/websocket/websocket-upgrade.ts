@@ -1,10 +1,10 @@
-/** Connections that become WebSockets. */
+/** Upgrades connections to WebSocket. */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import { probeIntervalMs } from "../client-connection.js";
 
-/** What Kubernetes' own servers take: clients send whole files to stdin in one message. */
+/** As Kubernetes' own servers: clients send whole files to stdin in one message. */
 const maxMessageBytes = 32 * 1024 * 1024;
 const closeTimeoutMs = 10_000;
 
@@ -18,7 +18,7 @@ export class WebSocketUpgrades {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: maxMessageBytes,
-      // Answered by answerPings, which does not take a slow reader for a broken one.
+      // Pings are answered by answerPings, which tolerates a slow reader.
       autoPong: false,
       closeTimeout: closeTimeoutMs,
     };
@@ -29,10 +29,7 @@ export class WebSocketUpgrades {
     });
   }
 
-  /**
-   * Upgrades to `protocol`, which is one of the client's. Answers 400 itself, and does not call `opened`, when the
-   * request is not one of a WebSocket client.
-   */
+  /** Upgrades to `protocol`, one of the client's. Answers 400 itself to an invalid handshake, without calling `opened`. */
   accept(
     request: IncomingMessage,
     { socket, head, protocol }: { readonly socket: Duplex; readonly head: Buffer; readonly protocol: string },
@@ -49,9 +46,9 @@ export class WebSocketUpgrades {
 }
 
 /**
- * Only the latest ping is answered while an answer waits, as RFC 6455 permits: a flood of them costs no memory. While
- * nothing is read, pings wait behind the client's data; client-go gives up after 61 s. A pong that nobody asked for
- * keeps it, and its failure tells of a client that left.
+ * Only the latest ping is answered while an answer is being sent, as RFC 6455 permits: a flood of pings costs no memory.
+ * While reading is paused, pings wait behind the client's data; client-go disconnects after 61 s. An unsolicited pong
+ * prevents that, and its failure detects a client that has disconnected.
  */
 function answerPings(ws: WebSocket): void {
   let onItsWay = false;

@@ -71,7 +71,7 @@ describe("a client that sends", () => {
   });
 
   test("a little on each of many streams is held to the sum", async () => {
-    const { client, connection } = connect({ unreadBytes: 512 * kib });
+    const { client, connection } = connect({ bufferedBytes: 512 * kib });
     for (let id = 1; id < 200; id += 2) client.send(client.open(id));
     const taken = await flood(client, 100, (index) => data(1 + 2 * index, Buffer.alloc(64 * kib)));
     assert.ok(taken >= 7 && taken <= 12, `${String(taken)} chunks of 64 KiB were taken`);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exitStatus, failureStatus, formatStatus } from "../../../src/shim/streaming/command-status.js";
+import { exitStatus, failureStatus, formatStatus } from "../../../src/shim/streaming/command-session.js";
 
 for (const [name, status, json, text] of [
   ["success", exitStatus(0), '{"metadata":{},"status":"Success"}', ""],
