@@ -87,7 +87,7 @@ describe("DialerProcess with a process that misbehaves", () => {
 })`,
     );
     await rejectsWith(dialer.connect(1, 80, never), "unavailable", /connection refused/);
-    assert.equal(log.lines.filter(({ message }) => message.includes("no answer")).length, 3);
+    assert.equal(log.lines.filter(({ message }) => message.includes("invalid answer")).length, 3);
   });
 
   test("one that does not answer is killed, and the next request has another", async (t) => {
