@@ -1,18 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import { AttachWriter } from "../../../src/shim/logs/attach-writer.js";
-import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
-import { LogRecords, newRecord } from "../../../src/shim/logs/log-record.js";
 import type { ProcessStreams, TakeOutput } from "../../../src/shim/ports/engine.js";
-import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
+import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { containerId, LogFiles } from "./log-bench.js";
 
-const containerId = idOf("ab");
 const running = containerSnapshot(containerId, idOf("cd"), {
   state: { status: "running", running: true },
 });
@@ -60,92 +56,71 @@ class Engine {
   }
 }
 
-async function withWriter(
-  engine: Engine,
-  work: (writer: AttachWriter, written: () => string, log: ReturnType<typeof recordingLog>) => Promise<void>,
-): Promise<void> {
-  await using directory = await temporaryDirectory();
-  const log = recordingLog();
-  mkdirSync(join(directory.path, "pod"));
-  const records = await LogRecords.open(
-    join(directory.path, "logs"),
-    log,
-    join(directory.path, "quarantine"),
-  );
-  const path = join(directory.path, "pod", "0.log");
-  await records.put(newRecord(containerId, { directory: join(directory.path, "pod"), path }));
-  const output = new LogOutput(records.get(containerId) ?? assert.fail(), records, log);
-  await output.open({ create: true });
-  const times = { retry: 1, silence: 5 };
-  const writer = new AttachWriter(output, { engine, containerId, tty: false }, log, times);
-  try {
-    await work(writer, () => readFileSync(path, "utf8"), log);
-  } finally {
-    await writer.close();
-  }
-}
+class AttachBench extends LogFiles {
+  declare writer: AttachWriter;
 
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 1));
+  static async open(engine: Engine): Promise<AttachBench> {
+    const bench = new AttachBench(await temporaryDirectory());
+    await bench.putRecord();
+    await bench.openOutput();
+    const times = { retry: 1, silence: 5 };
+    bench.writer = new AttachWriter(bench.output, { engine, containerId, tty: false }, bench.log, times);
+    return bench;
+  }
 }
 
 describe("AttachWriter", () => {
   test("does not attach again to a container that has ended, and says of no output that it is missing", async () => {
     const engine = new Engine(["a line\n"]);
-    await withWriter(engine, async (writer, written) => {
-      await writer.attach(new AbortController().signal);
-      writer.start();
-      await until(() => written() !== "");
-      engine.container = exited;
-      engine.end();
-      await until(() => engine.inspected > 2 || engine.attached > 1);
-      await writer.finish();
-      assert.equal(engine.attached, 1);
-      assert.match(written(), /^\S+ stdout F a line\n$/);
-    });
+    await using bench = await AttachBench.open(engine);
+    await bench.writer.attach(new AbortController().signal);
+    bench.writer.start();
+    await until("the condition", () => bench.written !== "");
+    engine.container = exited;
+    engine.end();
+    await until("the condition", () => engine.inspected > 2 || engine.attached > 1);
+    await bench.writer.finish();
+    assert.equal(engine.attached, 1);
+    assert.match(bench.written, /^\S+ stdout F a line\n$/);
   });
 
   test("attaches again to one that still runs, and says that output is missing", async () => {
     const engine = new Engine();
-    await withWriter(engine, async (writer, written) => {
-      await writer.attach(new AbortController().signal);
-      writer.start();
-      engine.end();
-      await until(() => written() !== "");
-      assert.equal(engine.attached, 2);
-      assert.match(written(), /output is missing here.*gap 1/);
-    });
+    await using bench = await AttachBench.open(engine);
+    await bench.writer.attach(new AbortController().signal);
+    bench.writer.start();
+    engine.end();
+    await until("the condition", () => bench.written !== "");
+    assert.equal(engine.attached, 2);
+    assert.match(bench.written, /output is missing here.*gap 1/);
   });
 
   test("finish() ends although the streams do not, with the line that has no end", async () => {
     const engine = new Engine(["half a line"]);
-    await withWriter(engine, async (writer, written) => {
-      await writer.attach(new AbortController().signal);
-      writer.start();
-      await writer.finish();
-      assert.ok(engine.closed > 0);
-      assert.match(written(), /^\S+ stdout P half a line\n$/);
-    });
+    await using bench = await AttachBench.open(engine);
+    await bench.writer.attach(new AbortController().signal);
+    bench.writer.start();
+    await bench.writer.finish();
+    assert.ok(engine.closed > 0);
+    assert.match(bench.written, /^\S+ stdout P half a line\n$/);
   });
 
   test("a line has the time of the clock that was set since the start of the program", async (t) => {
     const engine = new Engine(["a line\n"]);
-    await withWriter(engine, async (writer, written) => {
-      const set = Date.parse("2036-01-02T15:04:05.123Z");
-      t.mock.method(Date, "now", () => set);
-      writer.start();
-      await until(() => written().includes(" a line\n"));
-      assert.match(written(), /^2036-01-02T15:04:05\.123\S+ stdout F a line$/m);
-    });
+    await using bench = await AttachBench.open(engine);
+    const set = Date.parse("2036-01-02T15:04:05.123Z");
+    t.mock.method(Date, "now", () => set);
+    bench.writer.start();
+    await until("the condition", () => bench.written.includes(" a line\n"));
+    assert.match(bench.written, /^2036-01-02T15:04:05\.123\S+ stdout F a line$/m);
   });
 
   test("reports once that it cannot attach, however often it tries", async () => {
     const engine = new Engine();
     engine.attachError = new ShimError("unavailable", "no engine");
-    await withWriter(engine, async (writer, _written, log) => {
-      writer.start();
-      await until(() => engine.attached > 3);
-      assert.equal(log.lines.length, 1);
-    });
+    await using bench = await AttachBench.open(engine);
+    bench.writer.start();
+    await until("the condition", () => engine.attached > 3);
+    assert.equal(bench.log.lines.length, 1);
   });
 });

@@ -2,60 +2,59 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
-import { LogRecords } from "../../../src/shim/logs/log-record.js";
+import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
 import { until } from "../../fakes/turns.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { FakeDockerLog } from "./file/fake-docker-log.js";
+import { containerId, openLogWriters } from "./log-bench.js";
 
-const containerId = idOf("ab");
 const slowly = { first: 3_600_000, longest: 3_600_000 };
 const atOnce = { first: 1, longest: 2 };
 
-/** A running container with one line in Docker's file, and a log path where a file is in the way of the directory. */
-async function withBlockedLog(
-  retry: typeof atOnce,
-  work: (world: {
-    readonly writers: ContainerLogWriters;
-    readonly container: ReturnType<typeof containerSnapshot>;
-    readonly path: string;
-    readonly log: ReturnType<typeof recordingLog>;
-    readonly unblock: () => void;
-  }) => Promise<void>,
-): Promise<void> {
-  await using directory = await temporaryDirectory();
-  const root = directory.path;
-  mkdirSync(join(root, "docker"));
-  mkdirSync(join(root, "pod"));
-  const docker = new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
-  docker.write([{ stream: "stdout", text: "line\n" }]);
-  const log = recordingLog();
-  const writers = new ContainerLogWriters(
-    {
-      ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri", adopted: "keep" },
-      records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
-    },
-    retry,
-  );
-  const container = containerSnapshot(containerId, idOf("cd"), {
-    state: { status: "running", running: true },
-    ...{ logDriver: "json-file", logPath: docker.path },
-  });
-  const blocked = join(root, "pod", "main");
-  const path = join(blocked, "0.log");
-  writeFileSync(blocked, "in the way");
-  await writers.created(container, { directory: join(root, "pod"), path });
-  const unblock = (): void => {
-    rmSync(blocked);
-  };
-  try {
-    await work({ writers, container, path, log, unblock });
-  } finally {
-    await writers.stop();
+/** A running container with one line in Docker's file, and a log path whose directory is a file. */
+class BlockedLog implements AsyncDisposable {
+  readonly log = recordingLog();
+  readonly path: string;
+  readonly container: ReturnType<typeof containerSnapshot>;
+  writers!: ContainerLogWriters;
+
+  constructor(private readonly root: Awaited<ReturnType<typeof temporaryDirectory>>) {
+    const docker = dockerLogIn(root.path);
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    this.container = containerSnapshot(containerId, idOf("cd"), {
+      state: { status: "running", running: true },
+      logDriver: "json-file",
+      logPath: docker.path,
+    });
+    mkdirSync(join(root.path, "pod"));
+    this.path = join(root.path, "pod", "main", "0.log");
+    writeFileSync(dirname(this.path), "not a directory");
   }
+
+  static async open(retry: typeof atOnce): Promise<BlockedLog> {
+    const blocked = new BlockedLog(await temporaryDirectory());
+    const { root, log, container, path } = blocked;
+    blocked.writers = await openLogWriters(root.path, log, {}, retry);
+    await blocked.writers.created(container, { directory: join(root.path, "pod"), path });
+    return blocked;
+  }
+
+  unblock(): void {
+    rmSync(dirname(this.path));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.writers.stop();
+    await this.root[Symbol.asyncDispose]();
+  }
+}
+
+function dockerLogIn(root: string): FakeDockerLog {
+  mkdirSync(join(root, "docker"));
+  return new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
 }
 
 async function untilWritten(path: string): Promise<void> {
@@ -66,33 +65,33 @@ async function untilWritten(path: string): Promise<void> {
 
 describe("ContainerLogWriters", () => {
   test("a log that could not be begun is begun as soon as it can be, and reported once", async () => {
-    await withBlockedLog(atOnce, async ({ writers, container, path, log, unblock }) => {
-      await writers.observe(container);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      assert.equal(log.lines.filter(({ level }) => level === "error").length, 1);
-      unblock();
-      await untilWritten(path);
-      assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
-    });
+    await using bench = await BlockedLog.open(atOnce);
+    const { writers, container, path, log } = bench;
+    await writers.observe(container);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(log.lines.filter(({ level }) => level === "error").length, 1);
+    bench.unblock();
+    await untilWritten(path);
+    assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
   });
 
   test("reopen begins the log of a running container that could not be begun", async () => {
-    await withBlockedLog(slowly, async ({ writers, container, path, unblock }) => {
-      await writers.observe(container);
-      unblock();
-      await writers.reopen(containerId);
-      await untilWritten(path);
-    });
+    await using bench = await BlockedLog.open(slowly);
+    const { writers, container, path } = bench;
+    await writers.observe(container);
+    bench.unblock();
+    await writers.reopen(containerId);
+    await untilWritten(path);
   });
 
   test("nothing is tried again for a container that was removed", async () => {
-    await withBlockedLog(atOnce, async ({ writers, container, path, unblock }) => {
-      await writers.observe(container);
-      await writers.remove(containerId);
-      unblock();
-      await new Promise((resolve) => setTimeout(resolve, 20));
-      assert.equal(existsSync(path), false);
-    });
+    await using bench = await BlockedLog.open(atOnce);
+    const { writers, container, path } = bench;
+    await writers.observe(container);
+    await writers.remove(containerId);
+    bench.unblock();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(existsSync(path), false);
   });
 });
 
@@ -127,8 +126,7 @@ async function logsAcrossSources(
 ): Promise<{ readonly files: Readonly<Record<string, string>>; readonly lines: readonly string[] }> {
   await using directory = await temporaryDirectory();
   const root = directory.path;
-  mkdirSync(join(root, "docker"));
-  const docker = new FakeDockerLog(join(root, "docker", `${containerId}-json.log`));
+  const docker = dockerLogIn(root);
   const log = recordingLog();
   const target = { directory: join(root, "pod"), path: join(root, "pod", "0.log") };
   const state = { status: "exited", running: false, finished: 1n } as const;
@@ -136,17 +134,9 @@ async function logsAcrossSources(
   const container = containerSnapshot(containerId, idOf("cd"), ended);
   const running = { ...container, state: { ...container.state, status: "running", running: true } } as const;
   let reads = 0;
-  const open = async (local: boolean): Promise<ContainerLogWriters> =>
-    new ContainerLogWriters({
-      ...{
-        engine: engineOf(docker, () => (reads += 1)),
-        host: () => ({ local }),
-        log,
-        format: "cri",
-        adopted: "keep",
-      },
-      records: await LogRecords.open(join(root, "logs"), log, join(root, "quarantine")),
-    });
+  const engine = engineOf(docker, () => (reads += 1));
+  const open = (local: boolean): Promise<ContainerLogWriters> =>
+    openLogWriters(root, log, { engine, host: () => ({ local }) });
   const first = await open(true);
   await first.created(container, target);
   docker.write([{ stream: "stdout", text: "one\n" }]);

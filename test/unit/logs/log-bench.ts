@@ -1,10 +1,14 @@
-/** One container's log on files: a source of Docker, a log path, and writers that come and go. */
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+/** One container's log in a temporary directory: its path, its record, and writers that start, stop and are killed. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { FileWriter } from "../../../src/shim/logs/file/file-writer.js";
 import { LogOutput } from "../../../src/shim/logs/sink/log-output.js";
+import { ContainerLogWriters, type LogWritersDeps } from "../../../src/shim/logs/container-log-writers.js";
 import { LogRecords, newRecord, type LogRecord } from "../../../src/shim/logs/log-record.js";
 import { TurnQueue } from "../../../src/shim/logs/turn-queue.js";
+import type { BackoffTimes } from "../../../src/shim/lib/sync/backoff.js";
+import type { Written } from "../../../src/shim/logs/sink/log-sink.js";
+import { FakeEngine } from "../../fakes/fake-engine.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -19,32 +23,22 @@ interface BenchOptions {
   readonly archiveLimitBytes?: number;
 }
 
-export class LogBench implements AsyncDisposable {
+export class LogFiles implements AsyncDisposable {
   readonly log = recordingLog();
-  /** Every record in the order in which it reached the disk, since the last start. */
+  /** All records in the order in which they reached the disk. */
   readonly saved: LogRecord[] = [];
+  readonly directory: string;
   records!: LogRecords;
   output!: LogOutput;
-  writer!: FileWriter;
+  writer: { close(): Promise<void> } | undefined;
 
-  private constructor(
-    readonly directory: string,
-    readonly docker: FakeDockerLog,
-    private readonly options: BenchOptions,
-    private readonly cleanUp: () => Promise<void>,
-  ) {}
+  constructor(private readonly root: Awaited<ReturnType<typeof temporaryDirectory>>) {
+    this.directory = root.path;
+    mkdirSync(join(this.directory, "pod"));
+  }
 
-  static async open(options: BenchOptions = {}): Promise<LogBench> {
-    const directory = await temporaryDirectory();
-    mkdirSync(join(directory.path, "docker"));
-    mkdirSync(join(directory.path, "pod"));
-    const docker = new FakeDockerLog(join(directory.path, "docker", `${containerId}-json.log`), options);
-    const bench = new LogBench(directory.path, docker, options, () =>
-      Promise.resolve(directory[Symbol.asyncDispose]()),
-    );
-    const records = await bench.#open();
-    await records.put(newRecord(containerId, { directory: join(directory.path, "pod"), path: bench.path }));
-    return bench;
+  get target(): { readonly directory: string; readonly path: string } {
+    return { directory: join(this.directory, "pod"), path: this.path };
   }
 
   get path(): string {
@@ -59,20 +53,70 @@ export class LogBench implements AsyncDisposable {
     return join(this.directory, "logs", `${containerId}.json`);
   }
 
-  /** As a shim that starts. */
-  async start(): Promise<void> {
-    this.records = await this.#open();
-    this.saved.length = 0;
+  openRecords(): Promise<LogRecords> {
+    return LogRecords.open(join(this.directory, "logs"), this.log, join(this.directory, "quarantine"));
+  }
+
+  async putRecord(record: LogRecord = newRecord(containerId, this.target)): Promise<void> {
+    await (await this.openRecords()).put(record);
+  }
+
+  /** Opens the log as a new process. */
+  async openOutput(): Promise<Written> {
+    this.records = await this.openRecords();
     const move = this.records.move.bind(this.records);
     this.records.move = async (record) => {
       await move(record);
       this.saved.push(record);
     };
-    const record = this.records.get(containerId);
-    if (record === undefined) throw new Error("no record");
-    this.output = new LogOutput(record, this.records, this.log);
-    const written = await this.output.open({ create: true });
-    if (written === undefined) throw new Error("no log file");
+    this.output = new LogOutput(this.records.get(containerId)!, this.records, this.log);
+    return (await this.output.open({ create: true }))!;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.writer?.close();
+    await this.root[Symbol.asyncDispose]();
+  }
+}
+
+/** All logs of a process, with its records in `root`. */
+export async function openLogWriters(
+  root: string,
+  log: LogWritersDeps["log"],
+  options: Partial<Pick<LogWritersDeps, "engine" | "host" | "adopted">> = {},
+  times?: BackoffTimes,
+): Promise<ContainerLogWriters> {
+  const records = await LogRecords.open(join(root, "logs"), log, join(root, "quarantine"));
+  const local = { engine: new FakeEngine(), host: () => ({ local: true }) };
+  return new ContainerLogWriters(
+    { ...local, log, format: "cri", adopted: "keep", records, ...options },
+    times,
+  );
+}
+
+/** A log that is written from Docker's file. */
+export class LogBench extends LogFiles {
+  readonly docker: FakeDockerLog;
+  declare writer: FileWriter;
+
+  constructor(
+    root: Awaited<ReturnType<typeof temporaryDirectory>>,
+    private readonly options: BenchOptions,
+  ) {
+    super(root);
+    mkdirSync(join(this.directory, "docker"));
+    this.docker = new FakeDockerLog(join(this.directory, "docker", `${containerId}-json.log`), options);
+  }
+
+  static async open(options: BenchOptions = {}): Promise<LogBench> {
+    const bench = new LogBench(await temporaryDirectory(), options);
+    await bench.putRecord();
+    return bench;
+  }
+
+  async start(): Promise<void> {
+    this.saved.length = 0;
+    const written = await this.openOutput();
     this.writer = new FileWriter(
       this.output,
       written,
@@ -89,10 +133,7 @@ export class LogBench implements AsyncDisposable {
     this.writer.start();
   }
 
-  /**
-   * What a kill would have left: of the records that were written since the start the one at `share`, and of the log as
-   * many bytes as it can have had then.
-   */
+  /** Leaves what a kill could leave: a random record since the start, and a size that the log can have had then. */
   async kill(share: () => number): Promise<void> {
     const size = readFileSync(this.path).length;
     const own = this.saved.filter(({ sink }) => sink.inode === this.output.record.sink.inode);
@@ -108,19 +149,9 @@ export class LogBench implements AsyncDisposable {
     // In place: the record knows the file by its inode.
     writeFileSync(this.path, log);
   }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.writer.close();
-    rmSync(this.docker.path, { force: true });
-    await this.cleanUp();
-  }
-
-  #open(): Promise<LogRecords> {
-    return LogRecords.open(join(this.directory, "logs"), this.log, join(this.directory, "quarantine"));
-  }
 }
 
-/** Numbers below one that are the same for the same seed. */
+/** A sequence of numbers below one, the same for the same seed. */
 export function randomOf(seed: number): () => number {
   let state = seed;
   return () => {

@@ -14,29 +14,32 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { convertedRecord } from "../../../../src/shim/logs/adopted/convert-link.js";
-import { ContainerLogWriters } from "../../../../src/shim/logs/container-log-writers.js";
+import type { ContainerLogWriters } from "../../../../src/shim/logs/container-log-writers.js";
 import { HistoryWriter } from "../../../../src/shim/logs/adopted/history-writer.js";
 import { LogOutput } from "../../../../src/shim/logs/sink/log-output.js";
 import { LogRecords } from "../../../../src/shim/logs/log-record.js";
 import { type Turn, TurnQueue } from "../../../../src/shim/logs/turn-queue.js";
-import { FakeEngine } from "../../../fakes/fake-engine.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { FakeDockerLog } from "../file/fake-docker-log.js";
+import { containerId, openLogWriters } from "../log-bench.js";
 
-const containerId = idOf("ab");
 const rotated = "0.log.20260102-150405";
 
 /** A running container of cri-dockerd: its log is a link to Docker's file. */
-class World {
+class World implements AsyncDisposable {
+  readonly #writers: ContainerLogWriters[] = [];
   readonly log = recordingLog();
   readonly docker: FakeDockerLog;
   readonly target: { readonly directory: string; readonly path: string };
   #lines = 0;
 
-  constructor(readonly root: string) {
+  constructor(
+    readonly root: string,
+    private readonly removeRoot: () => PromiseLike<void>,
+  ) {
     mkdirSync(join(root, "containers", containerId), { recursive: true });
     mkdirSync(join(root, "pod"));
     this.docker = new FakeDockerLog(join(root, "containers", containerId, `${containerId}-json.log`));
@@ -44,10 +47,21 @@ class World {
     symlinkSync(this.docker.path, this.target.path);
   }
 
+  static async open(): Promise<World> {
+    const directory = await temporaryDirectory();
+    return new World(directory.path, () => directory[Symbol.asyncDispose]());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const writers of this.#writers) await writers.stop();
+    await this.removeRoot();
+  }
+
   get running(): ReturnType<typeof containerSnapshot> {
     return containerSnapshot(containerId, idOf("cd"), {
       state: { status: "running", running: true },
-      ...{ logDriver: "json-file", logPath: this.docker.path },
+      logDriver: "json-file",
+      logPath: this.docker.path,
     });
   }
 
@@ -66,11 +80,30 @@ class World {
   }
 
   async writers(adopted: "keep" | "convert" = "convert"): Promise<ContainerLogWriters> {
-    const { log } = this;
-    return new ContainerLogWriters({
-      ...{ engine: new FakeEngine(), host: () => ({ local: true }), log, format: "cri", adopted },
-      records: await this.records(),
-    });
+    const writers = await openLogWriters(this.root, this.log, { adopted });
+    this.#writers.push(writers);
+    return writers;
+  }
+
+  /** The writers after a rotation that converts the link. */
+  async converted(): Promise<ContainerLogWriters> {
+    this.rename();
+    const writers = await this.writers();
+    await writers.convert(this.running, this.target);
+    return writers;
+  }
+
+  /** As after a kill of a process that has recorded the conversion and done no more. */
+  async recordConversion(): Promise<void> {
+    this.rename();
+    await (await this.records()).put(await convertedRecord(this.running, this.target));
+  }
+
+  /** The container ends: every line is written once, in order. */
+  async assertWholeAtEnd(writers: ContainerLogWriters): Promise<void> {
+    await this.untilWhole();
+    await writers.observe(this.exited);
+    this.assertWhole();
   }
 
   rename(): void {
@@ -121,81 +154,60 @@ class ManualQueue extends TurnQueue {
   }
 }
 
-async function withWorld(work: (world: World) => Promise<void>): Promise<void> {
-  await using directory = await temporaryDirectory();
-  await work(new World(directory.path));
-}
-
 describe("--adopted-logs=convert", () => {
   test("from the rotation on there is a file, and what was before is in the rotated one", async () => {
-    await withWorld(async (world) => {
-      world.write(50);
-      world.rename();
-      const writers = await world.writers();
-      await writers.convert(world.running, world.target);
-      assert.equal(writers.ownerOf(containerId), "shim");
-      world.write(30);
-      await world.untilWhole();
-      await writers.observe(world.exited);
-      const { docker } = world;
-      assert.deepEqual(world.files, {
-        [rotated]: docker.expected.slice(0, 50).join(""),
-        "0.log": docker.expected.slice(50).join(""),
-      });
-      assert.equal(lstatSync(join(world.target.directory, rotated)).mode & 0o7777, 0o640);
-      await writers.stop();
+    await using world = await World.open();
+    world.write(50);
+    const writers = await world.converted();
+    assert.equal(writers.ownerOf(containerId), "shim");
+    world.write(30);
+    await world.untilWhole();
+    await writers.observe(world.exited);
+    const { docker } = world;
+    assert.deepEqual(world.files, {
+      [rotated]: docker.expected.slice(0, 50).join(""),
+      "0.log": docker.expected.slice(50).join(""),
     });
+    assert.equal(lstatSync(join(world.target.directory, rotated)).mode & 0o7777, 0o640);
   });
 
   test("rotates from then on as all other logs do", async () => {
-    await withWorld(async (world) => {
-      const writers = await world.writers();
+    await using world = await World.open();
+    world.write(10);
+    const writers = await world.converted();
+    for (let round = 0; round < 3; round += 1) {
       world.write(10);
-      world.rename();
-      await writers.convert(world.running, world.target);
-      for (let round = 0; round < 3; round += 1) {
-        world.write(10);
-        renameSync(world.target.path, `${world.target.path}.20260102-15040${String(6 + round)}`);
-        await writers.reopen(containerId);
-      }
-      await world.untilWhole();
-      await writers.observe(world.exited);
-      world.assertWhole();
-      await writers.stop();
-    });
+      renameSync(world.target.path, `${world.target.path}.20260102-15040${String(6 + round)}`);
+      await writers.reopen(containerId);
+    }
+    await world.assertWholeAtEnd(writers);
   });
 
   test("a rotation that was not renamed gives the link's time to a file of its own", async () => {
-    await withWorld(async (world) => {
-      world.write(5);
-      const writers = await world.writers();
-      await writers.convert(world.running, world.target);
-      world.write(5);
-      await world.untilWhole();
-      await writers.observe(world.exited);
-      assert.match(Object.keys(world.files)[0] ?? "", /^0\.log\.\d{8}-\d{6}$/);
-      world.assertWhole();
-      await writers.stop();
-    });
+    await using world = await World.open();
+    world.write(5);
+    const writers = await world.writers();
+    await writers.convert(world.running, world.target);
+    world.write(5);
+    await world.untilWhole();
+    await writers.observe(world.exited);
+    assert.match(Object.keys(world.files)[0] ?? "", /^0\.log\.\d{8}-\d{6}$/);
+    world.assertWhole();
   });
 
   test("has what Docker rotated before, and goes on over rotations during the conversion", async () => {
-    await withWorld(async (world) => {
-      world.write(10);
-      world.docker.rotate();
-      world.write(10);
-      world.rename();
-      const writers = await world.writers();
-      const converted = writers.convert(world.running, world.target);
-      world.write(3);
-      world.docker.rotate();
-      world.write(10);
-      await converted;
-      await world.untilWhole();
-      await writers.observe(world.exited);
-      world.assertWhole();
-      await writers.stop();
-    });
+    await using world = await World.open();
+    world.write(10);
+    world.docker.rotate();
+    world.write(10);
+    world.rename();
+    const writers = await world.writers();
+    const converted = writers.convert(world.running, world.target);
+    world.write(3);
+    world.docker.rotate();
+    world.write(10);
+    await converted;
+    await world.assertWholeAtEnd(writers);
   });
 
   const kills: readonly (readonly [string, (world: World) => void])[] = [
@@ -230,213 +242,188 @@ describe("--adopted-logs=convert", () => {
   for (const [name, kill] of kills) {
     for (const status of ["running", "exited"] as const) {
       test(`a kill ${name}: every line once, of a container that is ${status} at the next start`, async () => {
-        await withWorld(async (world) => {
-          world.write(20);
-          world.rename();
-          await (await world.records()).put(await convertedRecord(world.running, world.target));
-          kill(world);
-          world.write(20);
-          const writers = await world.writers();
-          await writers.observe(world[status]);
-          world.write(status === "running" ? 20 : 0);
-          await world.untilWhole();
-          await writers.observe(world.exited);
-          world.assertWhole();
-          assert.deepEqual(Object.keys(world.files), [rotated, "0.log"]);
-          await writers.stop();
-        });
+        await using world = await World.open();
+        world.write(20);
+        await world.recordConversion();
+        kill(world);
+        world.write(20);
+        const writers = await world.writers();
+        await writers.observe(world[status]);
+        world.write(status === "running" ? 20 : 0);
+        await world.assertWholeAtEnd(writers);
+        assert.deepEqual(Object.keys(world.files), [rotated, "0.log"]);
       });
     }
   }
 
   test("a kubelet that heard of no success renames the file back over the log: every line once", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      const first = await world.writers();
-      await first.convert(world.running, world.target);
-      await world.untilWhole();
-      world.write(20);
-      await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
-      await first.stop();
-      renameSync(join(world.target.directory, rotated), world.target.path);
-      const second = await world.writers();
-      await second.observe(world.running);
-      world.write(5);
-      await second.observe(world.exited);
-      world.assertWhole();
-      assert.deepEqual(Object.keys(world.files), ["0.log"]);
-      await second.stop();
-    });
+    await using world = await World.open();
+    world.write(20);
+    const first = await world.converted();
+    await world.untilWhole();
+    world.write(20);
+    await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
+    await first.stop();
+    renameSync(join(world.target.directory, rotated), world.target.path);
+    const second = await world.writers();
+    await second.observe(world.running);
+    world.write(5);
+    await second.observe(world.exited);
+    world.assertWhole();
+    assert.deepEqual(Object.keys(world.files), ["0.log"]);
   });
 
   test("a kill before that is recorded, and the file is renamed back over the log: every line once", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      const first = await world.writers();
-      const path = join(world.root, "logs", `${containerId}.json`);
-      const converted = await convertedRecord(world.running, world.target);
-      await first.convert(world.running, world.target);
-      await world.untilWhole();
-      world.write(20);
-      await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
-      await first.stop();
-      const record = JSON.parse(readFileSync(path, "utf8")) as object;
-      writeFileSync(path, JSON.stringify({ ...record, former: null, history: converted.history }));
-      renameSync(join(world.target.directory, rotated), world.target.path);
-      for (const status of ["running", "running", "exited"] as const) {
-        const next = await world.writers();
-        await next.observe(world[status]);
-        world.write(status === "running" ? 5 : 0);
-        const length = world.docker.expected.join("").length;
-        await until("the log goes on", () => (world.files["0.log"] ?? "").length >= length);
-        // A kill: what is recorded only at a stop is not.
-        const recorded = readFileSync(path, "utf8");
-        await next.stop();
-        if (status === "running") writeFileSync(path, recorded);
-      }
-      world.assertWhole();
-      assert.deepEqual(Object.keys(world.files), ["0.log"]);
-    });
+    await using world = await World.open();
+    world.write(20);
+    world.rename();
+    const first = await world.writers();
+    const path = join(world.root, "logs", `${containerId}.json`);
+    const converted = await convertedRecord(world.running, world.target);
+    await first.convert(world.running, world.target);
+    await world.untilWhole();
+    world.write(20);
+    await until("the log is written", () => (world.files["0.log"] ?? "").split("\n").length === 21);
+    await first.stop();
+    const record = JSON.parse(readFileSync(path, "utf8")) as object;
+    writeFileSync(path, JSON.stringify({ ...record, former: null, history: converted.history }));
+    renameSync(join(world.target.directory, rotated), world.target.path);
+    for (const status of ["running", "running", "exited"] as const) {
+      const next = await world.writers();
+      await next.observe(world[status]);
+      world.write(status === "running" ? 5 : 0);
+      const length = world.docker.expected.join("").length;
+      await until("the log goes on", () => (world.files["0.log"] ?? "").length >= length);
+      // A kill: what is recorded only at a stop is not.
+      const recorded = readFileSync(path, "utf8");
+      await next.stop();
+      if (status === "running") writeFileSync(path, recorded);
+    }
+    world.assertWhole();
+    assert.deepEqual(Object.keys(world.files), ["0.log"]);
   });
 
   test("the time before of a container that has ended is written at a later start", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      await (await world.records()).put(await convertedRecord(world.running, world.target));
-      const path = join(world.root, "logs", `${containerId}.json`);
-      const pending = JSON.parse(readFileSync(path, "utf8")) as { history: unknown };
-      const first = await world.writers();
-      await first.observe(world.exited);
-      await first.stop();
-      rmSync(join(world.target.directory, rotated), { force: true });
-      const record = JSON.parse(readFileSync(path, "utf8")) as { finished: boolean };
-      assert.equal(record.finished, true);
-      writeFileSync(path, JSON.stringify({ ...record, history: pending.history }));
-      const second = await world.writers();
-      await second.observe(world.exited);
-      await world.untilWhole();
-      world.assertWhole();
-      await second.stop();
-    });
+    await using world = await World.open();
+    world.write(20);
+    await world.recordConversion();
+    const path = join(world.root, "logs", `${containerId}.json`);
+    const pending = JSON.parse(readFileSync(path, "utf8")) as { history: unknown };
+    const first = await world.writers();
+    await first.observe(world.exited);
+    await first.stop();
+    rmSync(join(world.target.directory, rotated), { force: true });
+    const record = JSON.parse(readFileSync(path, "utf8")) as { finished: boolean };
+    assert.equal(record.finished, true);
+    writeFileSync(path, JSON.stringify({ ...record, history: pending.history }));
+    const second = await world.writers();
+    await second.observe(world.exited);
+    await world.untilWhole();
+    world.assertWhole();
   });
 
   test("the time before waits as long as Docker's files are out of reach", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      await (await world.records()).put(await convertedRecord(world.running, world.target));
-      const directory = join(world.root, "containers");
-      renameSync(directory, `${directory}.away`);
-      const first = await world.writers();
-      await first.observe(world.running);
-      // Its turn would come at once.
-      await sleep(50);
-      await first.stop();
-      assert.ok(world.isPending);
-      renameSync(`${directory}.away`, directory);
-      const second = await world.writers();
-      await second.observe(world.running);
-      await world.untilWhole();
-      await second.stop();
-      assert.equal(world.files[rotated], world.docker.expected.join(""));
-    });
+    await using world = await World.open();
+    world.write(20);
+    await world.recordConversion();
+    const directory = join(world.root, "containers");
+    renameSync(directory, `${directory}.away`);
+    const first = await world.writers();
+    await first.observe(world.running);
+    // Its turn would come at once.
+    await sleep(50);
+    await first.stop();
+    assert.ok(world.isPending);
+    renameSync(`${directory}.away`, directory);
+    const second = await world.writers();
+    await second.observe(world.running);
+    await world.untilWhole();
+    await second.stop();
+    assert.equal(world.files[rotated], world.docker.expected.join(""));
   });
 
   test("a removal during the conversion leaves no half of a file", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      const writers = await world.writers();
-      await writers.convert(world.running, world.target);
-      await writers.remove(containerId);
-      assert.equal(existsSync(join(world.target.directory, ".0.log.history")), false);
-      assert.equal(existsSync(join(world.root, "logs", `${containerId}.json`)), false);
-      await writers.stop();
-    });
+    await using world = await World.open();
+    world.write(20);
+    const writers = await world.converted();
+    await writers.remove(containerId);
+    assert.equal(existsSync(join(world.target.directory, ".0.log.history")), false);
+    assert.equal(existsSync(join(world.root, "logs", `${containerId}.json`)), false);
   });
 
   test("a very long time before is cut, and says so in its first line", async () => {
-    await withWorld(async (world) => {
-      world.write(200);
-      world.rename();
-      const records = await world.records();
-      await records.put(await convertedRecord(world.running, world.target));
-      rmSync(join(world.target.directory, rotated));
-      const output = new LogOutput(records.get(containerId)!, records, world.log);
-      await output.open({ create: true });
-      const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
-      const queue = new TurnQueue(assert.ifError);
-      const history = new HistoryWriter(output, output.record.history!, source, queue, world.log, 1000);
-      history.start();
-      await world.untilWhole();
-      await history.stop();
-      await output.close();
-      const [first = "", ...lines] = (world.files[rotated] ?? "").trimEnd().split("\n");
-      assert.match(first, / stderr F dockershim: older lines are left in the Docker Engine's file$/);
-      assert.ok(lines.length > 5 && lines.length < 20);
-      const expected = world.docker.expected.slice(-lines.length);
-      assert.deepEqual(
-        lines.map((line) => `${line}\n`),
-        expected,
-      );
-    });
+    await using world = await World.open();
+    world.write(200);
+    world.rename();
+    const records = await world.records();
+    await records.put(await convertedRecord(world.running, world.target));
+    rmSync(join(world.target.directory, rotated));
+    const output = new LogOutput(records.get(containerId)!, records, world.log);
+    await output.open({ create: true });
+    const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
+    const queue = new TurnQueue(assert.ifError);
+    const history = new HistoryWriter(output, output.record.history!, source, queue, world.log, 1000);
+    history.start();
+    await world.untilWhole();
+    await history.stop();
+    await output.close();
+    const [first = "", ...lines] = (world.files[rotated] ?? "").trimEnd().split("\n");
+    assert.match(first, / stderr F dockershim: older lines are left in the Docker Engine's file$/);
+    assert.ok(lines.length > 5 && lines.length < 20);
+    const expected = world.docker.expected.slice(-lines.length);
+    assert.deepEqual(
+      lines.map((line) => `${line}\n`),
+      expected,
+    );
   });
 
   test("a file that Docker drops during the conversion leaves a line that says so, and what is in later ones", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.docker.rotate();
-      world.write(20);
-      world.docker.rotate();
-      world.write(20);
-      world.rename();
-      const records = await world.records();
-      await records.put(await convertedRecord(world.running, world.target));
-      rmSync(join(world.target.directory, rotated));
-      const output = new LogOutput(records.get(containerId)!, records, world.log);
-      await output.open({ create: true });
-      const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
-      const queue = new ManualQueue(assert.ifError);
-      new HistoryWriter(output, output.record.history!, source, queue, world.log).start();
-      await queue.turn();
-      // It is still held open.
-      rmSync(`${world.docker.path}.2`);
-      world.docker.rotate();
-      while (await queue.turn());
-      await output.close();
-      const lines = (world.files[rotated] ?? "").split(/(?<=\n)/);
-      const notices = lines.splice(20, 1);
-      assert.match(
-        notices[0] ?? "",
-        / stderr F dockershim: log lines are missing here, .* before they were read\n$/,
-      );
-      assert.equal(lines.join(""), world.docker.expected.join(""));
-      assert.equal(world.isPending, false);
-      assert.equal(world.log.lines.filter(({ level }) => level === "warn").length, 1);
-    });
+    await using world = await World.open();
+    world.write(20);
+    world.docker.rotate();
+    world.write(20);
+    world.docker.rotate();
+    world.write(20);
+    world.rename();
+    const records = await world.records();
+    await records.put(await convertedRecord(world.running, world.target));
+    rmSync(join(world.target.directory, rotated));
+    const output = new LogOutput(records.get(containerId)!, records, world.log);
+    await output.open({ create: true });
+    const source = { path: world.docker.path, archiveLimitBytes: 1e6, emptiedAtBytes: undefined };
+    const queue = new ManualQueue(assert.ifError);
+    new HistoryWriter(output, output.record.history!, source, queue, world.log).start();
+    await queue.turn();
+    // It is still held open.
+    rmSync(`${world.docker.path}.2`);
+    world.docker.rotate();
+    while (await queue.turn());
+    await output.close();
+    const lines = (world.files[rotated] ?? "").split(/(?<=\n)/);
+    const notices = lines.splice(20, 1);
+    assert.match(
+      notices[0] ?? "",
+      / stderr F dockershim: log lines are missing here, .* before they were read\n$/,
+    );
+    assert.equal(lines.join(""), world.docker.expected.join(""));
+    assert.equal(world.isPending, false);
+    assert.equal(world.log.lines.filter(({ level }) => level === "warn").length, 1);
   });
 
   test("a disk that does not take the time before is reported, and it is written at the next rotation", async () => {
-    await withWorld(async (world) => {
-      world.write(20);
-      world.rename();
-      const writers = await world.writers();
-      // In the way of the file that is being written.
-      mkdirSync(join(world.target.directory, ".0.log.history"));
-      await writers.convert(world.running, world.target);
-      const reports = (): number => world.log.lines.filter(({ level }) => level === "warn").length;
-      await until("the report", () => reports() > 0);
-      rmSync(join(world.target.directory, ".0.log.history"), { recursive: true });
-      renameSync(world.target.path, `${world.target.path}.20260102-150406`);
-      await writers.reopen(containerId);
-      await world.untilWhole();
-      await writers.observe(world.exited);
-      world.assertWhole();
-      await writers.stop();
-    });
+    await using world = await World.open();
+    world.write(20);
+    world.rename();
+    const writers = await world.writers();
+    // In the way of the file that is being written.
+    mkdirSync(join(world.target.directory, ".0.log.history"));
+    await writers.convert(world.running, world.target);
+    const reports = (): number => world.log.lines.filter(({ level }) => level === "warn").length;
+    await until("the report", () => reports() > 0);
+    rmSync(join(world.target.directory, ".0.log.history"), { recursive: true });
+    renameSync(world.target.path, `${world.target.path}.20260102-150406`);
+    await writers.reopen(containerId);
+    await world.assertWholeAtEnd(writers);
   });
 
   const refusals: readonly (readonly [string, (world: World) => void, RegExp])[] = [
@@ -466,29 +453,27 @@ describe("--adopted-logs=convert", () => {
   ];
   for (const [name, prepare, message] of refusals) {
     test(`${name} stays as it is, and nothing is recorded`, async () => {
-      await withWorld(async (world) => {
-        world.write(1);
-        prepare(world);
-        const before = lstatSync(world.target.path).ino;
-        const writers = await world.writers();
-        await assert.rejects(writers.convert(world.running, world.target), { kind: "precondition", message });
-        assert.equal(lstatSync(world.target.path).ino, before);
-        assert.equal(writers.ownerOf(containerId), undefined);
-        assert.deepEqual(readdirSync(world.target.directory), ["0.log"]);
-      });
+      await using world = await World.open();
+      world.write(1);
+      prepare(world);
+      const before = lstatSync(world.target.path).ino;
+      const writers = await world.writers();
+      await assert.rejects(writers.convert(world.running, world.target), { kind: "precondition", message });
+      assert.equal(lstatSync(world.target.path).ino, before);
+      assert.equal(writers.ownerOf(containerId), undefined);
+      assert.deepEqual(readdirSync(world.target.directory), ["0.log"]);
     });
   }
 
   test("without it the link stays, and the reason names the flag", async () => {
-    await withWorld(async (world) => {
-      world.write(1);
-      const writers = await world.writers("keep");
-      await assert.rejects(writers.convert(world.running, world.target), {
-        kind: "precondition",
-        message: /only the engine can rotate it .* --adopted-logs=convert/,
-      });
-      assert.ok(lstatSync(world.target.path).isSymbolicLink());
-      assert.equal(writers.ownerOf(containerId), undefined);
+    await using world = await World.open();
+    world.write(1);
+    const writers = await world.writers("keep");
+    await assert.rejects(writers.convert(world.running, world.target), {
+      kind: "precondition",
+      message: /only the engine can rotate it .* --adopted-logs=convert/,
     });
+    assert.ok(lstatSync(world.target.path).isSymbolicLink());
+    assert.equal(writers.ownerOf(containerId), undefined);
   });
 });

@@ -1,21 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import type { LogOptions, TakeOutput } from "../../../../src/shim/ports/engine.js";
 import { orAbort } from "../../../../src/shim/lib/abort.js";
 import { ApiWriter } from "../../../../src/shim/logs/api/api-writer.js";
 import { gapNotice } from "../../../../src/shim/logs/gaps.js";
-import { LogOutput } from "../../../../src/shim/logs/sink/log-output.js";
-import { LogRecords, newRecord, type LogRecord } from "../../../../src/shim/logs/log-record.js";
 import { recordFromFile } from "../../../../src/shim/logs/lost-record.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
-import { idOf } from "../../../fakes/snapshots.js";
 import { until } from "../../../fakes/turns.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
-import { randomOf } from "../log-bench.js";
-
-const containerId = idOf("ab");
+import { containerId, LogFiles, randomOf } from "../log-bench.js";
 
 interface Message {
   readonly stream: "stdout";
@@ -72,61 +65,25 @@ class FakeLog {
   }
 }
 
-async function withBench(work: (bench: Bench) => Promise<void>): Promise<void> {
-  await using directory = await temporaryDirectory();
-  mkdirSync(join(directory.path, "pod"));
-  const bench = new Bench(directory.path);
-  await bench.prepare();
-  await work(bench);
-}
-
-class Bench {
+class ApiBench extends LogFiles {
   readonly source = new FakeLog();
-  readonly log = recordingLog();
-  /** What was recorded, in order. */
-  readonly recorded: LogRecord[] = [];
-  writer!: ApiWriter;
-  /** As if the system's clock had been seen to be set back. */
+  declare writer: ApiWriter;
+  /** Reports a clock that was set back, as ClockSteps does. */
   setBack: () => void = () => undefined;
 
-  constructor(private readonly directory: string) {}
-
-  get path(): string {
-    return join(this.directory, "pod", "0.log");
+  static async open(): Promise<ApiBench> {
+    const bench = new ApiBench(await temporaryDirectory());
+    await bench.putRecord();
+    return bench;
   }
 
-  get recordPath(): string {
-    return join(this.directory, "logs", `${containerId}.json`);
-  }
-
-  get written(): string {
-    return readFileSync(this.path, "utf8");
-  }
-
-  #records(): Promise<LogRecords> {
-    return LogRecords.open(join(this.directory, "logs"), this.log, join(this.directory, "quarantine"));
-  }
-
-  async prepare(): Promise<void> {
-    const target = { directory: join(this.directory, "pod"), path: this.path };
-    await (await this.#records()).put(newRecord(containerId, target));
-  }
-
-  /** A new record, made from the log file. */
+  /** Makes a new record from the log file. */
   async recover(): Promise<void> {
-    const record = await recordFromFile(containerId, { directory: dirname(this.path), path: this.path });
-    await (await this.#records()).put(record!);
+    await this.putRecord((await recordFromFile(containerId, this.target))!);
   }
 
   async start(): Promise<void> {
-    const records = await this.#records();
-    const move = records.move.bind(records);
-    records.move = (record) => {
-      this.recorded.push(record);
-      return move(record);
-    };
-    const output = new LogOutput(records.get(containerId)!, records, this.log);
-    const written = await output.open({ create: true });
+    const written = await this.openOutput();
     const engine = {
       containerLogs: async (_id: string, options: LogOptions, signal: AbortSignal) => ({
         readOutput: async (take: TakeOutput) => {
@@ -138,7 +95,7 @@ class Bench {
     };
     const clockSteps = { onSetBack: (listener: () => void) => ((this.setBack = listener), () => undefined) };
     const source = { engine, containerId, tty: false, logDriver: "local", clockSteps };
-    this.writer = new ApiWriter(output, written!, source, this.log);
+    this.writer = new ApiWriter(this.output, written, source, this.log);
     this.writer.start();
   }
 }
@@ -146,32 +103,31 @@ class Bench {
 describe("ApiWriter", () => {
   test("goes on where it was after kills at any point, with lines of equal seconds", async () => {
     for (let seed = 1; seed <= 15; seed += 1) {
-      await withBench(async (bench) => {
-        const random = randomOf(seed);
-        let second = 1_770_000_000;
-        await bench.start();
-        for (let step = 0; step < 8; step += 1) {
-          for (let line = Math.floor(random() * 20); line > 0; line -= 1) {
-            if (random() < 0.3) second += Math.floor(random() * 3);
-            bench.source.write(second, `${String(line)} of ${String(step)}`);
-          }
-          await bench.writer.finish();
-          const record = readFileSync(bench.recordPath, "utf8");
-          const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
-          bench.source.write(second, "after the record");
-          await bench.start();
-          await bench.writer.finish();
-          await bench.writer.close();
-          // As if it had been killed after it had written that much.
-          const log = readFileSync(bench.path);
-          writeFileSync(bench.recordPath, record);
-          writeFileSync(bench.path, log.subarray(0, size + Math.floor(random() * (log.length - size + 1))));
-          await bench.start();
+      await using bench = await ApiBench.open();
+      const random = randomOf(seed);
+      let second = 1_770_000_000;
+      await bench.start();
+      for (let step = 0; step < 8; step += 1) {
+        for (let line = Math.floor(random() * 20); line > 0; line -= 1) {
+          if (random() < 0.3) second += Math.floor(random() * 3);
+          bench.source.write(second, `${String(line)} of ${String(step)}`);
         }
         await bench.writer.finish();
-        assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
-        assert.deepEqual(bench.log.lines, []);
-      });
+        const record = readFileSync(bench.recordPath, "utf8");
+        const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
+        bench.source.write(second, "after the record");
+        await bench.start();
+        await bench.writer.finish();
+        await bench.writer.close();
+        // As if it had been killed after it had written that much.
+        const log = readFileSync(bench.path);
+        writeFileSync(bench.recordPath, record);
+        writeFileSync(bench.path, log.subarray(0, size + Math.floor(random() * (log.length - size + 1))));
+        await bench.start();
+      }
+      await bench.writer.finish();
+      assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
+      assert.deepEqual(bench.log.lines, []);
     }
   });
 
@@ -185,211 +141,200 @@ describe("ApiWriter", () => {
         [100, 99],
         [3600, 1],
       ] as const) {
-        await withBench(async (bench) => {
-          bench.source.filtersEach = filtersEach;
-          let second = 1_770_000_000;
-          const write = (count: number): void => {
-            for (let line = 0; line < count; line += 1) bench.source.write((second += 1), String(line));
-          };
-          write(20);
+        await using bench = await ApiBench.open();
+        bench.source.filtersEach = filtersEach;
+        let second = 1_770_000_000;
+        const write = (count: number): void => {
+          for (let line = 0; line < count; line += 1) bench.source.write((second += 1), String(line));
+        };
+        write(20);
+        await bench.start();
+        await bench.writer.finish();
+        second -= back;
+        write(lines);
+        for (let round = 0; round < 4; round += 1) {
           await bench.start();
           await bench.writer.finish();
-          second -= back;
-          write(lines);
-          for (let round = 0; round < 4; round += 1) {
-            await bench.start();
-            await bench.writer.finish();
-            assert.equal(bench.written, bench.source.expected.join(""), `${String(back)}: ${String(round)}`);
-            write(2);
-          }
-          assert.deepEqual(bench.log.lines, []);
-        });
+          assert.equal(bench.written, bench.source.expected.join(""), `${String(back)}: ${String(round)}`);
+          write(2);
+        }
+        assert.deepEqual(bench.log.lines, []);
       }
     });
 
     test(`a clock that is set back again and again, and kills at any point: every line once, with ${name}`, async () => {
       for (let seed = 1; seed <= 15; seed += 1) {
-        await withBench(async (bench) => {
-          bench.source.filtersEach = filtersEach;
-          const random = randomOf(seed);
-          let second = 1_770_000_000;
-          await bench.start();
-          for (let step = 0; step < 10; step += 1) {
-            // Seen at once by the one that reads, or at the next start.
-            if (random() < 0.4) second -= Math.floor(random() * 60);
-            for (let line = Math.floor(random() * 20); line >= 0; line -= 1) {
-              if (random() < 0.3) second += Math.floor(random() * 3);
-              bench.source.write(second, `${String(line)} of ${String(step)}`);
-            }
-            bench.setBack();
-            await bench.writer.finish();
-            const record = readFileSync(bench.recordPath, "utf8");
-            const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
-            bench.source.write(second, "after the record");
-            await bench.start();
-            await bench.writer.finish();
-            await bench.writer.close();
-            const log = readFileSync(bench.path);
-            writeFileSync(bench.recordPath, record);
-            const kept = size + Math.floor(random() * (log.length - size + 1));
-            writeFileSync(bench.path, log.subarray(0, kept));
-            await bench.start();
+        await using bench = await ApiBench.open();
+        bench.source.filtersEach = filtersEach;
+        const random = randomOf(seed);
+        let second = 1_770_000_000;
+        await bench.start();
+        for (let step = 0; step < 10; step += 1) {
+          // Seen at once by the one that reads, or at the next start.
+          if (random() < 0.4) second -= Math.floor(random() * 60);
+          for (let line = Math.floor(random() * 20); line >= 0; line -= 1) {
+            if (random() < 0.3) second += Math.floor(random() * 3);
+            bench.source.write(second, `${String(line)} of ${String(step)}`);
           }
+          bench.setBack();
           await bench.writer.finish();
-          assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
-          assert.deepEqual(bench.log.lines, []);
-        });
+          const record = readFileSync(bench.recordPath, "utf8");
+          const size = (JSON.parse(record) as { sink: { size: number } }).sink.size;
+          bench.source.write(second, "after the record");
+          await bench.start();
+          await bench.writer.finish();
+          await bench.writer.close();
+          const log = readFileSync(bench.path);
+          writeFileSync(bench.recordPath, record);
+          const kept = size + Math.floor(random() * (log.length - size + 1));
+          writeFileSync(bench.path, log.subarray(0, kept));
+          await bench.start();
+        }
+        await bench.writer.finish();
+        assert.equal(bench.written, bench.source.expected.join(""), `seed ${String(seed)}`);
+        assert.deepEqual(bench.log.lines, []);
       }
     });
 
     test(`a clock that is set back while the log is followed: every line once, with ${name}`, async () => {
-      await withBench(async (bench) => {
-        bench.source.filtersEach = filtersEach;
-        for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-        await bench.start();
-        const isWhole = (): boolean => bench.written === bench.source.expected.join("");
-        await until("the first lines", isWhole);
-        for (const back of [1_769_999_000, 1_769_998_000]) {
-          bench.setBack();
-          for (let line = 0; line < 10; line += 1) bench.source.write(back + line, String(line));
-          await until("the lines after the clock was set back", isWhole);
-        }
-        // What is written may have to be asked for once more, because the clock was seen to be set back.
-        await until("it follows again", () => bench.source.waiting === 1);
-        const before = bench.source.requests;
-        bench.source.write(1_769_998_020, "last");
-        await until("the last line", isWhole);
-        assert.equal(bench.source.requests, before, "it is followed");
-        await bench.writer.finish();
-        assert.deepEqual(bench.log.lines, []);
-      });
+      await using bench = await ApiBench.open();
+      bench.source.filtersEach = filtersEach;
+      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+      await bench.start();
+      const isWhole = (): boolean => bench.written === bench.source.expected.join("");
+      await until("the first lines", isWhole);
+      for (const back of [1_769_999_000, 1_769_998_000]) {
+        bench.setBack();
+        for (let line = 0; line < 10; line += 1) bench.source.write(back + line, String(line));
+        await until("the lines after the clock was set back", isWhole);
+      }
+      // What is written may have to be asked for once more, because the clock was seen to be set back.
+      await until("it follows again", () => bench.source.waiting === 1);
+      const before = bench.source.requests;
+      bench.source.write(1_769_998_020, "last");
+      await until("the last line", isWhole);
+      assert.equal(bench.source.requests, before, "it is followed");
+      await bench.writer.finish();
+      assert.deepEqual(bench.log.lines, []);
     });
   }
 
   test("a clock that is set back, and what was written before it dropped: a gap, and every line that is left", async () => {
-    await withBench(async (bench) => {
-      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+    await using bench = await ApiBench.open();
+    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+    await bench.start();
+    await bench.writer.finish();
+    for (let line = 0; line < 10; line += 1) bench.source.write(1_769_000_000 + line, String(line));
+    bench.source.messages.splice(0, 13);
+    for (let round = 0; round < 2; round += 1) {
       await bench.start();
       await bench.writer.finish();
-      for (let line = 0; line < 10; line += 1) bench.source.write(1_769_000_000 + line, String(line));
-      bench.source.messages.splice(0, 13);
-      for (let round = 0; round < 2; round += 1) {
-        await bench.start();
-        await bench.writer.finish();
-        const lines = linesOf(readFileSync(bench.path));
-        const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(13)];
-        assert.deepEqual(
-          lines.filter((line) => !line.includes("gap 1")),
-          kept,
-          JSON.stringify(lines.slice(8)),
-        );
-        assert.equal(lines.length, kept.length + 1);
-      }
-    });
+      const lines = linesOf(readFileSync(bench.path));
+      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(13)];
+      assert.deepEqual(
+        lines.filter((line) => !line.includes("gap 1")),
+        kept,
+        JSON.stringify(lines.slice(8)),
+      );
+      assert.equal(lines.length, kept.length + 1);
+    }
   });
 
   test("the end of a container that was followed costs one request", async () => {
-    await withBench(async (bench) => {
-      bench.source.write(1_770_000_000, "line");
-      await bench.start();
-      await until("the line", () => bench.written === bench.source.expected.join(""));
-      await until("it waits for more", () => bench.source.waiting === 1);
-      const before = bench.source.requests;
-      await bench.writer.finish();
-      assert.equal(bench.source.requests, before + 1);
-    });
+    await using bench = await ApiBench.open();
+    bench.source.write(1_770_000_000, "line");
+    await bench.start();
+    await until("the line", () => bench.written === bench.source.expected.join(""));
+    await until("it waits for more", () => bench.source.waiting === 1);
+    const before = bench.source.requests;
+    await bench.writer.finish();
+    assert.equal(bench.source.requests, before + 1);
   });
 
   test("marks where the engine has dropped lines, and loses none of those that are left", async () => {
-    await withBench(async (bench) => {
-      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-      await bench.start();
-      await bench.writer.finish();
-      for (let line = 10; line < 30; line += 1) bench.source.write(1_770_000_000 + line, String(line));
-      bench.source.messages.splice(0, 20);
-      await bench.start();
-      await bench.writer.finish();
-      const lines = bench.written.trimEnd().split("\n");
-      assert.equal(lines.filter((line) => line.includes("gap 1 of this log")).length, 1);
-      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(20)];
-      assert.deepEqual(
-        lines.filter((line) => !line.includes("gap 1")).map((line) => `${line}\n`),
-        kept,
-      );
-    });
+    await using bench = await ApiBench.open();
+    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+    await bench.start();
+    await bench.writer.finish();
+    for (let line = 10; line < 30; line += 1) bench.source.write(1_770_000_000 + line, String(line));
+    bench.source.messages.splice(0, 20);
+    await bench.start();
+    await bench.writer.finish();
+    const lines = bench.written.trimEnd().split("\n");
+    assert.equal(lines.filter((line) => line.includes("gap 1 of this log")).length, 1);
+    const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(20)];
+    assert.deepEqual(
+      lines.filter((line) => !line.includes("gap 1")).map((line) => `${line}\n`),
+      kept,
+    );
   });
 
   test("marks nothing when the engine has dropped only what is written", async () => {
-    await withBench(async (bench) => {
-      for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
+    await using bench = await ApiBench.open();
+    for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
+    await bench.start();
+    await bench.writer.finish();
+    for (let line = 10; line < 20; line += 1) bench.source.write(1_770_000_000, String(line));
+    bench.source.messages.splice(0, 5);
+    for (let time = 0; time < 2; time += 1) {
       await bench.start();
       await bench.writer.finish();
-      for (let line = 10; line < 20; line += 1) bench.source.write(1_770_000_000, String(line));
-      bench.source.messages.splice(0, 5);
-      for (let time = 0; time < 2; time += 1) {
-        await bench.start();
-        await bench.writer.finish();
-        assert.equal(bench.written, bench.source.expected.join(""));
-      }
-      assert.deepEqual(bench.log.lines, []);
-    });
+      assert.equal(bench.written, bench.source.expected.join(""));
+    }
+    assert.deepEqual(bench.log.lines, []);
   });
 
   for (const written of [1, 10]) {
     test(`goes on after ${String(written)} lines when the record was lost, also where they come from Docker's file`, async () => {
-      await withBench(async (bench) => {
-        for (let line = 0; line < written; line += 1) bench.source.write(1_770_000_000, String(line));
-        await bench.start();
-        await bench.writer.finish();
-        // Docker's file has times without trailing zeros; a kill has left half a line.
-        const last = "2026-02-02T02:40:00.00001Z stdout F ten\n";
-        writeFileSync(bench.path, `${bench.written}${last}2026-02-0`);
-        bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "ten");
-        bench.source.write(1_770_000_001, "next");
-        rmSync(bench.recordPath);
-        await bench.recover();
-        await bench.start();
-        await bench.writer.finish();
-        const texts = linesOf(readFileSync(bench.path)).map((line) => line.split(" ").slice(1).join(" "));
-        const lines = Array.from({ length: written }, (_, line) => `stdout F ${String(line)}\n`);
-        assert.deepEqual(texts, [...lines, "stdout F ten\n", "stdout F next\n"]);
-        assert.deepEqual(bench.log.lines, []);
-      });
-    });
-  }
-
-  test("loses no line behind a gap notice with a time of Docker's file when the record was lost", async () => {
-    await withBench(async (bench) => {
+      await using bench = await ApiBench.open();
+      for (let line = 0; line < written; line += 1) bench.source.write(1_770_000_000, String(line));
       await bench.start();
       await bench.writer.finish();
-      // Docker's file has times without trailing zeros.
-      const notice = gapNotice("2026-02-02T02:40:00.00001Z", 1);
-      writeFileSync(bench.path, notice);
-      bench.source.writeAt("2026-02-02T02:40:00.000009000Z", "dropped before");
-      bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "first");
-      bench.source.writeAt("2026-02-02T02:40:00.000010001Z", "second");
+      // Docker's file has times without trailing zeros; a kill has left half a line.
+      const last = "2026-02-02T02:40:00.00001Z stdout F ten\n";
+      writeFileSync(bench.path, `${bench.written}${last}2026-02-0`);
+      bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "ten");
+      bench.source.write(1_770_000_001, "next");
       rmSync(bench.recordPath);
       await bench.recover();
       await bench.start();
       await bench.writer.finish();
-      assert.deepEqual(linesOf(readFileSync(bench.path)), [
-        notice,
-        "2026-02-02T02:40:00.000010000Z stdout F first\n",
-        "2026-02-02T02:40:00.000010001Z stdout F second\n",
-      ]);
+      const texts = linesOf(readFileSync(bench.path)).map((line) => line.split(" ").slice(1).join(" "));
+      const lines = Array.from({ length: written }, (_, line) => `stdout F ${String(line)}\n`);
+      assert.deepEqual(texts, [...lines, "stdout F ten\n", "stdout F next\n"]);
+      assert.deepEqual(bench.log.lines, []);
     });
+  }
+
+  test("loses no line behind a gap notice with a time of Docker's file when the record was lost", async () => {
+    await using bench = await ApiBench.open();
+    await bench.start();
+    await bench.writer.finish();
+    // Docker's file has times without trailing zeros.
+    const notice = gapNotice("2026-02-02T02:40:00.00001Z", 1);
+    writeFileSync(bench.path, notice);
+    bench.source.writeAt("2026-02-02T02:40:00.000009000Z", "dropped before");
+    bench.source.writeAt("2026-02-02T02:40:00.000010000Z", "first");
+    bench.source.writeAt("2026-02-02T02:40:00.000010001Z", "second");
+    rmSync(bench.recordPath);
+    await bench.recover();
+    await bench.start();
+    await bench.writer.finish();
+    assert.deepEqual(linesOf(readFileSync(bench.path)), [
+      notice,
+      "2026-02-02T02:40:00.000010000Z stdout F first\n",
+      "2026-02-02T02:40:00.000010001Z stdout F second\n",
+    ]);
   });
 
   test("has no record for a file that is no log, and leaves it as it is", async () => {
     for (const content of ["something\n", "something", "2026", "2026-02-02T02:40:00.1Z stdout F a\nb\nc"]) {
-      await withBench(async (bench) => {
-        writeFileSync(bench.path, content);
-        const target = { directory: dirname(bench.path), path: bench.path };
-        const record = await recordFromFile(containerId, target);
-        // What a killed writer can have left is half of a first line.
-        if (content === "2026") assert.equal(record?.sink.size, 0);
-        else assert.deepEqual([record, bench.written], [undefined, content]);
-      });
+      await using bench = await ApiBench.open();
+      writeFileSync(bench.path, content);
+      const record = await recordFromFile(containerId, bench.target);
+      // What a killed writer can have left is half of a first line.
+      if (content === "2026") assert.equal(record?.sink.size, 0);
+      else assert.deepEqual([record, bench.written], [undefined, content]);
     }
   });
 
@@ -400,40 +345,39 @@ describe("ApiWriter", () => {
   ];
   for (const [name, from, to] of drops) {
     test(`marks a gap once, and loses no line after it, wherever it is killed: dropped was ${name}`, async () => {
-      await withBench(async (bench) => {
-        const second = (line: number): number => 1_770_000_000 + Math.floor(line / 4);
-        for (let line = 0; line < 10; line += 1) bench.source.write(second(line), String(line));
-        await bench.start();
-        await bench.writer.finish();
-        for (let line = 10; line < 20; line += 1) bench.source.write(second(line), String(line));
-        bench.source.messages.splice(from, to - from);
-        bench.recorded.splice(0, bench.recorded.length - 1);
-        await bench.start();
-        await bench.writer.finish();
-        const whole = readFileSync(bench.path);
-        const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(to)];
-        assert.deepEqual(
-          linesOf(whole).filter((line) => !line.includes("gap 1 of this log")),
-          kept,
-        );
-        assert.equal(linesOf(whole).length, kept.length + 1);
-        const versions = [...bench.recorded];
-        for (const [index, version] of versions.entries()) {
-          // As if it had been killed between two records, after it had written that much.
-          const until = versions[index + 1]?.sink.size ?? whole.length;
-          for (const size of cutsOf(whole, version.sink.size, until)) {
-            writeFileSync(bench.recordPath, JSON.stringify(version));
-            writeFileSync(bench.path, whole.subarray(0, size));
-            await bench.start();
-            await bench.writer.finish();
-            assert.equal(
-              bench.written,
-              whole.toString(),
-              `record ${String(index)} of ${String(version.sink.size)} bytes, file of ${String(size)}`,
-            );
-          }
+      await using bench = await ApiBench.open();
+      const second = (line: number): number => 1_770_000_000 + Math.floor(line / 4);
+      for (let line = 0; line < 10; line += 1) bench.source.write(second(line), String(line));
+      await bench.start();
+      await bench.writer.finish();
+      for (let line = 10; line < 20; line += 1) bench.source.write(second(line), String(line));
+      bench.source.messages.splice(from, to - from);
+      bench.saved.splice(0, bench.saved.length - 1);
+      await bench.start();
+      await bench.writer.finish();
+      const whole = readFileSync(bench.path);
+      const kept = [...bench.source.expected.slice(0, 10), ...bench.source.expected.slice(to)];
+      assert.deepEqual(
+        linesOf(whole).filter((line) => !line.includes("gap 1 of this log")),
+        kept,
+      );
+      assert.equal(linesOf(whole).length, kept.length + 1);
+      const versions = [...bench.saved];
+      for (const [index, version] of versions.entries()) {
+        // As if it had been killed between two records, after it had written that much.
+        const until = versions[index + 1]?.sink.size ?? whole.length;
+        for (const size of cutsOf(whole, version.sink.size, until)) {
+          writeFileSync(bench.recordPath, JSON.stringify(version));
+          writeFileSync(bench.path, whole.subarray(0, size));
+          await bench.start();
+          await bench.writer.finish();
+          assert.equal(
+            bench.written,
+            whole.toString(),
+            `record ${String(index)} of ${String(version.sink.size)} bytes, file of ${String(size)}`,
+          );
         }
-      });
+      }
     });
   }
 });
