@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
   listOf,
-  negotiateSpdy,
   negotiateWebSocket,
   parseTarget,
   urlBase,
@@ -61,26 +60,11 @@ describe("listOf()", () => {
     assert.deepEqual(listOf(["a, b", ",c ,"]), ["a", "b", "c"]));
 });
 
-describe("negotiateSpdy()", () => {
-  const supported = ["v4", "v3"] as const;
-  const negotiate = (value?: string): unknown =>
-    negotiateSpdy(value === undefined ? {} : { "x-stream-protocol-version": value }, supported);
-
-  test("prefers the server's order", () => assert.equal(negotiate("v3, v4"), "v4"));
-  test("is 400 without the header", () => assert.equal((negotiate() as { status: number }).status, 400));
-  test("is 403 without a common protocol, and names the server's", () => {
-    const { status, headers } = negotiate("v9") as { status: number; headers: Record<string, string> };
-    assert.deepEqual([status, headers], [403, { "x-accepted-stream-protocol-versions": "v4, v3" }]);
-  });
-});
-
 describe("negotiateWebSocket()", () => {
   const negotiate = (value: string | undefined, supported: readonly string[]): unknown =>
     negotiateWebSocket(value === undefined ? {} : { "sec-websocket-protocol": value }, supported);
 
   test("prefers the client's order", () => assert.equal(negotiate("x, v3, v4", ["v4", "v3"]), "v3"));
-  test('takes a client that names nothing for one that speaks ""', () =>
-    assert.equal(negotiate(undefined, ["v4", ""]), ""));
   test("is 403 without a common protocol", () =>
     assert.equal((negotiate("x", ["v4", ""]) as { status: number }).status, 403));
 });

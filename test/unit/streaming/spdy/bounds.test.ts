@@ -9,24 +9,8 @@ import {
   resetStatus,
   rstStreamFrame,
 } from "../../../../src/shim/streaming/spdy/frames.js";
-import {
-  SpdyConnection,
-  type SpdyLimits,
-  type SpdyStream,
-} from "../../../../src/shim/streaming/spdy/spdy-connection.js";
-import { duplexPair } from "./duplex-pair.js";
-import { data, headersFrame, SpdyClient } from "./spdy-client.js";
-
-function connect(limits: Partial<SpdyLimits> = {}) {
-  const [far, near] = duplexPair();
-  const streams: SpdyStream[] = [];
-  const connection = new SpdyConnection(near, {
-    limits: { lingerMs: 20, ...limits },
-    onStream: (stream) => streams.push(stream),
-  });
-  const client = new SpdyClient(far);
-  return { client, connection, streams, far, near };
-}
+import { connect } from "./spdy-bed.js";
+import { data, headersFrame, type SpdyClient } from "./spdy-client.js";
 
 /** Sends until nothing is taken any more, or `limit` times; answers how often something was taken. */
 async function flood(client: SpdyClient, limit: number, next: (index: number) => Buffer): Promise<number> {
@@ -42,8 +26,8 @@ async function flood(client: SpdyClient, limit: number, next: (index: number) =>
 const kib = 1024;
 
 describe("a client that sends", () => {
-  test("more than is read is not read any further, until it is", async () => {
-    const { client, connection, streams } = connect();
+  test("more than is read is not read any further, until it is", async (t) => {
+    const { client, streams } = connect(t);
     client.send(client.open(1));
     const chunk = data(1, Buffer.alloc(64 * kib));
     const taken = await flood(client, 100, () => chunk);
@@ -56,43 +40,35 @@ describe("a client that sends", () => {
     await once(streams[0]!, "end");
     // One more was sent when the first flood ended.
     assert.equal(read, (taken + 1 + 40) * 64 * kib);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("single bytes is charged for what each of them costs", async () => {
-    const { client, connection } = connect();
+  test("single bytes is charged for what each of them costs", async (t) => {
+    const { client } = connect(t);
     client.send(client.open(1));
     const bytes = Buffer.concat(Array.from({ length: 1000 }, () => data(1, "x")));
     const taken = await flood(client, 1000, () => bytes);
     assert.ok(taken <= 10, `${String(taken)} thousands of single bytes were taken`);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("a little on each of many streams is held to the sum", async () => {
-    const { client, connection } = connect({ bufferedBytes: 512 * kib });
+  test("a little on each of many streams is held to the sum", async (t) => {
+    const { client } = connect(t, { limits: { bufferedBytes: 512 * kib } });
     for (let id = 1; id < 200; id += 2) client.send(client.open(id));
     const taken = await flood(client, 100, (index) => data(1 + 2 * index, Buffer.alloc(64 * kib)));
     assert.ok(taken >= 7 && taken <= 12, `${String(taken)} chunks of 64 KiB were taken`);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("pings and does not read the answers is not read any further, until it does", async () => {
-    const { client, connection, far } = connect();
+  test("pings and does not read the answers is not read any further, until it does", async (t) => {
+    const { client, far } = connect(t);
     far.pause();
     const pings = Buffer.concat(Array.from({ length: 1000 }, () => pingFrame(1)));
     const taken = await flood(client, 1000, () => pings);
     assert.ok(taken <= 15, `${String(taken)} thousands of pings were taken`);
     far.resume();
     assert.equal(await flood(client, 20, () => pings), 20);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("to streams that it reset does not keep the others from being read", async () => {
-    const { client, connection, streams } = connect();
+  test("to streams that it reset does not keep the others from being read", async (t) => {
+    const { client, streams } = connect(t);
     client.send(client.open(1), client.open(3));
     const taken = await flood(client, 100, () => data(1, Buffer.alloc(64 * kib)));
     assert.ok(taken < 100);
@@ -100,12 +76,10 @@ describe("a client that sends", () => {
     streams[0]!.destroy();
     streams[1]!.resume();
     assert.equal(await flood(client, 100, () => data(3, Buffer.alloc(64 * kib))), 100);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("header blocks in one go lets others have their turn, and loses none", async () => {
-    const { client, connection, streams } = connect({ headerBlocksPerTurn: 10 });
+  test("header blocks in one go lets others have their turn, and loses none", async (t) => {
+    const { client, streams } = connect(t, { limits: { headerBlocksPerTurn: 10 } });
     const frames = [client.open(1)];
     for (let index = 0; index < 100; index += 1) {
       frames.push(headersFrame(1, client.blocks.block([["n", String(index)]])), client.open(3 + 2 * index));
@@ -120,12 +94,10 @@ describe("a client that sends", () => {
     await client.answer(({ type }) => type === frameType.ping);
     assert.equal(streams.length, 101);
     assert.ok(turns >= 15, `all in ${String(turns)} turns`);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("stream after stream gets no more than the limit, and others when it closes some", async () => {
-    const { client, connection, streams } = connect({ streams: 10 });
+  test("stream after stream gets no more than the limit, and others when it closes some", async (t) => {
+    const { client, streams } = connect(t, { limits: { streams: 10 } });
     for (let id = 1; id < 100; id += 2) client.send(client.open(id));
     client.send(rstStreamFrame(1, resetStatus.cancel), client.open(101), pingFrame(1));
     await client.answer(({ type }) => type === frameType.ping);
@@ -134,12 +106,10 @@ describe("a client that sends", () => {
       [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 101],
     );
     assert.equal(client.answers.filter(({ type }) => type === frameType.rstStream).length, 40);
-    connection.destroy();
-    await connection.closed;
   });
 
-  test("half a frame costs nothing but its bytes", async () => {
-    const { client, connection, streams } = connect();
+  test("half a frame costs nothing but its bytes", async (t) => {
+    const { client, connection, streams } = connect(t);
     client.send(client.open(1), dataFrameHeader(1, 0xff_ffff, { fin: true }), Buffer.from("begin"));
     while (streams.length === 0) await new Promise(setImmediate);
     const [bytes] = (await once(streams[0]!, "data")) as [Buffer];
@@ -149,8 +119,8 @@ describe("a client that sends", () => {
   });
 });
 
-test("a client that leaves while it is not read is noticed", async () => {
-  const { client, connection, far, near } = connect({ probeMs: 1 });
+test("a client that leaves while it is not read is noticed", async (t) => {
+  const { client, connection, far, near } = connect(t, { limits: { probeMs: 1 } });
   client.send(client.open(1));
   await flood(client, 100, () => data(1, Buffer.alloc(64 * kib)));
   // As the kernel does it: who does not read learns of it by writing.

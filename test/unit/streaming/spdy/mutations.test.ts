@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { isKind } from "../../../../src/shim/lib/errors.js";
 import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/shim/streaming/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
-import { duplexPair } from "./duplex-pair.js";
+import { duplexPair } from "./spdy-bed.js";
 import { BlockWriter, data, headersFrame, SpdyClient, synStream } from "./spdy-client.js";
 
 const runs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 50_000 : 2_000;

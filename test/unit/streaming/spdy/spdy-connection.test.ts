@@ -17,43 +17,8 @@ import {
   type SpdyLimits,
   type SpdyStream,
 } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
-import { duplexPair } from "./duplex-pair.js";
+import { connect, duplexPair } from "./spdy-bed.js";
 import { data, headersFrame, inflateBlocks, SpdyClient, synStream, type Answer } from "./spdy-client.js";
-
-interface Options {
-  readonly limits?: Partial<SpdyLimits>;
-  readonly onStream?: (stream: SpdyStream) => void;
-  readonly head?: Buffer;
-}
-
-/** A connection in memory, with its client and the streams that were opened. Afterwards nothing of it is left. */
-function connect(t: TestContext, { limits = {}, onStream, head }: Options = {}) {
-  const [far, near] = duplexPair();
-  const listeners = countListeners(near);
-  const streams: SpdyStream[] = [];
-  const connection = new SpdyConnection(near, {
-    limits: { lingerMs: 20, ...limits },
-    ...(head === undefined ? {} : { head }),
-    onStream: (stream) => {
-      streams.push(stream);
-      onStream?.(stream);
-    },
-  });
-  t.after(async () => {
-    connection.destroy();
-    await connection.closed;
-    assert.deepEqual(countListeners(near), listeners, "listeners stayed on the transport");
-    assert.ok(near.destroyed);
-    for (const stream of streams) assert.ok(stream.destroyed, `stream ${String(stream.id)} stayed open`);
-  });
-  return { client: new SpdyClient(far), connection, streams, far, near };
-}
-
-function countListeners(emitter: NodeJS.EventEmitter): Record<string, number> {
-  return Object.fromEntries(
-    ["data", "end", "error", "close", "drain"].map((name) => [name, emitter.listenerCount(name)]),
-  );
-}
 
 /** A client has seen the answers to all that it sent before. */
 async function settle(client: SpdyClient, id = 1): Promise<void> {
