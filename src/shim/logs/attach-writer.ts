@@ -12,7 +12,9 @@ import type { LogOutput } from "./sink/log-output.js";
 
 /** In milliseconds. */
 export interface AttachTimes {
-  /** Between checks whether a container runs again after its streams have ended: output in between is lost. */
+  /**
+   * Between checks whether a container runs again after its streams have ended: output in between is lost.
+   */
   readonly retry: number;
   /** The streams of an ended container are closed after this time without output. */
   readonly silence: number;
@@ -123,8 +125,9 @@ export class AttachWriter implements LogWriter {
   }
 
   /**
-   * Whether it is attached now. It attaches to running containers only: the engine also accepts an ended container, whose
-   * streams never end. A container that was restarted before its end was noticed is found by the next check.
+   * Whether it is attached now. It attaches to running containers only: the engine also accepts an ended
+   * container, whose streams never end. A container that was restarted before its end was noticed is found by
+   * the next check.
    */
   async #attachAgain(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false;
@@ -138,7 +141,7 @@ export class AttachWriter implements LogWriter {
     return true;
   }
 
-  /** The engine ends the streams of a container that ends, except streams that were attached a moment too late. */
+  /** The engine ends the streams of an ended container, except streams that were attached too late. */
   async #closeWhenSilent(done: AbortSignal): Promise<void> {
     const ended = AbortSignal.any([done, this.#stop.signal]);
     while (!ended.aborted) {

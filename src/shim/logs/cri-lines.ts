@@ -76,8 +76,8 @@ export class LineAssembler {
 }
 
 /**
- * One stream of the logs API with timestamps: each message is a time, a space, and a line, or a piece of 16 KiB of one
- * without a newline.
+ * One stream of the logs API with timestamps: each message is a time, a space, and a line, or a piece of 16
+ * KiB of one without a newline.
  */
 export class TimedLineAssembler {
   #time = "";
@@ -117,7 +117,9 @@ export class TimedLineAssembler {
     }
   }
 
-  /** The message has ended. Without a newline it is a piece, the last line of a log, or see `losesLineEnds`. */
+  /**
+   * The message has ended. Without a newline it is a piece, the last line of a log, or see `losesLineEnds`.
+   */
   end(): void {
     if (this.#time === "") return;
     this.#emit(this.#isContinued && this.options.losesLineEnds ? "F" : "P", nothing);

@@ -3,7 +3,7 @@ import type { Logger } from "../lib/log.js";
 import type { SourcePosition } from "./log-record.js";
 import type { LogOutput } from "./sink/log-output.js";
 
-/** The line for lost ones, with the time of the line after it. Logs of earlier versions have it in these words, too. */
+/** The line for lost ones, with the time of the line after it. Its text must stay as in existing logs. */
 export function gapNotice(time: string, count: number): string {
   return `${time} stderr F dockershim: log lines are missing here, the Docker Engine had dropped them before they were read (gap ${String(count)} of this log)\n`;
 }
@@ -43,7 +43,7 @@ export class GapMarker {
   #isDue = false;
   #notice: string;
 
-  /** `notice`: recorded by the previous process and not written yet, or empty. `position`: now, with our `notice`. */
+  /** `notice`: recorded and not written by the previous process, or empty. `position`: with `this.notice`. */
   constructor(
     notice: string,
     private readonly output: LogOutput,
@@ -68,7 +68,9 @@ export class GapMarker {
     this.#isDue = true;
   }
 
-  /** Records the notice that is to be written before `next`, which begins with the first line after the gap. */
+  /**
+   * Records the notice that is to be written before `next`, which begins with the first line after the gap.
+   */
   async announceBefore(next: Buffer): Promise<void> {
     this.#isDue = false;
     const { containerId, gaps, path } = this.output.record;

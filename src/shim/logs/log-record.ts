@@ -1,4 +1,4 @@
-/** The record on disk of each container's log: its owner, its path, and the position up to which it is written. */
+/** The record on disk of each container's log: its owner, its path, and its position. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
@@ -30,7 +30,7 @@ export interface SinkPosition {
 /** `cri`: a file in the CRI's format, written by this program. `docker`: a link to the engine's file. */
 export type LogFormat = "cri" | "docker";
 
-/** Of a converted link to the engine's file: the entries of Docker's file before a position, still to be written. */
+/** Of a converted link: the entries of Docker's file before a position, which are still to be written. */
 export interface LogHistory {
   /** The name that a rotation gave the link. */
   readonly path: string;
@@ -51,8 +51,8 @@ export interface LogRecord {
   /** The log file; its inode is empty before it exists. */
   readonly sink: SinkPosition;
   /**
-   * The file before the last reopening, and the position then. A kubelet that did not receive the answer renames it back,
-   * over the new file.
+   * The file before the last reopening, and the position then. A kubelet that did not receive the answer
+   * renames it back, over the new file.
    */
   readonly former: (SinkPosition & { readonly position: SourcePosition }) | null;
   /** Everything up to the end of the container is written. */
@@ -100,7 +100,9 @@ export class LogRecords {
     private readonly log: Pick<Logger, "error">,
   ) {}
 
-  /** Throws only when the directory cannot be made or listed. Corrupt records are quarantined and reported. */
+  /**
+   * Throws only when the directory cannot be made or listed. Corrupt records are quarantined and reported.
+   */
   static async open(
     directory: string,
     log: Pick<Logger, "error">,
@@ -133,8 +135,8 @@ export class LogRecords {
   }
 
   /**
-   * Stores a position. Atomic when the process is killed, but not flushed: after a power cut the log file is compared with
-   * an older position, or with none.
+   * Stores a position. Atomic when the process is killed, but not flushed: after a power cut the log file is
+   * compared with an older position, or with none.
    */
   async move(record: LogRecord): Promise<void> {
     this.#records.set(record.containerId, record);

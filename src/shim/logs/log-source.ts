@@ -19,8 +19,9 @@ export interface LogWriter {
 }
 
 /**
- * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read back (since
- * 20.10 these are all, by a cache that the engine keeps beside drivers that cannot); the output itself for the rest.
+ * The cheapest source that is correct: Docker's file of JSON lines; the logs API for drivers that can be read
+ * back (since 20.10 these are all, by a cache that the engine keeps beside drivers that cannot); the output
+ * itself for the rest.
  */
 export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" | "logOptions">): LogSource {
   switch (logDriver) {
@@ -36,13 +37,13 @@ export function sourceOf({ logDriver, logOptions }: Pick<Snapshot, "logDriver" |
   }
 }
 
-/** `max-size` of a log that Docker keeps in one file, which it empties when it is full; undefined for all others. */
+/** `max-size` of a log that Docker keeps in one file, which it empties when it is full; else undefined. */
 export function emptiedAtBytes(options: Snapshot["logOptions"]): number | undefined {
   const maximum = parseSize(options["max-size"] ?? "");
   return maximum !== undefined && Number(options["max-file"] ?? "1") <= 1 ? maximum : undefined;
 }
 
-/** The largest size that an archive of a log can unpack to: Docker rotates before the entry that exceeds `max-size`. */
+/** The largest unpacked size of an archive: Docker rotates before the entry that exceeds `max-size`. */
 export function archiveLimitBytes(options: Snapshot["logOptions"]): number {
   // Docker compresses only with a `max-size`.
   return (parseSize(options["max-size"] ?? "") ?? unknownArchiveBytes) + longestEntryBytes;

@@ -8,9 +8,9 @@ import { secondOf } from "./api/replay.js";
 const line = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S* (?:stdout|stderr) [FP] /;
 
 /**
- * The record of a log that continues behind the last line of its file. Its source is the logs API, which alone can be read
- * from a time on. A file without lines, as after a rotation, gets all lines that the engine has. Undefined when there is
- * no file, or its last line is not in the CRI's format.
+ * The record of a log that continues behind the last line of its file. Its source is the logs API, which
+ * alone can be read from a time on. A file without lines, as after a rotation, gets all lines that the engine
+ * has. Undefined when there is no file, or its last line is not in the CRI's format.
  */
 export async function recordFromFile(containerId: string, target: LogTarget): Promise<LogRecord | undefined> {
   const sink = await LogSink.open(target, { create: false });
@@ -40,8 +40,8 @@ async function beginsAsLog(sink: LogSink): Promise<boolean> {
 }
 
 /**
- * The position in the logs API of a log that was written from Docker's file, which cannot be read any more. `written` is of
- * the opening of the log file, with the last line of the rotated file when it is empty.
+ * The position in the logs API of a log that was written from Docker's file, which cannot be read any more.
+ * `written` is of the opening of the log file, with the last line of the rotated file when it is empty.
  */
 export function positionInApi(former: SourcePosition, { lines, last }: Written): SourcePosition {
   // A recorded notice is the first line after the position.
@@ -49,7 +49,7 @@ export function positionInApi(former: SourcePosition, { lines, last }: Written):
   return { ...(last === undefined ? beginning : positionBehind(last)), notice };
 }
 
-/** How many lines the engine has of that second is not known: the writer compares the last one, and searches for it. */
+/** The number of lines of that second is not known: the writer compares the last one, and searches for it. */
 function positionBehind(last: Buffer): SourcePosition {
   return { ...beginning, since: secondOf(last.toString("latin1", 0, 19)), lines: 1 };
 }

@@ -44,8 +44,8 @@ export class WriterFactory {
   ) {}
 
   /**
-   * Before the engine starts the container: makes the log file. Returns an attached writer, not started, when the output
-   * is available in no other way.
+   * Before the engine starts the container: makes the log file. Returns an attached writer, not started, when
+   * the output is available in no other way.
    */
   async prepare(container: Snapshot, signal: AbortSignal): Promise<LogWriter | undefined> {
     const source = await this.#choose(container);
@@ -67,11 +67,13 @@ export class WriterFactory {
     return writer;
   }
 
-  /** Continues the log. Without `create`, a log whose file is gone is recorded as finished: then undefined. */
+  /**
+   * Continues the log. Without `create`, a log whose file is gone is recorded as finished: then undefined.
+   */
   async open(container: Snapshot, { create }: { readonly create: boolean }): Promise<OpenedLog | undefined> {
     const output = this.#output(container);
     if (output === undefined) return undefined;
-    // Since there is a record, the link is no longer the log, whatever name a kubelet has given it.
+    // Since there is a record, the link is no longer the log, under any name.
     if (output.record.history !== null) await removeEngineLinks(output.target, container.id);
     const written = await output.open({ create });
     if (written === undefined) {
@@ -90,7 +92,8 @@ export class WriterFactory {
   async #continue(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
     const source = await this.#choose(container);
     const { source: former, position, finished } = output.record;
-    // A replay is compared with the last line, which is in the rotated file when the present one has no lines yet.
+    // A replay is compared with the last line, which is in the rotated file when the present one has no lines
+    // yet.
     const last = written.last ?? (source === "api" ? await output.lastBeforeReopening() : undefined);
     if (former === "file" && source === "api") {
       // The engine was local before, and is not any more.

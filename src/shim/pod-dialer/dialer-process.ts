@@ -1,4 +1,4 @@
-/** The helper process that connects inside of pods' network namespaces and passes the connections to this process. */
+/** The helper process that connects inside of pods' network namespaces and passes the connections on. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { Socket } from "node:net";
@@ -26,9 +26,9 @@ interface Pending {
 const endTimeoutMs = 1_000;
 
 /**
- * Started at the first request, and again after it has exited. It always ends with this process: its input is a pipe from
- * here, and the kernel kills it with its parent. It answers over the channel of Node.js between a parent and a child,
- * because Node.js receives file descriptors in no other way.
+ * Started at the first request, and again after it has exited. It always ends with this process: its input is
+ * a pipe from here, and the kernel kills it with its parent. It answers over the channel of Node.js between a
+ * parent and a child, because Node.js receives file descriptors in no other way.
  */
 export class DialerProcess {
   readonly #options: DialerProcessOptions;
@@ -42,10 +42,11 @@ export class DialerProcess {
   }
 
   /**
-   * A connection to `port` on the loopback of the network namespace of file descriptor `namespace` of this process. The
-   * descriptor must stay open until this settles, after an abort too: the process may not have opened it yet, and the number
-   * could be another pod's namespace by then. Throws `unavailable` with field `dialerEnded` when the process exited
-   * meanwhile (a retry starts a new one), `exhausted` when this process has too many open files.
+   * A connection to `port` on the loopback of the network namespace of file descriptor `namespace` of this
+   * process. The descriptor must stay open until this settles, after an abort too: the process may not have
+   * opened it yet, and the number could be another pod's namespace by then. Throws `unavailable` with field
+   * `dialerEnded` when the process exited meanwhile (a retry starts a new one), `exhausted` when this process
+   * has too many open files.
    */
   async connect(namespace: number, port: number, signal: AbortSignal): Promise<Socket> {
     const child = this.#running();

@@ -1,4 +1,6 @@
-/** Connects to pods of an engine on another host, by a process in the sandbox, through the Docker API alone. */
+/**
+ * Connects to pods of an engine on another host, by a process in the sandbox, through the Docker API alone.
+ */
 import type { Duplex } from "node:stream";
 import { linkAbort, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
@@ -71,7 +73,7 @@ export class RelayDialer implements PodDialer {
     });
   }
 
-  /** Docker refuses a read-only root file system, for example. Errors of the connection to the engine stay as they are. */
+  /** Docker refuses a read-only root file system, for example. Errors of the engine itself are kept. */
   #cannotCopy(error: unknown): ShimError {
     const action = "copy the port-forward program into the sandbox";
     if (isKind(error, "unavailable", "timeout", "cancelled", "notFound")) return error.within(action);

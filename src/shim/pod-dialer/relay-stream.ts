@@ -1,4 +1,6 @@
-/** A connection over the standard streams of a process inside the pod, in frames as in pause/port-forward.c. */
+/**
+ * A connection over the standard streams of a process inside the pod, in frames as in pause/port-forward.c.
+ */
 import { Duplex } from "node:stream";
 import { ShimError } from "../lib/errors.js";
 import type { ProcessStreams } from "../ports/engine.js";
@@ -11,8 +13,8 @@ const graceMs = 60_000;
 const frameLimitBytes = 16 * 1024 * 1024;
 
 /**
- * Half-closable in both directions: the end of each is a frame. Destroying the stream, or an early end of the process,
- * resets the connection.
+ * Half-closable in both directions: the end of each is a frame. Destroying the stream, or an early end of the
+ * process, resets the connection.
  */
 export class RelayStream extends Duplex {
   readonly #process: ProcessStreams;
@@ -31,8 +33,8 @@ export class RelayStream extends Duplex {
   }
 
   /**
-   * Starts to read; settles when the process reports that it is connected, or its error. `connectTimeoutMs` is the
-   * program's. To be called once, before all other functions.
+   * Starts to read; settles when the process reports that it is connected, or its error. `connectTimeoutMs`
+   * is the program's. To be called once, before all other functions.
    */
   open(connectTimeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
 /**
- * The streaming server as the RPCs use it: Exec, Attach and PortForward offer a session, which the client opens by its URL.
- * Implemented by src/shim/streaming, which handles SPDY and WebSocket. The RPCs in src/shim/cri do not depend on these
- * protocols.
+ * The streaming server as the RPCs use it: Exec, Attach and PortForward offer a session, which the client
+ * opens by its URL. Implemented by src/shim/streaming, which handles SPDY and WebSocket. The RPCs in
+ * src/shim/cri do not depend on these protocols.
  */
 import type { Duplex, Readable, Writable } from "node:stream";
 
@@ -30,9 +30,9 @@ export interface CommandSession {
   readonly stderr: boolean;
   readonly tty: boolean;
   /**
-   * Runs to the end of the process and returns its exit code (0 for an attach). `signal` aborts when the client disconnects
-   * or is idle for too long; a started process is then ended before this settles. Throws a ShimError, whose message the
-   * client shows.
+   * Runs to the end of the process and returns its exit code (0 for an attach). `signal` aborts when the
+   * client disconnects or is idle for too long; a started process is then ended before this settles. Throws a
+   * ShimError, whose message the client shows.
    */
   run(streams: CommandStreams, signal: AbortSignal): Promise<number>;
 }
@@ -44,8 +44,8 @@ export interface PortForwardSession {
   /** Ports of the request, in the order of the channels of old WebSocket clients. Empty with SPDY clients. */
   readonly ports: readonly number[];
   /**
-   * A connection to `port` on the pod's loopback, half-closable in both directions; destroying it resets it. Throws
-   * `unavailable` when nothing listens there. `signal` ends the attempt, not the connection.
+   * A connection to `port` on the pod's loopback, half-closable in both directions; destroying it resets it.
+   * Throws `unavailable` when nothing listens there. `signal` ends the attempt, not the connection.
    */
   connect(port: number, signal: AbortSignal): Promise<Duplex>;
 }
@@ -53,6 +53,8 @@ export interface PortForwardSession {
 export type StreamingSession = CommandSession | PortForwardSession;
 
 export interface StreamingServer {
-  /** Absolute URL that opens the session, once and within a minute. Throws `exhausted` when too many are open. */
+  /**
+   * Absolute URL that opens the session, once and within a minute. Throws `exhausted` when too many are open.
+   */
   offer(session: StreamingSession): string;
 }

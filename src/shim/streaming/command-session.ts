@@ -10,8 +10,8 @@ export interface CommandClient {
   readonly statusForm: StatusForm;
   readonly streams: CommandStreams;
   /**
-   * Writes `status` to the error stream, and only then ends the others; resolves when the client has been sent all.
-   * Rejects when `signal` aborts.
+   * Writes `status` to the error stream, and only then ends the others; resolves when the client has been
+   * sent all. Rejects when `signal` aborts.
    */
   finish(status: string, signal: AbortSignal): Promise<void>;
 }
@@ -56,7 +56,7 @@ function hasDisconnected({ reason }: AbortSignal): boolean {
   return reason instanceof ShimError && reason.kind === "cancelled";
 }
 
-/** metav1.Status of Kubernetes, as clients expect it on the error stream: the used fields, in the order of Go's encoder. */
+/** metav1.Status of Kubernetes, as clients expect it on the error stream, in the order of Go's encoder. */
 export interface CommandStatus {
   readonly metadata: Readonly<Record<string, never>>;
   readonly status: "Success" | "Failure";

@@ -1,4 +1,4 @@
-/** URLs and HTTP requests of the streaming server: their session, their protocol, and answers without a session. */
+/** URLs and HTTP requests of the streaming server: their session and protocol, and refusals. */
 import { STATUS_CODES, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { isIPv6 } from "node:net";
 import type { Duplex } from "node:stream";
@@ -13,8 +13,9 @@ export const pathOfKind: Readonly<Record<StreamingSession["kind"], string>> = {
 const loopback = "127.0.0.1";
 
 /**
- * The beginning of every URL, without a slash at the end. "All addresses" is not an address that a client can connect to:
- * the URL then has the loopback address, for the kubelet of this host. A server on all IPv6 addresses accepts IPv4, too.
+ * The beginning of every URL, without a slash at the end. "All addresses" is not an address that a client can
+ * connect to: the URL then has the loopback address, for the kubelet of this host. A server on all IPv6
+ * addresses accepts IPv4, too.
  */
 export function urlBase(
   address: { readonly host: string; readonly port: number },
@@ -89,10 +90,7 @@ export function negotiateSpdy<Protocol extends string>(
   return supported.find((protocol) => offered.includes(protocol)) ?? noCommonProtocol(offered, supported);
 }
 
-/**
- * The first supported subprotocol of the client, which sends them in the order of its preference. Without any, the
- * protocol is "".
- */
+/** The client's first supported subprotocol, in the order of its preference; "" when it sends none. */
 export function negotiateWebSocket<Protocol extends string>(
   headers: IncomingHttpHeaders,
   supported: readonly Protocol[],

@@ -1,11 +1,12 @@
 import type { Readable } from "node:stream";
 
-/** Counted for each chunk beside its bytes: a client that sends single bytes must not cost hundreds of times as much. */
+/** Counted for each chunk beside its bytes: single bytes must not cost hundreds of times as much. */
 const chunkOverheadBytes = 256;
 
 /**
- * Input of a client that was received and not read. It is kept here and not in the Readable, which does not count the
- * overhead of small chunks. `reader` must have a high-water mark of 0, and call `read` in its `_read`.
+ * Input of a client that was received and not read. It is kept here and not in the Readable, which does not
+ * count the overhead of small chunks. `reader` must have a high-water mark of 0, and call `read` in its
+ * `_read`.
  */
 export class InputBuffer {
   readonly #chunks: Buffer[] = [];

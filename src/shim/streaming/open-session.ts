@@ -37,7 +37,7 @@ export interface Opening {
   readonly head: Buffer;
   readonly webSockets: WebSocketUpgrades;
   readonly idleTimeoutMs: number;
-  /** How long the client may take to open the streams of a command, or the second one of a forwarded connection. */
+  /** Timeout for the streams of a command, and for the second stream of a forwarded connection. */
   readonly streamCreationTimeoutMs: number;
   /** Ends the session. */
   readonly stop: AbortSignal;

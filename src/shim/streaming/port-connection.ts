@@ -17,10 +17,10 @@ export interface PortStreams {
 }
 
 /**
- * Connects and copies until both directions have ended, each at its own time. A failed connect is reported on the error
- * stream. A later error is not, as clients end the whole port-forward at such a message: an error of one side resets the
- * other side. The error stream ends with the data from the pod: kubectl before 1.32 shows their end only then.
- * Never rejects. `signal` ends the connection at once.
+ * Connects and copies until both directions have ended, each at its own time. A failed connect is reported on
+ * the error stream. A later error is not, as clients end the whole port-forward at such a message: an error
+ * of one side resets the other side. The error stream ends with the data from the pod: kubectl before 1.32
+ * shows their end only then. Never rejects. `signal` ends the connection at once.
  */
 export async function forwardConnection(
   session: PortForwardSession,

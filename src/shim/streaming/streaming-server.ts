@@ -1,4 +1,4 @@
-/** The HTTP server of exec, attach and port-forward: makes URLs, and opens the session of a URL for its client. */
+/** The HTTP server of exec, attach and port-forward: makes URLs, and opens their sessions. */
 import {
   createServer as createHttpServer,
   type IncomingMessage,
@@ -23,7 +23,9 @@ import { WebSocketUpgrades } from "./websocket/websocket-upgrade.js";
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */
   readonly bindAddress: { readonly host: string; readonly port: number };
-  /** Without it the server uses plain HTTP. `renewed` returns new files, or undefined when they are unchanged. */
+  /**
+   * Without it the server uses plain HTTP. `renewed` returns new files, or undefined when they are unchanged.
+   */
   readonly tls?: (TlsMaterial & { readonly renewed?: () => Promise<TlsMaterial | undefined> }) | undefined;
   /** 0: never. */
   readonly idleTimeoutMs: number;
@@ -42,7 +44,7 @@ const maxHeadBytes = 16 * 1024;
 /** How long sessions may take to clean up after a stop. */
 const cleanUpMs = 5_000;
 
-/** Listens when it returns. Throws `unavailable` when the address cannot be bound, `invalid` for unfit TLS files. */
+/** Listens when it returns. Throws `unavailable` when it cannot bind, `invalid` for invalid TLS files. */
 export async function startStreamingServer(options: StreamingServerOptions): Promise<RunningStreamingServer> {
   const server = new RunningStreamingServer(options);
   await server.listen();
@@ -134,9 +136,9 @@ export class RunningStreamingServer implements StreamingServer {
   }
 
   /**
-   * Opens no more sessions, ends port-forwards, waits up to `timeoutMs` for execs and attaches, and ends the remaining ones
-   * as `unavailable`, which their clients receive. Then closes all connections. Never fails, and may be called again with a
-   * shorter limit.
+   * Opens no more sessions, ends port-forwards, waits up to `timeoutMs` for execs and attaches, and ends the
+   * remaining ones as `unavailable`, which their clients receive. Then closes all connections. Never fails,
+   * and may be called again with a shorter limit.
    */
   async stop(timeoutMs: number): Promise<void> {
     this.#closed ??= new Promise((resolve) => this.#http.close(() => resolve()));

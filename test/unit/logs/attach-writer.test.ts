@@ -70,7 +70,7 @@ class AttachBench extends LogFiles {
 }
 
 describe("AttachWriter", () => {
-  test("does not attach again to a container that has ended, and says of no output that it is missing", async () => {
+  test("does not attach again to a container that has ended, and writes no notice", async () => {
     const engine = new Engine(["a line\n"]);
     await using bench = await AttachBench.open(engine);
     await bench.writer.attach(new AbortController().signal);
@@ -84,7 +84,7 @@ describe("AttachWriter", () => {
     assert.match(bench.written, /^\S+ stdout F a line\n$/);
   });
 
-  test("attaches again to one that still runs, and says that output is missing", async () => {
+  test("attaches again to a container that still runs, and writes a notice of missing output", async () => {
     const engine = new Engine();
     await using bench = await AttachBench.open(engine);
     await bench.writer.attach(new AbortController().signal);
@@ -95,7 +95,7 @@ describe("AttachWriter", () => {
     assert.match(bench.written, /output is missing here.*gap 1/);
   });
 
-  test("finish() ends although the streams do not, with the line that has no end", async () => {
+  test("finish() writes an incomplete line, and returns although the streams do not end", async () => {
     const engine = new Engine(["half a line"]);
     await using bench = await AttachBench.open(engine);
     await bench.writer.attach(new AbortController().signal);

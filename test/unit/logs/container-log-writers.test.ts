@@ -64,7 +64,7 @@ async function untilWritten(path: string): Promise<void> {
 }
 
 describe("ContainerLogWriters", () => {
-  test("a log that could not be begun is begun as soon as it can be, and reported once", async () => {
+  test("a log that cannot be opened is retried, and reported once", async () => {
     await using bench = await BlockedLog.open(atOnce);
     const { writers, container, path, log } = bench;
     await writers.observe(container);
@@ -75,7 +75,7 @@ describe("ContainerLogWriters", () => {
     assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
   });
 
-  test("reopen begins the log of a running container that could not be begun", async () => {
+  test("reopen() opens the log of a running container that could not be opened before", async () => {
     await using bench = await BlockedLog.open(slowly);
     const { writers, container, path } = bench;
     await writers.observe(container);
@@ -84,7 +84,7 @@ describe("ContainerLogWriters", () => {
     await untilWritten(path);
   });
 
-  test("nothing is tried again for a container that was removed", async () => {
+  test("the log of a removed container is not retried", async () => {
     await using bench = await BlockedLog.open(atOnce);
     const { writers, container, path } = bench;
     await writers.observe(container);
@@ -116,9 +116,9 @@ function engineOf(
 }
 
 /**
- * The log files when two lines are written from Docker's file, then `meanwhile` happens, and a third line comes when that
- * file is out of reach; with `isSilentFirst` that is so only at the second of two starts. `lines`: what the container has
- * written.
+ * The log files when two lines are written from Docker's file, then `meanwhile` happens, and a third line
+ * comes when that file is out of reach; with `isSilentFirst` that is so only at the second of two starts.
+ * `lines`: what the container has written.
  */
 async function logsAcrossSources(
   meanwhile: (writers: ContainerLogWriters, path: string) => Promise<void> = () => Promise.resolve(),
@@ -162,7 +162,7 @@ async function logsAcrossSources(
   return { files: Object.fromEntries(files), lines: docker.expected };
 }
 
-describe("a log goes on behind its last line when Docker's file is out of reach since the last start", () => {
+describe("a log continues behind its last line when Docker's file cannot be read any more", () => {
   const rotated = "0.log.20260102-150405";
   const rotate = async (writers: ContainerLogWriters, path: string): Promise<void> => {
     renameSync(path, join(dirname(path), rotated));
@@ -184,7 +184,7 @@ describe("a log goes on behind its last line when Docker's file is out of reach 
     assert.deepEqual(files, { [rotated]: lines.slice(0, 2).join(""), "0.log": lines[2] });
   });
 
-  test("but has all lines that the engine has when the rotated file is gone, too", async () => {
+  test("with all lines of the engine when the rotated file is gone", async () => {
     const { files, lines } = await logsAcrossSources(async (writers, path) => {
       await rotate(writers, path);
       rmSync(join(dirname(path), rotated));

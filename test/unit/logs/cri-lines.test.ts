@@ -38,7 +38,7 @@ const expected = [
   .join("");
 
 describe("LineAssembler", () => {
-  test("cuts lines at 16 KiB, whatever pieces the output comes in", () => {
+  test("cuts lines at 16 KiB, with output in pieces of any size", () => {
     for (let seed = 1; seed <= 20; seed += 1) {
       const lines = new LineBuffer();
       const assembler = new LineAssembler("stdout", lines);
@@ -63,7 +63,7 @@ describe("TimedLineAssembler", () => {
       return Buffer.from(`${at} ${text}${tag === "F" ? "\n" : ""}`, "latin1");
     });
 
-  test("reads messages without frames, whatever pieces they come in", () => {
+  test("reads messages without frames, in pieces of any size", () => {
     for (let seed = 1; seed <= 20; seed += 1) {
       const lines = new LineBuffer();
       const assembler = new TimedLineAssembler("stdout", lines);
@@ -73,7 +73,7 @@ describe("TimedLineAssembler", () => {
     }
   });
 
-  test("takes the end of a message for the end of a long line where the engine loses that", () => {
+  test("the end of a message ends a long line when the engine loses its newline", () => {
     const lines = new LineBuffer();
     const assembler = new TimedLineAssembler("stdout", lines, { losesLineEnds: true });
     for (const text of ["y".repeat(16_384), "rest", "last"]) {

@@ -1,7 +1,4 @@
-/**
- * Lines whose length is a multiple of the 16 KiB at which Docker cuts: what follows the last piece is a
- * newline alone.
- */
+/** Lines whose length is a multiple of the 16 KiB at which Docker cuts: the last piece is a newline alone. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LineAssembler, LineBuffer, TimedLineAssembler } from "../../../src/shim/logs/cri-lines.js";
@@ -14,7 +11,7 @@ const lengths = [0, 1, pieceBytes - 1, pieceBytes, pieceBytes + 1, 2 * pieceByte
 /** With a terminal a carriage return is part of the line. */
 const ends = ["\n", "\r\n"];
 
-/** As Docker's copier cuts output: pieces of 16 KiB without a newline, and what is left with its newline. */
+/** As Docker's copier cuts output: pieces of 16 KiB without a newline, and the rest with its newline. */
 function piecesOf(output: string): readonly string[] {
   const pieces: string[] = [];
   for (const line of output.match(/[^\n]*\n/g) ?? []) {

@@ -1,4 +1,4 @@
-/** One container's log in a temporary directory: its path, its record, and writers that start, stop and are killed. */
+/** One container's log in a temporary directory, with writers that start, stop and are killed. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { FileWriter } from "../../../src/shim/logs/file/file-writer.js";
@@ -133,7 +133,7 @@ export class LogBench extends LogFiles {
     this.writer.start();
   }
 
-  /** Leaves what a kill could leave: a random record since the start, and a size that the log can have had then. */
+  /** Leaves what a kill could leave: a random record since the start, and a possible size of the log then. */
   async kill(share: () => number): Promise<void> {
     const size = readFileSync(this.path).length;
     const own = this.saved.filter(({ sink }) => sink.inode === this.output.record.sink.inode);

@@ -7,7 +7,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-test("a start removes what a killed one was unpacking or writing, and nothing else", async () => {
+test("open() removes temporary files of a killed process, and nothing else", async () => {
   await using root = await temporaryDirectory();
   const logs = join(root.path, "logs");
   mkdirSync(logs);
@@ -18,7 +18,7 @@ test("a start removes what a killed one was unpacking or writing, and nothing el
   assert.deepEqual(readdirSync(logs), ["other.unpacked"]);
 });
 
-test("a position that cannot be stored leaves no temporary file, and says which file it is", async () => {
+test("a position that cannot be stored leaves no temporary file, and the error names the record", async () => {
   await using root = await temporaryDirectory();
   const logs = join(root.path, "logs");
   const records = await LogRecords.open(logs, recordingLog(), join(root.path, "quarantine"));
@@ -29,7 +29,7 @@ test("a position that cannot be stored leaves no temporary file, and says which 
   assert.deepEqual(readdirSync(logs), [`${id}.json`]);
 });
 
-test("a record says whose the log is; one that does not is of a log that is written", () => {
+test("a record without a format is of a log that this program writes", () => {
   const target = { directory: "/pod", path: "/pod/0.log" };
   for (const format of ["cri", "docker"] as const) {
     assert.equal(parseRecord(JSON.stringify(newRecord(idOf("ab"), target, format)))?.format, format);

@@ -1,4 +1,4 @@
-/** The dialer's process, played by scripts, and the real one in the namespace of this process. */
+/** The dialer's process: scripts in its place, and the real one in the namespace of this process. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -54,19 +54,19 @@ describe("DialerProcess with a process that misbehaves", () => {
       message: /^connection refused$/,
     },
     {
-      what: "a connection that was sent and did not come",
+      what: "a connection that was sent and did not arrive",
       script: `onRequest((id) => answer(JSON.stringify({ id, sent: true })))`,
       kind: "exhausted",
       message: /got lost/,
     },
     {
-      what: "its end instead of an answer",
+      what: "an exit instead of an answer",
       script: `onRequest(() => process.exit(3))`,
       kind: "unavailable",
       message: /^the pod dialer was lost: (it ended with 3|its channel was closed)$/,
     },
     {
-      what: "its end before the request",
+      what: "an exit before the request",
       script: `process.exit(4)`,
       kind: "unavailable",
       message: /was lost/,
@@ -78,7 +78,7 @@ describe("DialerProcess with a process that misbehaves", () => {
     });
   }
 
-  test("answers that are none are said once each and change nothing", async (t) => {
+  test("invalid answers are reported once each, without an effect", async (t) => {
     const { dialer, log } = await scripted(
       t,
       `onRequest((id) => {
@@ -90,7 +90,7 @@ describe("DialerProcess with a process that misbehaves", () => {
     assert.equal(log.lines.filter(({ message }) => message.includes("invalid answer")).length, 3);
   });
 
-  test("one that does not answer is killed, and the next request has another", async (t) => {
+  test("a process that does not answer is killed, and the next request starts another", async (t) => {
     const { dialer, log } = await scripted(t, `onRequest(() => undefined)`, -700);
     const first = dialer.connect(1, 80, never);
     await until("the process runs", async () => dialer.pid);
@@ -102,7 +102,7 @@ describe("DialerProcess with a process that misbehaves", () => {
     assert.equal(log.lines.filter(({ message }) => message === "the pod dialer was lost").length, 2);
   });
 
-  test("a request whose caller leaves fails with the caller's reason when its withdrawal is answered", async (t) => {
+  test("an aborted request fails with the reason of its signal when the withdrawal is answered", async (t) => {
     const { dialer } = await scripted(
       t,
       `let withdrawn;
@@ -127,7 +127,7 @@ onRequest((id, namespace) => {
     await rejectsWith(other, "unavailable", /connection refused/);
   });
 
-  test("a program that is not there or not for this machine is unsupported", async () => {
+  test("a missing program, or one for another machine, is unsupported", async () => {
     const missing = dialerOf("/no/such/program").dialer;
     await rejectsWith(missing.connect(1, 80, never), "unsupported", /start "\/no\/such\/program".*ENOENT/);
     const foreign = dialerOf(() => programPath("pod-dialer", "riscv64")).dialer;
@@ -171,7 +171,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     return { socket, peer };
   }
 
-  test("hands over a connection whose directions end on their own", async () => {
+  test("passes on a connection whose directions end by themselves", async () => {
     const { socket, peer } = await connected();
     assert.equal(socket.remotePort, port);
     socket.end("question");
@@ -185,7 +185,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     assert.equal(await textOf(other.peer), "afterwards");
   });
 
-  test("goes to ::1 where nobody listens on 127.0.0.1", async (t) => {
+  test("connects to ::1 when 127.0.0.1 refuses", async (t) => {
     const six = createServer((socket) => peers.push(socket)).listen(0, "::1");
     const outcome = await Promise.race([once(six, "listening"), once(six, "error")]);
     if (outcome.length > 0) {
@@ -198,7 +198,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     six.close();
   });
 
-  test("names the reason of a failed connect, and of what is no network namespace", async () => {
+  test("reports a failed connect, and a file that is not a network namespace", async () => {
     const closed = createServer().listen(0, "127.0.0.1");
     await once(closed, "listening");
     const { port: free } = closed.address() as AddressInfo;
@@ -214,7 +214,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     closeSync(file);
   });
 
-  test("gives up a connect that is not answered, and one that is withdrawn", async () => {
+  test("ends a connect that times out, and a connect that is withdrawn", async () => {
     const stuck = await startStuckServer();
     try {
       await rejectsWith(dialer.connect(namespace, stuck.port, never), "timeout", /no answer after 1s/);
@@ -246,7 +246,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     assert.ok((await dialerFiles()) <= before);
   });
 
-  test("holds nothing of this process but its two pipes and the way home", async () => {
+  test("has no files but its two pipes and its own network namespace", async () => {
     const { pid } = dialer;
     const home = await readlink("/proc/self/ns/net");
     for (const name of await readdir(`/proc/${String(pid)}/fd`)) {
@@ -255,7 +255,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     }
   });
 
-  test("a connection for which this process has no room is exhausted, and the dialer stays", () => {
+  test("a connection beyond the limit of open files is exhausted, and the dialer keeps running", () => {
     const program = fileURLToPath(new URL("../../support/dial-without-room.ts", import.meta.url));
     const command = `ulimit -n 200 && exec "$0" --import tsx "$1"`;
     const { stdout, stderr } = spawnSync("sh", ["-c", command, process.execPath, program], {
@@ -266,7 +266,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     assert.deepEqual([first, again, isSame, warnings], ["connected", "connected", true, 0]);
   });
 
-  test("ends with its input, although it ignores SIGTERM and SIGINT", async () => {
+  test("exits at the end of its input, and ignores SIGTERM and SIGINT", async () => {
     const own = dialerOf(() => programPath("pod-dialer", process.arch)).dialer;
     (await own.connect(namespace, port, never)).destroy();
     const { pid } = own;
@@ -280,7 +280,7 @@ describe("the pod dialer", { skip: unfit || (!isRoot && "not root"), timeout: 60
     await rejectsWith(own.connect(namespace, port, never), "cancelled", /stopping/);
   });
 
-  test("is started anew when it was killed", async () => {
+  test("is started again after it was killed", async () => {
     const own = dialerOf(() => programPath("pod-dialer", process.arch)).dialer;
     (await own.connect(namespace, port, never)).destroy();
     const { pid } = own;

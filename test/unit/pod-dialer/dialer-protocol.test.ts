@@ -38,7 +38,7 @@ describe("dialer protocol", () => {
     });
   }
 
-  test("a line that comes with a socket is a connection, when it has an id", () => {
+  test("a message with a socket is a connection, when it has an id", () => {
     assert.deepEqual(parseAnswer({ id: 7 }, true), { id: 7, outcome: "connection" });
     assert.equal(parseAnswer({}, true), undefined);
   });

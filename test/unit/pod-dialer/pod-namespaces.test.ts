@@ -1,4 +1,4 @@
-/** The real dialer with namespaces that are not its own: where it stays, and what it enters. */
+/** The real dialer with network namespaces of pods. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -40,7 +40,7 @@ async function startPod(t: TestContext): Promise<number> {
 }
 
 describe("the pod dialer and pods' network namespaces", { skip: unfit, timeout: 60_000 }, () => {
-  test("it stays in none, so that none outlives its pod", async (t) => {
+  test("stays in its own, so that a namespace is removed with its pod", async (t) => {
     const dialer = realDialer(t);
     const pod = openSync(`/proc/${String(await startPod(t))}/ns/net`, "r");
     const own = openSync("/proc/self/ns/net", "r");
@@ -51,7 +51,7 @@ describe("the pod dialer and pods' network namespaces", { skip: unfit, timeout: 
     });
     await once(server, "listening");
     const { port } = server.address() as AddressInfo;
-    // Nothing can be reached there, and it is listened here: the connect was made over there.
+    // The server is here, and nothing can be reached there: so the connect was made there.
     await rejectsWith(dialer.connect(pod, port, never), "unavailable", /ENETUNREACH|EADDRNOTAVAIL/);
     closeSync(pod);
     assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
@@ -59,7 +59,7 @@ describe("the pod dialer and pods' network namespaces", { skip: unfit, timeout: 
     assert.equal(namespaceOf(dialer.pid), namespaceOf("self"));
   });
 
-  test("a descriptor of a caller that left is closed only when it is out of use", async (t) => {
+  test("the descriptor of an aborted request is closed when the dialer does not use it any more", async (t) => {
     const program = realDialer(t);
     const pod = await startPod(t);
     const sandbox = sandboxSnapshot("s1");

@@ -1,4 +1,4 @@
-/** Both sides of the frames: the stream against a process in memory, and against the real program on this machine. */
+/** The stream with a process in memory, and with the real program on this machine. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -24,7 +24,7 @@ function frame(text: string): Buffer {
   return Buffer.concat([number(Buffer.byteLength(text)), Buffer.from(text)]);
 }
 
-/** A process that says what a test tells it to. */
+/** A process whose output a test writes. */
 class ScriptedProcess implements ProcessStreams {
   readonly input = new PassThrough();
   isClosed = false;
@@ -60,7 +60,7 @@ async function connected(): Promise<{ readonly stream: RelayStream; readonly pro
 }
 
 describe("RelayStream", () => {
-  test("frames come out whole however they are cut", async () => {
+  test("reads frames from chunks of any size", async () => {
     const sizes = fc.array(fc.integer({ min: 1, max: 20 }), { minLength: 1, maxLength: 20 });
     await fc.assert(
       fc.asyncProperty(fc.array(fc.stringMatching(/^[a-z]{1,30}$/)), sizes, async (texts, cuts) => {
@@ -79,14 +79,14 @@ describe("RelayStream", () => {
     );
   });
 
-  test("writes frames, and its end as one", async () => {
+  test("writes frames, and a frame for the end", async () => {
     const { stream, process } = await connected();
     stream.write("one");
     stream.write("");
     stream.end("two");
     await once(stream, "finish");
     assert.deepEqual(process.input.read(), Buffer.concat([frame("one"), frame("two"), number(0)]));
-    // The other direction goes on, and when both have ended the process is let go.
+    // The other direction continues. After both ends the process is closed.
     void process.say(Buffer.concat([frame("late"), number(0)]));
     assert.equal(await textOf(stream), "late");
     assert.equal(process.isClosed, false);
@@ -94,7 +94,7 @@ describe("RelayStream", () => {
     await until("it is closed", () => process.isClosed);
   });
 
-  test("makes the process wait for a slow reader", async () => {
+  test("pauses the process for a slow reader", async () => {
     const { stream, process } = await connected();
     const wait = process.say(frame("x".repeat(100_000)));
     assert.ok(wait !== undefined);
@@ -111,9 +111,9 @@ describe("RelayStream", () => {
     { what: "a refusal", bytes: number(111), kind: "unavailable", message: /^connection refused$/ },
     { what: "no answer", bytes: number(110), kind: "timeout", message: /^no answer after 1s$/ },
   ] as const) {
-    test(`open() tells ${what}`, async () => {
+    test(`open() throws ${what}`, async () => {
       const process = new ScriptedProcess();
-      // As the engine's streams do with an error of whoever takes the output.
+      // As the engine's streams do when `take` throws.
       const readOutput = process.readOutput.bind(process);
       process.readOutput = (take) =>
         Promise.race([
@@ -133,7 +133,7 @@ describe("RelayStream", () => {
     });
   }
 
-  test("a process that ends before its time is a reset, before and after the connect", async () => {
+  test("an early exit of the process is a reset, before and after the connect", async () => {
     const process = new ScriptedProcess();
     const stream = new RelayStream(process);
     stream.on("error", () => undefined);
@@ -222,7 +222,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     server.close();
   });
 
-  test("passes the server's end on at once and goes on with the other direction", async () => {
+  test("passes the server's end on at once, and the other direction continues", async () => {
     let received: Promise<string> | undefined;
     const { stream, server, exited } = await open((socket) => {
       socket.end("bye");
@@ -235,7 +235,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
     server.close();
   });
 
-  test("does not keep what is written from the server while nobody reads", async () => {
+  test("sends written data to the server while its answer is not read", async () => {
     const counts = { received: 0 };
     const { stream, child, server, exited } = await open((socket) => {
       socket.on("error", () => undefined);
@@ -271,7 +271,7 @@ describe("port-forward, the program", { skip: unfit, timeout: 60_000 }, () => {
       socket.once("data", () => outcome.push(new Promise((resolve) => socket.once("error", resolve))));
     });
     stream.write("hello");
-    await until("the server has what was written", () => outcome.length === 1);
+    await until("the server has the data", () => outcome.length === 1);
     stream.destroy();
     await exited;
     assert.equal(((await outcome[0]) as NodeJS.ErrnoException).code, "ECONNRESET");

@@ -75,7 +75,7 @@ const transports: readonly (readonly [string, (bed: StreamingBed, pod: FakePod) 
 
 for (const [name, open] of transports) {
   describe(`port-forward over ${name}`, () => {
-    test("carries many connections at once, and none is left", async () => {
+    test("carries many connections at once, and closes all of them", async () => {
       await using bed = await startStreamingBed();
       await using at = await listenInPod(echo);
       const client = await open(bed, at.pod);
@@ -91,7 +91,7 @@ for (const [name, open] of transports) {
       assert.equal(at.pod.accepted.length, 40);
     });
 
-    test("passes the client's half-close on, and an answer that comes after it", async () => {
+    test("passes on the client's half-close, and an answer after it", async () => {
       await using bed = await startStreamingBed();
       await using at = await listenInPod((socket) => {
         let request = "";
@@ -104,7 +104,7 @@ for (const [name, open] of transports) {
     });
 
     // kubectl before 1.32 closes the local connection only at the end of the error stream.
-    test("passes the pod's half-close on, ends the error stream, and takes what the client sends after it", async () => {
+    test("passes on the pod's half-close, ends the error stream, and sends data of the client after it", async () => {
       await using bed = await startStreamingBed();
       let received: Promise<string> | undefined;
       await using at = await listenInPod((socket) => {
@@ -121,7 +121,7 @@ for (const [name, open] of transports) {
       assert.equal(await received, "afterwards");
     });
 
-    test("tells why a port is refused, and only that connection ends", async () => {
+    test("reports a refused port, and only that connection ends", async () => {
       await using bed = await startStreamingBed();
       await using at = await listenInPod(echo);
       const client = await open(bed, at.pod);
@@ -154,7 +154,7 @@ for (const [name, open] of transports) {
       await until("the connection ended", () => at.pod.open.size === 0 && at.sockets.size === 0);
     });
 
-    test("ends all of the pod's connections when the client leaves", async () => {
+    test("ends all of the pod's connections when the client disconnects", async () => {
       await using bed = await startStreamingBed();
       await using at = await listenInPod(echo);
       const client = await open(bed, at.pod);
@@ -165,7 +165,7 @@ for (const [name, open] of transports) {
       await until("they ended", () => at.pod.open.size === 0 && at.sockets.size === 0);
     });
 
-    test("gives up a connection attempt when the client leaves", async () => {
+    test("ends a connection attempt when the client disconnects", async () => {
       await using bed = await startStreamingBed();
       let attempt: AbortSignal | undefined;
       const pod = fakePod(async (_port, signal): Promise<Duplex> => {
@@ -181,7 +181,7 @@ for (const [name, open] of transports) {
       assert.equal(attempt?.aborted, true);
     });
 
-    test("asks the pod for no more than a client takes that does not read", async () => {
+    test("reads no more than the buffers hold from the pod when the client does not read", async () => {
       await using bed = await startStreamingBed();
       const chunk = Buffer.alloc(64 * 1024);
       let taken = 0;
@@ -200,7 +200,7 @@ for (const [name, open] of transports) {
       client.socket.destroy();
     });
 
-    test("takes no more from a client than a pod does that does not read", async () => {
+    test("reads no more than the buffers hold from the client when the pod does not read", async () => {
       await using bed = await startStreamingBed();
       await using at = await listenInPod((socket) => void socket.pause());
       const client = await open(bed, at.pod);
@@ -211,7 +211,7 @@ for (const [name, open] of transports) {
         sent += chunk.length;
         data.write(chunk);
       }
-      // What the client could not get rid of waits in its own memory.
+      // Data that the client could not send is in its own memory.
       const left = (): number =>
         client.socket.writableLength + ((client.socket as { bufferedAmount?: number }).bufferedAmount ?? 0);
       await settled(left);
@@ -231,7 +231,7 @@ async function settled(value: () => number): Promise<void> {
 }
 
 describe("the streams of a port-forward over SPDY", () => {
-  test("belong together without a request id when the data stream is the next one", async () => {
+  test("are a pair without a request id when the data stream is the next one", async () => {
     await using bed = await startStreamingBed();
     await using at = await listenInPod(echo);
     const client = await openSpdy(bed.server.offer(at.pod), ["portforward.k8s.io"]);
@@ -245,10 +245,10 @@ describe("the streams of a port-forward over SPDY", () => {
     ["without a port", { streamType: "data" }],
     ["with port 0", { streamType: "data", port: "0" }],
     ["with a port above 65535", { streamType: "data", port: "65536" }],
-    ["with a port that is none", { streamType: "data", port: "http" }],
+    ["with an invalid port", { streamType: "data", port: "http" }],
     ["without a type", { port: "80" }],
     ["of another type", { streamType: "stdin", port: "80" }],
-    ["that is there already", { streamType: "error", port: "80", requestID: "twice" }],
+    ["that is open already", { streamType: "error", port: "80", requestID: "twice" }],
   ] as const) {
     test(`are refused one by one: a stream ${name}`, async () => {
       await using bed = await startStreamingBed();
@@ -261,7 +261,7 @@ describe("the streams of a port-forward over SPDY", () => {
     });
   }
 
-  test("must both be there in time", async () => {
+  test("time out when the second one is not opened", async () => {
     await using bed = await startStreamingBed({ streamCreationTimeoutMs: 20 });
     const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
     const error = client.open({ streamType: "error", port: "80", requestID: "1" });
@@ -301,12 +301,12 @@ describe("port-forward over WebSocket channels", () => {
     });
   }
 
-  test("tells why a port is refused, and goes on with the others", async () => {
+  test("reports a refused port, and the others continue", async () => {
     await using bed = await startStreamingBed();
     await using at = await listenInPod(echo);
     const session: FakePod = { ...at.pod, ports: [1, 80] };
     const client = await openWebSocket(bed.server.offer(session), "v4.channel.k8s.io");
-    await until("it is told", () => client.channel(1).includes("refused"));
+    await until("the message has arrived", () => client.channel(1).includes("refused"));
     assert.equal(client.channel(1), "\x01\0error forwarding port 1 to pod s1, uid : connection refused");
     client.ws.send(Buffer.from("\x02x"));
     await until("the other answers", () => client.channel(2) === "\x50\0x");

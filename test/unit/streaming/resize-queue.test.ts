@@ -21,7 +21,7 @@ describe("ResizeParser", () => {
     ["an object in pieces", ['{"Wid', 'th":80,"Hei', 'ght":24', "}"], [size]],
     ["unknown fields", ['{"Width":80,"Height":24,"Depth":3}'], [size]],
     ["sides below 1 left out", ['{"Width":0,"Height":24}{"Width":80}{"Width":80,"Height":24}'], [size]],
-    ["nothing after what is no size", ['{"Width":"x"}', '{"Width":80,"Height":24}'], []],
+    ["nothing after malformed input", ['{"Width":"x"}', '{"Width":80,"Height":24}'], []],
     ["nothing of a side that 16 bits cannot hold", ['{"Width":65536,"Height":24}'], []],
     ["nothing of a negative side", ['{"Width":-1,"Height":24}'], []],
     ["nothing after an object without end", ["{" + "x".repeat(2000), '}{"Width":80,"Height":24}'], []],
@@ -56,7 +56,7 @@ describe("ResizeParser", () => {
 });
 
 describe("ResizeQueue", () => {
-  test("skips sizes that nobody fetched in time, and gives the last one before its end", async () => {
+  test("skips sizes that were not consumed in time, and returns the last one before its end", async () => {
     const queue = new ResizeQueue();
     queue.put({ columns: 1, rows: 1 });
     queue.put({ columns: 2, rows: 2 });

@@ -18,7 +18,7 @@ import {
 } from "../../support/streaming-client.js";
 
 describe("an idle session", () => {
-  test("is ended, and its client told, over SPDY", async () => {
+  test("is ended, with a status for the client, over SPDY", async () => {
     await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
     const session = fakeCommand(sleepForever, { stdin: false, stderr: false });
     const client = await openSpdy(bed.server.offer(session));
@@ -32,7 +32,7 @@ describe("an idle session", () => {
     assert.ok(isKind(session.abortedBy, "timeout"));
   });
 
-  test("is ended, and its client told, over WebSocket", async () => {
+  test("is ended, with a status for the client, over WebSocket", async () => {
     await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
     const client = await openWebSocket(bed.server.offer(fakeCommand(sleepForever)), "v5.channel.k8s.io");
     await client.closed;
@@ -40,7 +40,7 @@ describe("an idle session", () => {
     await bed.empty();
   });
 
-  test("is one without data: pings do not keep it", async () => {
+  test("is ended although the client sends pings", async () => {
     await using bed = await startStreamingBed({ idleTimeoutMs: 60 });
     const client = await openWebSocket(bed.server.offer(fakeCommand(sleepForever)), "v5.channel.k8s.io");
     const pings = setInterval(() => client.ws.readyState === client.ws.OPEN && client.ws.ping(), 10);
@@ -56,7 +56,7 @@ describe("an idle session", () => {
   });
 });
 
-/** What a source was asked for. */
+/** A source that counts its bytes. */
 function countedSource(bytes: number): { readable: Readable; taken: () => number } {
   let taken = 0;
   const chunk = Buffer.alloc(64 * 1024);
@@ -179,7 +179,7 @@ describe("a command that does not read", () => {
     assert.match(client.channel(3), /Success/);
   });
 
-  test("is ended when the client leaves while it is not read, over WebSocket", async () => {
+  test("is ended when the client disconnects while it is not read, over WebSocket", async () => {
     await using bed = await startStreamingBed();
     const session = lazy(new Promise(() => undefined));
     const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
@@ -191,8 +191,8 @@ describe("a command that does not read", () => {
   });
 });
 
-describe("a session that listens to its streams alone", () => {
-  test("is ended with them, some time after its signal", async () => {
+describe("a session that ignores its signal", () => {
+  test("is ended by its streams, after the grace period", async () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
       let destroyed = false;
@@ -220,7 +220,7 @@ describe("a session that listens to its streams alone", () => {
   });
 });
 
-describe("sessions whose clients leave at random points", () => {
+describe("sessions whose clients disconnect at random points", () => {
   test("leave no session, no connection and no token", async () => {
     await using bed = await startStreamingBed({ streamCreationTimeoutMs: 200 });
     const commands = Array.from({ length: 60 }, () => fakeCommand(cat()));

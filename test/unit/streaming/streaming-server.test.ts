@@ -82,15 +82,11 @@ describe("a request to the streaming server", () => {
     ],
     ["with the method PUT", (lines: string[]) => [lines[0]!.replace("POST", "PUT"), ...lines.slice(1)], 405],
     [
-      "that asks for no upgrade",
+      "without an upgrade",
       (lines: string[]) => lines.filter((line) => !/^(Connection|Upgrade)/.test(line)),
       400,
     ],
-    [
-      "that asks for another upgrade",
-      (lines: string[]) => lines.map((line) => line.replace("SPDY/3.1", "h2c")),
-      400,
-    ],
+    ["for another upgrade", (lines: string[]) => lines.map((line) => line.replace("SPDY/3.1", "h2c")), 400],
     [
       "without X-Stream-Protocol-Version",
       (lines: string[]) => lines.filter((line) => !line.startsWith("X-")),
@@ -115,14 +111,14 @@ describe("a request to the streaming server", () => {
     });
   }
 
-  test("without a common protocol is told the server's", async () => {
+  test("without a common protocol is answered with the server's", async () => {
     await using bed = await startStreamingBed();
     const url = bed.server.offer(exec());
     const { headers } = await sendRaw(url, spdyRequest(url, ["v9"]));
     assert.equal(headers.get("x-accepted-stream-protocol-versions"), commandProtocols.join(", "));
   });
 
-  test("uses its token up, also for another kind", async () => {
+  test("uses up its token, also for another kind", async () => {
     await using bed = await startStreamingBed();
     const url = bed.server.offer(exec());
     const wrong = url.replace("/exec/", "/attach/");
@@ -137,7 +133,7 @@ describe("a request to the streaming server", () => {
     assert.equal((await sendRaw(url, spdyRequest(url, commandProtocols))).status, 404);
   });
 
-  test("with a WebSocket key that is none is answered with 400", async () => {
+  test("with an invalid WebSocket key is answered with 400", async () => {
     await using bed = await startStreamingBed();
     const url = bed.server.offer(exec());
     const lines = webSocketRequest(url, "v4.channel.k8s.io").map((line) => line.replace(/Key: .*/, "Key: x"));
@@ -202,7 +198,7 @@ describe("a request to the streaming server", () => {
     assert.equal(answer.status, 431);
   });
 
-  test("that is none leaves the server unharmed", async () => {
+  test("that is invalid does not affect the server", async () => {
     await using bed = await startStreamingBed();
     const url = bed.server.offer(exec());
     for (const lines of [["\0\x01\x02"], ["CONNECT x:1 HTTP/1.1"], ["OPTIONS * HTTP/1.1", "Host: x"]])
@@ -232,13 +228,13 @@ describe("startStreamingServer()", () => {
   });
 
   for (const host of ["0.0.0.0", "::"]) {
-    test(`on all addresses (${host}) gives URLs that can be dialled`, async () => {
+    test(`on all addresses (${host}) gives URLs to which clients can connect`, async () => {
       await using bed = await startStreamingBed({ bindAddress: { host, port: 0 } });
       (await openSpdy(bed.server.offer(exec()))).socket.destroy();
     });
   }
 
-  test("on an IPv6 address puts it into brackets", async () => {
+  test("on an IPv6 address makes URLs with brackets", async () => {
     await using bed = await startStreamingBed({ bindAddress: { host: "::1", port: 0 } });
     assert.match(bed.server.urlBase, /^http:\/\/\[::1\]:\d+$/);
     (await openSpdy(bed.server.offer(exec()))).socket.destroy();
@@ -268,7 +264,7 @@ describe("startStreamingServer()", () => {
     await bed.empty();
   });
 
-  test("uses a renewed certificate from the next session on, and the old one while the new files are unfit", async () => {
+  test("uses a renewed certificate from the next session on, and the old one while the new files are invalid", async () => {
     await using directory = await temporaryDirectory();
     const paths = { key: join(directory.path, "key.pem"), cert: join(directory.path, "cert.pem") };
     const renewed = { key: join(directory.path, "new-key.pem"), cert: join(directory.path, "new-cert.pem") };
@@ -292,7 +288,7 @@ describe("startStreamingServer()", () => {
     assert.equal(await served(), before);
 
     await rename(renewed.cert, paths.cert);
-    await until("the mistake to be told", () => {
+    await until("the error is reported", () => {
       bed.server.offer(exec());
       return bed.lines.some(({ message }) => message === "cannot renew the streaming certificate");
     });
@@ -308,7 +304,7 @@ describe("startStreamingServer()", () => {
     await bed.empty();
   });
 
-  test("throws invalid for a key that is none", async () => {
+  test("throws invalid for an invalid key", async () => {
     const tls = { key: Buffer.from("x"), cert: Buffer.from("y") };
     await assert.rejects(
       startStreamingServer({
@@ -323,7 +319,7 @@ describe("startStreamingServer()", () => {
 });
 
 describe("a flood of connections", () => {
-  test("that are held, and opened again when they are closed, keeps no client out and ends no session", async () => {
+  test("that are opened again when they are closed blocks no client and ends no session", async () => {
     await using bed = await startStreamingBed({ maxConnections: 50 });
     const session = await openSpdy(bed.server.offer(exec()));
     const port = Number(new URL(bed.server.urlBase).port);
@@ -356,7 +352,7 @@ describe("a flood of connections", () => {
     await bed.empty();
   });
 
-  test("that have sessions leaves no room for another", async () => {
+  test("with sessions blocks another one", async () => {
     await using bed = await startStreamingBed({ maxConnections: 2 });
     const sessions = [
       await openSpdy(bed.server.offer(exec())),
@@ -384,7 +380,7 @@ describe("StreamingServer.stop()", () => {
     await stopped;
   });
 
-  test("tells the clients of those that do not", async () => {
+  test("ends commands that do not end in time, with a status for their clients", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(sleepForever, { stdin: false, stderr: false });
     const client = await openSpdy(bed.server.offer(session));
@@ -397,7 +393,7 @@ describe("StreamingServer.stop()", () => {
     assert.ok(isKind(session.abortedBy, "unavailable"));
   });
 
-  test("ends port-forwards at once, however much time there is", async () => {
+  test("ends port-forwards at once, before the time limit", async () => {
     await using bed = await startStreamingBed();
     const client = await openSpdy(bed.server.offer(fakePod(() => assert.fail())), ["portforward.k8s.io"]);
     await bed.server.stop(60_000);

@@ -17,7 +17,7 @@ describe("TokenTable", () => {
     assert.equal(table.size, 0);
   });
 
-  test("take() knows no token that it did not give out", () => {
+  test("take() returns undefined for unknown tokens", () => {
     const { table } = tableWithClock();
     table.add("session");
     for (const token of ["", "x", "__proto__", "constructor"]) assert.equal(table.take(token), undefined);
@@ -30,7 +30,7 @@ describe("TokenTable", () => {
     for (const token of tokens) assert.match(token, /^[A-Za-z0-9_-]{43}$/);
   });
 
-  test("take() gives a token up to its last moment and not afterwards", () => {
+  test("take() returns a value until the token expires, and not afterwards", () => {
     const { table, clock } = tableWithClock();
     const [first, second] = [table.add("first"), table.add("second")];
     clock.nowMs += 59_999;
@@ -57,7 +57,7 @@ describe("TokenTable", () => {
     assert.equal(table.size, 1);
   });
 
-  test("forgets what nobody fetched, without another call", () => {
+  test("removes expired values without another call", () => {
     mock.timers.enable({ apis: ["setTimeout"] });
     try {
       const { table, clock } = tableWithClock();

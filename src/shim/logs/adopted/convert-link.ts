@@ -1,6 +1,6 @@
 /**
- * Conversion of a link to Docker's file, as dockershim and cri-dockerd make it, into a log file in the CRI's format.
- * Kubelets cannot rotate links.
+ * Conversion of a link to Docker's file, as dockershim and cri-dockerd make it, into a log file in the CRI's
+ * format. Kubelets cannot rotate links.
  */
 import { access, constants, open } from "node:fs/promises";
 import { sleep } from "../../lib/abort.js";
@@ -14,7 +14,7 @@ import { beginning, newRecord, type LogRecord } from "../log-record.js";
 import { archiveLimitBytes, longestEntryBytes } from "../log-source.js";
 import { engineLinks } from "./engine-links.js";
 
-/** `keep`: logs of dockershim and cri-dockerd stay links. `convert`: this program writes them from the first rotation on. */
+/** `keep`: adopted logs stay links. `convert`: from a rotation on this program writes them. */
 export type AdoptedLogs = "keep" | "convert";
 
 export function keptLink(containerId: string): ShimError {
@@ -27,8 +27,8 @@ export function keptLink(containerId: string): ShimError {
 }
 
 /**
- * The record of a log that begins behind the present end of Docker's file; the entries before are its history.
- * Throws `precondition` when there is no link, or Docker's file cannot be read.
+ * The record of a log that begins behind the present end of Docker's file; the entries before are its
+ * history. Throws `precondition` when there is no link, or Docker's file cannot be read.
  */
 export async function convertedRecord(container: Snapshot, target: LogTarget): Promise<LogRecord> {
   const { id, logDriver, logPath, logOptions } = container;

@@ -1,6 +1,7 @@
 /**
- * Writes the history of a converted log, which was a link to the engine's file: into a file beside it, in the CRI's format,
- * up to the entry where the log itself begins. One chunk at a time, in turn with the other logs.
+ * Writes the history of a converted log, which was a link to the engine's file: into a file beside it, in the
+ * CRI's format, up to the entry where the log itself begins. One chunk at a time, in turn with the other
+ * logs.
  */
 import { basename, dirname, join } from "node:path";
 import { messageOf } from "../../lib/errors.js";
@@ -22,7 +23,9 @@ import type { Turn, TurnBuffers, TurnQueue } from "../turn-queue.js";
 const limitBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/** Rotations of kubelets ignore a file of this name. It is removed with its directory, or with the container. */
+/**
+ * Rotations of kubelets ignore a file of this name. It is removed with its directory, or with the container.
+ */
 export function historyTemporary(target: LogTarget): LogTarget {
   return { ...target, path: join(dirname(target.path), `.${basename(target.path)}.history`) };
 }
@@ -66,7 +69,7 @@ export class HistoryWriter {
     this.start();
   }
 
-  /** When this returns, nothing more is written, and no incomplete file is left. The next process starts again. */
+  /** Stops writing, and removes an incomplete file. The next process starts again. */
   async stop(): Promise<void> {
     await this.#locks.run(async () => {
       if (this.#phase === "writing") await this.#drop();
@@ -156,7 +159,7 @@ export class HistoryWriter {
     return false;
   }
 
-  /** Continues in the oldest file that is left. Whether it is of the history: so if the last file of that exists. */
+  /** Continues in the oldest file that is left. Whether it is of the history, whose last file then exists. */
   async #passGap(): Promise<boolean> {
     this.#warnGone();
     this.#notice = droppedNotice;

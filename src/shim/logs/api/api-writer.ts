@@ -1,4 +1,4 @@
-/** Writes a container's log from the engine's logs API: for log drivers without a file of lines, and engines elsewhere. */
+/** Writes a container's log from the logs API: for log drivers without files, and for remote engines. */
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import { Backoff } from "../../lib/sync/backoff.js";
@@ -8,7 +8,7 @@ import type { SourcePosition } from "../log-record.js";
 import type { LogWriter } from "../log-source.js";
 import { retryWrite, type LogOutput } from "../sink/log-output.js";
 import type { Written } from "../sink/log-sink.js";
-import { setBackTo, type ClockSteps } from "./clock-steps.js";
+import { setBackTo } from "./clock-steps.js";
 import {
   lastLine,
   newline,
@@ -18,7 +18,7 @@ import {
   secondIn,
   timeIn,
   withWholeTime,
-  type ApiLog,
+  type ApiSource,
 } from "./replay.js";
 
 const retryMs = { first: 200, longest: 5_000 };
@@ -29,16 +29,11 @@ const promptRestarts = 8;
 /** Entries of two streams may be stored slightly out of order. */
 const disorderSeconds = 1;
 
-export interface ApiSource extends ApiLog {
-  readonly logDriver: string;
-  readonly clockSteps: Pick<ClockSteps, "onSetBack">;
-}
-
 interface Gap {
   /**
-   * `suspected`: the replay does not have the written lines, and `time` is that of the last one; empty when all lines of
-   * the replay are newer. `announced`: the notice of the gap is written or recorded, and `time` is that of the first line
-   * after it.
+   * `suspected`: the replay does not have the written lines, and `time` is that of the last one; empty when
+   * all lines of the replay are newer. `announced`: the notice of the gap is written or recorded, and `time`
+   * is that of the first line after it.
    */
   readonly kind: "suspected" | "announced";
   readonly time: string;
@@ -158,7 +153,7 @@ export class ApiWriter implements LogWriter {
         if (isSearch) continue;
         this.#restarts = 0;
       } catch (error) {
-        if (signal.aborted) return;
+        if (this.#stop.signal.aborted) return;
         if (this.#following.signal.aborted) continue;
         if (error instanceof Restart && (this.#restarts += 1) <= promptRestarts) continue;
         this.#mayHaveSetBack = true;
@@ -226,8 +221,8 @@ export class ApiWriter implements LogWriter {
   }
 
   /**
-   * A position is a second and a number of lines from there on. When the clock was set back to before that second, later
-   * lines are in no replay from there until the clock has caught up.
+   * A position is a second and a number of lines from there on. When the clock was set back to before that
+   * second, later lines are in no replay from there until the clock has caught up.
    */
   async #checkSetBack(signal: AbortSignal): Promise<void> {
     const { position, last } = this.#written;
@@ -237,7 +232,7 @@ export class ApiWriter implements LogWriter {
     if (from !== undefined) this.#goBackTo(from);
   }
 
-  /** How many lines of a replay from `since` are written is not known: the replay is searched for the last one. */
+  /** The number of written lines from `since` on is not known: the replay is searched for the last one. */
   #goBackTo(since: number): void {
     const { position, last } = this.#written;
     this.#written = { position: { ...position, since, lines: last === undefined ? 0 : 1 }, last };
@@ -272,7 +267,7 @@ export class ApiWriter implements LogWriter {
     throw new Restart("the engine answers other lines each time");
   }
 
-  /** The engine has dropped that line: the next replay continues at its time, or at the first line that is left. */
+  /** The engine has dropped that line: the next replay continues at its time, or at the first line. */
   #endSearch(last: Buffer): never {
     this.#sought = undefined;
     const hasSetBack = this.#counter.hasSetBackSince(secondIn(last));
@@ -302,8 +297,8 @@ export class ApiWriter implements LogWriter {
   }
 
   /**
-   * Before the first line after a gap. The lines of this replay before it count as written; the notice does not count, as
-   * it is in no replay.
+   * Before the first line after a gap. The lines of this replay before it count as written; the notice does
+   * not count, as it is in no replay.
    */
   async #endGap(kind: Gap["kind"], next: Buffer, signal: AbortSignal): Promise<void> {
     await this.output.lock.run(async () => {

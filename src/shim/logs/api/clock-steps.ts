@@ -1,4 +1,4 @@
-/** Notices when the clock was set back: that of this system while it runs, the engine's by the newest log entries. */
+/** Detects a clock that was set back: of this system while it runs, of the engine by its newest entries. */
 import { beforeSecond, marginSeconds, newline, readLines, secondIn, type ApiLog } from "./replay.js";
 
 const checkIntervalMs = 10_000;
@@ -46,9 +46,9 @@ function difference(): number {
 const newestEntries = 100;
 
 /**
- * The second from which a replay has all lines since the clock was set back to before `since`. That shows in two of the
- * newest entries, in the newest one alone, or in `last`, the last written line. Undefined when a replay from `since` has
- * all lines.
+ * The second from which a replay has all lines since the clock was set back to before `since`. That shows in
+ * two of the newest entries, in the newest one alone, or in `last`, the last written line. Undefined when a
+ * replay from `since` has all lines.
  */
 export async function setBackTo(
   { engine, containerId, tty }: ApiLog,

@@ -1,6 +1,6 @@
 /**
- * Replays of the logs API: a log can only be read again from a second onwards. Reads their lines in the CRI's format, and
- * counts them, so that a replay continues behind the line that was written last.
+ * Replays of the logs API: a log can only be read again from a second onwards. Reads their lines in the CRI's
+ * format, and counts them, so that a replay continues behind the line that was written last.
  */
 import type { Engine, LogStream } from "../../ports/engine.js";
 import { LineBuffer, OutputBatch, TimedLineAssembler } from "../cri-lines.js";
@@ -9,14 +9,14 @@ import { beginning, type SourcePosition } from "../log-record.js";
 export const newline = 0x0a;
 /** `2026-01-02T15:04:05`; the fraction follows. */
 const secondLength = 19;
-/** Entries of two streams may be stored slightly out of order: a replay begins this much before the last entry. */
+/** Entries may be stored slightly out of order: a replay begins this much before the last entry. */
 export const marginSeconds = 2;
 
 /**
- * Counts the lines of each second of one replay, including lines that were written before. A replay from second `since`
- * has all lines of that second and later, in the same order each time: so `since` and the number of written lines are a
- * position. After the clock was set back, it runs through a period of time twice. `since` then stays before that period:
- * for a replay from within it, engines return different lines.
+ * Counts the lines of each second of one replay, including lines that were written before. A replay from
+ * second `since` has all lines of that second and later, in the same order each time: so `since` and the
+ * number of written lines are a position. After the clock was set back, it runs through a period of time
+ * twice. `since` then stays before that period: for a replay from within it, engines return different lines.
  */
 export class ReplayCounter {
   readonly #counts = new Map<number, number>();
@@ -58,7 +58,7 @@ export class ReplayCounter {
     this.#count(lines, { moveOn: true });
   }
 
-  /** Counts lines that were written before; the position stays, as the clock may have been set back after them. */
+  /** Counts lines that were written before. The position stays, as the clock may have been set back since. */
   addOld(lines: Buffer): void {
     this.#count(lines, { moveOn: false });
   }
@@ -117,7 +117,13 @@ export interface ApiLog {
   readonly tty: boolean;
 }
 
-/** Passes whole lines to `take`, several at a time, until `stream` ends. They are valid until `take` has returned. */
+export interface ApiSource extends ApiLog {
+  readonly logDriver: string;
+  /** Returns a function that removes the listener. */
+  readonly clockSteps: { onSetBack(listener: () => void): () => void };
+}
+
+/** Passes whole lines to `take`, several at a time, until `stream` ends. They are valid during the call. */
 export async function readLines(
   stream: LogStream,
   quirks: { readonly losesLineEnds: boolean },

@@ -153,10 +153,15 @@ export class FileWriter implements LogWriter {
       await this.#finished();
     } else if (this.#isPolling) {
       this.#poll(outcome);
-    } else if (this.#isDirty) {
+    } else if (this.#wasWoken()) {
       this.#schedule("soon");
     }
     return false;
+  }
+
+  /** Whether the engine has written since the turn began. */
+  #wasWoken(): boolean {
+    return this.#isDirty;
   }
 
   /** Without wake-ups: reads again, and waits for wake-ups again when there was nothing to read. */
@@ -231,9 +236,9 @@ export class FileWriter implements LogWriter {
   }
 
   /**
-   * The lines of the log file are not those of the source behind the position: another program has truncated the file, or
-   * wrote to it. Reads again from the position. If the source has the last line of the file, all lines up to it are
-   * written; else none.
+   * The lines of the log file are not those of the source behind the position: another program has truncated
+   * the file, or wrote to it. Reads again from the position. If the source has the last line of the file, all
+   * lines up to it are written; else none.
    */
   async #searchLast(): Promise<void> {
     if (!this.#written.search()) {

@@ -4,7 +4,8 @@
  *     {"log":"text\n","stream":"stdout","attrs":{…},"time":"2026-01-02T15:04:05.123456789Z"}
  *     2026-01-02T15:04:05.123456789Z stdout F text
  *
- * Docker cuts lines at 16 KiB. A piece that does not end its line has no `\n`, and becomes a line with the tag P.
+ * Docker cuts lines at 16 KiB. A piece that does not end its line has no `\n`, and becomes a line with the
+ * tag P.
  */
 
 /** The result of `formatEntries`, reused from call to call, as there are many. */
@@ -39,9 +40,9 @@ const longestTime = 35;
 const longText = 192;
 
 /**
- * Formats the whole entries at the begin of `input`, up to `maximumLines`, into `output`, which must be as large as the
- * input: a line is never longer than its entry. The fast path is for entries as Docker writes them; other JSON goes
- * through a parser.
+ * Formats the whole entries at the begin of `input`, up to `maximumLines`, into `output`, which must be as
+ * large as the input: a line is never longer than its entry. The fast path is for entries as Docker writes
+ * them; other JSON goes through a parser.
  */
 export function formatEntries(input: Buffer, output: Buffer, maximumLines: number, result: Formatted): void {
   let start = 0;
@@ -129,7 +130,8 @@ function formatFast(input: Buffer, start: number, end: number, output: Buffer, b
     }
     if (from >= keyStart) return 0;
   }
-  // `"` is at `from`: `,"stream":"stdout"` or `…stderr"`, then the time, perhaps with attributes between them.
+  // `"` is at `from`: `,"stream":"stdout"` or `…stderr"`, then the time, perhaps with attributes between
+  // them.
   from += 1;
   if (!matches(input, from, streamKey)) return 0;
   from += streamKey.length;

@@ -7,10 +7,7 @@ export interface ReaderOptions {
   readonly path: string;
   /** A compressed file that unpacks to more is damaged. */
   readonly archiveLimitBytes: number;
-  /**
-   * `max-size`, when Docker keeps no second file and empties the only one before an entry that exceeds this size; else
-   * undefined.
-   */
+  /** `max-size`, when Docker keeps one file, and empties it before an entry that exceeds this size. */
   readonly emptiedAtBytes: number | undefined;
 }
 
@@ -44,8 +41,8 @@ export class JsonFileReader {
   #identity = "";
   #offset = 0;
   /**
-   * The position in the file before, which holds until an entry of this file is processed. After a gap it holds until this
-   * file was read.
+   * The position in the file before, which holds until an entry of this file is processed. After a gap it
+   * holds until this file was read.
    */
   #before: { readonly at: ReaderPosition; readonly isGap: boolean } | undefined;
   #damage = "";
@@ -73,7 +70,7 @@ export class JsonFileReader {
     return this.#damage;
   }
 
-  /** Opens the file of a position, empty for the oldest, also after `close`. Undefined when there is no file yet. */
+  /** Opens the file of a position, empty for the oldest, also after `close`. Undefined without any file. */
   async open(position: ReaderPosition): Promise<Step | undefined> {
     const found = await this.#files.openKnown(position.file);
     if (found.kind === "nothing" || found.kind === "newest") return undefined;
@@ -89,7 +86,10 @@ export class JsonFileReader {
     return "next";
   }
 
-  /** Fills `buffer` from the position, which `advance` moves. 0 at the end of the file. `isFresh`: see `DockerLogFile`. */
+  /**
+   * Fills `buffer` from the position, which `advance` moves. 0 at the end of the file. `isFresh`: see
+   * `DockerLogFile`.
+   */
   async read(buffer: Buffer, { isFresh }: { readonly isFresh: boolean }): Promise<number> {
     if (this.#file === undefined) return 0;
     const bytesRead = await this.#file.read(buffer, this.#offset, { isFresh });

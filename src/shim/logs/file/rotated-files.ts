@@ -1,7 +1,7 @@
 /**
- * Docker's log files of one container, in order: `…-json.log`, before that `….1`, before that `….2`, each perhaps
- * compressed as `….2.gz`. Names change at any time: a file is identified by its inode as long as it is open, and by its
- * first line, which has a time in nanoseconds, otherwise.
+ * Docker's log files of one container, in order: `…-json.log`, before that `….1`, before that `….2`, each
+ * perhaps compressed as `….2.gz`. Names change at any time: a file is identified by its inode as long as it
+ * is open, and by its first line, which has a time in nanoseconds, otherwise.
  */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
@@ -81,9 +81,9 @@ export class RotatedFiles {
   }
 
   /**
-   * The begin of the last `limitBytes` before a position, in this file or in files before it that are not compressed. It is
-   * the begin of a file, or within the file of the position when that alone is too long: then `isCut`. Undefined when the
-   * file is gone.
+   * The begin of the last `limitBytes` before a position, in this file or in files before it that are not
+   * compressed. It is the begin of a file, or within the file of the position when that alone is too long:
+   * then `isCut`. Undefined when the file is gone.
    */
   async before(
     { file, offset }: { readonly file: string; readonly offset: number },
@@ -112,7 +112,9 @@ export class RotatedFiles {
     return status === undefined || String(status.ino) !== inode;
   }
 
-  /** Searches several times before the known file counts as gone: during a rotation every name may be missing. */
+  /**
+   * Searches several times before the known file counts as gone: during a rotation every name may be missing.
+   */
   async #retry(search: () => Promise<Found | undefined>): Promise<Found> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
       const found = await search();
@@ -219,7 +221,7 @@ interface Opened<Kind extends "next" | "gone"> {
   readonly log: DockerLogFile;
 }
 
-/** O_NOATIME: an access time would be a write to the disk for each new entry. Only the owner or root may use it. */
+/** O_NOATIME, as an access time would be a write for each new entry. Only the owner or root may use it. */
 async function openUntouched(path: string): Promise<FileHandle> {
   try {
     return await open(path, constants.O_RDONLY | constants.O_NOATIME);

@@ -1,4 +1,6 @@
-/** The lines of a log file behind its recorded position: written before a kill, and not to be written again. */
+/**
+ * The lines of a log file behind its recorded position: written before a kill, and not to be written again.
+ */
 import type { Written } from "../sink/log-sink.js";
 
 const newline = 0x0a;
@@ -19,7 +21,9 @@ export class WrittenLines {
     return this.#isSearching || this.#remaining > 0;
   }
 
-  /** How many of the next `count` lines of the source are to be skipped. They are formatted as in the file. */
+  /**
+   * How many of the next `count` lines of the source are to be skipped. They are formatted as in the file.
+   */
   among(lines: Buffer, count: number): number {
     if (!this.#isSearching) return Math.min(count, this.#remaining);
     const end = this.#last === undefined ? -1 : endOf(this.#last, lines);
@@ -27,8 +31,8 @@ export class WrittenLines {
   }
 
   /**
-   * `count` lines of the source, which are `lines`, were skipped: as many as `among` returned. "changed" when the file has
-   * other lines, because another program wrote to it or truncated it: see `search`.
+   * `count` lines of the source, which are `lines`, were skipped: as many as `among` returned. "changed" when
+   * the file has other lines, because another program wrote to it or truncated it: see `search`.
    */
   skipped(lines: Buffer, count: number): "same" | "changed" {
     this.#remaining = Math.max(0, this.#remaining - count);
@@ -39,8 +43,8 @@ export class WrittenLines {
   }
 
   /**
-   * From now on all lines up to the last one of the file are to be skipped, in the source from the recorded position on.
-   * False when that was tried before.
+   * From now on all lines up to the last one of the file are to be skipped, in the source from the recorded
+   * position on. False when that was tried before.
    */
   search(): boolean {
     if (this.#isSearching || this.#last === undefined) return false;

@@ -45,8 +45,9 @@ export class LogOutput {
   }
 
   /**
-   * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then `undefined`. The
-   * recorded position is that of the first `size` bytes; returns the lines behind them. Nothing is open when it throws.
+   * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then
+   * `undefined`. The recorded position is that of the first `size` bytes; returns the lines behind them.
+   * Nothing is open when it throws.
    */
   async open(options: { readonly create: boolean }): Promise<Written | undefined> {
     try {
@@ -66,7 +67,8 @@ export class LogOutput {
     const { former, history } = this.#record;
     const present = await LogSink.open(this.target, { create: false });
     if (present !== undefined && former !== null && present.inode === former.inode) {
-      // The rename before the last reopening was undone. The new file is gone, with the lines that were written to it.
+      // The rename before the last reopening was undone. The new file is gone, with the lines that were
+      // written to it.
       this.#sink = present;
       this.#record = {
         ...this.#record,
@@ -87,8 +89,8 @@ export class LogOutput {
   }
 
   /**
-   * As after `endHistory`, when the process was killed before it: only a complete history gets a name that a kubelet can
-   * rename over the log. Recorded at once, because its size is known only now.
+   * As after `endHistory`, when the process was killed before it: only a complete history gets a name that a
+   * kubelet can rename over the log. Recorded at once, because its size is known only now.
    */
   async #takeHistory(present: LogSink, { file, offset }: LogHistory): Promise<void> {
     this.#sink = present;
@@ -96,7 +98,9 @@ export class LogOutput {
     await this.save({ ...beginning, file, offset });
   }
 
-  /** The last line of the file before the last reopening, under any name; undefined when that file is gone. */
+  /**
+   * The last line of the file before the last reopening, under any name; undefined when that file is gone.
+   */
   async lastBeforeReopening(): Promise<Buffer | undefined> {
     const { former } = this.#record;
     if (former === null) return undefined;
@@ -127,7 +131,7 @@ export class LogOutput {
     return appended;
   }
 
-  /** Appends all of `lines` under the lock, and retries as long as the disk is full. Throws the reason of `signal`. */
+  /** Appends all of `lines` under the lock, with retries on a full disk. Throws the reason of `signal`. */
   async appendWithRetries(
     lines: Buffer,
     signal: AbortSignal,
@@ -162,8 +166,8 @@ export class LogOutput {
   }
 
   /**
-   * The history of a converted log is complete, in `file`; undefined when there was none. When a kubelet does not receive
-   * the answer to the first rotation, it renames that file back, too.
+   * The history of a converted log is complete, in `file`; undefined when there was none. When a kubelet does
+   * not receive the answer to the first rotation, it renames that file back, too.
    */
   async endHistory(file: SinkPosition | undefined): Promise<void> {
     const { history, former } = this.#record;
@@ -209,7 +213,7 @@ export class LogOutput {
   }
 }
 
-/** Retries `write` until it returns true: the disk has taken it. Throws the reason of `signal` when that aborts first. */
+/** Retries `write` until it returns true: the disk has taken it. Throws the reason of `signal`. */
 export async function retryWrite(write: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
   while (!(await write())) await sleep(retryMs, signal);
 }

@@ -14,7 +14,7 @@ export interface Appended {
   readonly error?: Error;
 }
 
-/** What the previous process, which was killed, had written behind the recorded position. */
+/** Lines of a killed process behind the recorded position. */
 export interface Written {
   readonly lines: number;
   /** The last line of the file. */
@@ -37,8 +37,8 @@ export class LogSink {
   }
 
   /**
-   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is gone. A rename
-   * may be undone until a reopening was asked for, so the log continues in the renamed file.
+   * The file with this inode, at the log path or under a name that a rotation gave it; undefined when it is
+   * gone. A rename may be undone until a reopening was asked for, so the log continues in the renamed file.
    */
   static async find(target: LogTarget, inode: string): Promise<LogSink | undefined> {
     for (const path of [target.path, ...(await rotatedPaths(target.path))]) {
@@ -60,7 +60,7 @@ export class LogSink {
     return this.sizeBytes;
   }
 
-  /** Appends whole lines. A line that cannot be written whole is truncated away, as on a full disk. Never throws. */
+  /** Appends whole lines. A line that is not whole, as on a full disk, is truncated away. Never throws. */
   async append(data: Buffer): Promise<Appended> {
     let written = 0;
     try {
@@ -87,8 +87,9 @@ export class LogSink {
   }
 
   /**
-   * Truncates an incomplete last line, and counts the whole lines behind the first `from` bytes. Counts all lines when no
-   * line ends there: then the file was truncated by another program, and all its lines are newer.
+   * Truncates an incomplete last line, and counts the whole lines behind the first `from` bytes. Counts all
+   * lines when no line ends there: then the file was truncated by another program, and all its lines are
+   * newer.
    */
   async settle(from: number): Promise<Written> {
     const { lines, last, end, size } = await this.look(from);

@@ -14,9 +14,9 @@ const flags =
   constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 /**
- * Opens the log file for appending. With `create`, makes the file and missing directories above it; without, undefined
- * when there is no file. A link to an engine's log file is replaced. Throws `precondition` when the path is something else
- * than a file, `invalid` when a link leads out of the log directory.
+ * Opens the log file for appending. With `create`, makes the file and missing directories above it; without,
+ * undefined when there is no file. A link to an engine's log file is replaced. Throws `precondition` when the
+ * path is something else than a file, `invalid` when a link leads out of the log directory.
  */
 export async function openLogFile(
   target: LogTarget,
@@ -55,16 +55,16 @@ async function openRegular(path: string, shown: string, create: boolean): Promis
 }
 
 function inTheWay(path: string): ShimError {
-  return new ShimError("precondition", `"${path}" is in the way: it is no log file`, { path });
+  return new ShimError("precondition", `"${path}" is in the way: it is not a log file`, { path });
 }
 
 /** As the kubelet's log directories have it. */
 const directoryMode = 0o755;
 
 /**
- * The directory of the log file, with all links resolved. With `create`, makes the log directory and missing directories
- * below it, one by one, and none behind a link that leads out. Throws `invalid` for such a link, and system errors as they
- * are: ENOENT when a directory is missing without `create`.
+ * The directory of the log file, with all links resolved. With `create`, makes the log directory and missing
+ * directories below it, one by one, and none behind a link that leads out. Throws `invalid` for such a link,
+ * and system errors as they are: ENOENT when a directory is missing without `create`.
  */
 export async function logFileDirectory(
   target: LogTarget,
@@ -97,8 +97,9 @@ export async function logFileDirectory(
 }
 
 /**
- * Runs `work` with a path to the open `directory`, which has no links: another program that replaces a directory by a link
- * meanwhile has no effect. Throws `unavailable` when one was replaced before it was opened.
+ * Runs `work` with a path to the open `directory`, which has no links: another program that replaces a
+ * directory by a link meanwhile has no effect. Throws `unavailable` when one was replaced before it was
+ * opened.
  */
 export async function withOpenDirectory<T>(
   directory: string,

@@ -22,7 +22,7 @@ const understood: ReadonlySet<number> = new Set([
   frameType.headers,
 ]);
 
-/** Cuts chunks of any size into frames. Payloads of data frames are not copied; at most one control frame is buffered. */
+/** Cuts chunks of any size into frames. Data is not copied; at most one control frame is buffered. */
 export class FrameParser {
   readonly #controlLimitBytes: number;
   readonly #header = Buffer.allocUnsafe(frameHeaderBytes);
@@ -38,7 +38,7 @@ export class FrameParser {
     this.#controlLimitBytes = limits.frameBytes;
   }
 
-  /** The frames, and pieces of data frames, in `chunk`. Throws a violation; the parser is then of no further use. */
+  /** The frames, and pieces of data frames, in `chunk`. Throws a violation; not to be used after that. */
   *read(chunk: Buffer): Generator<Frame, void, undefined> {
     let offset = 0;
     while (offset < chunk.length) {
@@ -105,7 +105,7 @@ function parseControl(type: number, flags: number, payload: Buffer): Frame {
     case frameType.synStream: {
       atLeast(payload, 10, "SYN_STREAM");
       const unidirectional = (flags & frameFlag.unidirectional) !== 0;
-      // Between id and block: the associated stream, priority and slot. None of them changes anything here.
+      // The fields between id and block have no meaning for this server.
       return {
         kind: "synStream",
         streamId: readId(payload),

@@ -6,7 +6,9 @@ import { dataFrameHeader } from "./frames.js";
 const dataBytes = 64 * 1024;
 /** Written before the transport is flushed: enough to make a system call efficient. */
 const roundBytes = 256 * 1024;
-/** Up to this size, header and payload become one buffer: cheaper than two, and one message on a WebSocket. */
+/**
+ * Up to this size, header and payload become one buffer: cheaper than two, and one message on a WebSocket.
+ */
 const copiedBytes = 2 * 1024;
 
 type Done = (error?: Error | null) => void;
@@ -21,8 +23,9 @@ interface Pending {
 }
 
 /**
- * A stream has at most one pending write, as with any Writable, so there is backpressure on its source. Control frames are
- * sent at once, before pending data. Data waits while the transport is full; the streams then take turns.
+ * A stream has at most one pending write, as with any Writable, so there is backpressure on its source.
+ * Control frames are sent at once, before pending data. Data waits while the transport is full; the streams
+ * then take turns.
  */
 export class FrameWriter {
   readonly #transport: Duplex;
@@ -39,7 +42,9 @@ export class FrameWriter {
     this.#drained();
   };
 
-  /** `onControlBacklog`: "full" when the transport buffers more than `controlLimitBytes` of control frames. */
+  /**
+   * `onControlBacklog`: "full" when the transport buffers more than `controlLimitBytes` of control frames.
+   */
   constructor(
     transport: Duplex,
     controlLimitBytes: number,

@@ -1,6 +1,6 @@
 /**
- * Header blocks. All blocks of one direction are one zlib stream, flushed after each block, that begins with the
- * dictionary of the protocol: each block may refer to those before, so all of them must be read.
+ * Header blocks. All blocks of one direction are one zlib stream, flushed after each block, that begins with
+ * the dictionary of the protocol: each block may refer to those before, so all of them must be read.
  */
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../lib/errors.js";
@@ -32,9 +32,9 @@ export class HeaderBlockReader {
   }
 
   /**
-   * At a flush the only state of an inflater is its window: deflate's blocks are complete and the next one begins at a
-   * byte. So each header block is inflated by itself, with the window as its dictionary: synchronously, and without
-   * resources to release.
+   * At a flush the only state of an inflater is its window: deflate's blocks are complete and the next one
+   * begins at a byte. So each header block is inflated by itself, with the window as its dictionary:
+   * synchronously, and without resources to release.
    */
   #inflate(block: Buffer): Buffer {
     let window = this.#window;
@@ -112,8 +112,8 @@ function parseHeaders(block: Buffer, limits: HeaderLimits): Headers {
 }
 
 /**
- * The header blocks of the server's replies, which are all empty: a stored block with the count 0, then the flush that
- * Go's reader waits for.
+ * The header blocks of the server's replies, which are all empty: a stored block with the count 0, then the
+ * flush that Go's reader waits for.
  */
 export class EmptyHeaderBlocks {
   #begun = false;

@@ -1,7 +1,7 @@
 /** Limits of one SPDY connection. Real clients stay far below them. */
 
 export interface SpdyLimits {
-  /** Payload of a received control frame. A data frame may be as long as the protocol allows: it is not buffered. */
+  /** Payload of a received control frame. Data frames may have any length, as they are not buffered. */
   readonly frameBytes: number;
   /** One header block, inflated. */
   readonly inflatedHeaderBytes: number;

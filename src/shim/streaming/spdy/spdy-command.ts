@@ -104,8 +104,8 @@ function expectedStreams(session: CommandSession, protocol: SpdyCommandProtocol)
 const ignore = (): void => undefined;
 
 /**
- * Reads `source`. A session may destroy it, as a failed pipeline does, without resetting the client's stream, which clients
- * would print as another error. The rest of the input is then dropped.
+ * Reads `source`. A session may destroy it, as a failed pipeline does, without resetting the client's stream,
+ * which clients would print as another error. The rest of the input is then dropped.
  */
 function detachedReadable(source: Readable): Readable {
   const input = new Readable({

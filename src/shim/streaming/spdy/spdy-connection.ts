@@ -1,7 +1,7 @@
 /**
- * The server's side of SPDY/3.1, as Kubernetes clients implement it (moby/spdystream): they open all streams, have no flow
- * control and ignore settings. So when one stream is not read, the transport is paused, and all other streams of the
- * connection with it.
+ * The server's side of SPDY/3.1, as Kubernetes clients implement it (moby/spdystream): they open all streams,
+ * have no flow control and ignore settings. So when one stream is not read, the transport is paused, and all
+ * other streams of the connection with it.
  */
 import type { Duplex } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
@@ -116,8 +116,9 @@ export class SpdyConnection {
   }
 
   /**
-   * Sends the data written to the streams so far, then GOAWAY, and ends the transport; new streams are refused from now on.
-   * Ends at once when `signal` aborts; without it, a client that does not read blocks this until `destroy()`. Never rejects.
+   * Sends the data written to the streams so far, then GOAWAY, and ends the transport; new streams are
+   * refused from now on. Ends at once when `signal` aborts; without it, a client that does not read blocks
+   * this until `destroy()`. Never rejects.
    */
   async close(signal?: AbortSignal): Promise<void> {
     this.#refusing = true;
@@ -217,7 +218,10 @@ export class SpdyConnection {
     }
   }
 
-  /** A frame for a stream that was just closed is normal; a frame for a stream that was never opened is an error. */
+  /**
+   * A frame for a stream that was just closed is normal; a frame for a stream that was never opened is an
+   * error.
+   */
   #refuseUnknown(streamId: number): void {
     if (streamId % 2 === 0 || streamId > this.#lastStreamId)
       this.#writer.control(rstStreamFrame(streamId, resetStatus.invalidStream));
@@ -248,7 +252,9 @@ export class SpdyConnection {
     this.#limit(this.#streams, this.#bufferedBytes, bufferedBytes);
   }
 
-  /** Half of the limit must be free before it resumes: otherwise it would pause and resume with every chunk. */
+  /**
+   * Half of the limit must be free before it resumes: otherwise it would pause and resume with every chunk.
+   */
   #limit(reason: unknown, held: number, limit: number): void {
     if (held > limit) this.#gate.close(reason);
     else if (held <= limit / 2) this.#gate.open(reason);

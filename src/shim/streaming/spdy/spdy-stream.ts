@@ -6,12 +6,12 @@ import { resetStatus } from "./frames.js";
 import type { Headers } from "./header-block.js";
 
 /**
- * A stream that the client opened by SYN_STREAM. Ends, errors and backpressure are those of any Duplex; each half ends by
- * itself. Unconsumed bytes hold up the whole connection: call `resume()` on a stream whose input is not used.
- * `for await` destroys both halves when the client's half has ended, as with every Duplex.
+ * A stream that the client opened by SYN_STREAM. Ends, errors and backpressure are those of any Duplex; each
+ * half ends by itself. Unconsumed bytes hold up the whole connection: call `resume()` on a stream whose input
+ * is not used. `for await` destroys both halves when the client's half has ended, as with every Duplex.
  *
- * Destroyed with a ShimError `cancelled` when the client resets it or disconnects. `destroy()` resets it. An `error` event
- * without listeners has no effect.
+ * Destroyed with a ShimError `cancelled` when the client resets it or disconnects. `destroy()` resets it. An
+ * `error` event without listeners has no effect.
  */
 export interface SpdyStream extends Duplex {
   readonly id: number;

@@ -60,8 +60,8 @@ export class Transport {
   }
 
   /**
-   * Sends the written data, and gives the client time to read it and to close: a socket that is closed with unconsumed
-   * input resets the connection, and sent data is lost.
+   * Sends the written data, and gives the client time to read it and to close: a socket that is closed with
+   * unconsumed input resets the connection, and sent data is lost.
    */
   end(): void {
     if (this.#mode === "ended") return;
@@ -93,7 +93,7 @@ export class ReadGate {
   #timer: NodeJS.Timeout | undefined;
   #disposed = false;
 
-  /** `probe` is called every `probeMs` while the gate is closed: without reading, only a write detects a lost peer. */
+  /** `probe` is called every `probeMs` while the gate is closed, as only a write then detects a lost peer. */
   constructor(transport: Pausable, probeMs: number, probe: () => void) {
     this.#transport = transport;
     this.#probeMs = probeMs;

@@ -1,6 +1,6 @@
 /**
- * Channels over one WebSocket, as streams with backpressure in both directions: a client that does not read pauses the
- * source, and a reader that does not read pauses the whole connection.
+ * Channels over one WebSocket, as streams with backpressure in both directions: a client that does not read
+ * pauses the source, and a reader that does not read pauses the whole connection.
  */
 import { Duplex, Readable, Writable } from "node:stream";
 import type { RawData, WebSocket } from "ws";

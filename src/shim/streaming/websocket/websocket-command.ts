@@ -66,7 +66,8 @@ export function openWebSocketCommand(
     streams,
     finish: async (status, signal) => {
       resizes.end();
-      // Some clients disconnect at the status: the output is sent first. Its end is not sent, so none closes before that.
+      // Some clients disconnect at the status: the output is sent first. Its end is not sent, so none closes
+      // before that.
       await orAbort(Promise.all([endOf(streams.stdout), endOf(streams.stderr)]), signal);
       await orAbort(endOf(error, status), signal);
       await channels.close(signal);

@@ -29,7 +29,7 @@ export class WebSocketUpgrades {
     });
   }
 
-  /** Upgrades to `protocol`, one of the client's. Answers 400 itself to an invalid handshake, without calling `opened`. */
+  /** Upgrades to `protocol`, one of the client's. Answers 400 to an invalid handshake instead. */
   accept(
     request: IncomingMessage,
     { socket, head, protocol }: { readonly socket: Duplex; readonly head: Buffer; readonly protocol: string },
@@ -46,9 +46,9 @@ export class WebSocketUpgrades {
 }
 
 /**
- * Only the latest ping is answered while an answer is being sent, as RFC 6455 permits: a flood of pings costs no memory.
- * While reading is paused, pings wait behind the client's data; client-go disconnects after 61 s. An unsolicited pong
- * prevents that, and its failure detects a client that has disconnected.
+ * Only the latest ping is answered while an answer is being sent, as RFC 6455 permits: a flood of pings costs
+ * no memory. While reading is paused, pings wait behind the client's data; client-go disconnects after 61 s.
+ * An unsolicited pong prevents that, and its failure detects a client that has disconnected.
  */
 function answerPings(ws: WebSocket): void {
   let onItsWay = false;

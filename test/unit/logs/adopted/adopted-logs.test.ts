@@ -110,7 +110,7 @@ class World implements AsyncDisposable {
     renameSync(this.target.path, join(this.target.directory, rotated));
   }
 
-  /** All files beside the log path, in order, with the log itself at the end. Links are none. */
+  /** All files in the directory of the log, in order, the log itself last. None of them is a link. */
   get files(): Readonly<Record<string, string>> {
     const names = readdirSync(this.target.directory).sort();
     const ordered = [
@@ -132,7 +132,7 @@ class World implements AsyncDisposable {
   }
 
   async untilWhole(): Promise<void> {
-    await until("the time before is written", () => !this.isPending);
+    await until("the history is written", () => !this.isPending);
   }
 
   assertWhole(): void {
@@ -140,7 +140,7 @@ class World implements AsyncDisposable {
   }
 }
 
-/** One small chunk at a time, when the test says so. */
+/** Runs one small chunk for each call of `turn`. */
 class ManualQueue extends TurnQueue {
   readonly #buffers = { input: Buffer.alloc(1024), output: Buffer.alloc(1024) };
   #turn: Turn | undefined;
@@ -155,7 +155,7 @@ class ManualQueue extends TurnQueue {
 }
 
 describe("--adopted-logs=convert", () => {
-  test("from the rotation on there is a file, and what was before is in the rotated one", async () => {
+  test("the rotation makes a log file, and the history is in the rotated file", async () => {
     await using world = await World.open();
     world.write(50);
     const writers = await world.converted();
@@ -171,7 +171,7 @@ describe("--adopted-logs=convert", () => {
     assert.equal(lstatSync(join(world.target.directory, rotated)).mode & 0o7777, 0o640);
   });
 
-  test("rotates from then on as all other logs do", async () => {
+  test("a converted log rotates as all other logs", async () => {
     await using world = await World.open();
     world.write(10);
     const writers = await world.converted();
@@ -183,7 +183,7 @@ describe("--adopted-logs=convert", () => {
     await world.assertWholeAtEnd(writers);
   });
 
-  test("a rotation that was not renamed gives the link's time to a file of its own", async () => {
+  test("a rotation without a rename writes the history to a new file", async () => {
     await using world = await World.open();
     world.write(5);
     const writers = await world.writers();
@@ -195,7 +195,7 @@ describe("--adopted-logs=convert", () => {
     world.assertWhole();
   });
 
-  test("has what Docker rotated before, and goes on over rotations during the conversion", async () => {
+  test("the history has the files that Docker rotated before; rotations during the conversion lose no line", async () => {
     await using world = await World.open();
     world.write(10);
     world.docker.rotate();
@@ -211,28 +211,28 @@ describe("--adopted-logs=convert", () => {
   });
 
   const kills: readonly (readonly [string, (world: World) => void])[] = [
-    ["before the link goes, and the kubelet is gone, too", () => undefined],
+    ["of dockershim and the kubelet before the link is removed", () => undefined],
     [
-      "before the link goes, and the kubelet renames it back",
+      "before the link is removed, and the kubelet renames it back",
       (world) => {
         renameSync(join(world.target.directory, rotated), world.target.path);
       },
     ],
     [
-      "when the link is gone",
+      "when the link is removed",
       (world) => {
         rmSync(join(world.target.directory, rotated));
       },
     ],
     [
-      "when half of the time before is written",
+      "when half of the history is written",
       (world) => {
         rmSync(join(world.target.directory, rotated));
         writeFileSync(join(world.target.directory, ".0.log.history"), world.docker.expected[0] ?? "");
       },
     ],
     [
-      "when the time before is written, and that is not recorded",
+      "when the history is written and not recorded",
       (world) => {
         rmSync(join(world.target.directory, rotated));
         writeFileSync(join(world.target.directory, rotated), world.docker.expected.slice(0, 20).join(""));
@@ -256,7 +256,7 @@ describe("--adopted-logs=convert", () => {
     }
   }
 
-  test("a kubelet that heard of no success renames the file back over the log: every line once", async () => {
+  test("a kubelet that received no answer renames the file back over the log: every line once", async () => {
     await using world = await World.open();
     world.write(20);
     const first = await world.converted();
@@ -273,7 +273,7 @@ describe("--adopted-logs=convert", () => {
     assert.deepEqual(Object.keys(world.files), ["0.log"]);
   });
 
-  test("a kill before that is recorded, and the file is renamed back over the log: every line once", async () => {
+  test("a kill before the history is recorded, and the file is renamed back over the log: every line once", async () => {
     await using world = await World.open();
     world.write(20);
     world.rename();
@@ -293,8 +293,8 @@ describe("--adopted-logs=convert", () => {
       await next.observe(world[status]);
       world.write(status === "running" ? 5 : 0);
       const length = world.docker.expected.join("").length;
-      await until("the log goes on", () => (world.files["0.log"] ?? "").length >= length);
-      // A kill: what is recorded only at a stop is not.
+      await until("the log is continued", () => (world.files["0.log"] ?? "").length >= length);
+      // A kill: a stop would record more.
       const recorded = readFileSync(path, "utf8");
       await next.stop();
       if (status === "running") writeFileSync(path, recorded);
@@ -303,7 +303,7 @@ describe("--adopted-logs=convert", () => {
     assert.deepEqual(Object.keys(world.files), ["0.log"]);
   });
 
-  test("the time before of a container that has ended is written at a later start", async () => {
+  test("the history of a container that has ended is written at a later start", async () => {
     await using world = await World.open();
     world.write(20);
     await world.recordConversion();
@@ -322,7 +322,7 @@ describe("--adopted-logs=convert", () => {
     world.assertWhole();
   });
 
-  test("the time before waits as long as Docker's files are out of reach", async () => {
+  test("the history is written when Docker's files can be read again", async () => {
     await using world = await World.open();
     world.write(20);
     await world.recordConversion();
@@ -330,7 +330,7 @@ describe("--adopted-logs=convert", () => {
     renameSync(directory, `${directory}.away`);
     const first = await world.writers();
     await first.observe(world.running);
-    // Its turn would come at once.
+    // A turn would follow at once.
     await sleep(50);
     await first.stop();
     assert.ok(world.isPending);
@@ -342,7 +342,7 @@ describe("--adopted-logs=convert", () => {
     assert.equal(world.files[rotated], world.docker.expected.join(""));
   });
 
-  test("a removal during the conversion leaves no half of a file", async () => {
+  test("a removal during the conversion leaves no incomplete file", async () => {
     await using world = await World.open();
     world.write(20);
     const writers = await world.converted();
@@ -351,7 +351,7 @@ describe("--adopted-logs=convert", () => {
     assert.equal(existsSync(join(world.root, "logs", `${containerId}.json`)), false);
   });
 
-  test("a very long time before is cut, and says so in its first line", async () => {
+  test("a very long history is cut, with a notice in its first line", async () => {
     await using world = await World.open();
     world.write(200);
     world.rename();
@@ -377,7 +377,7 @@ describe("--adopted-logs=convert", () => {
     );
   });
 
-  test("a file that Docker drops during the conversion leaves a line that says so, and what is in later ones", async () => {
+  test("a file that Docker drops during the conversion is replaced by a notice, and later files are written", async () => {
     await using world = await World.open();
     world.write(20);
     world.docker.rotate();
@@ -394,7 +394,7 @@ describe("--adopted-logs=convert", () => {
     const queue = new ManualQueue(assert.ifError);
     new HistoryWriter(output, output.record.history!, source, queue, world.log).start();
     await queue.turn();
-    // It is still held open.
+    // It is still open.
     rmSync(`${world.docker.path}.2`);
     world.docker.rotate();
     while (await queue.turn());
@@ -410,12 +410,12 @@ describe("--adopted-logs=convert", () => {
     assert.equal(world.log.lines.filter(({ level }) => level === "warn").length, 1);
   });
 
-  test("a disk that does not take the time before is reported, and it is written at the next rotation", async () => {
+  test("a history that cannot be written is reported, and written at the next rotation", async () => {
     await using world = await World.open();
     world.write(20);
     world.rename();
     const writers = await world.writers();
-    // In the way of the file that is being written.
+    // A directory at the path of the file.
     mkdirSync(join(world.target.directory, ".0.log.history"));
     await writers.convert(world.running, world.target);
     const reports = (): number => world.log.lines.filter(({ level }) => level === "warn").length;
@@ -439,7 +439,7 @@ describe("--adopted-logs=convert", () => {
       "a file",
       (world) => {
         rmSync(world.target.path);
-        writeFileSync(world.target.path, "somebody's\n");
+        writeFileSync(world.target.path, "foreign\n");
       },
       /is no link to the engine's file/,
     ],
@@ -452,7 +452,7 @@ describe("--adopted-logs=convert", () => {
     ],
   ];
   for (const [name, prepare, message] of refusals) {
-    test(`${name} stays as it is, and nothing is recorded`, async () => {
+    test(`${name} is left unchanged, and nothing is recorded`, async () => {
       await using world = await World.open();
       world.write(1);
       prepare(world);
@@ -465,7 +465,7 @@ describe("--adopted-logs=convert", () => {
     });
   }
 
-  test("without it the link stays, and the reason names the flag", async () => {
+  test("with --adopted-logs=keep the link stays, and the error names the flag", async () => {
     await using world = await World.open();
     world.write(1);
     const writers = await world.writers("keep");

@@ -22,11 +22,11 @@ class FakeLog {
   readonly expected: string[] = [];
   isRunning = true;
   /**
-   * Docker 20.10 looks at the time of each message, newer engines at all up to the first that is new enough.
+   * Docker 20.10 filters each message by its time, newer engines only the messages before the first new one.
    */
   filtersEach = true;
   requests = 0;
-  /** Readers that have read everything and wait for more. */
+  /** Readers at the end of the log that wait for more. */
   waiting = 0;
   #wake: (() => void)[] = [];
 
@@ -79,7 +79,7 @@ class ApiBench extends LogFiles {
 
   /** Makes a new record from the log file. */
   async recover(): Promise<void> {
-    await this.putRecord((await recordFromFile(containerId, this.target))!);
+    await this.putRecord((await recordFromFile(containerId, this.target)));
   }
 
   async start(): Promise<void> {
@@ -101,7 +101,7 @@ class ApiBench extends LogFiles {
 }
 
 describe("ApiWriter", () => {
-  test("goes on where it was after kills at any point, with lines of equal seconds", async () => {
+  test("continues at its position after kills at any point, with lines of equal seconds", async () => {
     for (let seed = 1; seed <= 15; seed += 1) {
       await using bench = await ApiBench.open();
       const random = randomOf(seed);
@@ -170,7 +170,7 @@ describe("ApiWriter", () => {
         let second = 1_770_000_000;
         await bench.start();
         for (let step = 0; step < 10; step += 1) {
-          // Seen at once by the one that reads, or at the next start.
+          // Noticed at once by the writer, or at the next start.
           if (random() < 0.4) second -= Math.floor(random() * 60);
           for (let line = Math.floor(random() * 20); line >= 0; line -= 1) {
             if (random() < 0.3) second += Math.floor(random() * 3);
@@ -208,7 +208,7 @@ describe("ApiWriter", () => {
         for (let line = 0; line < 10; line += 1) bench.source.write(back + line, String(line));
         await until("the lines after the clock was set back", isWhole);
       }
-      // What is written may have to be asked for once more, because the clock was seen to be set back.
+      // Written lines may be requested again, because the clock was set back.
       await until("it follows again", () => bench.source.waiting === 1);
       const before = bench.source.requests;
       bench.source.write(1_769_998_020, "last");
@@ -219,7 +219,7 @@ describe("ApiWriter", () => {
     });
   }
 
-  test("a clock that is set back, and what was written before it dropped: a gap, and every line that is left", async () => {
+  test("a clock that is set back, and older lines that the engine has dropped: a gap, and all lines that are left", async () => {
     await using bench = await ApiBench.open();
     for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
     await bench.start();
@@ -240,18 +240,18 @@ describe("ApiWriter", () => {
     }
   });
 
-  test("the end of a container that was followed costs one request", async () => {
+  test("the end of a followed container takes one request", async () => {
     await using bench = await ApiBench.open();
     bench.source.write(1_770_000_000, "line");
     await bench.start();
     await until("the line", () => bench.written === bench.source.expected.join(""));
-    await until("it waits for more", () => bench.source.waiting === 1);
+    await until("the writer waits for more lines", () => bench.source.waiting === 1);
     const before = bench.source.requests;
     await bench.writer.finish();
     assert.equal(bench.source.requests, before + 1);
   });
 
-  test("marks where the engine has dropped lines, and loses none of those that are left", async () => {
+  test("marks where the engine has dropped lines, and loses no other line", async () => {
     await using bench = await ApiBench.open();
     for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000 + line, String(line));
     await bench.start();
@@ -269,7 +269,7 @@ describe("ApiWriter", () => {
     );
   });
 
-  test("marks nothing when the engine has dropped only what is written", async () => {
+  test("marks nothing when the engine has dropped only written lines", async () => {
     await using bench = await ApiBench.open();
     for (let line = 0; line < 10; line += 1) bench.source.write(1_770_000_000, String(line));
     await bench.start();
@@ -285,7 +285,7 @@ describe("ApiWriter", () => {
   });
 
   for (const written of [1, 10]) {
-    test(`goes on after ${String(written)} lines when the record was lost, also where they come from Docker's file`, async () => {
+    test(`continues after ${String(written)} lines when the record was lost, also when they are from Docker's file`, async () => {
       await using bench = await ApiBench.open();
       for (let line = 0; line < written; line += 1) bench.source.write(1_770_000_000, String(line));
       await bench.start();
@@ -327,24 +327,24 @@ describe("ApiWriter", () => {
     ]);
   });
 
-  test("has no record for a file that is no log, and leaves it as it is", async () => {
+  test("makes no record for a file that is not a log, and does not change it", async () => {
     for (const content of ["something\n", "something", "2026", "2026-02-02T02:40:00.1Z stdout F a\nb\nc"]) {
       await using bench = await ApiBench.open();
       writeFileSync(bench.path, content);
       const record = await recordFromFile(containerId, bench.target);
-      // What a killed writer can have left is half of a first line.
+      // A killed writer can leave half of a first line.
       if (content === "2026") assert.equal(record?.sink.size, 0);
       else assert.deepEqual([record, bench.written], [undefined, content]);
     }
   });
 
   const drops: readonly (readonly [string, number, number])[] = [
-    ["everything that is written", 0, 14],
-    ["the last of what is written", 8, 14],
-    ["what was written in the middle", 3, 14],
+    ["all written lines", 0, 14],
+    ["the last written lines", 8, 14],
+    ["written lines in the middle", 3, 14],
   ];
   for (const [name, from, to] of drops) {
-    test(`marks a gap once, and loses no line after it, wherever it is killed: dropped was ${name}`, async () => {
+    test(`marks a gap once, and loses no line after it, after kills at any point: dropped are ${name}`, async () => {
       await using bench = await ApiBench.open();
       const second = (line: number): number => 1_770_000_000 + Math.floor(line / 4);
       for (let line = 0; line < 10; line += 1) bench.source.write(second(line), String(line));

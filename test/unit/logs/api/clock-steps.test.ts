@@ -12,12 +12,12 @@ function clocks(t: TestContext): { offset: number } {
 }
 
 describe("ClockSteps", () => {
-  test("tells all that listen of a clock that was set back, once, and of no other correction", (t) => {
+  test("calls all listeners once when the clock was set back, and for no other correction", (t) => {
     const present = clocks(t);
     const steps = new ClockSteps(1000);
-    const heard = [0, 0];
-    const stop = steps.onSetBack(() => (heard[0]! += 1));
-    steps.onSetBack(() => (heard[1]! += 1));
+    const calls = [0, 0];
+    const stop = steps.onSetBack(() => (calls[0]! += 1));
+    steps.onSetBack(() => (calls[1]! += 1));
     for (const [offset, expected] of [
       [3_600_000, [0, 0]],
       [3_599_500, [0, 0]],
@@ -26,23 +26,23 @@ describe("ClockSteps", () => {
     ] as const) {
       present.offset = offset;
       t.mock.timers.tick(1000);
-      assert.deepEqual(heard, expected);
+      assert.deepEqual(calls, expected);
     }
     stop();
     present.offset = 0;
     t.mock.timers.tick(1000);
-    assert.deepEqual(heard, [1, 2]);
+    assert.deepEqual(calls, [1, 2]);
   });
 
-  test("does not look while nobody listens", (t) => {
+  test("does nothing without listeners", (t) => {
     const present = clocks(t);
     const steps = new ClockSteps(1000);
-    const heard: string[] = [];
-    steps.onSetBack(() => heard.push("first"))();
+    const calls: string[] = [];
+    steps.onSetBack(() => calls.push("first"))();
     present.offset = -60_000;
     t.mock.timers.tick(5000);
-    steps.onSetBack(() => heard.push("second"));
+    steps.onSetBack(() => calls.push("second"));
     t.mock.timers.tick(5000);
-    assert.deepEqual(heard, []);
+    assert.deepEqual(calls, []);
   });
 });

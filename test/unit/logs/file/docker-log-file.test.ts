@@ -32,7 +32,7 @@ async function readAll(log: CompressedLog): Promise<Buffer> {
 }
 
 describe("CompressedLog", () => {
-  test("is read as a file of its content, at any offset, also backwards", async () => {
+  test("reads the content at any offset, also backwards", async () => {
     await withLog(gzipSync(content), 1e6, async (log) => {
       for (const [offset, length] of [
         [0, 10],
@@ -51,7 +51,7 @@ describe("CompressedLog", () => {
     });
   });
 
-  test("ends where an archive is damaged, at the same byte each time, and says why", async () => {
+  test("ends at the damage of an archive, at the same byte each time, with the reason", async () => {
     const whole = gzipSync(content);
     const flipped = Buffer.from(whole);
     flipped.fill(0xff, 60_000, 60_100);
@@ -70,7 +70,7 @@ describe("CompressedLog", () => {
     }
   });
 
-  test("is damaged from where it unpacks to more than its limit, and is unpacked no further", async () => {
+  test("stops to unpack at its limit, as damaged", async () => {
     await withLog(gzipSync(Buffer.alloc(200 * 1024 * 1024)), 1000, async (log) => {
       const buffer = Buffer.alloc(64 * 1024);
       let bytes = 0;

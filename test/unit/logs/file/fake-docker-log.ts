@@ -18,7 +18,7 @@ export interface Entry {
 }
 
 export class FakeDockerLog {
-  /** What a log in the CRI's format must have. */
+  /** The lines of the log in the CRI's format. */
   readonly expected: string[] = [];
   #clock = 0;
 
@@ -42,7 +42,7 @@ export class FakeDockerLog {
     appendFileSync(this.path, text);
   }
 
-  /** As the engine does it between two entries. */
+  /** Rotates between two entries, as the engine. */
   rotate(): void {
     const { maxFiles = 100, compress = false } = this.options;
     const suffix = compress ? ".gz" : "";

@@ -18,7 +18,7 @@ import { LogBench, randomOf } from "../log-bench.js";
 const line = (text: string): Entry => ({ stream: "stdout", text: `${text}\n` });
 
 describe("FileWriter", () => {
-  test("writes what is there, what comes, and the end, in order", async () => {
+  test("writes present entries, new entries and the end, in order", async () => {
     await using bench = await LogBench.open();
     bench.docker.write([line("before")]);
     await bench.start();
@@ -28,7 +28,7 @@ describe("FileWriter", () => {
     assert.equal(bench.records.get(bench.output.record.containerId)?.finished, true);
   });
 
-  test("a log file that cannot be closed keeps nobody waiting for the end", async () => {
+  test("finish() returns although the log file cannot be closed", async () => {
     await using bench = await LogBench.open();
     bench.docker.write([line("all")]);
     await bench.start();
@@ -46,7 +46,7 @@ describe("FileWriter", () => {
   });
 
   for (const compress of [false, true]) {
-    test(`goes on over rotations that came while nobody read, ${compress ? "compressed" : "plain"}`, async () => {
+    test(`loses no line of rotations between two processes, ${compress ? "compressed" : "plain"}`, async () => {
       await using bench = await LogBench.open({ compress });
       await bench.start();
       bench.docker.write([line("1"), line("2")]);
@@ -61,7 +61,7 @@ describe("FileWriter", () => {
     });
   }
 
-  test("says where lines are missing that the engine dropped, and counts the gaps", async () => {
+  test("writes a notice where the engine has dropped lines, and counts the gaps", async () => {
     await using bench = await LogBench.open({ maxFiles: 2 });
     await bench.start();
     bench.docker.write([line("kept 1")]);
@@ -92,7 +92,7 @@ describe("FileWriter", () => {
   ];
   for (const [name, damage] of damages) {
     for (const age of [3, 2]) {
-      test(`a damaged archive (${name}, the ${age === 3 ? "oldest" : "second oldest"}) is a gap, and the log goes on`, async () => {
+      test(`a damaged archive (${name}, the ${age === 3 ? "oldest" : "second oldest"}) is a gap, and the log continues`, async () => {
         await using bench = await LogBench.open({ compress: true });
         for (let count = 0; count < 3; count += 1) {
           bench.docker.write([line(`${String(count)}a`), line(`${String(count)}b`)]);
@@ -134,7 +134,7 @@ describe("FileWriter", () => {
     assert.match(bench.written, /gap 1 of this log.*\n\S+ stdout F last\n$/);
   });
 
-  test("a log that Docker empties when it is full: no gap when all of it was read, else one", async () => {
+  test("a log that Docker empties when it is full: no gap when all entries were read, else a gap", async () => {
     await using bench = await LogBench.open({ emptiedAtBytes: 150 });
     await bench.start();
     const empty = (): void => truncateSync(bench.docker.path);
@@ -161,7 +161,7 @@ describe("FileWriter", () => {
     assert.equal(readFileSync(rotated, "utf8") + bench.written, bench.docker.expected.join(""));
   });
 
-  test("a rename that is taken back after a kill loses nothing of what was written meanwhile", async () => {
+  test("a rename that is undone after a kill loses no line", async () => {
     await using bench = await LogBench.open();
     await bench.start();
     bench.docker.write([line("old")]);
@@ -175,7 +175,7 @@ describe("FileWriter", () => {
     assert.equal(bench.written, bench.docker.expected.join(""));
   });
 
-  test("a kill between rename and reopen: goes on in the renamed file", async () => {
+  test("a kill between rename and reopen: continues in the renamed file", async () => {
     await using bench = await LogBench.open();
     await bench.start();
     bench.docker.write([line("old")]);
@@ -188,7 +188,7 @@ describe("FileWriter", () => {
     assert.equal(readFileSync(`${bench.path}.1`, "utf8"), bench.docker.expected.join(""));
   });
 
-  test("a log file that somebody removed is made anew, and goes on", async () => {
+  test("a removed log file is made again", async () => {
     await using bench = await LogBench.open();
     await bench.start();
     bench.docker.write([line("gone")]);
@@ -200,7 +200,9 @@ describe("FileWriter", () => {
     assert.equal(bench.written, bench.docker.expected.slice(1).join(""));
   });
 
-  /** The log file when a predecessor had recorded ten lines, had written thirty more, and was killed. */
+  /**
+   * The log file when the previous process had recorded ten lines, had written thirty more, and was killed.
+   */
   const killedBehindRecord = async (bench: LogBench): Promise<void> => {
     await bench.start();
     bench.docker.write(Array.from({ length: 10 }, (_, index) => line(`recorded ${String(index)}`)));
@@ -214,7 +216,7 @@ describe("FileWriter", () => {
   };
 
   for (const kept of [1, 5, 10, 11, 12, 20, 29, 30, 35]) {
-    test(`a log that somebody truncated, with ${String(kept)} lines since then, goes on behind its last line`, async () => {
+    test(`a truncated log with ${String(kept)} lines since then continues behind its last line`, async () => {
       await using bench = await LogBench.open();
       await killedBehindRecord(bench);
       // In place, as `truncate` and agents do it.
@@ -225,7 +227,7 @@ describe("FileWriter", () => {
     });
   }
 
-  test("a log to which somebody else has written loses no line", async () => {
+  test("a log to which another program has written loses no line", async () => {
     await using bench = await LogBench.open();
     await killedBehindRecord(bench);
     appendFileSync(bench.path, "2026-01-02T15:04:05Z stdout F a foreign line\n");
@@ -236,7 +238,7 @@ describe("FileWriter", () => {
     assert.equal(reports.length, 1);
   });
 
-  test("whatever Docker wrote and rotated, wherever it was killed and reopened: every byte, once, in order", async () => {
+  test("random output, rotations, kills and reopenings: every byte once, in order", async () => {
     const rounds = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 300 : 25;
     for (let seed = 1; seed <= rounds; seed += 1) await randomLife(seed);
   });

@@ -75,7 +75,7 @@ describe("formatEntries()", () => {
 
   const plain = `{"log":"x\\n","stream":"stdout","time":"${time}"}\n`;
 
-  test("leaves out what is no entry, and counts it", () => {
+  test("leaves out lines that are not entries, and counts them", () => {
     const input = `\0\0\0\n${plain}{"log":1}\n{"log":"x","stream":"stdin","time":"${time}"}\n`;
     assert.deepEqual(format(input), { output: `${time} stdout F x\n`, rest: "", lines: 1, damaged: 3 });
   });

@@ -16,7 +16,7 @@ import { idOf } from "../../../fakes/snapshots.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 describe("openLogFile()", () => {
-  test("makes the file and its directories, for owner and group, whatever the umask", async () => {
+  test("makes the file and its directories, for owner and group, with any umask", async () => {
     await using root = await temporaryDirectory();
     const path = join(root.path, "pod", "main", "0.log");
     const before = process.umask(0o077);
@@ -28,7 +28,7 @@ describe("openLogFile()", () => {
     assert.equal(lstatSync(path).mode & 0o7777, 0o640);
   });
 
-  test("makes nothing unless it is told to", async () => {
+  test("makes nothing without create", async () => {
     await using root = await temporaryDirectory();
     const path = join(root.path, "pod", "0.log");
     assert.equal(await openLogFile({ directory: root.path, path }, { create: false }), undefined);
@@ -103,7 +103,7 @@ describe("openLogFile()", () => {
     });
   }
 
-  test("follows a link that stays inside of the log directory, and makes what is missing behind it", async () => {
+  test("follows a link inside of the log directory, and makes missing directories behind it", async () => {
     await using root = await temporaryDirectory();
     const directory = join(root.path, "pod");
     mkdirSync(join(directory, "volume"), { recursive: true });
@@ -113,7 +113,7 @@ describe("openLogFile()", () => {
     assert.ok(lstatSync(join(directory, "volume", "new", "main", "0.log")).isFile());
   });
 
-  test("opens logs of one directory at once, which each of them would make", async () => {
+  test("opens several logs of a missing directory at once", async () => {
     await using root = await temporaryDirectory();
     const directory = join(root.path, "pod");
     const paths = Array.from({ length: 20 }, (_, index) => join(directory, "a", "b", `${String(index)}.log`));

@@ -1,4 +1,4 @@
-/** What a client cannot make a SPDY connection hold. */
+/** Limits of a SPDY connection against a client that sends too much. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { describe, test } from "node:test";
@@ -26,7 +26,7 @@ async function flood(client: SpdyClient, limit: number, next: (index: number) =>
 const kib = 1024;
 
 describe("a client that sends", () => {
-  test("more than is read is not read any further, until it is", async (t) => {
+  test("more than is consumed is paused, until it is consumed", async (t) => {
     const { client, streams } = connect(t);
     client.send(client.open(1));
     const chunk = data(1, Buffer.alloc(64 * kib));
@@ -42,7 +42,7 @@ describe("a client that sends", () => {
     assert.equal(read, (taken + 1 + 40) * 64 * kib);
   });
 
-  test("single bytes is charged for what each of them costs", async (t) => {
+  test("single bytes is limited by the memory that they take", async (t) => {
     const { client } = connect(t);
     client.send(client.open(1));
     const bytes = Buffer.concat(Array.from({ length: 1000 }, () => data(1, "x")));
@@ -50,14 +50,14 @@ describe("a client that sends", () => {
     assert.ok(taken <= 10, `${String(taken)} thousands of single bytes were taken`);
   });
 
-  test("a little on each of many streams is held to the sum", async (t) => {
+  test("a little on each of many streams is limited by the sum", async (t) => {
     const { client } = connect(t, { limits: { bufferedBytes: 512 * kib } });
     for (let id = 1; id < 200; id += 2) client.send(client.open(id));
     const taken = await flood(client, 100, (index) => data(1 + 2 * index, Buffer.alloc(64 * kib)));
     assert.ok(taken >= 7 && taken <= 12, `${String(taken)} chunks of 64 KiB were taken`);
   });
 
-  test("pings and does not read the answers is not read any further, until it does", async (t) => {
+  test("pings and does not read the answers is paused, until it reads", async (t) => {
     const { client, far } = connect(t);
     far.pause();
     const pings = Buffer.concat(Array.from({ length: 1000 }, () => pingFrame(1)));
@@ -67,18 +67,18 @@ describe("a client that sends", () => {
     assert.equal(await flood(client, 20, () => pings), 20);
   });
 
-  test("to streams that it reset does not keep the others from being read", async (t) => {
+  test("to a destroyed stream does not pause the others", async (t) => {
     const { client, streams } = connect(t);
     client.send(client.open(1), client.open(3));
     const taken = await flood(client, 100, () => data(1, Buffer.alloc(64 * kib)));
     assert.ok(taken < 100);
-    // Somebody else gives up on the stream.
+    // The session destroys the stream.
     streams[0]!.destroy();
     streams[1]!.resume();
     assert.equal(await flood(client, 100, () => data(3, Buffer.alloc(64 * kib))), 100);
   });
 
-  test("header blocks in one go lets others have their turn, and loses none", async (t) => {
+  test("many header blocks at once does not block other connections, and loses none", async (t) => {
     const { client, streams } = connect(t, { limits: { headerBlocksPerTurn: 10 } });
     const frames = [client.open(1)];
     for (let index = 0; index < 100; index += 1) {
@@ -96,7 +96,7 @@ describe("a client that sends", () => {
     assert.ok(turns >= 15, `all in ${String(turns)} turns`);
   });
 
-  test("stream after stream gets no more than the limit, and others when it closes some", async (t) => {
+  test("one SYN_STREAM after another gets no more streams than the limit, and others when it closes some", async (t) => {
     const { client, streams } = connect(t, { limits: { streams: 10 } });
     for (let id = 1; id < 100; id += 2) client.send(client.open(id));
     client.send(rstStreamFrame(1, resetStatus.cancel), client.open(101), pingFrame(1));
@@ -108,7 +108,7 @@ describe("a client that sends", () => {
     assert.equal(client.answers.filter(({ type }) => type === frameType.rstStream).length, 40);
   });
 
-  test("half a frame costs nothing but its bytes", async (t) => {
+  test("half a frame takes only the memory of its bytes", async (t) => {
     const { client, connection, streams } = connect(t);
     client.send(client.open(1), dataFrameHeader(1, 0xff_ffff, { fin: true }), Buffer.from("begin"));
     while (streams.length === 0) await new Promise(setImmediate);
@@ -119,17 +119,17 @@ describe("a client that sends", () => {
   });
 });
 
-test("a client that leaves while it is not read is noticed", async (t) => {
+test("a client that disconnects while reading is paused is detected", async (t) => {
   const { client, connection, far, near } = connect(t, { limits: { probeMs: 1 } });
   client.send(client.open(1));
   await flood(client, 100, () => data(1, Buffer.alloc(64 * kib)));
-  // As the kernel does it: who does not read learns of it by writing.
+  // As with a socket: without reading, only a write fails.
   near.peer = undefined;
   far.destroy();
   near._write = (_chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error) => void) => {
     done(new Error("write EPIPE"));
   };
-  // The timer that finds it out keeps no process alive.
+  // The probe timer does not keep the process alive.
   const alive = setInterval(() => undefined, 1000);
   await connection.closed;
   clearInterval(alive);

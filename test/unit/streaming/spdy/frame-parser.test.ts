@@ -43,7 +43,7 @@ const id = fc.integer({ min: 1, max: 0x7fff_ffff });
 const word = fc.integer({ min: 0, max: 0xffff_ffff });
 const payload = fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes));
 
-/** A frame as bytes, and what is to be read of it; undefined when it is passed over. */
+/** A frame as bytes, and the parsed frame; undefined when it is ignored. */
 const sample: fc.Arbitrary<{ bytes: Buffer; frame: Frame | undefined }> = fc.oneof(
   fc.tuple(id, payload, fc.boolean()).map(([streamId, bytes, fin]) => ({
     bytes: data(streamId, bytes, { fin }),

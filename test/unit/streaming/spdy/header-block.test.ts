@@ -46,7 +46,7 @@ async function deflateAsOneStream(
 }
 
 describe("a header block reader", () => {
-  test("reads what a client of Go wrote", () => {
+  test("reads the block of a Go client", () => {
     const reader = new HeaderBlockReader(limits);
     const parser = new FrameParser(limits);
     const read = [...parser.read(Buffer.from(recorded.join(""), "hex"))].map((frame) => {

@@ -68,7 +68,7 @@ function mutate(bytes: Buffer, { at, how, value }: Mutation): Buffer {
   }
 }
 
-/** What an upper layer may do with a stream. */
+/** Uses of a stream by a session. */
 const uses: ((stream: SpdyStream) => void)[] = [
   (stream) => stream.pipe(stream),
   (stream) => stream.resume().end("answer"),
@@ -76,7 +76,7 @@ const uses: ((stream: SpdyStream) => void)[] = [
   (stream) => stream.on("data", () => stream.reset()),
 ];
 
-test("whatever a client sends, the connection ends, all its streams with it, and nothing is thrown", async (t) => {
+test("after any input of a client the connection ends with all its streams, and nothing is thrown", async (t) => {
   const thrown: unknown[] = [];
   const note = (error: unknown): void => void thrown.push(error);
   process.on("uncaughtException", note).on("unhandledRejection", note);

@@ -1,4 +1,4 @@
-/** SPDY written by hand, as clients and attackers send it, and what a server answers. */
+/** Frames of clients and attackers, and the answers of a server. */
 import { constants, createInflate, deflateRawSync } from "node:zlib";
 import type { Duplex } from "node:stream";
 import {
@@ -66,7 +66,7 @@ export function data(streamId: number, text: string | Buffer, { fin = false } = 
   return Buffer.concat([dataFrameHeader(streamId, payload.length, { fin }), payload]);
 }
 
-/** What a server sent: a control frame with its fields, or the header of a data frame with its payload. */
+/** A frame of the server: a control frame with its fields, or a data frame with its payload. */
 export type Answer =
   | { readonly type: "data"; readonly streamId: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly type: number; readonly fields: readonly number[]; readonly payload: Buffer };
@@ -104,7 +104,7 @@ export async function inflateBlocks(blocks: readonly Buffer[]): Promise<Buffer> 
   return Buffer.concat(parts);
 }
 
-/** The other end of a transport: what it sends, what it got. */
+/** The client's end of a transport. */
 export class SpdyClient {
   readonly blocks = new BlockWriter();
   readonly #chunks: Buffer[] = [];
@@ -136,7 +136,7 @@ export class SpdyClient {
     return parseAnswers(Buffer.concat(this.#chunks));
   }
 
-  /** The first answer that `matches`, when it is there. Throws when the server ends before. */
+  /** Waits for the first answer that `matches`. Throws when the server ends before. */
   async answer(matches: (answer: Answer) => boolean): Promise<Answer> {
     for (;;) {
       const found = this.answers.find(matches);

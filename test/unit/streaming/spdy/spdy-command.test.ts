@@ -29,7 +29,7 @@ async function open(
 }
 
 describe("a command over SPDY", () => {
-  test("gets its input and its end, and gives both outputs and its exit code", async () => {
+  test("receives its input and its end, and sends both outputs and its exit code", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(async ({ stdin, stdout, stderr }) => {
       for await (const chunk of stdin!) stdout!.write(chunk);
@@ -54,7 +54,7 @@ describe("a command over SPDY", () => {
   });
 
   for (const protocol of ["v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"]) {
-    test(`tells a client of ${protocol} failures as text, and success by saying nothing`, async () => {
+    test(`sends a client of ${protocol} failures as text, and nothing on success`, async () => {
       await using bed = await startStreamingBed();
       const good = await open(
         bed,
@@ -71,7 +71,7 @@ describe("a command over SPDY", () => {
     });
   }
 
-  test("tells why it could not run", async () => {
+  test("sends the reason of a failed start", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(() =>
       Promise.reject(new ShimError("notFound", 'exec in container "c1": gone')),
@@ -88,7 +88,7 @@ describe("a command over SPDY", () => {
     );
   });
 
-  test("has said its status before its outputs end", async () => {
+  test("sends its status before its outputs end", async () => {
     await using bed = await startStreamingBed();
     const { streams } = await open(
       bed,
@@ -102,7 +102,7 @@ describe("a command over SPDY", () => {
     assert.ok(statusAtEnd > 0);
   });
 
-  test("starts when the last of its streams is there, in any order", async () => {
+  test("starts when the last of its streams is open, in any order", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(cat(), { stderr: false });
     const client = await openSpdy(bed.server.offer(session));
@@ -116,12 +116,12 @@ describe("a command over SPDY", () => {
   });
 
   for (const [name, headers] of [
-    ["that was not asked for", { streamType: "stderr" }],
-    ["that is there already", { streamType: "error" }],
+    ["that was not requested", { streamType: "stderr" }],
+    ["that is open already", { streamType: "error" }],
     ["of an unknown type", { streamType: "toString" }],
     ["without a type", {}],
   ] as const) {
-    test(`refuses a stream ${name} and goes on`, async () => {
+    test(`refuses a stream ${name} and continues`, async () => {
       await using bed = await startStreamingBed();
       const client = await openSpdy(bed.server.offer(fakeCommand(cat(), { stderr: false })));
       client.open({ streamType: "error" });
@@ -135,7 +135,7 @@ describe("a command over SPDY", () => {
     });
   }
 
-  test("gets the sizes of its terminal", async () => {
+  test("receives the sizes of its terminal", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(cat(), { stderr: false, tty: true });
     const { client, streams } = await open(bed, session);
@@ -156,7 +156,7 @@ describe("a command over SPDY", () => {
     assert.match(String(bed.lines.at(-1)?.fields["err"]), /wait for the client to open its streams/);
   });
 
-  test("may destroy its streams without the client taking that for an error", async () => {
+  test("may destroy its streams without an error at the client", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(async ({ stdin, stdout }) => {
       stdin!.destroy();
@@ -164,7 +164,7 @@ describe("a command over SPDY", () => {
       return 0;
     });
     const { client, streams } = await open(bed, session);
-    streams.stdin.write("unheard");
+    streams.stdin.write("dropped");
     assert.match(await streams.error.text(), /Success/);
     await client.closed;
     assert.deepEqual([streams.stdin.resetStatus, streams.stdout.resetStatus], [undefined, undefined]);
@@ -180,7 +180,7 @@ describe("a command over SPDY", () => {
     assert.ok(isKind(session.abortedBy, "cancelled"));
   });
 
-  test("fails alone when the client sends what is no SPDY", async () => {
+  test("fails alone when the client sends invalid SPDY", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(sleepForever);
     const { client } = await open(bed, session);

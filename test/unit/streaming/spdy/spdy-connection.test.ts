@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { describe, test, type TestContext } from "node:test";
+import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
 import {
   emptySettingsFrame,
@@ -12,15 +12,11 @@ import {
   resetStatus,
   rstStreamFrame,
 } from "../../../../src/shim/streaming/spdy/frames.js";
-import {
-  SpdyConnection,
-  type SpdyLimits,
-  type SpdyStream,
-} from "../../../../src/shim/streaming/spdy/spdy-connection.js";
+import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { connect, duplexPair } from "./spdy-bed.js";
 import { data, headersFrame, inflateBlocks, SpdyClient, synStream, type Answer } from "./spdy-client.js";
 
-/** A client has seen the answers to all that it sent before. */
+/** Waits until the client has all answers to its frames. */
 async function settle(client: SpdyClient, id = 1): Promise<void> {
   client.send(pingFrame(id));
   await client.answer((answer) => answer.type === frameType.ping && answer.fields[0] === id);
@@ -73,7 +69,7 @@ describe("a SPDY connection", () => {
     assert.deepEqual(resets(client.answers), []);
   });
 
-  test("takes what was read before, and frames in pieces", async (t) => {
+  test("reads bytes from before the upgrade, and frames in pieces", async (t) => {
     const other = new SpdyClient(duplexPair()[0]);
     const bytes = Buffer.concat([other.open(1), data(1, "ab", { fin: true })]);
     const { client } = connect(t, { head: bytes.subarray(0, 20), onStream: echo });
@@ -82,7 +78,7 @@ describe("a SPDY connection", () => {
     assert.equal(client.received(1).toString(), "ab");
   });
 
-  test("answers pings of the client, and passes over what asks for nothing", async (t) => {
+  test("answers pings of the client, and ignores frames without an answer", async (t) => {
     const { client } = connect(t);
     client.send(pingFrame(2), emptySettingsFrame(), Buffer.from("8003000900000008000000010000ffff", "hex"));
     client.send(goAwayStatusless(), pingFrame(7));
@@ -158,7 +154,7 @@ describe("a SPDY connection", () => {
       written += 1;
       await new Promise(setImmediate);
     }
-    assert.ok(written < 10, `${String(written)} writes were taken while nobody read`);
+    assert.ok(written < 10, `${String(written)} writes were taken without a reader`);
     const drained = once(streams[0]!, "drain");
     far.resume();
     await drained;
@@ -166,7 +162,7 @@ describe("a SPDY connection", () => {
   });
 });
 
-/** SETTINGS of a size that is none: what is passed over is not looked at. */
+/** SETTINGS of an invalid size: ignored frames are not parsed. */
 function goAwayStatusless(): Buffer {
   return Buffer.from("8003000400000003aabbcc", "hex");
 }
@@ -225,7 +221,7 @@ describe("a stream", () => {
     assert.ok(streams.every(({ destroyed }) => destroyed));
   });
 
-  test("that was never opened is refused once per frame, one that is over is not mentioned", async (t) => {
+  test("that was never opened is refused once per frame; one that has ended is not", async (t) => {
     const { client, streams } = connect(t);
     client.send(client.open(3));
     await settle(client);
@@ -310,7 +306,7 @@ describe("a SPDY connection ends", () => {
     assert.equal(again.failure, undefined);
   });
 
-  test("when the client has said goodbye and its last stream is over", async (t) => {
+  test("when the client has sent GOAWAY and its last stream has ended", async (t) => {
     const { client, connection, streams } = connect(t);
     client.send(client.open(1), goAwayFrame(0, goAwayStatus.ok), client.open(3), data(1, "", { fin: true }));
     await settle(client);
@@ -343,7 +339,7 @@ describe("a SPDY connection ends", () => {
       (client) => [synStream(1, client.blocks.deflate(Buffer.alloc(40_000_000)))],
       /more than 65536 bytes/,
     ],
-    ["a block that is none", () => [synStream(1, Buffer.from("streamtype"))], /without a zlib header/],
+    ["an invalid block", () => [synStream(1, Buffer.from("streamtype"))], /without a zlib header/],
     ["garbage", () => [Buffer.alloc(100, 0xff)], /of version 32767/],
   ];
   for (const [name, bytes, reason] of violations) {

@@ -8,7 +8,7 @@ for (const [name, codec] of [
   ["base64Codec", base64Codec],
 ] as const) {
   describe(name, () => {
-    test("decodes what it encodes, on every channel", () => {
+    test("decodes its own messages, on every channel", () => {
       fc.assert(
         fc.property(fc.integer({ min: 0, max: codec.channels - 1 }), fc.uint8Array(), (channel, data) => {
           assert.deepEqual(codec.decode(codec.encode(channel, data)), { channel, data: Buffer.from(data) });
@@ -20,7 +20,7 @@ for (const [name, codec] of [
       fc.assert(fc.property(fc.uint8Array(), (bytes) => void codec.decode(Buffer.from(bytes))));
     });
 
-    test("takes an empty message for nothing", () => assert.equal(codec.decode(Buffer.alloc(0)), undefined));
+    test("ignores an empty message", () => assert.equal(codec.decode(Buffer.alloc(0)), undefined));
 
     test("encodes a part of a larger buffer alone", () => {
       const part = Buffer.from("abcdef").subarray(2, 4);

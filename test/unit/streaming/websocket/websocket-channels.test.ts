@@ -6,7 +6,7 @@ import { binaryCodec } from "../../../../src/shim/streaming/websocket/channel-co
 import { WebSocketChannels } from "../../../../src/shim/streaming/websocket/websocket-channels.js";
 import { turns } from "../../../fakes/turns.js";
 
-/** A client whose messages come as long as they are asked for. */
+/** A client that sends messages as long as reading is not paused. */
 class EagerClient extends EventEmitter {
   isPaused = false;
   sent = 0;
@@ -41,12 +41,12 @@ function connect() {
 
 const kib = 1024;
 
-describe("messages that nobody reads", () => {
+describe("messages that are not read", () => {
   for (const [bytes, atMost] of [
     [64 * kib, 4],
     [1, 1100],
   ] as const) {
-    test(`of ${String(bytes)} bytes stop the reading at what they cost, until they are read`, async () => {
+    test(`of ${String(bytes)} bytes pause the reading at the limit of memory, until they are read`, async () => {
       const { client, channels } = connect();
       const stream = channels.readable(0);
       const taken = client.flood(0, bytes, 300_000);
@@ -62,7 +62,7 @@ describe("messages that nobody reads", () => {
     });
   }
 
-  test("are dropped with their stream, and others are read again", async () => {
+  test("are dropped with their stream, and reading is resumed", async () => {
     const { client, channels } = connect();
     const stream = channels.duplex(0);
     channels.readable(1).resume();

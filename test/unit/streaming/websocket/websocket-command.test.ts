@@ -22,7 +22,7 @@ const allProtocols = [
   ["", "text", false],
 ] as const;
 
-/** Message by message, whatever the form. */
+/** All messages, in text and binary protocols. */
 function read(client: WebSocketClient, base64: boolean): { channel: number; data: string }[] {
   return client.messages.map((message) =>
     base64
@@ -80,7 +80,7 @@ describe("a command over WebSocket", () => {
     });
   }
 
-  test("gets the end of its input from a client of v5", async () => {
+  test("receives the end of its input from a client of v5", async () => {
     await using bed = await startStreamingBed();
     const client = await openWebSocket(bed.server.offer(fakeCommand(cat())), "v5.channel.k8s.io");
     client.ws.send(onStdin("hello"));
@@ -91,7 +91,7 @@ describe("a command over WebSocket", () => {
     assert.match(client.channel(3), /Success/);
   });
 
-  test("takes 255 for an unknown channel before v5", async () => {
+  test("255 is an unknown channel before v5", async () => {
     await using bed = await startStreamingBed();
     const client = await openWebSocket(bed.server.offer(fakeCommand(cat())), "v4.channel.k8s.io");
     client.ws.send(endOfStdin);
@@ -99,7 +99,7 @@ describe("a command over WebSocket", () => {
     await until("the input comes back", () => client.channel(1) === "hello");
   });
 
-  test("drops what goes to channels that were not asked for", async () => {
+  test("drops data on channels that were not requested", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(sleepForever, { stdin: false });
     const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
@@ -118,7 +118,7 @@ describe("a command over WebSocket", () => {
     assert.equal(session.running, 1);
   });
 
-  test("gets the sizes of its terminal", async () => {
+  test("receives the sizes of its terminal", async () => {
     await using bed = await startStreamingBed();
     const session = fakeCommand(sleepForever, { tty: true, stderr: false });
     const client = await openWebSocket(bed.server.offer(session), "v5.channel.k8s.io");
@@ -128,7 +128,7 @@ describe("a command over WebSocket", () => {
   });
 
   for (const [name, protocol, message, code] of [
-    ["base64 that is none", "v4.base64.channel.k8s.io", "0?", 1007],
+    ["invalid base64", "v4.base64.channel.k8s.io", "0?", 1007],
     ["the end of two channels at once", "v5.channel.k8s.io", Buffer.from([255, 0, 1]), 1002],
     ["a message above the limit", "v5.channel.k8s.io", Buffer.alloc(33 * 1024 * 1024), 1009],
   ] as const) {
@@ -144,7 +144,7 @@ describe("a command over WebSocket", () => {
     });
   }
 
-  test("is ended when the client leaves", async () => {
+  test("is ended when the client disconnects", async () => {
     await using bed = await startStreamingBed();
     for (const leave of [
       (client: WebSocketClient) => client.ws.close(1000),
@@ -159,7 +159,7 @@ describe("a command over WebSocket", () => {
     }
   });
 
-  test("answers only the latest ping while an answer is on its way", async () => {
+  test("answers only the latest ping while an answer is being sent", async () => {
     await using bed = await startStreamingBed();
     const client = await openWebSocket(bed.server.offer(fakeCommand(sleepForever)), "v5.channel.k8s.io");
     const pongs: string[] = [];
