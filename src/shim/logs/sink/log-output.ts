@@ -16,7 +16,7 @@ import {
 const retryMs = 1_000;
 
 export class LogOutput {
-  /** Held by the writer during each of the calls below but `appendWithRetries`, which takes it. */
+  /** The writer holds it during all calls but `appendWithRetries`, which takes it, and `endHistory`. */
   readonly lock = new Lock();
   #sink: LogSink | undefined;
   #record: LogRecord;
