@@ -79,7 +79,9 @@ class ApiBench extends LogFiles {
 
   /** Makes a new record from the log file. */
   async recover(): Promise<void> {
-    await this.putRecord((await recordFromFile(containerId, this.target)));
+    const record = await recordFromFile(containerId, this.target);
+    assert.ok(record);
+    await this.putRecord(record);
   }
 
   async start(): Promise<void> {
