@@ -10,7 +10,7 @@ import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { ContainerState } from "../../src/shim/domain/cri.js";
-import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import type { ShimOptions, ShimProcess } from "../support/shim-process.js";
 import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";

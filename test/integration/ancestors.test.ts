@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
-import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";

@@ -1,7 +1,7 @@
 /** Which images are shown as pinned: those that the kubelet's garbage collection spares. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import {
   createContainer,
   dockerJson,

@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { isBuilt } from "../../scripts/setup/build.mjs";
 import { builtMain } from "../../scripts/setup/paths.mjs";
 import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";

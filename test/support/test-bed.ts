@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
-import { builtinPauseReference } from "../../src/shim/pause/builtin-image.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import {
   containersOfImage,
   containersWithLabel,

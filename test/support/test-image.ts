@@ -3,8 +3,8 @@ import { busyboxLayer } from "../../scripts/setup/demo-image.mjs";
 import { findBusybox } from "../../scripts/setup/busybox.mjs";
 import { cacheDirectory } from "../../scripts/setup/paths.mjs";
 import {
-  buildImageArchive,
   type ArchiveEntry,
+  buildImageArchive,
   type ImageConfig,
 } from "../../src/shim/pause/image-archive.js";
 

@@ -3,8 +3,14 @@ import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { MetricsRegistry } from "../metrics/metrics-registry.js";
-import { startMetricsServer, type MetricsServer } from "../metrics/metrics-server.js";
-import { healthPage, readinessPage, type Condition, type Page } from "../metrics/pages.js";
+import {
+  type Condition,
+  healthPage,
+  type MetricsServer,
+  type Page,
+  readinessPage,
+  startMetricsServer,
+} from "../metrics/metrics-server.js";
 import type { Observer } from "../ports/observer.js";
 import { presentMetrics, type PresentState } from "./present-metrics.js";
 

@@ -2,7 +2,7 @@
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { RegistryCredentialStore } from "../engine/registry/registry-credentials.js";
-import { PauseImages } from "../pause/ensure-pause-image.js";
+import { PauseImages } from "../pause/pause-image.js";
 import type { Engine } from "../ports/engine.js";
 import { pullForPause } from "../cri/image/pull-for-pause.js";
 import type { PauseImageSource } from "../cri/services.js";

@@ -2,7 +2,7 @@
 import { arch } from "node:process";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
-import { builtinPauseReference } from "../pause/builtin-image.js";
+import { builtinPauseReference } from "../pause/pause-image.js";
 import { portForwardArchive, portForwardPath, programPath } from "../pause/programs.js";
 import { DialerProcess } from "../pod-dialer/dialer-process.js";
 import { FallbackDialer } from "../pod-dialer/fallback-dialer.js";

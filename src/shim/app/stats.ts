@@ -8,8 +8,7 @@ import type { LayerUsages, StatsSource } from "../ports/stats.js";
 import type { ReadModel } from "../state/read-model.js";
 import { CgroupStats } from "../stats/cgroup-stats.js";
 import { EngineStats } from "../stats/engine-stats.js";
-import { layerMeasurement } from "../stats/measure-layer.js";
-import { WritableLayers } from "../stats/writable-layers.js";
+import { layerMeasurement, WritableLayers } from "../stats/writable-layers.js";
 
 /** How often what is kept of containers that have ended is let go of. */
 const forgetEveryMs = 10_000;

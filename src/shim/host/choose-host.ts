@@ -2,11 +2,12 @@ import { readFile, stat } from "node:fs/promises";
 import { release } from "node:os";
 import { isAbsolute, join } from "node:path";
 import { KernelNamespaces } from "../lib/linux/network-namespaces.js";
-import { silentLogger, type Logger } from "../lib/log.js";
+import { type Logger, silentLogger } from "../lib/log.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import type { HostAccess } from "../ports/host.js";
+import type { CdiSpecDocument, HostAccess } from "../ports/host.js";
 import { LocalHost, noPathFinder, type PathFinder } from "./local-host.js";
-import { RemoteHost } from "./remote-host.js";
+import { ShimError } from "../lib/errors.js";
+import * as nodeFiles from "./node-files.js";
 
 /**
  * Local when the engine listens on a unix socket, runs under this kernel, and its data root is here to be seen: a
@@ -27,4 +28,100 @@ export async function chooseHost(
   const writtenId = await readFile(join(dockerRootDir, "engine-id"), "utf8").catch(() => "");
   const isOther = writtenId.trim() !== "" && engineId !== "" && writtenId.trim() !== engineId;
   return isOther ? new RemoteHost() : new LocalHost(facts, log, new KernelNamespaces(), hostPaths);
+}
+
+/**
+ * The engine's host is not this one (Docker Desktop's VM, a remote socket): its files and processes are out of reach,
+ * and what needs them is refused by name or left to the Docker API. DNS settings go into the create request instead.
+ */
+export class RemoteHost implements HostAccess {
+  readonly local = false;
+  /** Profiles are read here and sent to the engine as text. */
+  readonly readNodeFile = nodeFiles.readNodeFile;
+
+  writeResolvConf(): Promise<never> {
+    return Promise.reject(outOfReach("resolv.conf of the sandbox"));
+  }
+
+  networkNamespace(): undefined {
+    return undefined;
+  }
+
+  openNetworkNamespace(): undefined {
+    return undefined;
+  }
+
+  killProcessTree(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
+  /** The engine's log file is on its host; logs are read through the API. */
+  linkLog(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  restoreLogLink(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
+  unlinkLog(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  deadLogLinks(): Promise<readonly never[]> {
+    return Promise.resolve([]);
+  }
+
+  applyCgroup(): Promise<void> {
+    return Promise.reject(outOfReach("cgroup of the container"));
+  }
+
+  presentCgroup(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  archiveCheckpoint(): Promise<void> {
+    return Promise.reject(outOfReach("checkpoint of the container"));
+  }
+
+  cgroupDirectories(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  openFileLimits(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  writableLayer(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  layerDirectories(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  /** The engine itself looks at them, and makes what is missing where it is asked to. */
+  findPaths(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  loadedAppArmorProfiles(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
+    return Promise.reject(outOfReach("CDI specification directory"));
+  }
+
+  imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {
+    return Promise.resolve(dockerRootDir);
+  }
+
+  fileSystemUsage(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+}
+
+function outOfReach(what: string): ShimError {
+  return new ShimError("unsupported", `the ${what} is out of reach: the Docker Engine runs on another host`);
 }

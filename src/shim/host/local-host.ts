@@ -16,21 +16,22 @@ import type {
   PathsToFind,
   ProvenNamespace,
 } from "../ports/host.js";
-import { readCdiSpecs } from "./cdi-specs.js";
+import * as nodeFiles from "./node-files.js";
+import { readCdiSpecs, rewriteInPlace } from "./node-files.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
 import { applyCgroup, presentCgroup } from "./cgroup/cgroup-files.js";
-import { type CgroupMounts, readCgroupMounts } from "./cgroup/cgroup-mounts.js";
-import { ContainerCgroup } from "./cgroup/container-cgroup.js";
+import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
 import type { HostPaths } from "./host-paths/host-paths.js";
-import { imageDirectory } from "./image-directory.js";
-import { layerDirectories } from "./layer-directories.js";
+import {
+  type EngineStorage,
+  imageDirectory,
+  layerDirectories,
+  WritableLayerDirectories,
+} from "./image-storage.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
-import * as nodeFiles from "./node-files.js";
-import { openFileLimits } from "./open-file-limits.js";
+import { openFileLimits } from "./processes/container-processes.js";
 import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
 import { killProcessTree } from "./processes/process-tree.js";
-import { rewriteInPlace } from "./resolv-conf-file.js";
-import { type EngineStorage, WritableLayerDirectories } from "./writable-layer.js";
 
 export type PathFinder = Pick<HostPaths, "find">;
 

@@ -7,7 +7,6 @@ import { hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
 import { bindUnixSocket, type BoundSocket } from "../lib/unix-socket.js";
-import { isRefusal, notFoundPage, type Page, pageOf, type Refusal } from "./pages.js";
 
 export type MetricsAddress =
   | { readonly kind: "unix"; readonly path: string }
@@ -173,4 +172,51 @@ function listenOnPort(
 
 function urlOf({ host, port }: { readonly host: string; readonly port: number }): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
+}
+
+export interface Page {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+/** Ends its connection. */
+interface Refusal extends Page {
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A condition of Status, as the CRI has it. */
+export interface Condition {
+  readonly type: string;
+  readonly status: boolean;
+  readonly reason: string;
+  readonly message: string;
+}
+
+export function pageOf(status: number, body: string): Page {
+  return { status, contentType: "text/plain; charset=utf-8", body };
+}
+
+function isRefusal(page: Page): page is Refusal {
+  return "headers" in page;
+}
+
+function notFoundPage(paths: readonly string[]): Page {
+  return pageOf(404, `not found; there are ${paths.join(", ")}\n`);
+}
+
+/** That this was written is all that it says: the event loop turns. */
+export const healthPage: Page = pageOf(200, "ok\n");
+
+/** 200 when all conditions are met, else 503; the body says which are, in the form of the kubelet's own pages. */
+export function readinessPage(conditions: readonly Condition[]): Page {
+  const ready = conditions.every(({ status }) => status);
+  const lines = conditions.map(({ type, status, reason, message }) =>
+    status ? `[+]${type} ok` : `[-]${type} failed: ${reason}: ${oneLine(message)}`,
+  );
+  return pageOf(ready ? 200 : 503, [...lines, `readyz check ${ready ? "passed" : "failed"}`, ""].join("\n"));
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s*[\r\n]+\s*/g, " ");
 }

@@ -8,7 +8,6 @@ import type {
   RpcEnded,
   UnknownFieldSeen,
 } from "../ports/observer.js";
-import { operationTypes } from "./engine-operations.js";
 import type * as prometheusClient from "./prom-client.js";
 import type { Registry } from "./prom-client.js";
 
@@ -131,3 +130,43 @@ export function createOperationMetrics(prometheus: PromClient, registry: Registr
     },
   };
 }
+
+/** Dockershim's words for what it did, too; the others are in the same style. */
+const operationTypes: Readonly<Record<keyof Engine, string>> = {
+  ping: "ping",
+  version: "version",
+  connect: "info",
+  listContainers: "list_containers",
+  inspectContainer: "inspect_container",
+  writableLayerBytes: "inspect_container_withsize",
+  createContainer: "create_container",
+  startContainer: "start_container",
+  stopContainer: "stop_container",
+  killContainer: "kill_container",
+  updateContainer: "update_container",
+  removeContainer: "remove_container",
+  containerStats: "stats",
+  createCheckpoint: "create_checkpoint",
+  containerLogs: "logs",
+  getArchive: "get_archive",
+  readContainerFile: "read_container_file",
+  statArchive: "stat_archive",
+  putArchive: "put_archive",
+  copyDirectory: "copy_directory",
+  createExec: "create_exec",
+  startExec: "start_exec",
+  inspectExec: "inspect_exec",
+  resizeExec: "resize_exec",
+  attachContainer: "attach",
+  resizeContainer: "resize_container",
+  listImages: "list_images",
+  inspectImage: "inspect_image",
+  imageHistory: "image_history",
+  pullImage: "pull_image",
+  removeImage: "remove_image",
+  loadImage: "load_image",
+  listVolumes: "list_volumes",
+  removeVolume: "remove_volume",
+  imageDiskUsage: "disk_usage",
+  events: "events",
+};

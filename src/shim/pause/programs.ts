@@ -3,8 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { packageDirectory } from "../lib/package-directory.js";
-import type { ImageArchitecture } from "./image-archive.js";
-import { buildTar, type ArchiveEntry } from "./tar.js";
+import { type ArchiveEntry, buildTar, type ImageArchitecture } from "./image-archive.js";
 
 export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths";
 

@@ -8,10 +8,9 @@ import type { HostAccess } from "../ports/host.js";
 import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
 import { Cgroup } from "./cgroup/cgroup.js";
 import { CpuRate } from "./cpu-rate.js";
-import { MemoryFiles } from "./memory-files.js";
+import { MemoryFiles, ProcessDirectory } from "./descriptor-cache.js";
 import { interfacesLimitBytes, parseInterfaces } from "./network-interfaces.js";
 import { CallLooks, countProcesses, type PodLooks } from "./process-counts.js";
-import { ProcessDirectory } from "./process-directory.js";
 import { sumReadings } from "./sum-readings.js";
 
 /** What is known of a container since it was started. */

@@ -3,7 +3,7 @@ import { type Dir, opendirSync } from "node:fs";
 import { readlink, stat } from "node:fs/promises";
 import { hasCode } from "../lib/files/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
-import type { MemoryFiles } from "./memory-files.js";
+import type { MemoryFiles } from "./descriptor-cache.js";
 
 /** Whether a descriptor is a socket takes a look at each; of more than these of a pod the sockets are not counted. */
 const looksPerPod = 10_000;

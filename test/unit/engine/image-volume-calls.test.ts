@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
-import { buildTar } from "../../../src/shim/pause/tar.js";
+import { buildTar } from "../../../src/shim/pause/image-archive.js";
 import { type FakeDocker, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
 const from = { id: "a".repeat(64), path: "/x" };

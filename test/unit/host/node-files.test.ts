@@ -4,9 +4,13 @@ import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promis
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
-import { readCdiSpecs } from "../../../src/shim/host/cdi-specs.js";
-import { fileSystemUsage, loadedAppArmorProfiles, readNodeFile } from "../../../src/shim/host/node-files.js";
-import { rewriteInPlace } from "../../../src/shim/host/resolv-conf-file.js";
+import {
+  fileSystemUsage,
+  loadedAppArmorProfiles,
+  readCdiSpecs,
+  readNodeFile,
+  rewriteInPlace,
+} from "../../../src/shim/host/node-files.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

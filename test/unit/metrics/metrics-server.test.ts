@@ -7,11 +7,11 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import {
-  startMetricsServer,
   type MetricsServer,
   type MetricsServerOptions,
+  pageOf,
+  startMetricsServer,
 } from "../../../src/shim/metrics/metrics-server.js";
-import { pageOf } from "../../../src/shim/metrics/pages.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

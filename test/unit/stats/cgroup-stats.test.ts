@@ -7,7 +7,7 @@ import type { ResourceReading } from "../../../src/shim/domain/resource-reading.
 import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
 import type { PodParts, PodReading, StatsSource } from "../../../src/shim/ports/stats.js";
 import { CgroupStats } from "../../../src/shim/stats/cgroup-stats.js";
-import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
 import { byId } from "./by-id.js";

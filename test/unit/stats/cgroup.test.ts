@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
-import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
 import { layOut, type LaidOut } from "./golden-cgroup.js";
 
 function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposable {

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
 import type { MeasuredLayer } from "../../../src/shim/stats/layer-walk.js";
-import { WritableLayers } from "../../../src/shim/stats/writable-layers.js";
+import { layerMeasurement, WritableLayers } from "../../../src/shim/stats/writable-layers.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
+import { orAbort } from "../../../src/shim/lib/abort.js";
+import { rejectsWith } from "../../fakes/pods.js";
 
 const a = snapshotOf({ id: idOf("a") });
 const b = snapshotOf({ id: idOf("b") });
@@ -245,4 +247,17 @@ describe("WritableLayers", () => {
       [a.id, b.id, a.id],
     );
   });
+});
+
+test("layerMeasurement() gives an engine that does not answer up", async () => {
+  const measure = layerMeasurement({
+    host: () => ({ writableLayer: () => Promise.resolve(undefined) }),
+    engine: {
+      writableLayerBytes: (_, signal) => orAbort(new Promise<never>(() => undefined), signal),
+    },
+    engineLimitMs: 20,
+  });
+  const never = new AbortController().signal;
+  await rejectsWith(measure(snapshotOf({ id: idOf("a") }), never), "timeout", /size container/);
+  assert.equal(never.aborted, false);
 });

@@ -5,8 +5,7 @@ import { messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import type { CgroupSettings } from "../../ports/host.js";
-import { readCgroupMounts, unified } from "./cgroup-mounts.js";
-import { ContainerCgroup } from "./container-cgroup.js";
+import { ContainerCgroup, readCgroupMounts, unified } from "./cgroup-paths.js";
 import { isCgroupOf, ProcFiles } from "../processes/proc-files.js";
 
 export interface CgroupTarget {

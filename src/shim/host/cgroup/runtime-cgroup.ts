@@ -5,12 +5,12 @@ import { aggregate, messageOf, ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { readKernelFile } from "../../lib/linux/kernel-file.js";
 import {
+  type CgroupMounts,
   directoryOf,
   parseProcCgroup,
   readCgroupMounts,
   unified,
-  type CgroupMounts,
-} from "./cgroup-mounts.js";
+} from "./cgroup-paths.js";
 import type { ProcFiles } from "../processes/proc-files.js";
 
 const memoryShare = 0.7;

@@ -123,7 +123,7 @@ export class HostPaths {
       let isGivenUp = false;
       let hanging: Hanging | undefined;
       let killed: NodeJS.Timeout | undefined;
-      let abortLink: Disposable | undefined;
+      let abortLink: Disposable | undefined = undefined;
       const settle = (): void => {
         clearTimeout(timer);
         abortLink?.[Symbol.dispose]();

@@ -3,8 +3,7 @@ import { open } from "node:fs/promises";
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { findContainerd, findDockerd, type EngineProcess } from "./find-engine.js";
-import { LimitedLook } from "../host-paths/limited-look.js";
+import { type EngineProcess, findContainerd, findDockerd, LimitedLook } from "./find-engine.js";
 import { ProcFiles } from "./proc-files.js";
 import { moveIntoCgroup } from "../cgroup/runtime-cgroup.js";
 

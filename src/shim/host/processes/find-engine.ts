@@ -1,9 +1,10 @@
 /** Finding the processes of the engine that this program talks to, and of no other one on this host. */
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { isNodeService } from "./node-service.js";
 import type { ProcFiles } from "./proc-files.js";
 import { listensOn, pathSeenBy } from "../unix-listeners.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import { ShimError } from "../../lib/errors.js";
 
 export interface EngineProcess {
   readonly pid: number;
@@ -103,5 +104,67 @@ async function configuredSocket(path: string | undefined): Promise<string | unde
   } catch {
     // The engine runs without one, or read another version of it.
     return undefined;
+  }
+}
+
+/**
+ * Whether the process can be a service of this node: in this program's own PID namespace, of root or of the user that this
+ * program runs as, and in no cgroup of a container or pod that this program is not in itself. A pod in the host's PID
+ * namespace can call its processes what it likes, but cannot leave its cgroup.
+ */
+async function isNodeService(proc: ProcFiles, pid: number): Promise<boolean> {
+  const [ownNamespace, namespace] = await Promise.all([
+    proc.link("self", "ns/pid"),
+    proc.link(pid, "ns/pid"),
+  ]);
+  if (ownNamespace === undefined || ownNamespace !== namespace) return false;
+  const [ownCgroup, cgroup] = await Promise.all([proc.text("self", "cgroup"), proc.text(pid, "cgroup")]);
+  if (cgroup === undefined) return false;
+  const own = new Set(containersIn(ownCgroup ?? ""));
+  if (containersIn(cgroup).some((container) => !own.has(container))) return false;
+  const [ownUser, user] = await Promise.all([userOf(proc, "self"), userOf(proc, pid)]);
+  return user !== undefined && (user === 0 || user === ownUser);
+}
+
+/** What all drivers and runtimes put into the paths of the cgroups of containers, and kubelets into those of pods. */
+function containersIn(procCgroup: string): readonly string[] {
+  return procCgroup.match(/[0-9a-f]{64}|kubepods/g) ?? [];
+}
+
+/**
+ * Undefined for programs that run with the rights of another user than who started them. The owner of the files below
+ * /proc does not tell: they are root's for some processes of others.
+ */
+async function userOf(proc: ProcFiles, pid: number | "self"): Promise<number | undefined> {
+  const id = /^Uid:\s+(\d+)\s+\1\s/m.exec((await proc.text(pid, "status")) ?? "")?.[1];
+  return id === undefined ? undefined : Number(id);
+}
+
+/**
+ * Looks at files that hang when their file system does. Nobody waits for longer than the limit, and as long as one look
+ * hangs there is no second one: each of them holds a thread of Node's pool.
+ */
+export class LimitedLook {
+  #isUnderWay = false;
+
+  constructor(
+    /** For errors, as `look for the engine's processes`. */
+    private readonly action: string,
+    private readonly limitMs: number,
+  ) {}
+
+  /** What `look` answers. `timeout` after the limit, `unavailable` while an earlier one hangs; else the signal's reason. */
+  async run<T>(signal: AbortSignal | undefined, look: () => Promise<T>): Promise<T> {
+    if (this.#isUnderWay) {
+      throw new ShimError("unavailable", `${this.action}: an earlier look has not ended`);
+    }
+    return withDeadline(signal, this.limitMs, this.action, (linked) => {
+      this.#isUnderWay = true;
+      const looking = look().finally(() => {
+        this.#isUnderWay = false;
+      });
+      looking.catch(() => undefined); // One that fails after everybody has left.
+      return orAbort(looking, linked);
+    });
   }
 }

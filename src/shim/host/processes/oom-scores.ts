@@ -2,8 +2,7 @@
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../../lib/log.js";
 import { messageOf } from "../../lib/errors.js";
-import { findDockerd } from "./find-engine.js";
-import { LimitedLook } from "../host-paths/limited-look.js";
+import { findDockerd, LimitedLook } from "./find-engine.js";
 import { ProcFiles } from "./proc-files.js";
 
 /** The values of `--clamp-oom-scores`. */

@@ -3,12 +3,9 @@ import { readdirSync } from "node:fs";
 import type { ReadingDetails, ResourceReading } from "../../domain/resource-reading.js";
 import { nowNanoseconds } from "../../lib/time.js";
 import { CpuRate } from "../cpu-rate.js";
-import { KeptFiles, type MemoryFiles } from "../memory-files.js";
-import { readBlocks } from "./block-io.js";
-import { readCpu } from "./cpu.js";
-import { readHugepages } from "./hugepages.js";
-import { readMemory } from "./memory.js";
-import { type CgroupText, numberIn, pressureIn } from "./values.js";
+import { KeptFiles, type MemoryFiles } from "../descriptor-cache.js";
+import { readBlocks, readCpu, readHugepages, readMemory } from "./controllers.js";
+import { type CgroupText, numberIn, pressureIn } from "../text-scanner.js";
 
 const kept = { keep: true };
 const passing = { keep: false };

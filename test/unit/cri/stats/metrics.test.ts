@@ -8,7 +8,7 @@ import { listPodSandboxMetrics } from "../../../../src/shim/cri/stats/list-pod-s
 import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
-import { MemoryFiles } from "../../../../src/shim/stats/memory-files.js";
+import { MemoryFiles } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
 import { TestShim } from "../../../fakes/services.js";

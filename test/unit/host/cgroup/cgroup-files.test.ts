@@ -12,7 +12,7 @@ import {
   directoryOf,
   parseProcCgroup,
   readCgroupMounts,
-} from "../../../../src/shim/host/cgroup/cgroup-mounts.js";
+} from "../../../../src/shim/host/cgroup/cgroup-paths.js";
 import { idOf } from "../../../fakes/snapshots.js";
 import { FakeProc } from "../fake-proc.js";
 

@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { findProcessList, listProcesses } from "../../../../src/shim/host/processes/container-processes.js";
+import {
+  findProcessList,
+  listProcesses,
+  openFileLimits,
+} from "../../../../src/shim/host/processes/container-processes.js";
 import { ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
 import { killProcessTree } from "../../../../src/shim/host/processes/process-tree.js";
 import { idOf } from "../../../fakes/snapshots.js";
@@ -93,4 +97,28 @@ test("killProcessTree() looks at no process of the host where the container's ar
   assert.equal(await killing, true);
   assert.deepEqual(sent, ["SIGSTOP 100", "SIGKILL 100"]);
   assert.equal(scans, 0);
+});
+
+describe("openFileLimits()", () => {
+  const limits = (openFiles: string): Readonly<Record<string, string>> => ({
+    limits: `Limit  Soft Limit  Hard Limit  Units\nMax open files  ${openFiles} files     \nMax locked memory  1 2 bytes\n`,
+  });
+
+  test("reads the limits of the container's process, unlimited as Infinity", async () => {
+    await using fake = await FakeProc.make();
+    await fake.add(50, { cgroup, files: limits("1024                 524288              ") });
+    await fake.add(51, { cgroup, files: limits("5                    unlimited           ") });
+    const read = async (pid: number) => openFileLimits(fake.proc, { containerId: id, pid });
+    assert.deepEqual(await read(50), { soft: 1024, hard: 524288 });
+    assert.deepEqual(await read(51), { soft: 5, hard: Infinity });
+  });
+
+  test("is undefined for a foreign process, for none, and for a text that it cannot read", async () => {
+    await using fake = await FakeProc.make();
+    await fake.add(50, { cgroup: "0::/user.slice", files: limits("1024 524288") });
+    await fake.add(51, { cgroup, files: { limits: "Max open files" } });
+    for (const pid of [0, 1, 49, 50, 51]) {
+      assert.equal(await openFileLimits(fake.proc, { containerId: id, pid }), undefined, `${pid}`);
+    }
+  });
 });

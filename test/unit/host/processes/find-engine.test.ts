@@ -4,9 +4,9 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
+  type EngineProcess,
   findContainerd,
   findDockerd,
-  type EngineProcess,
 } from "../../../../src/shim/host/processes/find-engine.js";
 import { ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
 import { listensOn, parseListeningSockets } from "../../../../src/shim/host/unix-listeners.js";

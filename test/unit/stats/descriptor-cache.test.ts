@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { MemoryFiles } from "../../../src/shim/stats/memory-files.js";
+import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 test("MemoryFiles reads whole lines of a list until its limit", async () => {

@@ -1,10 +1,105 @@
 import assert from "node:assert/strict";
-import { mkdir, symlink } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, symlink, utimes, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { type EngineStorage, WritableLayerDirectories } from "../../../src/shim/host/writable-layer.js";
+import {
+  type EngineStorage,
+  imageDirectory,
+  layerDirectories,
+  WritableLayerDirectories,
+} from "../../../src/shim/host/image-storage.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { FakeProc } from "./fake-proc.js";
+
+describe("imageDirectory()", () => {
+  const database = "io.containerd.snapshotter.v1.overlayfs/metadata.db";
+  for (const [what, imageStore, written, expected] of [
+    ["with a graph driver the engine's data root", "graph", ["system", "own"], "docker"],
+    ["the engine's own containerd", "containerd", ["own"], "docker/containerd/daemon"],
+    ["the host's containerd", "containerd", ["system"], "system"],
+    ["of two the one that was written to last", "containerd", ["own", "system"], "system"],
+    [
+      "of two the one that was written to last, the other way round",
+      "containerd",
+      ["system", "own"],
+      "docker/containerd/daemon",
+    ],
+    ["the data root where nothing is found", "containerd", [], "docker"],
+  ] as const) {
+    test(what, async () => {
+      await using directory = await temporaryDirectory();
+      const roots = {
+        own: join(directory.path, "docker/containerd/daemon"),
+        system: join(directory.path, "system"),
+      };
+      for (const [index, name] of written.entries()) {
+        const path = join(roots[name], database);
+        await mkdir(dirname(path), { recursive: true });
+        await writeFile(path, "");
+        await utimes(path, 1000 + index, 1000 + index);
+      }
+      const facts = { dockerRootDir: join(directory.path, "docker"), imageStore, storageDriver: "overlayfs" };
+      assert.equal(await imageDirectory(facts, roots.system), join(directory.path, expected));
+    });
+  }
+});
+
+/** Layers, the top one first; a path that ends in a slash is a directory, one with an arrow a link. */
+async function layersIn(root: string, layers: readonly (readonly string[])[]): Promise<readonly string[]> {
+  return Promise.all(
+    layers.map(async (paths, index) => {
+      const layer = join(root, `id${String(index)}`, "diff");
+      await mkdir(layer, { recursive: true });
+      for (const path of paths) {
+        const [name = "", target] = path.split(" -> ");
+        await mkdir(name.endsWith("/") ? join(layer, name) : dirname(join(layer, name)), { recursive: true });
+        if (target !== undefined) await symlink(target, join(layer, name));
+        else if (!name.endsWith("/")) await writeFile(join(layer, name), "");
+      }
+      return layer;
+    }),
+  );
+}
+
+describe("layerDirectories()", () => {
+  for (const [what, layers, path, expected] of [
+    ["all layers make up the root", [["a"], ["b"]], "", [0, 1]],
+    ["only those that have the directory", [["a"], ["d/e/"], [], ["d/e/x"]], "d/e", [1, 3]],
+    ["nothing below a file of that name", [["d/e/"], ["d/e"], ["d/e/"]], "d/e", [0]],
+    ["nothing below a file in the place of a parent", [["d/e/"], ["d"], ["d/e/"]], "d/e", [0]],
+    ["links are not followed", [["d/e/"], ["d -> f", "f/e/"], ["d/e/"]], "d/e", [0]],
+    ["none has it", [["a"], ["d/"]], "d/e", []],
+  ] as const) {
+    test(what, async () => {
+      await using directory = await temporaryDirectory();
+      const directories = await layersIn(directory.path, layers);
+      const found = await layerDirectories(directories, path);
+      assert.deepEqual(
+        found?.map((one) => one.path),
+        expected.map((index) => join(directories[index] ?? "", path)),
+      );
+    });
+  }
+
+  test("names layers for short where the graph driver does", async () => {
+    await using directory = await temporaryDirectory();
+    const layers = await layersIn(directory.path, [["d/"], ["d/"], ["d/"]]);
+    await writeFile(join(directory.path, "id0", "link"), "ABC123");
+    await writeFile(join(directory.path, "id1", "link"), "../../etc");
+    const found = await layerDirectories(layers, "d");
+    assert.deepEqual(
+      found?.map((one) => one.shortPath),
+      [join(directory.path, "l", "ABC123", "d"), undefined, undefined],
+    );
+  });
+
+  test("a layer that is not there is out of reach", async () => {
+    await using directory = await temporaryDirectory();
+    const layers = await layersIn(directory.path, [["d/"]]);
+    assert.equal(await layerDirectories([...layers, join(directory.path, "absent", "diff")], ""), undefined);
+  });
+});
 
 const id = idOf("3f");
 const snapshot = { id, graphDriver: {}, state: { pid: 100 } };
