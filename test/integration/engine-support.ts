@@ -6,7 +6,7 @@ import { messageOf } from "../../src/shim/lib/errors.js";
 import { silentLogger } from "../../src/shim/lib/log.js";
 import type { CreateBody } from "../../src/shim/domain/create-body.js";
 import type { NodeFacts } from "../../src/shim/domain/node-facts.js";
-import { DockerEngine } from "../../src/shim/engine/docker-engine.js";
+import { dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { instrument, type EngineObservation } from "../../src/shim/engine/instrumented-engine.js";
 import { buildImageArchive } from "../../src/shim/pause/image-archive.js";
 import type { Engine } from "../../src/shim/ports/engine.js";
@@ -45,7 +45,7 @@ export function anySignal(): AbortSignal {
 
 /** Why the tests against a real engine cannot run here, or false. */
 export async function reasonToSkip(): Promise<string | false> {
-  const docker = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 10_000 });
+  using docker = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 10_000 });
   try {
     await docker.connect(anySignal());
     await busybox();
@@ -54,13 +54,11 @@ export async function reasonToSkip(): Promise<string | false> {
     const reason = `NO DOCKER ENGINE FOR THIS TEST: ${messageOf(error)}`;
     console.error(reason);
     return reason;
-  } finally {
-    docker.close();
   }
 }
 
 export async function openTestEngine(): Promise<TestEngine> {
-  const docker = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const docker = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
   const observations: EngineObservation[] = [];
   const engine = instrument(docker, { log: silentLogger(), observe: (one) => observations.push(one) });
   const run = randomBytes(5).toString("hex");
@@ -119,7 +117,7 @@ export async function openTestEngine(): Promise<TestEngine> {
       const left = await engine.listContainers({ labelKey: testLabel, labelValue: run }, anySignal());
       for (const { id } of left) await engine.removeContainer(id, { force: true }, anySignal());
       await engine.removeImage(image, anySignal());
-      docker.close();
+      docker[Symbol.dispose]();
     },
   };
 }

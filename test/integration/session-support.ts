@@ -4,7 +4,7 @@ import type { Call } from "../../src/shim/lib/call.js";
 import { Lifetime } from "../../src/shim/lib/lifetime.js";
 import { createPodDialer } from "../../src/shim/app/pod-dialer.js";
 import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
-import { DockerEngine } from "../../src/shim/engine/docker-engine.js";
+import { type DockerEngine, dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { chooseHost, RemoteHost } from "../../src/shim/host/choose-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
@@ -31,7 +31,7 @@ export interface Sessions extends AsyncDisposable {
 export async function openSessions(options: { readonly remote?: boolean } = {}): Promise<Sessions> {
   const log = recordingLog();
   const lifetime = new Lifetime(log);
-  const engine = new DockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
+  const engine = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
   const link = new EngineLink();
   const model = new ReadModel(() => undefined);
   let host: HostAccess = new RemoteHost();
@@ -76,7 +76,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
     [Symbol.asyncDispose]: async () => {
       await sync.stop();
       await lifetime.close();
-      engine.close();
+      engine[Symbol.dispose]();
     },
   };
 }

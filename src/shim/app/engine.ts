@@ -2,7 +2,7 @@
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
-import { DockerEngine } from "../engine/docker-engine.js";
+import { dockerEngine } from "../engine/docker-engine.js";
 import type { EngineEndpoint } from "../engine/http/endpoint.js";
 import { readTlsMaterial } from "../engine/http/endpoint.js";
 import { instrument } from "../engine/instrumented-engine.js";
@@ -29,9 +29,9 @@ export function createEngine(
   lifetime: Lifetime,
   observer?: Observer,
 ): Engine {
-  const docker = new DockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
+  const docker = dockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
   lifetime.onClose("engine connections", () => {
-    docker.close();
+    docker[Symbol.dispose]();
     return Promise.resolve();
   });
   return instrument(docker, {

@@ -1,8 +1,8 @@
 /** The engine's event stream. */
 import type { EngineEvent } from "../ports/engine.js";
 import { splitLines } from "./http/answer.js";
-import { eventEssentials } from "./essentials.js";
 import { asObject, objectOf, textOf } from "./http/json.js";
+import { type Essentials, members } from "./http/json-stream.js";
 
 const action = "read engine events";
 /** A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its events. */
@@ -29,6 +29,14 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   return {
     since: String(Math.floor(nowMs / 1000) - 5),
     filters: JSON.stringify({ type: wantedTypes, event: wantedActions }),
+  };
+}
+
+/** Of an event: its content is not believed, so only what happened to what. */
+function eventEssentials(labelKey: string): Essentials {
+  return {
+    ...members("Type", "Action"),
+    Actor: { ID: true, Attributes: members(labelKey) },
   };
 }
 

@@ -1,103 +1,194 @@
-/** Images as the engine describes them, in our own shape, for API 1.41 to 1.56. */
-import { ShimError } from "../lib/errors.js";
-import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
-import {
-  asList,
-  asObject,
-  flagOf,
-  type Json,
-  labelsOf,
-  numberOf,
-  objectOf,
-  objectsOf,
-  textOf,
-  textsOf,
-} from "./http/json.js";
+/** The calls about images. */
+import { createHash } from "node:crypto";
+import { withDeadline } from "../lib/abort.js";
+import { isKind } from "../lib/errors.js";
+import type { ImageCalls } from "../ports/engine.js";
+import { readChunks } from "./http/answer.js";
+import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
+import { asList, asObject, numberOf, objectOf } from "./http/json.js";
+import { type Essentials, members } from "./http/json-stream.js";
+import { imageEssentials, listedImageEssentials, toImageSnapshot, toListedImage } from "./image-snapshot.js";
+import { followProgress, pullQuery, registryAuthHeaders, toPullError } from "./registry/pull.js";
 
-/** The answer of `GET /images/{reference}/json`. At API 1.52 it leaves out all empty fields. */
-export function toImageSnapshot(answer: unknown): ImageSnapshot {
-  const json = asObject(answer);
-  const config = objectOf(json, "Config");
+/** The API version from which `system/df` can leave out the volumes, whose sizes it counts file by file. */
+const partialUsageMinor = 42;
+/** The API version from which the list can tell whether an image was pulled, pushed or built. */
+const identityMinor = 54;
+const loadTimeoutMs = 10 * 60_000;
+/** What two removals of one image that meet say, up to Docker 20.10. */
+const goneMeanwhile = /unrecognized image ID|image does not exist|no such image/i;
+/** Of `GET /system/df`. */
+const diskUsageEssentials: Essentials = { LayersSize: true, ImageUsage: members("TotalSize") };
+
+export function imageCalls(client: EngineClient): ImageCalls {
+  const layerSizes = new LayerSizes();
+
+  const listImages: ImageCalls["listImages"] = async (signal) => {
+    const request: EngineRequest = {
+      action: "list images",
+      method: "GET",
+      path: ["images", "json"],
+      concurrency: "read",
+      // Identities come with the manifests only. An inspect has them as well, but may verify signatures for them.
+      ...(client.highestMinor >= identityMinor && {
+        apiMinor: Math.max(identityMinor, client.apiMinor),
+        query: { manifests: "1", identity: "1" },
+      }),
+    };
+    const reading = { essentials: listedImageEssentials, convert: toListedImage };
+    const images = await client.list(request, reading, signal);
+    return images.filter((image) => image !== undefined);
+  };
+
   return {
-    id: idOf(json),
-    repoTags: tagsOf(json),
-    repoDigests: digestsOf(json),
-    size: sizeOf(json),
-    hasRegistry: hasDigest(json),
-    user: textOf(config, "User"),
-    stopSignal: textOf(config, "StopSignal"),
-    labels: labelsOf(config, "Labels"),
-    architecture: textOf(json, "Architecture"),
-    os: textOf(json, "Os"),
-    author: textOf(json, "Author"),
-    created: textOf(json, "Created"),
-    config,
-    layers: textsOf(objectOf(json, "RootFS"), "Layers"),
-    volumes: Object.keys(objectOf(config, "Volumes")),
-    graphDriverName: textOf(objectOf(json, "GraphDriver"), "Name"),
-    graphDriver: labelsOf(objectOf(json, "GraphDriver"), "Data"),
+    listImages,
+
+    async inspectImage(reference, signal) {
+      const request = get(`inspect image "${reference}"`, reference, "json");
+      const json = await client.jsonIfThere({ ...request, essentials: imageEssentials }, signal);
+      return json === undefined ? undefined : toImageSnapshot(json);
+    },
+
+    async imageHistory(id, signal) {
+      const history = await unlessTooLarge(client.json(historyRequest(id), signal));
+      return asList(history).map(asObject);
+    },
+
+    /** No deadline of its own: how long a pull may go without progress is the caller's rule. */
+    async pullImage(reference, credentials, onProgress, signal) {
+      const request: EngineRequest = {
+        action: `pull image "${reference}"`,
+        method: "POST",
+        path: ["images", "create"],
+        query: pullQuery(reference),
+        headers: registryAuthHeaders(reference, credentials),
+        concurrency: "unlimited",
+        timeoutMs: Infinity,
+      };
+      try {
+        const response = await client.open(request, signal);
+        await followProgress(readChunks(response, request.action, signal), request.action, onProgress);
+      } catch (error) {
+        throw toPullError(error);
+      }
+    },
+
+    async removeImage(reference, signal) {
+      const request: EngineRequest = {
+        action: `remove image "${reference}"`,
+        method: "DELETE",
+        path: ["images", ...reference.split("/")],
+        concurrency: "write",
+        repeatable: true,
+      };
+      const answer = await client.request(request, signal);
+      if (answer.status === 200) return "removed";
+      if (answer.status === 404) return "missing";
+      const error = refusalOf(answer);
+      if (answer.status === 500 && goneMeanwhile.test(error.message)) return "missing";
+      throw error;
+    },
+
+    async loadImage(archive, signal) {
+      const request: EngineRequest = {
+        action: "load image",
+        method: "POST",
+        path: ["images", "load"],
+        query: { quiet: "1" },
+        headers: { "Content-Type": "application/x-tar" },
+        tar: archive,
+        concurrency: "unlimited",
+        timeoutMs: loadTimeoutMs,
+      };
+      // The engine begins its answer when it has the archive, and ends it when it has the image.
+      await withDeadline(signal, loadTimeoutMs, request.action, async (linked) => {
+        const response = await client.open(request, linked);
+        await followProgress(readChunks(response, request.action, linked), request.action, () => undefined);
+      });
+    },
+
+    async imageDiskUsage(signal) {
+      if (client.apiMinor < partialUsageMinor) {
+        const images = await listImages(signal);
+        return layerSizes.sum(
+          images.map((image) => image.id),
+          async (id) => {
+            const history = await unlessTooLarge(client.jsonIfThere(historyRequest(id), signal));
+            return history === undefined ? undefined : asList(history);
+          },
+        );
+      }
+      const request: EngineRequest = {
+        action: "read disk usage of images",
+        method: "GET",
+        path: ["system", "df"],
+        query: { type: "image" },
+        concurrency: "read",
+        essentials: diskUsageEssentials,
+      };
+      const usage = asObject(await client.json(request, signal));
+      // The second is where API 1.53 has it.
+      const bytes = usage["LayersSize"] ?? objectOf(usage, "ImageUsage")["TotalSize"];
+      return typeof bytes === "number" ? bytes : undefined;
+    },
   };
 }
 
-/** One entry of the answer of `GET /images/json`. Undefined for one without an id: nobody could ask for it. */
-export function toListedImage(answer: unknown): ListedImage | undefined {
-  const json = asObject(answer);
-  const id = textOf(json, "Id");
-  if (id === "") return undefined;
-  return {
-    id,
-    repoTags: tagsOf(json),
-    repoDigests: digestsOf(json),
-    size: sizeOf(json),
-    hasRegistry: hasDigest(json) && !isKnownAsLocal(json),
-    sharedSize: typeof json["SharedSize"] === "number" ? json["SharedSize"] : -1,
-    labels: labelsOf(json, "Labels"),
-  };
+function get(action: string, reference: string, what: string): EngineRequest {
+  return { action, method: "GET", path: ["images", ...reference.split("/"), what], concurrency: "read" };
 }
 
-function idOf(json: Json): string {
-  const id = textOf(json, "Id");
-  if (id === "") throw new ShimError("unknown", "read an image: the engine's answer names no id");
-  return id;
+function historyRequest(id: string): EngineRequest {
+  return get(`read history of image "${id}"`, id, "history");
 }
 
-/** Not every number is one: an answer of the CRI with another size would fail as a whole. */
-function sizeOf(json: Json): number {
-  const size = numberOf(json, "Size");
-  return Number.isSafeInteger(size) && size >= 0 ? size : 0;
+/** An empty list for one that is too large: only that image goes without its history. */
+async function unlessTooLarge(history: Promise<unknown>): Promise<unknown> {
+  try {
+    return await history;
+  } catch (error) {
+    if (isKind(error, "exhausted")) return [];
+    throw error;
+  }
 }
 
-/**
- * Without `<none>:<none>`, which engines before API 1.43 give to an image without a tag, and without the digest
- * reference that the containerd image store gives to one that was pulled by digest.
- */
-function tagsOf(json: Json): readonly string[] {
-  return textsOf(json, "RepoTags").filter((tag) => tag !== "" && !isPlaceholder(tag) && !tag.includes("@"));
+interface Layer {
+  /** Names a layer by its own history entry and all below it, as children inherit the history of their parents. */
+  readonly key: string;
+  /** Bytes. */
+  readonly size: number;
 }
 
-/** Without `<none>@<none>`, and without the bare digest of an image that is here for other platforms only. */
-function digestsOf(json: Json): readonly string[] {
-  return textsOf(json, "RepoDigests").filter((digest) => !isPlaceholder(digest) && digest.includes("@"));
+/** Sums up layers over images, shared ones once. A history never changes: each image costs one engine call in its life. */
+export class LayerSizes {
+  #known: ReadonlyMap<string, readonly Layer[]> = new Map<string, readonly Layer[]>();
+
+  /** Bytes. `historyOf` answers undefined for an image that is gone meanwhile. */
+  async sum(
+    imageIds: readonly string[],
+    historyOf: (id: string) => Promise<readonly unknown[] | undefined>,
+  ): Promise<number> {
+    const known = new Map<string, readonly Layer[]>();
+    for (const id of imageIds) {
+      const history = this.#known.has(id) ? undefined : await historyOf(id);
+      const layers = this.#known.get(id) ?? (history === undefined ? undefined : toLayers(history));
+      if (layers !== undefined) known.set(id, layers);
+    }
+    this.#known = known;
+    const sizes = new Map([...known.values()].flat().map((layer) => [layer.key, layer.size]));
+    return [...sizes.values()].reduce((total, size) => total + size, 0);
+  }
 }
 
-function isPlaceholder(name: string): boolean {
-  return name.includes("<none>");
-}
-
-/** Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a name. */
-function hasDigest(json: Json): boolean {
-  return !textsOf(json, "RepoDigests").every(isPlaceholder);
-}
-
-/**
- * Whether the identities that the list tells of the platforms of an image name no registry. The engine notes a registry
- * at a pull, and at a push.
- */
-function isKnownAsLocal(json: Json): boolean {
-  const platforms = objectsOf(json, "Manifests").filter(
-    (manifest) => textOf(manifest, "Kind") === "image" && flagOf(manifest, "Available"),
-  );
-  const wasPulled = (manifest: Json): boolean =>
-    asList(objectOf(objectOf(manifest, "ImageData"), "Identity")["Pull"]).length > 0;
-  return platforms.length > 0 && !platforms.some(wasPulled);
+/** The answer of `GET /images/{id}/history`, whose lowest layer is the last. */
+function toLayers(history: readonly unknown[]): readonly Layer[] {
+  let key = "";
+  return history
+    .map(asObject)
+    .toReversed()
+    .map((entry) => {
+      const description = JSON.stringify([key, entry["Created"], entry["CreatedBy"], entry["Size"]]);
+      key = createHash("sha256").update(description).digest("base64");
+      return { key, size: numberOf(entry, "Size") };
+    });
 }

@@ -26,7 +26,8 @@ export interface InstrumentationOptions {
 
 /**
  * `engine`, with a debug line and an observation for every call. The line goes to the log of the CRI call that made it.
- * Arguments are not logged: they hold credentials and environments.
+ * Arguments are not logged: they hold credentials and environments. All verbs must be properties of the object itself,
+ * as those of `dockerEngine` are: they are looked up once, here.
  */
 export function instrument(engine: Engine, options: InstrumentationOptions): Engine {
   const { observe } = options;
@@ -41,8 +42,9 @@ export function instrument(engine: Engine, options: InstrumentationOptions): Eng
       log.debug({ verb, ms, ...(kind === undefined ? {} : { kind }) }, "engine call");
   };
 
-  const timed = <Verb extends Exclude<EngineVerb, "events">>(verb: Verb): Engine[Verb] => {
-    const run = async (...args: readonly unknown[]): Promise<unknown> => {
+  const timed =
+    <Verb extends Exclude<EngineVerb, "events">>(verb: Verb) =>
+    async (...args: readonly unknown[]): Promise<unknown> => {
       const call = currentCall();
       const startMs = now();
       try {
@@ -54,58 +56,24 @@ export function instrument(engine: Engine, options: InstrumentationOptions): Eng
         throw error;
       }
     };
-    // Same arguments, same result: what the type checker cannot follow through `apply`.
-    return run as Engine[Verb];
+
+  const events: Engine["events"] = async function* (labelKey, onOpen, signal) {
+    const call = currentCall();
+    const startMs = now();
+    let failure: unknown;
+    try {
+      yield* engine.events(labelKey, onOpen, signal);
+    } catch (error) {
+      failure = error;
+      throw error;
+    } finally {
+      finish("events", call, startMs, failure);
+    }
   };
 
-  return {
-    ping: timed("ping"),
-    version: timed("version"),
-    connect: timed("connect"),
-    listContainers: timed("listContainers"),
-    inspectContainer: timed("inspectContainer"),
-    createContainer: timed("createContainer"),
-    startContainer: timed("startContainer"),
-    stopContainer: timed("stopContainer"),
-    killContainer: timed("killContainer"),
-    removeContainer: timed("removeContainer"),
-    containerStats: timed("containerStats"),
-    writableLayerBytes: timed("writableLayerBytes"),
-    updateContainer: timed("updateContainer"),
-    createCheckpoint: timed("createCheckpoint"),
-    containerLogs: timed("containerLogs"),
-    getArchive: timed("getArchive"),
-    readContainerFile: timed("readContainerFile"),
-    statArchive: timed("statArchive"),
-    putArchive: timed("putArchive"),
-    copyDirectory: timed("copyDirectory"),
-    listVolumes: timed("listVolumes"),
-    removeVolume: timed("removeVolume"),
-    createExec: timed("createExec"),
-    startExec: timed("startExec"),
-    inspectExec: timed("inspectExec"),
-    resizeExec: timed("resizeExec"),
-    attachContainer: timed("attachContainer"),
-    resizeContainer: timed("resizeContainer"),
-    listImages: timed("listImages"),
-    inspectImage: timed("inspectImage"),
-    imageHistory: timed("imageHistory"),
-    pullImage: timed("pullImage"),
-    removeImage: timed("removeImage"),
-    loadImage: timed("loadImage"),
-    imageDiskUsage: timed("imageDiskUsage"),
-    async *events(labelKey, onOpen, signal) {
-      const call = currentCall();
-      const startMs = now();
-      let failure: unknown;
-      try {
-        yield* engine.events(labelKey, onOpen, signal);
-      } catch (error) {
-        failure = error;
-        throw error;
-      } finally {
-        finish("events", call, startMs, failure);
-      }
-    },
-  };
+  const verbs = Object.keys(engine) as EngineVerb[];
+  // Same arguments, same result: what the type checker cannot follow through `apply`.
+  return Object.fromEntries(
+    verbs.map((verb) => [verb, verb === "events" ? events : timed(verb)]),
+  ) as unknown as Engine;
 }

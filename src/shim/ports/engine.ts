@@ -131,7 +131,8 @@ export interface ContainerFilter {
   readonly ancestor?: string;
 }
 
-export interface Engine {
+/** The engine itself. */
+export interface SystemCalls {
   /** Cheapest proof that the engine answers. */
   ping(signal: AbortSignal): Promise<void>;
   version(signal: AbortSignal): Promise<EngineVersion>;
@@ -140,7 +141,16 @@ export interface Engine {
    * reconnect. Fails `precondition` for an engine older than API 1.41.
    */
   connect(signal: AbortSignal): Promise<NodeFacts>;
+  /**
+   * Container events of containers with label `labelKey`, the creation and removal of others, image events, and reloads of
+   * the engine's configuration, until `signal` aborts or the connection breaks (which throws). `onOpen` runs when the
+   * engine has accepted the subscription: events after it are not missed.
+   */
+  events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncIterable<EngineEvent>;
+}
 
+/** Containers: the list of all, or one of them. */
+export interface ContainerCalls {
   /**
    * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that exact value;
    * made from image `ancestor`, or from one that was built on it. The list may have any size: `onProgress` is told each
@@ -182,7 +192,6 @@ export interface Engine {
   /** Bytes that the container has written into its own layer; undefined: no such container. The engine walks the layer. */
   writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined>;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
-
   /**
    * Has CRIU write the state of a running container, which runs on, to `<directory>/<checkpointId>` on the engine's host.
    * Takes as long as it takes: until `signal` aborts. `unsupported` without experimental mode.
@@ -192,13 +201,15 @@ export interface Engine {
     to: { readonly checkpointId: string; readonly directory: string },
     signal: AbortSignal,
   ): Promise<void>;
-
   /**
    * What the engine has kept of the output: messages, each a line or piece of 16 KiB of one behind its time (RFC 3339,
    * 9 digits, UTC) and a space. Ends when `signal` aborts. `unsupported` when the log driver cannot read back.
    */
   containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream>;
+}
 
+/** Files in containers. */
+export interface ArchiveCalls {
   /** Tar of `path` in the container's file system; undefined when the path does not exist. */
   getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined>;
   /**
@@ -214,7 +225,6 @@ export interface Engine {
   statArchive(id: string, path: string, signal: AbortSignal): Promise<ArchiveStat | undefined>;
   /** Unpacks `tar` at directory `path` of the container. */
   putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void>;
-
   /**
    * Copies what is in a directory of one container into a directory of another, with owners, modes and links, but for
    * `leaveOut`: paths below the directory. Takes as long as the engine's disk, until `signal` aborts.
@@ -225,20 +235,17 @@ export interface Engine {
     leaveOut: ReadonlySet<string>,
     signal: AbortSignal,
   ): Promise<void>;
+}
 
-  /** Names of the volumes that have label `key` with this value. */
-  listVolumes(
-    label: { readonly key: string; readonly value: string },
-    signal: AbortSignal,
-  ): Promise<readonly string[]>;
-  /** `precondition` for one that a container has, running or not. */
-  removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
-
+/** Processes in containers, and the streams of a container's first one. */
+export interface ExecCalls {
   /** Exec id. */
   createExec(containerId: string, options: ExecOptions, signal: AbortSignal): Promise<string>;
   startExec(execId: string, options: ExecOptions, signal: AbortSignal): Promise<ProcessStreams>;
   /** Fails while the process is not there yet, and when it has no terminal. */
   resizeExec(execId: string, size: TerminalSize, signal: AbortSignal): Promise<void>;
+  /** Undefined: no such exec. */
+  inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined>;
   /**
    * Connects to the streams of the container's first process, without what was written before. The streams end with the
    * container. Ending the input ends the container's only when it was made with `stdinOnce`.
@@ -246,9 +253,9 @@ export interface Engine {
   attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams>;
   /** The terminal of the container's first process. */
   resizeContainer(id: string, size: TerminalSize, signal: AbortSignal): Promise<void>;
-  /** Undefined: no such exec. */
-  inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined>;
+}
 
+export interface ImageCalls {
   listImages(signal: AbortSignal): Promise<readonly ListedImage[]>;
   /** By name, digest or id, full or short, as Docker resolves it. Undefined: no such image. */
   inspectImage(reference: string, signal: AbortSignal): Promise<ImageSnapshot | undefined>;
@@ -267,11 +274,18 @@ export interface Engine {
   loadImage(archive: Buffer, signal: AbortSignal): Promise<void>;
   /** Bytes that all image layers take, shared ones once; undefined when the engine cannot say. */
   imageDiskUsage(signal: AbortSignal): Promise<number | undefined>;
-
-  /**
-   * Container events of containers with label `labelKey`, the creation and removal of others, image events, and reloads of
-   * the engine's configuration, until `signal` aborts or the connection breaks (which throws). `onOpen` runs when the
-   * engine has accepted the subscription: events after it are not missed.
-   */
-  events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
+
+export interface VolumeCalls {
+  /** Names of the volumes that have label `key` with this value. */
+  listVolumes(
+    label: { readonly key: string; readonly value: string },
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
+  /** `precondition` for one that a container has, running or not. */
+  removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
+}
+
+/** Each verb belongs to one of these interfaces; engine/docker-engine.ts puts their implementations together. */
+export interface Engine
+  extends SystemCalls, ContainerCalls, ArchiveCalls, ExecCalls, ImageCalls, VolumeCalls {}

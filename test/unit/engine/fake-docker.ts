@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EngineClient, type EngineClientOptions } from "../../../src/shim/engine/http/client.js";
-import { DockerEngine } from "../../../src/shim/engine/docker-engine.js";
+import { type DockerEngine, dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 
 export type Respond = (request: IncomingMessage, response: ServerResponse, body: Buffer) => void;
 
@@ -104,12 +104,12 @@ export async function startFakeDocker(): Promise<FakeDocker> {
     answers,
     client,
     engine: async (options = {}) => {
-      const engine = new DockerEngine({
+      const engine = dockerEngine({
         endpoint: { kind: "unix", path },
         shortTimeoutMs: 20_000,
         ...options,
       });
-      closers.push(() => engine.close());
+      closers.push(() => engine[Symbol.dispose]());
       await engine.connect(new AbortController().signal);
       requests.length = 0;
       return engine;

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ListedImage } from "../../../src/shim/domain/snapshot.js";
-import { LayerSizes } from "../../../src/shim/engine/disk-usage.js";
-import { toImageSnapshot, toListedImage as readListedImage } from "../../../src/shim/engine/images.js";
+import { LayerSizes } from "../../../src/shim/engine/images.js";
+import {
+  toImageSnapshot,
+  toListedImage as readListedImage,
+} from "../../../src/shim/engine/image-snapshot.js";
 
 function toListedImage(answer: unknown): ListedImage {
   const image = readListedImage(answer);

@@ -2,8 +2,9 @@
 import type { IncomingMessage } from "node:http";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
-import { brokenAnswer, lostAnswer } from "./errors.js";
-import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
+import { brokenAnswer } from "./errors.js";
+import { notJson } from "./json.js";
+import { type Essentials, JsonTrimmer } from "./json-stream.js";
 
 /** One answer, read to its end. */
 export interface Answer {
@@ -146,17 +147,4 @@ export async function* splitLines(
   }
   const line = take();
   if (line !== undefined) yield line;
-}
-
-/** `text` as JSON, or `unknown` naming the action; the text itself is not quoted, it may hold secrets. */
-export function parseJson(text: string, action: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch (error) {
-    throw notJson(action, error);
-  }
-}
-
-function notJson(action: string, cause?: unknown): ShimError {
-  return new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, { cause });
 }

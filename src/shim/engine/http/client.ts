@@ -6,12 +6,11 @@ import { withDeadline } from "../../lib/abort.js";
 import { isKind, ShimError } from "../../lib/errors.js";
 import { Semaphore } from "../../lib/sync/semaphore.js";
 import { descriptionLimitBytes } from "../../domain/snapshot.js";
-import { type Answer, parseJson, readBody, readChunks } from "./answer.js";
+import { type Answer, readBody, readChunks } from "./answer.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
 import { lostAnswer, refusal, unreachable } from "./errors.js";
-import { asObject, textOf } from "./json.js";
-import { type ListReading, readList } from "./json-list.js";
-import { type Essentials, JsonTrimmer } from "./json-trimmer.js";
+import { asObject, parseJson, textOf } from "./json.js";
+import { type Essentials, JsonTrimmer, type ListReading, readList } from "./json-stream.js";
 import { Modem } from "./modem.js";
 
 export interface EngineRequest {
@@ -65,8 +64,9 @@ const refusalLimitBytes = 64 * 1024;
 const longestTimeoutMs = 2 ** 31 - 1;
 
 export class EngineClient {
+  /** The deadline of short calls. */
+  readonly shortTimeoutMs: number;
   readonly #endpoint: string;
-  readonly #shortTimeoutMs: number;
   readonly #answerLimitBytes: number;
   readonly #short: Modem;
   readonly #long: Modem;
@@ -74,19 +74,32 @@ export class EngineClient {
   readonly #writes = new Semaphore(requestsAtOnce);
   /** `/v1.41`, or undefined before the negotiation. */
   #versionPrefix: string | undefined;
+  #apiMinor = 0;
+  #highestMinor = 0;
 
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
-    this.#shortTimeoutMs = options.shortTimeoutMs;
+    this.shortTimeoutMs = options.shortTimeoutMs;
     this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
     const idleMs = options.idleConnectionMs ?? 60_000;
     this.#short = new Modem(options.endpoint, { maxSockets: requestsAtOnce, idleMs });
     this.#long = new Modem(options.endpoint, { maxSockets: Infinity, idleMs });
   }
 
-  /** API version 1.`minor` from the next request on. */
-  useApiMinor(minor: number): void {
+  /** API version 1.`minor` from the next request on; `highestMinor` is what the engine could speak. */
+  useApiMinor(minor: number, highestMinor = minor): void {
     this.#versionPrefix = versionPrefix(minor);
+    this.#apiMinor = minor;
+    this.#highestMinor = highestMinor;
+  }
+
+  /** 0 before the negotiation. */
+  get apiMinor(): number {
+    return this.#apiMinor;
+  }
+
+  get highestMinor(): number {
+    return this.#highestMinor;
   }
 
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
@@ -206,7 +219,7 @@ export class EngineClient {
     signal: AbortSignal,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const timeoutMs = Math.min(request.timeoutMs ?? this.#shortTimeoutMs, longestTimeoutMs);
+    const timeoutMs = Math.min(request.timeoutMs ?? this.shortTimeoutMs, longestTimeoutMs);
     return withDeadline(signal, timeoutMs, request.action, work);
   }
 

@@ -3,8 +3,23 @@
  * each reader takes a missing, null or mistyped field for the empty value of its type.
  */
 import type { Labels } from "../../domain/labels.js";
+import { ShimError } from "../../lib/errors.js";
+import { lostAnswer } from "./errors.js";
 
 export type Json = Readonly<Record<string, unknown>>;
+
+/** `text` as JSON, or `unknown` naming the action; the text itself is not quoted, it may hold secrets. */
+export function parseJson(text: string, action: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw notJson(action, error);
+  }
+}
+
+export function notJson(action: string, cause?: unknown): ShimError {
+  return new ShimError("unknown", `${action}: the engine's answer is not JSON`, lostAnswer, { cause });
+}
 
 /** `value` as an object, empty when it is none. */
 export function asObject(value: unknown): Json {

@@ -3,7 +3,6 @@ import type { Socket } from "node:net";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import type { ProcessStreams, TakeOutput } from "../../ports/engine.js";
-import { OutputFrames } from "./output-frames.js";
 
 const action = "read process output";
 
@@ -84,4 +83,77 @@ function brokenConnection(cause?: Error): ShimError {
     {},
     cause === undefined ? {} : { cause },
   );
+}
+
+const headerBytes = 8;
+/** Docker writes frames of at most some 32 KiB; beyond this it is not a frame but something else. */
+const frameLimitBytes = 256 * 1024 * 1024;
+/** Of a message in which the engine reports an error. */
+const reportLimitBytes = 4096;
+
+/**
+ * Takes apart what arrives: frames of `type, 0, 0, 0, length (big endian), data`. Nothing is copied or held back: a
+ * frame comes in as many pieces as it arrives in. Throws `unavailable` when the stream ends within a frame, `unknown` for
+ * an error that the engine reports (type 3) and for what is not a frame.
+ */
+export class OutputFrames {
+  readonly #header = Buffer.alloc(headerBytes);
+  #headerSize = 0;
+  #type = 0;
+  #remaining = 0;
+  #report = "";
+
+  /** Hands the pieces in `chunk` over, all of them; a promise when one of the takers wants the next chunk to wait. */
+  push(chunk: Buffer, take: TakeOutput): Promise<unknown> | undefined {
+    let waits: Promise<void>[] | undefined;
+    try {
+      for (let offset = 0; offset < chunk.length;) {
+        if (this.#remaining === 0) {
+          offset += this.#readHeader(chunk, offset);
+          continue;
+        }
+        const data = chunk.subarray(offset, offset + this.#remaining);
+        offset += data.length;
+        this.#remaining -= data.length;
+        if (this.#type === 3) {
+          this.#noteReport(data);
+          continue;
+        }
+        const wait = take(this.#type === 2 ? "stderr" : "stdout", data, this.#remaining === 0);
+        if (wait !== undefined) (waits ??= []).push(wait);
+      }
+    } catch (error) {
+      // Nobody waits for them any more; one that fails later must not count as unheard.
+      void Promise.allSettled(waits ?? []);
+      throw error;
+    }
+    return waits === undefined ? undefined : Promise.all(waits);
+  }
+
+  /** To be called at the end of the stream. */
+  end(): void {
+    if (this.#remaining === 0 && this.#headerSize === 0) return;
+    throw new ShimError("unavailable", "read process output: the connection to the Docker Engine broke");
+  }
+
+  /** The bytes that it took of `chunk`. */
+  #readHeader(chunk: Buffer, offset: number): number {
+    const header = this.#header;
+    const copied = chunk.copy(header, this.#headerSize, offset, offset + headerBytes - this.#headerSize);
+    this.#headerSize += copied;
+    if (this.#headerSize < headerBytes) return copied;
+    this.#headerSize = 0;
+    this.#type = header.readUInt8(0);
+    this.#remaining = header.readUInt32BE(4);
+    if (this.#type > 3 || header.readUIntBE(1, 3) !== 0 || this.#remaining > frameLimitBytes) {
+      throw new ShimError("unknown", "read process output: the engine sent something that is not a frame");
+    }
+    return copied;
+  }
+
+  #noteReport(data: Buffer): void {
+    if (this.#report.length < reportLimitBytes) this.#report += data.toString("utf8");
+    if (this.#remaining > 0) return;
+    throw new ShimError("unknown", `read process output: ${this.#report.trim().slice(0, reportLimitBytes)}`);
+  }
 }

@@ -8,8 +8,13 @@ import type { Logger } from "../../lib/log.js";
 import { parseReference } from "../../domain/image-reference.js";
 import type { RegistryCredentials } from "../../ports/engine.js";
 import { askCredentialHelper } from "./credential-helper.js";
-import { type DockerConfig, parseDockerConfig, parseLegacyDockerConfig } from "./docker-config.js";
-import { isHubImage, matchingEntries } from "./registry-match.js";
+import {
+  type DockerConfig,
+  isHubImage,
+  matchingEntries,
+  parseDockerConfig,
+  parseLegacyDockerConfig,
+} from "./docker-config.js";
 
 export interface RegistryCredentialStoreOptions {
   /** Searched first; the kubelet's is /var/lib/kubelet. */

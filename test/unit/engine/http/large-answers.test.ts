@@ -11,8 +11,8 @@ import {
 import { isKind } from "../../../../src/shim/lib/errors.js";
 import { descriptionLimitBytes } from "../../../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../../../src/shim/ports/engine.js";
-import { toSnapshot } from "../../../../src/shim/engine/snapshot.js";
-import { toImageSnapshot } from "../../../../src/shim/engine/images.js";
+import { toSnapshot } from "../../../../src/shim/engine/container-snapshot.js";
+import { toImageSnapshot } from "../../../../src/shim/engine/image-snapshot.js";
 import { json, startFakeDocker, version } from "../fake-docker.js";
 
 const { signal } = new AbortController();

@@ -3,14 +3,12 @@ import { chmod, mkdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import {
+  matchingEntries,
+  normalizeRegistryKey,
   parseDockerConfig,
   parseLegacyDockerConfig,
 } from "../../../../src/shim/engine/registry/docker-config.js";
 import { RegistryCredentialStore } from "../../../../src/shim/engine/registry/registry-credentials.js";
-import {
-  matchingEntries,
-  normalizeRegistryKey,
-} from "../../../../src/shim/engine/registry/registry-match.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 function auth(text: string): string {

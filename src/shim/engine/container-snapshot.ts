@@ -1,7 +1,7 @@
 /** Containers as the engine describes them, in our own shape, for API 1.41 to 1.56. */
 import { ShimError } from "../lib/errors.js";
 import { parseTimestamp } from "../lib/time.js";
-import { madeLabels } from "../domain/labels.js";
+import { essentialLabels, madeLabels } from "../domain/labels.js";
 import type {
   DockerStatus,
   ListedContainer,
@@ -21,6 +21,7 @@ import {
   textOf,
   textsOf,
 } from "./http/json.js";
+import { type Essentials, members } from "./http/json-stream.js";
 
 const statuses: readonly DockerStatus[] = [
   "created",
@@ -31,6 +32,37 @@ const statuses: readonly DockerStatus[] = [
   "exited",
   "dead",
 ];
+
+/*
+ * What is kept of answers that are too large: labels and environments have no limit. All that is read below must be here.
+ */
+
+/** Of `GET /containers/{id}/json`. */
+export const containerEssentials: Essentials = {
+  ...members("Id", "Name", "Created", "Image", "Mounts", "LogPath", "ResolvConfPath", "SizeRw"),
+  State: members(
+    ...["Status", "Running", "Pid", "ExitCode", "OOMKilled", "Error", "StartedAt", "FinishedAt"],
+  ),
+  Config: {
+    ...members("Image", "User", "Tty", "OpenStdin", "StdinOnce", "StopSignal"),
+    Labels: members(...essentialLabels),
+  },
+  HostConfig: members(
+    ...["Mounts", "Binds", "LogConfig", "NetworkMode", "PidMode", "IpcMode", "CgroupParent", "Runtime"],
+    ...["GroupAdd", "Privileged", "CpuPeriod", "CpuQuota", "CpuShares", "Memory", "MemorySwap"],
+    ...["CpusetCpus", "CpusetMems", "OomScoreAdj"],
+  ),
+  NetworkSettings: members("Networks"),
+  GraphDriver: members("Data"),
+};
+
+/** Of an entry of `GET /containers/json`. */
+export function listedContainerEssentials(label: string | undefined): Essentials {
+  return {
+    ...members("Id", "Names", "Image", "ImageID", "Created", "State"),
+    Labels: members(...essentialLabels, ...(label === undefined ? [] : [label])),
+  };
+}
 
 /** The answer of `GET /containers/{id}/json`. */
 export function toSnapshot(answer: unknown): Snapshot {

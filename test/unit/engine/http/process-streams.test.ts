@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { isKind } from "../../../../src/shim/lib/errors.js";
-import { OutputFrames } from "../../../../src/shim/engine/http/output-frames.js";
+import { OutputFrames } from "../../../../src/shim/engine/http/process-streams.js";
 
 const chunkSizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
 

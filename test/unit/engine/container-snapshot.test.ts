@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { toListedContainer, toSnapshot } from "../../../src/shim/engine/snapshot.js";
+import { toListedContainer, toSnapshot } from "../../../src/shim/engine/container-snapshot.js";
 
 describe("toSnapshot()", () => {
   const minimal = { Id: "a".repeat(64) };

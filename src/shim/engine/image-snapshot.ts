@@ -1,0 +1,123 @@
+/** Images as the engine describes them, in our own shape, for API 1.41 to 1.56. */
+import { ShimError } from "../lib/errors.js";
+import { essentialLabels } from "../domain/labels.js";
+import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
+import {
+  asList,
+  asObject,
+  flagOf,
+  type Json,
+  labelsOf,
+  numberOf,
+  objectOf,
+  objectsOf,
+  textOf,
+  textsOf,
+} from "./http/json.js";
+import { type Essentials, members } from "./http/json-stream.js";
+
+/*
+ * What is kept of answers that are too large: labels and environments have no limit. All that is read below must be here.
+ */
+
+/** Of `GET /images/{reference}/json`. */
+export const imageEssentials: Essentials = {
+  ...members("Id", "RepoTags", "RepoDigests", "Created", "Author", "Architecture", "Os", "Size"),
+  Config: { ...members("User", "StopSignal", "Volumes"), Labels: members(...essentialLabels) },
+  RootFS: members("Layers"),
+  GraphDriver: members("Name", "Data"),
+};
+
+/** Of an entry of `GET /images/json`. */
+export const listedImageEssentials: Essentials = {
+  ...members("Id", "RepoTags", "RepoDigests", "Created", "Size", "SharedSize", "Manifests"),
+  Labels: members(...essentialLabels),
+};
+
+/** The answer of `GET /images/{reference}/json`. At API 1.52 it leaves out all empty fields. */
+export function toImageSnapshot(answer: unknown): ImageSnapshot {
+  const json = asObject(answer);
+  const config = objectOf(json, "Config");
+  return {
+    id: idOf(json),
+    repoTags: tagsOf(json),
+    repoDigests: digestsOf(json),
+    size: sizeOf(json),
+    hasRegistry: hasDigest(json),
+    user: textOf(config, "User"),
+    stopSignal: textOf(config, "StopSignal"),
+    labels: labelsOf(config, "Labels"),
+    architecture: textOf(json, "Architecture"),
+    os: textOf(json, "Os"),
+    author: textOf(json, "Author"),
+    created: textOf(json, "Created"),
+    config,
+    layers: textsOf(objectOf(json, "RootFS"), "Layers"),
+    volumes: Object.keys(objectOf(config, "Volumes")),
+    graphDriverName: textOf(objectOf(json, "GraphDriver"), "Name"),
+    graphDriver: labelsOf(objectOf(json, "GraphDriver"), "Data"),
+  };
+}
+
+/** One entry of the answer of `GET /images/json`. Undefined for one without an id: nobody could ask for it. */
+export function toListedImage(answer: unknown): ListedImage | undefined {
+  const json = asObject(answer);
+  const id = textOf(json, "Id");
+  if (id === "") return undefined;
+  return {
+    id,
+    repoTags: tagsOf(json),
+    repoDigests: digestsOf(json),
+    size: sizeOf(json),
+    hasRegistry: hasDigest(json) && !isKnownAsLocal(json),
+    sharedSize: typeof json["SharedSize"] === "number" ? json["SharedSize"] : -1,
+    labels: labelsOf(json, "Labels"),
+  };
+}
+
+function idOf(json: Json): string {
+  const id = textOf(json, "Id");
+  if (id === "") throw new ShimError("unknown", "read an image: the engine's answer names no id");
+  return id;
+}
+
+/** Not every number is one: an answer of the CRI with another size would fail as a whole. */
+function sizeOf(json: Json): number {
+  const size = numberOf(json, "Size");
+  return Number.isSafeInteger(size) && size >= 0 ? size : 0;
+}
+
+/**
+ * Without `<none>:<none>`, which engines before API 1.43 give to an image without a tag, and without the digest
+ * reference that the containerd image store gives to one that was pulled by digest.
+ */
+function tagsOf(json: Json): readonly string[] {
+  return textsOf(json, "RepoTags").filter((tag) => tag !== "" && !isPlaceholder(tag) && !tag.includes("@"));
+}
+
+/** Without `<none>@<none>`, and without the bare digest of an image that is here for other platforms only. */
+function digestsOf(json: Json): readonly string[] {
+  return textsOf(json, "RepoDigests").filter((digest) => !isPlaceholder(digest) && digest.includes("@"));
+}
+
+function isPlaceholder(name: string): boolean {
+  return name.includes("<none>");
+}
+
+/** Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a name. */
+function hasDigest(json: Json): boolean {
+  return !textsOf(json, "RepoDigests").every(isPlaceholder);
+}
+
+/**
+ * Whether the identities that the list tells of the platforms of an image name no registry. The engine notes a registry
+ * at a pull, and at a push.
+ */
+function isKnownAsLocal(json: Json): boolean {
+  const platforms = objectsOf(json, "Manifests").filter(
+    (manifest) => textOf(manifest, "Kind") === "image" && flagOf(manifest, "Available"),
+  );
+  const wasPulled = (manifest: Json): boolean =>
+    asList(objectOf(objectOf(manifest, "ImageData"), "Identity")["Pull"]).length > 0;
+  return platforms.length > 0 && !platforms.some(wasPulled);
+}

@@ -1,0 +1,66 @@
+/** The calls about the engine itself: whether it answers, what it is, what happens in it. */
+import type { SystemCalls } from "../ports/engine.js";
+import { eventsQuery, readEvents } from "./events.js";
+import { highestMinor, negotiateMinor, toEngineVersion, toNodeFacts } from "./facts.js";
+import { readChunks } from "./http/answer.js";
+import { type EngineClient, refusalOf } from "./http/client.js";
+import { brokenAnswer } from "./http/errors.js";
+
+export function systemCalls(client: EngineClient): SystemCalls {
+  const readVersion = async (signal: AbortSignal): Promise<unknown> => {
+    const action = "read the engine's version";
+    return client.json(
+      { action, method: "GET", path: ["version"], concurrency: "unlimited", unversioned: true },
+      signal,
+    );
+  };
+
+  return {
+    async ping(signal) {
+      const action = "ping the engine";
+      const answer = await client.request(
+        { action, method: "GET", path: ["_ping"], concurrency: "unlimited", unversioned: true },
+        signal,
+      );
+      if (answer.status !== 200) throw refusalOf(answer);
+    },
+
+    async version(signal) {
+      return toEngineVersion(await readVersion(signal));
+    },
+
+    async connect(signal) {
+      const version = await readVersion(signal);
+      const apiMinor = negotiateMinor(version);
+      client.useApiMinor(apiMinor, highestMinor(version));
+      const action = "read the engine's configuration";
+      const info = await client.json(
+        { action, method: "GET", path: ["info"], concurrency: "unlimited" },
+        signal,
+      );
+      return toNodeFacts(version, info, apiMinor);
+    },
+
+    async *events(labelKey, onOpen, signal) {
+      const action = "read engine events";
+      try {
+        const response = await client.open(
+          {
+            action,
+            method: "GET",
+            path: ["events"],
+            query: eventsQuery(Date.now()),
+            concurrency: "unlimited",
+          },
+          signal,
+        );
+        onOpen();
+        yield* readEvents(readChunks(response, action, signal), labelKey);
+      } catch (error) {
+        if (signal.aborted) return;
+        throw error;
+      }
+      throw brokenAnswer(action);
+    },
+  };
+}
