@@ -34,7 +34,7 @@ export function negotiateMinor(answer: unknown): number {
   if (highest < lowestMinor) {
     throw new ShimError(
       "precondition",
-      `Docker Engine ${version} speaks API ${apiVersion}, dockershim needs 1.${String(lowestMinor)} (Docker Engine 20.10) or newer`,
+      `Docker Engine ${version} speaks API ${apiVersion}, dockershim needs 1.${lowestMinor} (Docker Engine 20.10) or newer`,
     );
   }
   // An engine that has given up the preferred version is spoken to in its oldest one: the nearest to what we know.

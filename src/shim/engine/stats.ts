@@ -100,15 +100,15 @@ function kernelOf(stats: Json): number | undefined {
 
 /** Lists of `{ major, minor, op, value }`, on some engines null. The operations are capitalized only with version 1. */
 function toBlocks(stats: Json): readonly BlockReading[] {
-  const key = (entry: Json): string =>
-    `${String(numberOf(entry, "major"))}:${String(numberOf(entry, "minor"))} ${operationOf(entry)}`;
+  const deviceOf = (entry: Json): string => `${numberOf(entry, "major")}:${numberOf(entry, "minor")}`;
+  const key = (entry: Json): string => `${deviceOf(entry)} ${operationOf(entry)}`;
   const counts = new Map(
     objectsOf(stats, "io_serviced_recursive").map((entry) => [key(entry), numberOf(entry, "value")]),
   );
   return objectsOf(stats, "io_service_bytes_recursive")
     .filter((entry) => ["Read", "Write", "Discard"].includes(operationOf(entry)))
     .map((entry) => ({
-      device: `${String(numberOf(entry, "major"))}:${String(numberOf(entry, "minor"))}`,
+      device: deviceOf(entry),
       major: numberOf(entry, "major"),
       minor: numberOf(entry, "minor"),
       operation: operationOf(entry),

@@ -177,12 +177,12 @@ export class LocalHost implements HostAccess {
 /** Files in /proc are in memory: no disk is waited for. */
 function procCgroup(pid: number): string | undefined {
   try {
-    return readFileSync(`/proc/${String(pid)}/cgroup`, "utf8");
+    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
   } catch {
     return undefined;
   }
 }
 
 function namespacePath(pid: number): string {
-  return `/proc/${String(pid)}/ns/net`;
+  return `/proc/${pid}/ns/net`;
 }

@@ -118,7 +118,7 @@ async function replace(link: string, target: string): Promise<void> {
 async function freeName(wanted: string): Promise<string> {
   let name = wanted;
   for (let count = 1; (await lstat(name).catch(unlessMissing)) !== undefined; count++) {
-    name = `${wanted}-${String(count)}`;
+    name = `${wanted}-${count}`;
   }
   return name;
 }

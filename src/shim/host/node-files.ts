@@ -25,7 +25,7 @@ export async function readNodeFile(path: string, limitBytes: number): Promise<st
         read = (await file.read(buffer, length, buffer.length - length, length)).bytesRead;
       }
       if (length > limitBytes) {
-        const message = `read "${path}": larger than ${String(limitBytes)} bytes`;
+        const message = `read "${path}": larger than ${limitBytes} bytes`;
         throw new ShimError("invalid", message, { path });
       }
       return buffer.toString("utf8", 0, length);

@@ -171,7 +171,7 @@ function listenOnPort(
 }
 
 function urlOf({ host, port }: { readonly host: string; readonly port: number }): string {
-  return `http://${host.includes(":") ? `[${host}]` : host}:${String(port)}`;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 export interface Page {

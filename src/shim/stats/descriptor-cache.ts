@@ -168,7 +168,7 @@ export class ProcessDirectory {
   ): ProcessDirectory | undefined {
     let descriptor: number;
     try {
-      descriptor = openSync(`${procRoot}/${String(pid)}`, constants.O_RDONLY | constants.O_DIRECTORY);
+      descriptor = openSync(`${procRoot}/${pid}`, constants.O_RDONLY | constants.O_DIRECTORY);
     } catch (error) {
       if (hasCode(error, "ENOENT", "ESRCH")) return undefined;
       throw error;
@@ -187,7 +187,7 @@ export class ProcessDirectory {
    * network namespace would keep the namespace alive after its pod.
    */
   text(name: string, limitBytes?: number): string | undefined {
-    return this.files.readOnce(`/proc/self/fd/${String(this.descriptor)}/${name}`, limitBytes);
+    return this.files.readOnce(`/proc/self/fd/${this.descriptor}/${name}`, limitBytes);
   }
 
   close(): void {

@@ -139,7 +139,7 @@ class LayerWalk {
       this.inodes += 1;
       if (!entry.isDirectory()) continue;
       if (this.#remembered >= this.most) {
-        this.shortfall = `more than ${String(this.most)} directories wait to be looked into`;
+        this.shortfall = `more than ${this.most} directories wait to be looked into`;
       } else {
         this.#remembered += 1;
         pending.push({ name, inode: entry.ino });
@@ -186,7 +186,7 @@ class LayerWalk {
 
 /** What has the name in the open directory, whatever is put in the place of a part of its path. */
 function below({ fd }: FileHandle, name: string): string | Buffer {
-  const path = `/proc/self/fd/${String(fd)}/${name}`;
+  const path = `/proc/self/fd/${fd}/${name}`;
   // Most names mean the same as text, which costs less.
   return ascii.test(name) ? path : Buffer.from(path, nameEncoding);
 }

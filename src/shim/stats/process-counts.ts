@@ -63,7 +63,7 @@ export async function countProcesses(
       reading.processes += pids.length - index;
       break;
     }
-    const directory = `/proc/${String(pid)}`;
+    const directory = `/proc/${pid}`;
     const descriptors = await countDescriptors(`${directory}/fd`, looks, signal);
     if (descriptors === undefined) continue;
     if (reading.processes === 0) openFilesLimit = softLimit(files.readOnce(`${directory}/limits`));

@@ -170,7 +170,7 @@ export class WritableLayers implements LayerUsages {
     });
     await this.#wait(own, isFull ? patienceWhenFullMs : patienceMs);
     if (!isFull || this.#underWay.get(id) !== own) return;
-    stop.abort(new ShimError("timeout", `not finished after ${String(patienceWhenFullMs / 1000)}s`));
+    stop.abort(new ShimError("timeout", `not finished after ${patienceWhenFullMs / 1000}s`));
     await this.#wait(own, endingMs);
   }
 

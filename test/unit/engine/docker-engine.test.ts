@@ -80,7 +80,7 @@ describe("DockerEngine containers", () => {
     ["remove", 204, "removed"],
     ["remove", 404, "missing"],
   ] as const) {
-    test(`${verb}: status ${String(code)} is "${outcome}"`, async () => {
+    test(`${verb}: status ${code} is "${outcome}"`, async () => {
       await using docker = await startFakeDocker();
       docker.answers.set(
         verb === "remove" ? `DELETE /containers/${id}` : `POST /containers/${id}/${verb}`,
@@ -104,7 +104,7 @@ describe("DockerEngine containers", () => {
     [1.2, "2"],
     [1e15, "2073600"],
   ] as const) {
-    test(`stopContainer() with a grace of ${String(graceSeconds)} s asks for ${sent}`, async () => {
+    test(`stopContainer() with a grace of ${graceSeconds} s asks for ${sent}`, async () => {
       await using docker = await startFakeDocker();
       docker.answers.set(`POST /containers/${id}/stop`, status(204));
       await (await docker.engine()).stopContainer(id, graceSeconds, never());
@@ -439,7 +439,7 @@ describe("DockerEngine files", () => {
     ["Could not find the file /x in container abc", undefined],
     [`No such container: ${id}`, "notFound"],
   ] as const) {
-    test(`readContainerFile(): "${message.slice(0, 20)}…" is ${String(outcome)}`, async () => {
+    test(`readContainerFile(): "${message.slice(0, 20)}…" is ${outcome}`, async () => {
       await using docker = await startFakeDocker();
       docker.answers.set(`GET /containers/${id}/archive`, refuse(404, message));
       const read = (await docker.engine()).readContainerFile(id, "/x", 1000, never());

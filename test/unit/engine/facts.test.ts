@@ -11,7 +11,7 @@ describe("negotiateMinor()", () => {
     ["29.7.2", "1.56", "1.40", 51],
     ["40.0.0", "1.80", "1.60", 60],
   ] as const) {
-    test(`Docker Engine ${engine} (API ${ApiVersion}, lowest ${MinAPIVersion}) is spoken to in 1.${String(minor)}`, () => {
+    test(`Docker Engine ${engine} (API ${ApiVersion}, lowest ${MinAPIVersion}) is spoken to in 1.${minor}`, () => {
       assert.equal(negotiateMinor({ Version: engine, ApiVersion, MinAPIVersion }), minor);
     });
   }

@@ -127,7 +127,7 @@ describe("odd fields of an image", () => {
     });
 
     for (const size of [-1, 1.5, 1e21, "7", null]) {
-      test(`${what} takes the size ${String(size)} for unknown`, () => {
+      test(`${what} takes the size ${size} for unknown`, () => {
         assert.equal(read({ Id: "x", Size: size }).size, 0);
       });
     }
@@ -148,14 +148,16 @@ describe("whether a registry has an image", () => {
     ["a bare digest", { RepoTags: ["a:1"], RepoDigests: [digested.slice(2)] }, true],
   ];
   for (const [what, fields, expected] of byDigest) {
-    test(`is ${String(expected)} with ${what}`, () => {
+    test(`is ${expected} with ${what}`, () => {
       assert.equal(toListedImage({ Id: "x", ...fields }).hasRegistry, expected, "listed");
       assert.equal(toImageSnapshot({ Id: "x", ...fields }).hasRegistry, expected, "inspected");
     });
   }
 
   const manifest = (Identity: unknown, changes: object = {}): object => ({
-    ...{ Kind: "image", Available: true, ImageData: { Identity } },
+    Kind: "image",
+    Available: true,
+    ImageData: { Identity },
     ...changes,
   });
   const pulled = { Pull: [{ Repository: "docker.io/library/a" }] };
@@ -172,7 +174,7 @@ describe("whether a registry has an image", () => {
     ["has no list of manifests", null, true],
   ];
   for (const [what, manifests, expected] of byIdentity) {
-    test(`is ${String(expected)} for an image of the containerd image store that ${what}`, () => {
+    test(`is ${expected} for an image of the containerd image store that ${what}`, () => {
       const image = { Id: "x", RepoTags: ["a:1"], RepoDigests: [digested], Manifests: manifests };
       assert.equal(toListedImage(image).hasRegistry, expected);
     });

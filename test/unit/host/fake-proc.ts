@@ -59,7 +59,7 @@ export class FakeProc implements AsyncDisposable {
     } = process;
     const before = [state, parent, 1, session, ...Array.from({ length: 13 }, () => 0)];
     const stat = [...before, threads, 0, startTime, 0].join(" ");
-    await this.#write(pid, "stat", `${String(pid)} (${comm}) ${stat}\n`);
+    await this.#write(pid, "stat", `${pid} (${comm}) ${stat}\n`);
     await this.#write(pid, "comm", `${comm}\n`);
     await this.#write(pid, "cgroup", process.cgroup ?? "0::/\n");
     await this.#write(pid, "cmdline", (process.cmdline ?? [comm]).map((word) => `${word}\0`).join(""));
@@ -68,9 +68,9 @@ export class FakeProc implements AsyncDisposable {
     for (const [name, text] of Object.entries(process.files ?? {}))
       if (name !== "status") await this.#write(pid, name, text);
     await this.#addSockets(pid, process);
-    await this.#link(pid, "ns/pid", `pid:[${String(process.pidNamespace ?? 4026531836)}]`);
-    await this.#link(pid, "ns/mnt", `mnt:[${String(process.mountNamespace ?? 4026531840)}]`);
-    await this.#link(pid, "ns/user", `user:[${String(process.userNamespace ?? 4026531837)}]`);
+    await this.#link(pid, "ns/pid", `pid:[${process.pidNamespace ?? 4026531836}]`);
+    await this.#link(pid, "ns/mnt", `mnt:[${process.mountNamespace ?? 4026531840}]`);
+    await this.#link(pid, "ns/user", `user:[${process.userNamespace ?? 4026531837}]`);
     await this.#link(pid, "root", process.root ?? "/");
   }
 
@@ -96,7 +96,7 @@ export class FakeProc implements AsyncDisposable {
     let descriptor = 3;
     for (const [inode, path] of Object.entries(sockets)) {
       lines.push(line(inode, path));
-      await this.#link(pid, `fd/${String(descriptor++)}`, `socket:[${inode}]`);
+      await this.#link(pid, `fd/${descriptor++}`, `socket:[${inode}]`);
     }
     await this.#write(pid, "net/unix", `${lines.join("\n")}\n`);
   }

@@ -49,7 +49,7 @@ describe("imageDirectory()", () => {
 async function layersIn(root: string, layers: readonly (readonly string[])[]): Promise<readonly string[]> {
   return Promise.all(
     layers.map(async (paths, index) => {
-      const layer = join(root, `id${String(index)}`, "diff");
+      const layer = join(root, `id${index}`, "diff");
       await mkdir(layer, { recursive: true });
       for (const path of paths) {
         const [name = "", target] = path.split(" -> ");
@@ -124,7 +124,10 @@ async function setUp(): Promise<Setting> {
   );
   for (const path of [dataRoot, upper, other]) await mkdir(path);
   return {
-    ...{ fake, dataRoot, upper, other },
+    fake,
+    dataRoot,
+    upper,
+    other,
     storage: { dockerRootDir: dataRoot, imageStore: "containerd", storageDriver: "overlayfs" },
     overlay: (mountPoint, directory) =>
       `700 30 0:60 / ${mountPoint} rw,relatime shared:9 - overlay overlay rw,lowerdir=/l,upperdir=${directory},workdir=/w`,

@@ -58,7 +58,7 @@ test("fileSystemUsage() tells what is in use, and undefined of a path that does 
 
 describe("rewriteInPlace()", () => {
   for (const content of ["nameserver 10.0.0.10\n", "", "x".repeat(100_000)]) {
-    test(`keeps inode and mode and leaves exactly ${String(content.length)} bytes`, async () => {
+    test(`keeps inode and mode and leaves exactly ${content.length} bytes`, async () => {
       await using at = await temporaryDirectory();
       const path = join(at.path, "resolv.conf");
       await writeFile(path, "nameserver 192.0.2.1\nsearch a.example b.example\n");

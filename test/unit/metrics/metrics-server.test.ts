@@ -31,7 +31,8 @@ async function start(options: Partial<MetricsServerOptions> = {}): Promise<Bed> 
   });
   const url = server.endpoint.startsWith("http") ? new URL(server.endpoint) : undefined;
   return {
-    ...{ server, log },
+    server,
+    log,
     where:
       url === undefined
         ? { path: server.endpoint.slice("unix://".length) }
@@ -49,7 +50,9 @@ interface Got {
 async function get({ where }: Bed, path: string, method = "GET"): Promise<Got> {
   const outgoing = request({
     ...("path" in where ? { socketPath: where.path } : where),
-    ...{ path, method, agent: false },
+    path,
+    method,
+    agent: false,
   });
   outgoing.end();
   const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
@@ -218,7 +221,7 @@ describe("MetricsServer", () => {
         start({ address: { kind: "tcp", host: "127.0.0.1", port } }),
         (error) =>
           isKind(error, "conflict") &&
-          error.message.startsWith(`listen on http://127.0.0.1:${String(port)} for metrics: `),
+          error.message.startsWith(`listen on http://127.0.0.1:${port} for metrics: `),
       );
     } finally {
       taken.close();

@@ -139,7 +139,9 @@ describe("present metrics", () => {
     let value = 1;
     registry.add([
       {
-        ...{ name: "broken", help: "b", type: "gauge" },
+        name: "broken",
+        help: "b",
+        type: "gauge",
         read: () => {
           throw new Error("no");
         },

@@ -100,7 +100,7 @@ describe("buildImageArchive()", () => {
       name: header.name.replace(/\/$/, ""),
       type: header.type,
       mode: header.mode,
-      owner: `${String(header.uid)}:${String(header.gid)}`,
+      owner: `${header.uid}:${header.gid}`,
       target: header.linkname,
       time: header.mtime.getTime(),
       content: content.toString(),

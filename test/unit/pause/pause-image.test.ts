@@ -328,7 +328,7 @@ describe("PauseImages.isPinned()", () => {
   ];
   for (const { configured, names, pinned } of cases) {
     const short = `${configured.slice(0, 28)} and ${names.join(", ").slice(0, 33)}`;
-    test(`is ${String(pinned)} for ${short}`, () => {
+    test(`is ${pinned} for ${short}`, () => {
       assert.equal(pauseImages(new World(), { reference: configured }).isPinned(names), pinned);
     });
   }

@@ -60,7 +60,7 @@ function testOf(
 /** Fields of /proc/PID/stat after the command name: state, parent, … Undefined: no such process. */
 function readStat(pid: number): string[] | undefined {
   try {
-    return readFileSync(`/proc/${String(pid)}/stat`, "utf8")
+    return readFileSync(`/proc/${pid}/stat`, "utf8")
       .replace(/^.*\) /s, "")
       .split(" ");
   } catch {
@@ -84,7 +84,7 @@ async function until(what: string, isTrue: () => boolean): Promise<void> {
 /** Whether `pid` waits for signals: only then do they test the program and not its start. */
 function isWaiting(pid: number): boolean {
   try {
-    return readFileSync(`/proc/${String(pid)}/syscall`, "utf8").startsWith(`${rtSigtimedwait} `);
+    return readFileSync(`/proc/${pid}/syscall`, "utf8").startsWith(`${rtSigtimedwait} `);
   } catch {
     return false;
   }
@@ -104,7 +104,7 @@ async function exitOf(process: ChildProcess): Promise<unknown[]> {
 function endPipe(process: ChildProcess, descriptor: 3 | 4 | 5): void {
   // The declared tuple ends at descriptor 4.
   const pipe = (process.stdio as readonly (Readable | Writable | null | undefined)[])[descriptor];
-  if (pipe === null || pipe === undefined) assert.fail(`descriptor ${String(descriptor)} is no pipe`);
+  if (pipe === null || pipe === undefined) assert.fail(`descriptor ${descriptor} is no pipe`);
   pipe.destroy();
 }
 

@@ -48,8 +48,12 @@ class Elsewhere implements StatsSource {
 }
 
 const nothing: ResourceReading = {
-  ...{ timestamp: 1n, cpu: undefined, nanoCores: undefined, memory: undefined },
-  ...{ ioPressure: undefined, tasks: 7 },
+  timestamp: 1n,
+  cpu: undefined,
+  nanoCores: undefined,
+  memory: undefined,
+  ioPressure: undefined,
+  tasks: 7,
 };
 
 interface Host {
@@ -87,7 +91,8 @@ function podOf(sandboxId: string, containers: readonly string[]): PodParts {
   return {
     sandbox: sandboxSnapshot(sandboxId),
     containers: containers.map((id) => containerSnapshot(id, sandboxId)),
-    ...{ hostNetwork: true, hasOwnCgroup: true },
+    hostNetwork: true,
+    hasOwnCgroup: true,
   };
 }
 
@@ -296,7 +301,7 @@ describe("CgroupStats", () => {
   });
 
   for (const limit of [0, 1]) {
-    test(`reads the network of pods when ${String(limit)} descriptors may be kept`, async () => {
+    test(`reads the network of pods when ${limit} descriptors may be kept`, async () => {
       await using pause = await layOut("v1", sandboxId);
       await mkdir(`${pause.root}/4242/net`, { recursive: true });
       await writeFile(`${pause.root}/4242/net/dev`, pause.golden.netDev);
@@ -343,14 +348,15 @@ describe("CgroupStats", () => {
     const parts: PodParts = {
       sandbox: sandboxSnapshot(sandboxId),
       containers: [containerSnapshot(goldenId, sandboxId)],
-      ...{ hostNetwork: false, hasOwnCgroup: true },
+      hostNetwork: false,
+      hasOwnCgroup: true,
     };
     await Promise.all([1, 2, 3].map(() => byId(stats.readPods([parts], { details: true }, signal))));
     const all = descriptors();
-    assert.ok(all >= before + 12, `${String(before)} ${String(all)}`);
+    assert.ok(all >= before + 12, `${before} ${all}`);
     stats.forgetAllBut((id) => id === goldenId);
     const kept = descriptors();
-    assert.ok(kept < all && kept > before, `${String(before)} ${String(kept)} ${String(all)}`);
+    assert.ok(kept < all && kept > before, `${before} ${kept} ${all}`);
     stats.close();
     assert.equal(descriptors(), before);
     await byId(stats.readPods([parts], light, signal));

@@ -19,8 +19,12 @@ function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposa
 const none = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
 /** Of the memory of the recorded container, what is the same on both hosts. */
 const recordedMemory = {
-  ...{ limit: 64 * 1024 * 1024, rss: 221_184, majorPageFaults: 0 },
-  ...{ pressure: { some: none, full: none }, swap: 0, swapLimit: 32 * 1024 * 1024 },
+  limit: 64 * 1024 * 1024,
+  rss: 221_184,
+  majorPageFaults: 0,
+  pressure: { some: none, full: none },
+  swap: 0,
+  swapLimit: 32 * 1024 * 1024,
 };
 
 /** A reading of a container that is 10 s old, without details and without its time. */

@@ -8,7 +8,7 @@ import { temporaryDirectory } from "../lib/temporary-directory.js";
 test("MemoryFiles reads whole lines of a list until its limit", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "list");
-  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${String(index)}\n`);
+  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}\n`);
   writeFileSync(path, lines.join(""));
   const files = new MemoryFiles();
   assert.equal(files.readOnce(path), lines.join(""));

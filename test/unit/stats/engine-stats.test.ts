@@ -99,7 +99,8 @@ describe("EngineStats", () => {
         },
       },
       log: recordingLog(),
-      ...{ now: () => 0, sampleLimitMs: 20 },
+      now: () => 0,
+      sampleLimitMs: 20,
     });
     const read = (): Promise<readonly string[]> =>
       byId(stats.readContainers([containerSnapshot(b, b), containerSnapshot(a, b)], light, signal)).then(
@@ -130,7 +131,8 @@ describe("EngineStats", () => {
     const pods = [a, b].map((id) => ({
       sandbox: sandboxSnapshot(id),
       containers: [],
-      ...{ hostNetwork: true, hasOwnCgroup: true },
+      hostNetwork: true,
+      hasOwnCgroup: true,
     }));
     const readings = byId(stats.readPods(pods, light, signal));
     await turns(2);
@@ -145,7 +147,8 @@ describe("EngineStats", () => {
     const parts = {
       sandbox: sandboxSnapshot(b),
       containers: [containerSnapshot(a, b)],
-      ...{ hostNetwork: false, hasOwnCgroup: true },
+      hostNetwork: false,
+      hasOwnCgroup: true,
     };
     const pod = (await byId(stats.readPods([parts], light, signal))).get(b);
     assert.equal(pod?.resources?.tasks, 5);

@@ -33,7 +33,7 @@ describe("walkLayer()", () => {
     await writeFile(`${elsewhere.path}/big`, Buffer.alloc(1_000_000, 1));
     await mkdir(`${path}/inner`);
     // 200 entries make one batch: the pause after it comes when all of the top directory has been looked at.
-    for (let index = 0; index < 199; index += 1) await writeFile(`${path}/f${String(index)}`, "");
+    for (let index = 0; index < 199; index += 1) await writeFile(`${path}/f${index}`, "");
     let exchanged = false;
     const usage = await walkLayer(
       path,
@@ -55,7 +55,7 @@ describe("walkLayer()", () => {
 
   test("keeps to its rate", async () => {
     await using directory = await temporaryDirectory();
-    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${String(index)}`, "");
+    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${index}`, "");
     let nowMs = 0;
     const pauses: number[] = [];
     const pause = (ms: number): Promise<void> => {
@@ -69,7 +69,7 @@ describe("walkLayer()", () => {
 
   test("keeps to one rate when two go on at once, and lets both of them go on", async () => {
     await using directory = await temporaryDirectory();
-    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${String(index)}`, "");
+    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${index}`, "");
     let pausedMs = 0;
     const pause = (ms: number): Promise<void> => {
       pausedMs = Math.max(pausedMs, ms);
@@ -156,7 +156,7 @@ describe("walkLayer()", () => {
     ] as const) {
       await using directory = await temporaryDirectory();
       dig(directory.path, "d", depth, () => {
-        for (let index = 1; index < width; index += 1) mkdirSync(`w${String(index)}`);
+        for (let index = 1; index < width; index += 1) mkdirSync(`w${index}`);
       });
       const whole = await walkLayer(directory.path, pace, signal, 40);
       assert.equal(whole?.shortfall, undefined);
@@ -173,7 +173,7 @@ describe("walkLayer()", () => {
     mkdirSync(`${path}/elsewhere`);
     // One that is moved has a parent that was closed. Directories are entered in any order.
     dig(path, "d", 150, (level) => {
-      if (level === 120) for (let index = 0; index < 250; index += 1) writeFileSync(`f${String(index)}`, "");
+      if (level === 120) for (let index = 0; index < 250; index += 1) writeFileSync(`f${index}`, "");
       mkdirSync("side");
       if (level < 10) writeFileSync("side/file", "");
     });
@@ -196,7 +196,7 @@ describe("walkLayer()", () => {
 
   test("answers what it has counted when its signal aborts, and leaves nothing open", async () => {
     await using directory = await temporaryDirectory();
-    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${String(index)}`, "x");
+    for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${index}`, "x");
     const stop = new AbortController();
     const before = readdirSync("/proc/self/fd").length;
     const stopping = new Pace({

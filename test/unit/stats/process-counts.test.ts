@@ -39,7 +39,7 @@ describe("countProcesses()", () => {
   test("counts what processes have open, and takes no more looks than that", async () => {
     const { looks, taken } = looked(10_000);
     const reading = await countProcesses([pid, pid], files, looks, signal);
-    const all = readdirSync(`/proc/${String(pid)}/fd`).length;
+    const all = readdirSync(`/proc/${pid}/fd`).length;
     assert.ok(all >= plain + sockets);
     assert.deepEqual([reading.processes, reading.fileDescriptors], [2, 2 * all]);
     assert.equal(reading.sockets, 2 * sockets);
@@ -57,7 +57,7 @@ describe("countProcesses()", () => {
     const reading = await countProcesses([pid, pid, pid], files, looks, signal);
     assert.equal(taken(), 50);
     assert.equal(reading.processes, 3);
-    const counted = statSync(`/proc/${String(pid)}/fd`).size;
+    const counted = statSync(`/proc/${pid}/fd`).size;
     assert.equal(reading.fileDescriptors, Math.max(counted, 49));
     assert.ok(reading.sockets < 50);
   });

@@ -46,7 +46,7 @@ export async function readBody(
       size += chunk.length;
       if (size <= limitBytes) return;
       if (trimmer === undefined) {
-        fail(new ShimError("exhausted", `${action}: the answer has more than ${String(limitBytes)} bytes`));
+        fail(new ShimError("exhausted", `${action}: the answer has more than ${limitBytes} bytes`));
       } else {
         for (const one of chunks) trimmer.push(one);
         chunks = [];
@@ -126,10 +126,7 @@ export async function* splitLines(
     size += piece.length;
     if (size <= limitBytes) return;
     if (essentials === undefined) {
-      throw new ShimError(
-        "exhausted",
-        `${action}: the engine sent a line of more than ${String(limitBytes)} bytes`,
-      );
+      throw new ShimError("exhausted", `${action}: the engine sent a line of more than ${limitBytes} bytes`);
     }
     trimmer ??= new JsonTrimmer(essentials);
     for (const one of pending) trimmer.push(one);

@@ -277,7 +277,7 @@ export class EngineClient {
 }
 
 function versionPrefix(minor: number): string {
-  return `/v1.${String(minor)}`;
+  return `/v1.${minor}`;
 }
 
 function nothingThere(): Answer {

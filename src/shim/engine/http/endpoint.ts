@@ -40,7 +40,7 @@ export interface TlsEnvironment {
 export function formatEndpoint(endpoint: EngineEndpoint): string {
   if (endpoint.kind === "unix") return `unix://${endpoint.path}`;
   const host = endpoint.host.includes(":") ? `[${endpoint.host}]` : endpoint.host;
-  return `tcp://${host}:${String(endpoint.port)}`;
+  return `tcp://${host}:${endpoint.port}`;
 }
 
 /**

@@ -35,7 +35,7 @@ export function refusalMessage(status: number, body: Buffer): string {
   } catch {
     // Not the engine itself, but a proxy before it: its text is all there is.
   }
-  if (message === "") return `the engine answered with HTTP status ${String(status)}`;
+  if (message === "") return `the engine answered with HTTP status ${status}`;
   return message.length > messageLimit ? `${message.slice(0, messageLimit)}…` : message;
 }
 

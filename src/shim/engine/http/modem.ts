@@ -55,8 +55,10 @@ export class Modem {
     // After this time without data the agent closes a connection, unless a request has it. The pool gives out the one that
     // was used last, and drops closed ones when it looks at the one that was used first.
     const pool = {
-      ...{ keepAlive: true, timeout: options.idleMs },
-      ...{ maxSockets: options.maxSockets, maxFreeSockets: 32 },
+      keepAlive: true,
+      timeout: options.idleMs,
+      maxSockets: options.maxSockets,
+      maxFreeSockets: 32,
     };
     this.#agent =
       tls === undefined

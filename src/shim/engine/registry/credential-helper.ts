@@ -66,6 +66,6 @@ async function run(
 function describeFailure(error: Error & { readonly code?: unknown; readonly killed?: boolean }): string {
   if (error.code === "ENOENT") return "no such program in PATH";
   if (error.code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return "its answer is too long";
-  if (error.killed === true) return `no answer after ${String(helperTimeoutMs / 1000)}s`;
-  return typeof error.code === "number" ? `exit code ${String(error.code)}` : "it could not be run";
+  if (error.killed === true) return `no answer after ${helperTimeoutMs / 1000}s`;
+  return typeof error.code === "number" ? `exit code ${error.code}` : "it could not be run";
 }

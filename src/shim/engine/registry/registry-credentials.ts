@@ -112,7 +112,7 @@ export class RegistryCredentialStore {
       if (known?.version === version) return known.config;
       if (!status.isFile()) throw new ShimError("invalid", "not a regular file");
       if (status.size > fileLimitBytes) {
-        throw new ShimError("invalid", `larger than ${String(fileLimitBytes)} bytes`);
+        throw new ShimError("invalid", `larger than ${fileLimitBytes} bytes`);
       }
       config = parse(await readFile(path, "utf8"));
     } catch (error) {

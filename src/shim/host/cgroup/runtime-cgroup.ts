@@ -25,10 +25,7 @@ const leastMemoryBytes = 150 * 1024 * 1024;
  */
 export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string): Promise<boolean> {
   if (!/^\/[^/]/.test(name) || name.split("/").includes("..")) {
-    throw new ShimError(
-      "invalid",
-      `move process ${String(pid)} into cgroup "${name}": not the absolute name of one`,
-    );
+    throw new ShimError("invalid", `move process ${pid} into cgroup "${name}": not the absolute name of one`);
   }
   const mounts = await readCgroupMounts(proc);
   const present = parseProcCgroup((await proc.text(pid, "cgroup")) ?? "");
@@ -49,7 +46,7 @@ export async function moveIntoCgroup(proc: ProcFiles, pid: number, name: string)
       done.add(directory);
     } catch (error) {
       const where = controller === unified ? "cgroup" : `${controller} cgroup`;
-      failures.push(ShimError.from(error).within(`move process ${String(pid)} into ${where} "${name}"`));
+      failures.push(ShimError.from(error).within(`move process ${pid} into ${where} "${name}"`));
     }
   }
   const failure = aggregate(failures);

@@ -73,7 +73,9 @@ export class HostPathsProcess {
     const child: ChildProcess = spawn(program, [this.#options.deviceRoot ?? "/dev"], {
       // Nothing of this process's directory and environment; a session of its own, so that an interrupt from the
       // terminal does not end it before this process is done.
-      ...{ cwd: "/", env: {}, detached: true },
+      cwd: "/",
+      env: {},
+      detached: true,
       stdio: ["pipe", "pipe", "ignore"],
     });
     const reader = new PathAnswerReader();

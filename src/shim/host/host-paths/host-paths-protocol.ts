@@ -90,8 +90,11 @@ function parseAnswer(bytes: Buffer): PathAnswer {
   const outcome = outcomes[readNumber(bytes, 12)];
   if (outcome === undefined) throw new Error("an answer of an unknown kind");
   return {
-    ...{ id: readNumber(bytes, 4), entry: readNumber(bytes, 8), outcome },
-    ...{ errno: readNumber(bytes, 16), length: readNumber(bytes, 20) },
+    id: readNumber(bytes, 4),
+    entry: readNumber(bytes, 8),
+    outcome,
+    errno: readNumber(bytes, 16),
+    length: readNumber(bytes, 20),
     names: bytes.toString("utf8", answerHeadBytes).split("\0").slice(0, -1),
   };
 }
@@ -108,5 +111,5 @@ function writeNumber(bytes: Buffer, value: number, offset: number): void {
 /** `no space left on device (ENOSPC)` */
 export function systemErrorText(errno: number): string {
   const [name, text] = getSystemErrorMap().get(-errno) ?? [];
-  return name === undefined ? `error ${String(errno)}` : `${text ?? ""} (${name})`;
+  return name === undefined ? `error ${errno}` : `${text ?? ""} (${name})`;
 }

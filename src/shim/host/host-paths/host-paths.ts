@@ -87,7 +87,7 @@ export class HostPaths {
       hanging.some(({ path }) => text === path || text.startsWith(`${path}/`));
     for (const entry of entries) {
       if (entry.path.length >= pathLimitBytes) {
-        const reason = `longer than ${String(pathLimitBytes - 1)} bytes`;
+        const reason = `longer than ${pathLimitBytes - 1} bytes`;
         note(entry, { kind: "precondition", reason }, found);
       } else if (isHanging(entry)) {
         note(entry, { kind: "timeout", reason: "the file system still does not answer" }, found);
@@ -98,7 +98,7 @@ export class HostPaths {
     }
     const [first] = entries;
     if (first === undefined || hanging.filter((one) => one.pod === pod).length < hangingPerPod) return false;
-    const reason = `${String(hangingPerPod)} other paths of this pod are on file systems that do not answer`;
+    const reason = `${hangingPerPod} other paths of this pod are on file systems that do not answer`;
     note(first, { kind: "exhausted", reason }, found);
     return true;
   }

@@ -13,7 +13,7 @@ export class ProcFiles {
   constructor(readonly root = "/proc") {}
 
   path(pid: number | "self", name: string): string {
-    return `${this.root}/${String(pid)}/${name}`;
+    return `${this.root}/${pid}/${name}`;
   }
 
   async pids(): Promise<readonly number[]> {

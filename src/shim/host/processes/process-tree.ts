@@ -142,7 +142,7 @@ class ProcessTree {
     } catch (error) {
       if (hasCode(error, "ESRCH")) return;
       // The others are to be killed nevertheless.
-      const message = `send ${name} to process ${String(pid)}: ${String(error)}`;
+      const message = `send ${name} to process ${pid}: ${String(error)}`;
       this.#refusal ??= new ShimError("internal", message, { pid }, { cause: error });
     }
   }

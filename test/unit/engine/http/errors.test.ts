@@ -57,7 +57,7 @@ describe("refusal()", () => {
     [503, "This node is not a swarm manager", "unavailable"],
     [302, "elsewhere", "unknown"],
   ] as const) {
-    test(`${String(status)} "${message}" is ${kind}, in the engine's words`, () => {
+    test(`${status} "${message}" is ${kind}, in the engine's words`, () => {
       const error = refusal(status, body(message));
       assert.deepEqual([error.kind, error.message, error.fields["status"]], [kind, message, status]);
     });
@@ -79,7 +79,7 @@ describe("refusal()", () => {
     ["network abc not found", undefined],
     ["Could not find the file /x in container abc", undefined],
   ] as const) {
-    test(`"${message}" says what is missing: ${String(missing)}`, () => {
+    test(`"${message}" says what is missing: ${missing}`, () => {
       assert.equal(refusal(404, body(message)).fields["missing"], missing);
     });
   }

@@ -24,21 +24,50 @@ const podLabels = { [typeLabel]: containerType, [sandboxIdLabel]: id("5") };
 
 /** Has what snapshot.ts reads, in the form of API 1.51. */
 const container = {
-  ...{ Id: id("1"), Name: "/k8s_app_pod_ns_uid_0", Created: "2024-05-06T07:08:09.123456789Z" },
-  ...{ Image: "sha256:feed", LogPath: "/log", ResolvConfPath: "/resolv.conf", SizeRw: 4096 },
+  Id: id("1"),
+  Name: "/k8s_app_pod_ns_uid_0",
+  Created: "2024-05-06T07:08:09.123456789Z",
+  Image: "sha256:feed",
+  LogPath: "/log",
+  ResolvConfPath: "/resolv.conf",
+  SizeRw: 4096,
   State: {
-    ...{ Status: "exited", Running: false, Pid: 7, ExitCode: 137, OOMKilled: true, Error: "boom" },
-    ...{ StartedAt: "2024-05-06T07:08:10Z", FinishedAt: "2024-05-06T07:08:11.5Z" },
+    Status: "exited",
+    Running: false,
+    Pid: 7,
+    ExitCode: 137,
+    OOMKilled: true,
+    Error: "boom",
+    StartedAt: "2024-05-06T07:08:10Z",
+    FinishedAt: "2024-05-06T07:08:11.5Z",
   },
   Config: {
-    ...{ Image: "busybox:1", User: "1:2", Tty: true, OpenStdin: true, StdinOnce: true, StopSignal: "QUIT" },
+    Image: "busybox:1",
+    User: "1:2",
+    Tty: true,
+    OpenStdin: true,
+    StdinOnce: true,
+    StopSignal: "QUIT",
     Labels: podLabels,
   },
   HostConfig: {
-    ...{ NetworkMode: "host", PidMode: "host", IpcMode: "shareable", CgroupParent: "/kubepods" },
-    ...{ Runtime: "runc", GroupAdd: ["5"], Privileged: true, CpuPeriod: 1, CpuQuota: -1, CpuShares: 3 },
-    ...{ Memory: 4, MemorySwap: -1, CpusetCpus: "0", CpusetMems: "1", OomScoreAdj: -998 },
-    ...{ Mounts: [{ Type: "bind", Source: "/s", Target: "/t", ReadOnly: true }], Binds: ["/a:/b:ro"] },
+    NetworkMode: "host",
+    PidMode: "host",
+    IpcMode: "shareable",
+    CgroupParent: "/kubepods",
+    Runtime: "runc",
+    GroupAdd: ["5"],
+    Privileged: true,
+    CpuPeriod: 1,
+    CpuQuota: -1,
+    CpuShares: 3,
+    Memory: 4,
+    MemorySwap: -1,
+    CpusetCpus: "0",
+    CpusetMems: "1",
+    OomScoreAdj: -998,
+    Mounts: [{ Type: "bind", Source: "/s", Target: "/t", ReadOnly: true }],
+    Binds: ["/a:/b:ro"],
     LogConfig: { Type: "json-file", Config: { "max-size": "1m" } },
   },
   Mounts: [{ Type: "bind", Source: "/s", Destination: "/t", RW: true, Propagation: "rprivate", Name: "n" }],
@@ -47,17 +76,26 @@ const container = {
 };
 
 const image = {
-  ...{ Id: "sha256:feed", RepoTags: ["a:1"], RepoDigests: ["a@sha256:1"], Created: "2024-05-06T07:08:09Z" },
-  ...{ Author: "somebody", Architecture: "amd64", Os: "linux", Size: 17 },
+  Id: "sha256:feed",
+  RepoTags: ["a:1"],
+  RepoDigests: ["a@sha256:1"],
+  Created: "2024-05-06T07:08:09Z",
+  Author: "somebody",
+  Architecture: "amd64",
+  Os: "linux",
+  Size: 17,
   Config: { User: "1000", StopSignal: "QUIT", Volumes: { "/data": {} }, Labels: { [typeLabel]: "x" } },
-  ...{ RootFS: { Layers: ["sha256:1"] }, GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } } },
+  RootFS: { Layers: ["sha256:1"] },
+  GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } },
 };
 
 describe("containers with labels of any size", () => {
   test("listContainers() answers all of a list of more than 64 MiB, and keeps little of it", async () => {
     await using docker = await startFakeDocker();
     const entry = (number: number): object => ({
-      ...{ Id: id("1").slice(3) + String(number).padStart(3, "0"), Names: ["/k8s_x"], State: "running" },
+      Id: id("1").slice(3) + String(number).padStart(3, "0"),
+      Names: ["/k8s_x"],
+      State: "running",
       Labels: { [`${annotationPrefix}note`]: huge(1.5 * megabyte), ...podLabels },
     });
     docker.answers.set("GET /containers/json", (_request, response) => {

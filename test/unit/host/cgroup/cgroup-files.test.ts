@@ -28,7 +28,7 @@ async function setUp(
   const fake = await FakeProc.make();
   const lines = mounts.map(
     ([name, type, options], index) =>
-      `${String(30 + index)} 20 0:2 / ${join(fake.directory, name)} rw - ${type} ${type} ${options}`,
+      `${30 + index} 20 0:2 / ${join(fake.directory, name)} rw - ${type} ${type} ${options}`,
   );
   await fake.add("self", { files: { mountinfo: `${lines.join("\n")}\n` } });
   await fake.add(100, { cgroup });
@@ -180,7 +180,7 @@ describe("cgroup mounts", () => {
     ["/", "/../outside", undefined],
   ];
   for (const [root, path, expected] of places) {
-    test(`directoryOf() answers ${String(expected)} for "${path}" where "${root}" is mounted`, () => {
+    test(`directoryOf() answers ${expected} for "${path}" where "${root}" is mounted`, () => {
       const mount = { mountPoint: "/cg", root };
       if (expected === undefined) {
         assert.throws(

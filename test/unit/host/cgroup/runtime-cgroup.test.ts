@@ -31,10 +31,7 @@ async function setUp(
   );
   await fake.add("self", { files: { mountinfo: lines.join("") } });
   await fake.add(50, { cgroup });
-  await writeFile(
-    join(fake.proc.root, "meminfo"),
-    `MemTotal:  ${String(totalKibibytes)} kB\nMemFree: 1 kB\n`,
-  );
+  await writeFile(join(fake.proc.root, "meminfo"), `MemTotal:  ${totalKibibytes} kB\nMemFree: 1 kB\n`);
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(fake.directory, name)), { recursive: true });
     await writeFile(join(fake.directory, name), text);
@@ -66,7 +63,7 @@ describe("moveIntoCgroup() with cgroup v1", () => {
       assert.equal(await read(fake, `${name}/engine/cgroup.procs`), "50", name);
     }
     const limit = Math.floor(oneGigabyte * 1024 * 0.7);
-    assert.match(await read(fake, "memory/engine/memory.limit_in_bytes"), new RegExp(`^${String(limit)}`));
+    assert.match(await read(fake, "memory/engine/memory.limit_in_bytes"), new RegExp(`^${limit}`));
     assert.equal(await read(fake, "memory/engine/memory.memsw.limit_in_bytes"), "-1");
   });
 

@@ -168,7 +168,7 @@ describe("HostPaths with its helper", () => {
       const own = new HostPathsProcess({ program, log, deviceRoot: at.path });
       try {
         await mkdir(join(at.path, "a", "b"), { recursive: true });
-        const names = Array.from({ length: 100 }, (_, index) => `a/b/${"d".repeat(100)}${String(index)}`);
+        const names = Array.from({ length: 100 }, (_, index) => `a/b/${"d".repeat(100)}${index}`);
         const nodes = [...names, "a/zero"].map((name) => join(at.path, name)).sort();
         try {
           for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
@@ -224,11 +224,10 @@ describe("HostPaths with its helper", () => {
   test("leaves no process behind, and nothing of this one is open in the helper", async () => {
     const { pid } = helper;
     await findMount("look", "/");
-    const children = (): Promise<string> =>
-      readFile(`/proc/${String(pid)}/task/${String(pid)}/children`, "utf8");
+    const children = (): Promise<string> => readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
     await until("its processes are gone", async () => (await children()) === "");
     const files = execFileSync("readlink", [
-      ...(await readdir(`/proc/${String(pid)}/fd`)).map((name) => `/proc/${String(pid)}/fd/${name}`),
+      ...(await readdir(`/proc/${pid}/fd`)).map((name) => `/proc/${pid}/fd/${name}`),
     ]);
     for (const file of files.toString().trim().split("\n"))
       assert.match(file, /^(socket:|pipe:|\/dev\/null|anon_inode:\[signalfd\])/);
@@ -291,7 +290,12 @@ class HangingHelper {
   ask(entries: readonly PathEntry[], listener: PathListener): () => void {
     this.asked.push(entries.map(({ path }) => path.toString()));
     const answer = (entry: number): PathAnswer => ({
-      ...{ id: 1, entry, outcome: "present", errno: 0, length: 0, names: [] },
+      id: 1,
+      entry,
+      outcome: "present",
+      errno: 0,
+      length: 0,
+      names: [],
     });
     queueMicrotask(() => {
       for (const [index, { path }] of entries.entries()) {
@@ -401,7 +405,10 @@ describe("HostPaths at file systems that do not answer", () => {
   test("a helper that is lost amid the devices of a directory: the next one's answer is the only one", async () => {
     let asked = 0;
     const answer: PathAnswer = {
-      ...{ id: 1, entry: 0, errno: 0, length: 0 },
+      id: 1,
+      entry: 0,
+      errno: 0,
+      length: 0,
       outcome: "devices",
       names: ["/dev/a/1"],
     };

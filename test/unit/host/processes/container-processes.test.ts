@@ -63,7 +63,7 @@ describe("listProcesses()", () => {
   test("lists none where there is no such file, and where there are too many cgroups", async () => {
     await using at = await setUp([
       ["cgroup.procs", ""],
-      ...Array.from({ length: 300 }, (_, index) => [`c${String(index)}/cgroup.procs`, ""] as const),
+      ...Array.from({ length: 300 }, (_, index) => [`c${index}/cgroup.procs`, ""] as const),
     ]);
     assert.equal(await listProcesses(at.directory), undefined);
     assert.equal(await listProcesses("/no/such/cgroup"), undefined);
@@ -83,7 +83,7 @@ test("killProcessTree() looks at no process of the host where the container's ar
   })(at.fake.proc.root);
   const sent: string[] = [];
   const note = (pid: number, name: string): void => {
-    sent.push(`${name} ${String(pid)}`);
+    sent.push(`${name} ${pid}`);
   };
   const { signal } = new AbortController();
   const killing = killProcessTree(id, 100, signal, {

@@ -35,11 +35,15 @@ async function setUp(dockerd: FakeProcess = {}): Promise<Setting> {
   await fake.add(61, { comm: "containerd", parent: 60, files: score("0") });
   const log = recordingLog();
   return {
-    ...{ fake, socket, log },
+    fake,
+    socket,
+    log,
     watch: (options = {}) =>
       new EngineProcesses({
         endpoint: { kind: "unix", path: socket },
-        ...{ log, proc: fake.proc, pidFiles: [join(fake.directory, "docker.pid")] },
+        log,
+        proc: fake.proc,
+        pidFiles: [join(fake.directory, "docker.pid")],
         ...options,
       }),
     scores: async () => {

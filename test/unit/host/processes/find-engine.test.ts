@@ -20,7 +20,9 @@ async function setUp(): Promise<{ fake: FakeProc; socket: string; pidFiles: stri
   const socket = join(fake.directory, "docker.sock");
   await writeFile(socket, "");
   return {
-    ...{ fake, socket, pidFiles: [join(fake.directory, "docker.pid")] },
+    fake,
+    socket,
+    pidFiles: [join(fake.directory, "docker.pid")],
     [Symbol.asyncDispose]: () => fake[Symbol.asyncDispose](),
   };
 }
@@ -130,15 +132,15 @@ describe("findDockerd()", () => {
 class NotingProc extends ProcFiles {
   readonly read = new Set<string>();
   override text(pid: number | "self", name: string): Promise<string | undefined> {
-    this.read.add(`${String(pid)} ${name}`);
+    this.read.add(`${pid} ${name}`);
     return super.text(pid, name);
   }
   override lines(...args: Parameters<ProcFiles["lines"]>): ReturnType<ProcFiles["lines"]> {
-    this.read.add(`${String(args[0])} ${args[1]}`);
+    this.read.add(`${args[0]} ${args[1]}`);
     return super.lines(...args);
   }
   override openFiles(...args: Parameters<ProcFiles["openFiles"]>): Promise<readonly string[]> {
-    this.read.add(`${String(args[0])} fd`);
+    this.read.add(`${args[0]} fd`);
     return super.openFiles(...args);
   }
 }
@@ -253,10 +255,7 @@ describe("listensOn()", () => {
 
   test("finds one among the sockets of pods in the host's network, and keeps none of those", async () => {
     await using at = await setUp();
-    const others = Array.from({ length: 3_000 }, (_, index) => [
-      1000 + index,
-      `@${"x".repeat(100)}${String(index)}`,
-    ]);
+    const others = Array.from({ length: 3_000 }, (_, index) => [1000 + index, `@${"x".repeat(100)}${index}`]);
     const otherSockets = Object.fromEntries(others) as Record<number, string>;
     await at.fake.add(50, { comm: "dockerd", sockets: { 999_999: at.socket }, otherSockets });
     assert.equal(await listensOn(at.fake.proc, 50, at.socket), true);

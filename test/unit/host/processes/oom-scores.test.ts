@@ -12,7 +12,7 @@ const withoutSysResource = "000001fffeffffff";
 
 function engine(score: number, capabilities: string, changes: Partial<FakeProcess> = {}): FakeProcess {
   const status = `Name:\tdockerd\nCapEff:\t${capabilities}\nCapBnd:\t${capabilities}\nCapAmb:\t0\n`;
-  return { comm: "dockerd", files: { status, oom_score_adj: `${String(score)}\n` }, ...changes };
+  return { comm: "dockerd", files: { status, oom_score_adj: `${score}\n` }, ...changes };
 }
 
 interface Setting extends AsyncDisposable {

@@ -74,7 +74,7 @@ describe("isCgroupOf()", () => {
       ["a short id", `0::/docker/${id}\n`, id.slice(0, 12), false],
     ];
   for (const [what, text, containerId, expected] of cases) {
-    test(`answers ${String(expected)} for ${what}`, () => {
+    test(`answers ${expected} for ${what}`, () => {
       assert.equal(isCgroupOf(containerId, text), expected);
     });
   }

@@ -145,7 +145,7 @@ class FakeTree implements AsyncDisposable {
     return killProcessTree(containerId, pid, signal, {
       proc,
       kill: (target, name) => {
-        this.sent.push(`${name} ${String(target)}`);
+        this.sent.push(`${name} ${target}`);
         this.onSignal(target, name);
         const entry = this.#entries.get(target) ?? {};
         if (name === "SIGKILL") this.set(target, undefined);
