@@ -58,7 +58,10 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
     }
   };
 
-  /** A buffer goes under the deadline of short calls; a stream is as slow as its source, and is destroyed at the end. */
+  /**
+   * A buffer goes under the deadline of short calls; a stream is as slow as its source, and is destroyed at
+   * the end.
+   */
   const putArchive: ArchiveCalls["putArchive"] = async (id, path, tar, signal) => {
     const timeout = Buffer.isBuffer(tar) ? {} : { timeoutMs: Infinity };
     const headers = { "Content-Type": "application/x-tar" };
@@ -88,7 +91,8 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
       const action = `read "${path}" of container "${id}"`;
       return withDeadline(signal, client.shortTimeoutMs, action, async (linked) => {
         const content = await readEntry(id, path, limitBytes, linked);
-        // The engine follows links up to the last part of a path, and says where that one ends within the container.
+        // The engine follows links up to the last part of a path, and says where that one ends within the
+        // container.
         if (content === undefined || Buffer.isBuffer(content)) return content;
         const target = await readEntry(id, content.linkTarget, limitBytes, linked);
         return Buffer.isBuffer(target) ? target : undefined;
@@ -121,8 +125,8 @@ function archiveRequest(method: "GET" | "HEAD" | "PUT", id: string, path: string
 }
 
 /**
- * A path that leads nowhere, in a container that is there. Where a file stands for a directory the engine answers 500
- * with the words of the system.
+ * A path that leads nowhere, in a container that is there. Where a file stands for a directory the engine
+ * answers 500 with the words of the system.
  */
 function isMissingPath(error: unknown): boolean {
   if (isKind(error, "notFound")) return error.fields["missing"] !== "container";
@@ -145,8 +149,8 @@ function parseArchiveStat(header: string | readonly string[] | undefined, action
 }
 
 /**
- * The body of `response` as a stream that fails with ShimErrors when it breaks or `signal` aborts. Destroying it closes
- * the connection, also when nobody has begun to read.
+ * The body of `response` as a stream that fails with ShimErrors when it breaks or `signal` aborts. Destroying
+ * it closes the connection, also before the first read.
  */
 function openArchive(response: IncomingMessage, action: string, signal: AbortSignal): Readable {
   let link: Disposable | undefined = undefined;
@@ -158,7 +162,7 @@ function openArchive(response: IncomingMessage, action: string, signal: AbortSig
       callback(error);
     },
   });
-  // Whoever is not reading just now hears of the failure when it goes on: that must not count as unheard.
+  // A reader that is not reading now gets the failure from its next read: it must not count as unhandled.
   stream.on("error", () => undefined);
   response.pause();
   response.on("data", (chunk: Buffer) => {
@@ -175,7 +179,10 @@ function openArchive(response: IncomingMessage, action: string, signal: AbortSig
   return stream;
 }
 
-/** The content of the regular file with which the archive `tar` begins; undefined when it begins with something else. */
+/**
+ * The content of the regular file with which the archive `tar` begins; undefined when it begins with
+ * something else.
+ */
 async function firstFile(tar: Buffer, action: string): Promise<Buffer | undefined> {
   const entries = extract();
   entries.end(tar);

@@ -34,7 +34,8 @@ const statuses: readonly DockerStatus[] = [
 ];
 
 /*
- * What is kept of answers that are too large: labels and environments have no limit. All that is read below must be here.
+ * What is kept of answers that are too large: labels and environments have no limit. All that is read below
+ * must be here.
  */
 
 /** Of `GET /containers/{id}/json`. */

@@ -12,8 +12,9 @@ import { systemCalls } from "./system.js";
 export type DockerEngine = Engine & Disposable;
 
 /**
- * One Docker Engine. Every call ends when its signal aborts and, streams and pulls aside, when its own deadline passes;
- * its connection is then closed, so that a frozen engine holds no more of them than there are callers.
+ * One Docker Engine. Every call ends when its signal aborts and, streams and pulls aside, when its own
+ * deadline passes; its connection is then closed, so that a frozen engine holds no more of them than there
+ * are callers.
  */
 export function dockerEngine(options: EngineClientOptions): DockerEngine {
   const client = new EngineClient(options);

@@ -5,25 +5,26 @@ import { asObject, objectOf, textOf } from "./http/json.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 const action = "read engine events";
-/** A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its events. */
+/**
+ * A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its
+ * events.
+ */
 const lineLimitBytes = 64 * 1024;
 
-/**
- * What the shim wants to hear of. Exec events above all are not in it: each probe makes three of them.
- */
+/** The events that the shim subscribes to. Exec events are left out: each exec probe makes three of them. */
 const wantedTypes = ["container", "image", "daemon"];
 const wantedActions = [
   ...["create", "start", "restart", "die", "oom", "pause", "unpause", "update", "rename", "destroy"],
   ...["pull", "tag", "untag", "delete", "import", "load"],
   "reload",
 ];
-/** What changes which containers there are. */
+/** Events that add or remove a container. */
 const otherActions = ["create", "destroy"];
 
 /**
- * The query of the subscription. No filter for the label: it would apply to images as well. The engine answers before
- * it subscribes, so events in between are lost, unless it is asked for those of the last seconds, which it adds
- * without a gap; older events that come with them do no harm.
+ * The query of the subscription. No filter for the label: it would apply to images as well. The engine
+ * answers before it subscribes, so events in between are lost, unless it is asked for those of the last
+ * seconds, which it adds without a gap; older events that come with them do no harm.
  */
 export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   return {
@@ -32,7 +33,7 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
   };
 }
 
-/** Of an event: its content is not believed, so only what happened to what. */
+/** Of an event: only the action and its subject are read, everything else is inspected. */
 function eventEssentials(labelKey: string): Essentials {
   return {
     ...members("Type", "Action"),
@@ -41,8 +42,8 @@ function eventEssentials(labelKey: string): Essentials {
 }
 
 /**
- * The events in `chunks`; of containers without label `labelKey` only those in `otherActions`. No event can break the
- * stream.
+ * The events in `chunks`; of containers without label `labelKey` only those in `otherActions`. No event can
+ * break the stream.
  */
 export async function* readEvents(
   chunks: AsyncIterable<Buffer>,
@@ -59,7 +60,7 @@ function parseEvent(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
-    // Whoever follows the events has to find out what it was about.
+    // The subscriber has to find out what the event was about.
     return { Type: "unknown" };
   }
 }

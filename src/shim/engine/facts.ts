@@ -37,7 +37,8 @@ export function negotiateMinor(answer: unknown): number {
       `Docker Engine ${version} speaks API ${apiVersion}, dockershim needs 1.${lowestMinor} (Docker Engine 20.10) or newer`,
     );
   }
-  // An engine that has given up the preferred version is spoken to in its oldest one: the nearest to what we know.
+  // An engine that no longer has the preferred version is used with its oldest one, the nearest to the known
+  // ones.
   const lowest = minorOf(textOf(asObject(answer), "MinAPIVersion")) ?? 0;
   return Math.max(Math.min(preferredMinor, highest), Math.min(lowest, highest));
 }
@@ -93,7 +94,10 @@ function cleanVersion(version: string): string {
   return version.replace(/\+.*$/, "");
 }
 
-/** dockershim took an engine that names none for one with cgroupfs. Rootless engines without cgroups say `none`. */
+/**
+ * dockershim took an engine that names none for one with cgroupfs. Rootless engines without cgroups say
+ * `none`.
+ */
 function toCgroupDriver(text: string): NodeFacts["cgroupDriver"] {
   return text === "systemd" || text === "none" ? text : "cgroupfs";
 }
@@ -113,7 +117,7 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
   try {
     features = JSON.parse(document);
   } catch {
-    // None, or none that can be read: nothing is known of the runtime.
+    // Missing or malformed: no feature of the runtime is known.
   }
   return { name, recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro") };
 }

@@ -17,7 +17,8 @@ import {
 import { type Essentials, members } from "./http/json-stream.js";
 
 /*
- * What is kept of answers that are too large: labels and environments have no limit. All that is read below must be here.
+ * What is kept of answers that are too large: labels and environments have no limit. All that is read below
+ * must be here.
  */
 
 /** Of `GET /images/{reference}/json`. */
@@ -59,7 +60,10 @@ export function toImageSnapshot(answer: unknown): ImageSnapshot {
   };
 }
 
-/** One entry of the answer of `GET /images/json`. Undefined for one without an id: nobody could ask for it. */
+/**
+ * One entry of the answer of `GET /images/json`. Undefined for an entry without an id, which no call could
+ * name.
+ */
 export function toListedImage(answer: unknown): ListedImage | undefined {
   const json = asObject(answer);
   const id = textOf(json, "Id");
@@ -81,15 +85,15 @@ function idOf(json: Json): string {
   return id;
 }
 
-/** Not every number is one: an answer of the CRI with another size would fail as a whole. */
+/** 0 for other numbers: they would fail the whole answer of the CRI. */
 function sizeOf(json: Json): number {
   const size = numberOf(json, "Size");
   return Number.isSafeInteger(size) && size >= 0 ? size : 0;
 }
 
 /**
- * Without `<none>:<none>`, which engines before API 1.43 give to an image without a tag, and without the digest
- * reference that the containerd image store gives to one that was pulled by digest.
+ * Without `<none>:<none>`, which engines before API 1.43 give to an image without a tag, and without the
+ * digest reference that the containerd image store gives to one that was pulled by digest.
  */
 function tagsOf(json: Json): readonly string[] {
   return textsOf(json, "RepoTags").filter((tag) => tag !== "" && !isPlaceholder(tag) && !tag.includes("@"));
@@ -104,14 +108,17 @@ function isPlaceholder(name: string): boolean {
   return name.includes("<none>");
 }
 
-/** Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a name. */
+/**
+ * Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a
+ * name.
+ */
 function hasDigest(json: Json): boolean {
   return !textsOf(json, "RepoDigests").every(isPlaceholder);
 }
 
 /**
- * Whether the identities that the list tells of the platforms of an image name no registry. The engine notes a registry
- * at a pull, and at a push.
+ * Whether the identities that the list tells of the platforms of an image name no registry. The engine notes
+ * a registry at a pull, and at a push.
  */
 function isKnownAsLocal(json: Json): boolean {
   const platforms = objectsOf(json, "Manifests").filter(

@@ -29,7 +29,8 @@ export function imageCalls(client: EngineClient): ImageCalls {
       method: "GET",
       path: ["images", "json"],
       concurrency: "read",
-      // Identities come with the manifests only. An inspect has them as well, but may verify signatures for them.
+      // Identities come with the manifests only. An inspect has them as well, but may verify signatures for
+      // them.
       ...(client.highestMinor >= identityMinor && {
         apiMinor: Math.max(identityMinor, client.apiMinor),
         query: { manifests: "1", identity: "1" },
@@ -153,13 +154,19 @@ async function unlessTooLarge(history: Promise<unknown>): Promise<unknown> {
 }
 
 interface Layer {
-  /** Names a layer by its own history entry and all below it, as children inherit the history of their parents. */
+  /**
+   * Names a layer by its own history entry and all below it, as children inherit the history of their
+   * parents.
+   */
   readonly key: string;
   /** Bytes. */
   readonly size: number;
 }
 
-/** Sums up layers over images, shared ones once. A history never changes: each image costs one engine call in its life. */
+/**
+ * Sums up layers over images, shared ones once. A history never changes: each image costs one engine call in
+ * its life.
+ */
 export class LayerSizes {
   #known: ReadonlyMap<string, readonly Layer[]> = new Map<string, readonly Layer[]>();
 

@@ -8,11 +8,11 @@ export type EngineVerb = keyof Engine;
 
 export interface EngineObservation {
   readonly verb: EngineVerb;
-  /** Milliseconds until the call ended; for `events` as long as somebody listened. */
+  /** Milliseconds until the call ended; for `events` until the subscription ended. */
   readonly ms: number;
   /** Missing for a success; "not there" in an answer's own words is one. */
   readonly kind?: ErrorKind;
-  /** On whose behalf the call was made, where that is known. */
+  /** The CRI call or task that made the engine call, where that is known. */
   readonly call?: Call;
 }
 
@@ -25,9 +25,9 @@ export interface InstrumentationOptions {
 }
 
 /**
- * `engine`, with a debug line and an observation for every call. The line goes to the log of the CRI call that made it.
- * Arguments are not logged: they hold credentials and environments. All verbs must be properties of the object itself,
- * as those of `dockerEngine` are: they are looked up once, here.
+ * `engine`, with a debug line and an observation for every call. The line goes to the log of the CRI call
+ * that made it. Arguments are not logged: they hold credentials and environments. All verbs must be
+ * properties of the object itself, as those of `dockerEngine` are: they are looked up once, here.
  */
 export function instrument(engine: Engine, options: InstrumentationOptions): Engine {
   const { observe } = options;

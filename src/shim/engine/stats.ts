@@ -10,7 +10,10 @@ import type {
 } from "../domain/resource-reading.js";
 import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "./http/json.js";
 
-/** What is larger means "unlimited", also as a number of tasks: some engines answer the largest number that there is. */
+/**
+ * What is larger means "unlimited", also as a number of tasks: some engines answer the largest number that
+ * there is.
+ */
 const unlimited = 2 ** 60;
 
 /** Undefined for the empty sample of a container that does not run. */
@@ -98,7 +101,10 @@ function kernelOf(stats: Json): number | undefined {
   return stack === undefined ? undefined : stack + numberOf(stats, "slab") + numberOf(stats, "sock");
 }
 
-/** Lists of `{ major, minor, op, value }`, on some engines null. The operations are capitalized only with version 1. */
+/**
+ * Lists of `{ major, minor, op, value }`, on some engines null. The operations are capitalized only with
+ * version 1.
+ */
 function toBlocks(stats: Json): readonly BlockReading[] {
   const deviceOf = (entry: Json): string => `${numberOf(entry, "major")}:${numberOf(entry, "minor")}`;
   const key = (entry: Json): string => `${deviceOf(entry)} ${operationOf(entry)}`;

@@ -1,6 +1,6 @@
 /**
- * Entries taken out of a tar as it flows by. All others pass byte for byte: to read and write them anew would lose what is
- * binary in their extended headers, such as file capabilities.
+ * Removes entries from a tar stream. All others pass byte for byte: tar-stream would lose binary values of
+ * their extended headers, such as file capabilities.
  */
 import { ShimError } from "../lib/errors.js";
 
@@ -11,9 +11,9 @@ const extendedLimitBytes = 1024 * 1024;
 const describesNext = new Set(["x", "L", "K"]);
 
 /**
- * The tar `source` without the entries whose path is in `leaveOut` (without leading `./` or `/`, and without trailing
- * slash). Paths beyond the 100 and 155 characters of the header itself always pass. Who begins to read it and
- * stops early, or at an error, ends the source, too.
+ * The tar `source` without the entries whose path is in `leaveOut` (without leading `./` or `/`, and without
+ * trailing slash). Paths beyond the 100 and 155 characters of the header itself always pass. The source ends
+ * with its reader, also when that stops early or fails.
  */
 export async function* withoutEntries(
   source: AsyncIterable<Buffer>,

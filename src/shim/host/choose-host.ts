@@ -10,9 +10,10 @@ import { ShimError } from "../lib/errors.js";
 import * as nodeFiles from "./node-files.js";
 
 /**
- * Local when the engine listens on a unix socket, runs under this kernel, and its data root is here to be seen: a
- * Docker Desktop socket leads into a VM with another kernel and without that directory on this side. Where kernels are
- * shared (WSL, engines in containers) a directory of that name may be another engine's: newer ones write their id there.
+ * Local when the engine listens on a unix socket, runs under this kernel, and its data root is visible here:
+ * the socket of Docker Desktop leads into a VM with another kernel, whose directories are not visible. Where
+ * engines share a kernel (WSL, engines in containers) the directory may belong to another engine: newer ones
+ * write their id there.
  */
 export async function chooseHost(
   facts: NodeFacts,
@@ -31,8 +32,9 @@ export async function chooseHost(
 }
 
 /**
- * The engine's host is not this one (Docker Desktop's VM, a remote socket): its files and processes are out of reach,
- * and what needs them is refused by name or left to the Docker API. DNS settings go into the create request instead.
+ * The engine runs on another host (Docker Desktop's VM, a remote socket): its files and processes are out of
+ * reach. Calls that need them are refused, or left to the Docker API. DNS settings go into the create request
+ * instead.
  */
 export class RemoteHost implements HostAccess {
   readonly local = false;

@@ -1,4 +1,4 @@
-/** Where the engine keeps images, and what containers write. */
+/** Where the engine keeps images, their layers, and the writable layers of containers. */
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
@@ -11,9 +11,9 @@ import { ProcFiles, readMounts } from "./processes/proc-files.js";
 const containerdRoot = "/var/lib/containerd";
 
 /**
- * The engine's data root with a graph driver, else the root of the containerd that the engine uses: one of its own below
- * the data root, or that of the host. Where both are there, the one that was written to last; the data root where neither
- * is to be found.
+ * The engine's data root with a graph driver, else the root of the containerd that the engine uses: one of
+ * its own below the data root, or that of the host. Where both are there, the one that was written to last;
+ * the data root where neither is to be found.
  */
 export async function imageDirectory(
   {
@@ -42,7 +42,8 @@ export async function layerDirectories(
 ): Promise<readonly LayerDirectory[] | undefined> {
   const directories: LayerDirectory[] = [];
   for (const layer of layers) {
-    // Parts of the path are looked up one by one: a whiteout of a parent hides as well as one of the directory.
+    // Parts of the path are looked up one by one: a whiteout of a parent hides as well as one of the
+    // directory.
     const kind = await lookUp(layer, path);
     if (kind === "directory") directories.push(await named(layer, path));
     else if (kind === "hides") break;
@@ -56,7 +57,7 @@ async function lookUp(layer: string, path: string): Promise<"directory" | "missi
   for (const part of ["", ...path.split("/")]) {
     current = join(current, part);
     try {
-      // Whiteouts are character devices, and everything else that is no directory hides what is below, too.
+      // Whiteouts are character devices. Any other file that is not a directory hides the layers below, too.
       if (!(await lstat(current)).isDirectory()) return "hides";
     } catch (error) {
       if (hasCode(error, "ENOENT")) return "missing";
@@ -68,7 +69,7 @@ async function lookUp(layer: string, path: string): Promise<"directory" | "missi
 
 async function named(layer: string, path: string): Promise<LayerDirectory> {
   const directory = dirname(layer);
-  // A layer without one is an older engine's.
+  // Older engines make no link.
   const link = (await readFile(join(directory, "link"), "utf8").catch(() => "")).trim();
   const isName = /^[A-Z0-9]+$/.test(link);
   return {
@@ -80,7 +81,10 @@ async function named(layer: string, path: string): Promise<LayerDirectory> {
 export type EngineStorage = Pick<NodeFacts, "dockerRootDir" | "imageStore" | "storageDriver">;
 
 export class WritableLayerDirectories {
-  /** By container id, as the node's mount table was when it was read last. A container has the same one after a restart. */
+  /**
+   * By container id, as the node's mount table was when it was read last. A container has the same one after
+   * a restart.
+   */
   #mounted: ReadonlyMap<string, string> = new Map();
 
   constructor(
@@ -89,9 +93,9 @@ export class WritableLayerDirectories {
   ) {}
 
   /**
-   * As the graph driver names it (overlay2); with the containerd image store the upper directory of the overlay that the
-   * engine has mounted for the container. Undefined for drivers that copy whole file systems, and for directories that are
-   * not in this program's reach.
+   * As the graph driver names it (overlay2); with the containerd image store the upper directory of the
+   * overlay that the engine has mounted for the container. Undefined for drivers that copy whole file
+   * systems, and for directories that are not in this program's reach.
    */
   async directoryOf({ id, graphDriver }: Pick<Snapshot, "id" | "graphDriver">): Promise<string | undefined> {
     const directory = graphDriver["UpperDir"] ?? (await this.#upperDirectory(id));
@@ -101,8 +105,8 @@ export class WritableLayerDirectories {
   }
 
   /**
-   * What a container says of its own mounts is no proof: it may have mounted something else. The table is read for what it
-   * does not know yet only, because it has thousands of lines on a full node.
+   * The mount table of the container itself is no proof: the container may have changed it. The node's table
+   * is read for unknown containers only, because it has thousands of lines on a full node.
    */
   async #upperDirectory(id: string): Promise<string | undefined> {
     if (this.storage.imageStore !== "containerd") return undefined;

@@ -39,8 +39,8 @@ export type PathFinder = Pick<HostPaths, "find">;
 export const noPathFinder: PathFinder = { find: () => Promise.resolve(undefined) };
 
 /**
- * The engine runs on this host, and its files are ours to reach. Whether its processes are (this program may be in another
- * PID namespace) shows at each one of them.
+ * The engine runs on this host, and its files can be reached. Its processes may be in another PID namespace:
+ * each one is checked.
  */
 export class LocalHost implements HostAccess {
   readonly local = true;
@@ -72,8 +72,8 @@ export class LocalHost implements HostAccess {
   }
 
   /**
-   * The process is the same one before and after its cgroup has proven whose it is, so the namespace is the pod's. The
-   * node's own is none, but for a pod that asked for it.
+   * The namespace is the same one before and after the cgroup has proven that the process is of the sandbox.
+   * The node's own namespace is refused, but for a pod in the host's network.
    */
   networkNamespace(sandbox: Snapshot): ProvenNamespace | undefined {
     const { pid } = sandbox.state;
@@ -86,7 +86,7 @@ export class LocalHost implements HostAccess {
     return this.namespaces.look(netns)?.identity === netnsIdentity ? { netns, netnsIdentity } : undefined;
   }
 
-  /** What is open stays what it is, so the proof comes after it. */
+  /** An open namespace stays the same one, so the proof comes afterwards. */
   openNetworkNamespace(sandbox: Snapshot): number | undefined {
     let descriptor: number;
     try {
@@ -137,7 +137,8 @@ export class LocalHost implements HostAccess {
   async cgroupDirectories({ id, state }: Snapshot): Promise<CgroupDirectories | undefined> {
     const text = state.pid > 1 ? procCgroup(state.pid) : undefined;
     if (text === undefined || !isCgroupOf(id, text)) return undefined;
-    // Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a node.
+    // Hierarchies are mounted once, at the start of the host; the table of mounts has thousands of lines on a
+    // node.
     this.#cgroupMounts ??= await readCgroupMounts(new ProcFiles());
     try {
       return new ContainerCgroup(id, text, this.#cgroupMounts).directories();
@@ -156,7 +157,7 @@ export class LocalHost implements HostAccess {
     return this.#writableLayers.directoryOf(container);
   }
 
-  /** Looked for once: one host object serves one connection to an engine. */
+  /** Looked up once: a host object serves one connection to an engine. */
   imageDirectory(facts: NodeFacts): Promise<string> {
     return (this.#imageDirectory ??= imageDirectory(facts));
   }
@@ -174,7 +175,7 @@ export class LocalHost implements HostAccess {
   }
 }
 
-/** Files in /proc are in memory: no disk is waited for. */
+/** Synchronous: files in /proc are in memory. */
 function procCgroup(pid: number): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/cgroup`, "utf8");

@@ -9,8 +9,9 @@ import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { LogLink } from "../ports/host.js";
 
 /**
- * Makes `link` point to `target`, atomically. An older link of this kind is replaced; a file that stands there is moved
- * aside under the name that kubelets give to rotated logs. `precondition` when something else is in the way.
+ * Makes `link` point to `target`, atomically. An older link of this kind is replaced; a file that stands
+ * there is moved aside under the name that kubelets give to rotated logs. `precondition` when something else
+ * is in the way.
  */
 export async function linkLog(link: string, target: string): Promise<void> {
   try {
@@ -21,8 +22,9 @@ export async function linkLog(link: string, target: string): Promise<void> {
 }
 
 /**
- * Makes the link of a container that runs already, where nothing but an older link is. False when a file is there, or was
- * there and has been rotated: then the log is not a link, and it may be that another program writes it.
+ * Makes the link of a container that runs already, where nothing but an older link is. False when a file is
+ * there, or was there and has been rotated: then the log is not a link, and it may be that another program
+ * writes it.
  */
 export async function restoreLogLink(link: string, target: string): Promise<boolean> {
   try {
@@ -35,7 +37,9 @@ export async function restoreLogLink(link: string, target: string): Promise<bool
   return true;
 }
 
-/** Removes `link` if it is a link to the engine's log file of that container; anything else stays as it is. */
+/**
+ * Removes `link` if it is a link to the engine's log file of that container; anything else stays as it is.
+ */
 export async function unlinkLog(link: string, containerId: string): Promise<void> {
   try {
     if (engineLogFile.exec(await readlink(link))?.[1] === containerId) await unlink(link);
@@ -46,8 +50,8 @@ export async function unlinkLog(link: string, containerId: string): Promise<void
 }
 
 /**
- * Links to log files of engines, `CONTAINER/ATTEMPT.log` below the log directory of a pod or right in it, that lead
- * nowhere. None when the directory is gone.
+ * Links to log files of engines, `CONTAINER/ATTEMPT.log` below the log directory of a pod or right in it,
+ * that lead nowhere. None when the directory is gone.
  */
 export async function deadLogLinks(directory: string): Promise<readonly LogLink[]> {
   try {
@@ -108,7 +112,7 @@ async function replace(link: string, target: string): Promise<void> {
   try {
     await rename(temporary, link);
   } catch (error) {
-    // The first error counts; the name says what a leftover is, and goes with the directory.
+    // The first error counts. A temporary link that stays has a telling name, and goes with the directory.
     await unlink(temporary).catch(() => undefined);
     throw error;
   }

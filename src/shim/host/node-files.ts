@@ -9,7 +9,10 @@ import type { Logger } from "../lib/log.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 
-/** The text of a regular file of at most `limitBytes`; `invalid` for anything else. Symbolic links are followed. */
+/**
+ * The text of a regular file of at most `limitBytes`; `invalid` for anything else. Symbolic links are
+ * followed.
+ */
 export async function readNodeFile(path: string, limitBytes: number): Promise<string> {
   try {
     // Not waiting for the other end of a FIFO.
@@ -71,9 +74,9 @@ export async function fileSystemUsage(path: string): Promise<FileSystemUsage | u
 const limitBytes = 4 * 1024 * 1024;
 
 /**
- * Parses every `.json` and `.yaml` file of the CDI directories, later ones with higher priority. A missing directory holds
- * none. What cannot be read is logged and left out: a broken file of one vendor must not cost the devices of another,
- * and a device that was in it is then refused as unknown.
+ * Parses every `.json` and `.yaml` file of the CDI directories, later ones with higher priority. A missing
+ * directory holds none. What cannot be read is logged and left out: a broken file of one vendor must not cost
+ * the devices of another, and a device that was in it is then refused as unknown.
  */
 export async function readCdiSpecs(
   directories: readonly string[],

@@ -9,9 +9,10 @@ const mostOpenFiles = 4_096;
 const socketsLimitBytes = 64 * 1024 * 1024;
 
 /**
- * Whether the process, one of the node's own services, holds a listening socket that is bound to the file at `socketPath`.
- * A socket that systemd passed on is held by both; one whose file was replaced since, also by a link that leads to the
- * wanted file, is not at that path any more, whatever name it has. `exhausted` where there are too many sockets to tell.
+ * Whether the process, one of the node's own services, holds a listening socket that is bound to the file at
+ * `socketPath`. A socket that systemd passed on is held by both; one whose file was replaced since, also by a
+ * link that leads to the wanted file, is not at that path any more, whatever name it has. `exhausted` where
+ * there are too many sockets to tell.
  */
 export async function listensOn(proc: ProcFiles, pid: number, socketPath: string): Promise<boolean> {
   const wanted = await stat(socketPath, { bigint: true }).catch(() => undefined);
@@ -34,8 +35,8 @@ export async function listensOn(proc: ProcFiles, pid: number, socketPath: string
 }
 
 /**
- * The path under which this program reaches what is `path` to the process: another one when that lives in another mount
- * namespace. Undefined when it cannot be reached.
+ * The path under which this program reaches what is `path` to the process: another one when that lives in
+ * another mount namespace. Undefined when it cannot be reached.
  */
 export async function pathSeenBy(proc: ProcFiles, pid: number, path: string): Promise<string | undefined> {
   const [own, other, root] = await Promise.all([
@@ -55,7 +56,10 @@ export interface ListeningSocket {
 
 const acceptsConnections = 0x10000;
 
-/** Lines of /proc/net/unix are `address: references protocol flags type state inode path`, numbers hexadecimal but for the inode. */
+/**
+ * Lines of /proc/net/unix are `address: references protocol flags type state inode path`, numbers hexadecimal
+ * but for the inode.
+ */
 export function parseListeningSockets(lines: readonly string[]): readonly ListeningSocket[] {
   const form = /^[0-9a-f]+: \S+ \S+ ([0-9A-Fa-f]+) \S+ \S+ +(\d+) (.+)$/;
   return lines.flatMap((line) => {
@@ -65,7 +69,10 @@ export function parseListeningSockets(lines: readonly string[]): readonly Listen
   });
 }
 
-/** Symbolic links as the process follows them: absolute ones lead to its own root, which the kernel would not do here. */
+/**
+ * Symbolic links as the process follows them: absolute ones lead to its own root, which the kernel would not
+ * do here.
+ */
 async function resolveBelow(root: string, path: string): Promise<string | undefined> {
   const rest = path.split("/");
   let resolved = "/";

@@ -34,8 +34,8 @@ const maxConnections = 64;
 const maxHeadBytes = 16 * 1024;
 
 /**
- * Listens when it returns. A unix socket has mode 0600, as the CRI's; its errors are those of `bindUnixSocket`. A port that
- * somebody else has is `conflict`, one that the system refuses `precondition`.
+ * Listens when it returns. A unix socket has mode 0600, as the CRI's; its errors are those of
+ * `bindUnixSocket`. A port that is in use is `conflict`, a port that the system refuses `precondition`.
  */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const server = new MetricsServer(options);
@@ -67,7 +67,8 @@ export class MetricsServer {
     this.#http.on("request", (request, response) => {
       void this.#answer(request, response);
     });
-    // No listener of 'upgrade': without one, the offer of HTTP/2 (`curl --http2`) is ignored and the request answered.
+    // No listener of 'upgrade': without one, the offer of HTTP/2 (`curl --http2`) is ignored and the request
+    // answered.
   }
 
   /** `http://127.0.0.1:9090` or `unix:///run/dockershim-metrics.sock`. */
@@ -105,7 +106,7 @@ export class MetricsServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const left = new AbortController();
     response.once("close", () => left.abort(new ShimError("cancelled", "the client has left")));
-    // Also for a client that does not read: what it leaves unread must not stay in memory.
+    // Also for a client that does not read: its answer must not stay in memory.
     const { answerTimeoutMs: milliseconds = answerTimeoutMs } = this.options;
     const timer = setTimeout(() => request.socket.destroy(), milliseconds);
     response.once("close", () => clearTimeout(timer));
@@ -146,7 +147,7 @@ function send(request: IncomingMessage, response: ServerResponse, page: Page | R
     "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
-    // A request with a body, which nobody reads, ends its connection.
+    // The body of a request is not read: such a connection ends.
     ...(isRefusal(page) ? { ...page.headers, Connection: "close" } : {}),
   });
   response.end(request.method === "HEAD" ? undefined : body);
@@ -205,10 +206,12 @@ function notFoundPage(paths: readonly string[]): Page {
   return pageOf(404, `not found; there are ${paths.join(", ")}\n`);
 }
 
-/** That this was written is all that it says: the event loop turns. */
+/** Says only that the event loop turns. */
 export const healthPage: Page = pageOf(200, "ok\n");
 
-/** 200 when all conditions are met, else 503; the body says which are, in the form of the kubelet's own pages. */
+/**
+ * 200 when all conditions are met, else 503; the body says which are, in the form of the kubelet's own pages.
+ */
 export function readinessPage(conditions: readonly Condition[]): Page {
   const ready = conditions.every(({ status }) => status);
   const lines = conditions.map(({ type, status, reason, message }) =>

@@ -18,7 +18,7 @@ const dockershimBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 /** Answers from memory take less than a millisecond, pulls minutes. */
 const rpcBuckets = [0.0005, 0.001, 0.0025, ...dockershimBuckets, 30, 60, 120, 300];
 
-/** They last as long as somebody listens, which says nothing about speed. */
+/** Subscriptions: they last until the client leaves, which says nothing about speed. */
 const openEndedRpcs: ReadonlySet<string> = new Set(["GetContainerEvents"]);
 const openEndedVerbs: ReadonlySet<keyof Engine> = new Set(["events"]);
 

@@ -1,7 +1,7 @@
 /**
- * Images made without an engine, as the archive that `POST /images/load` takes. The archive is at once a docker-save
- * file (manifest.json, read by engines with their own image store) and an OCI layout (index.json, read by the
- * containerd image store, which would otherwise invent a manifest); both point to the same blobs.
+ * Builds images without an engine, as the archive that `POST /images/load` takes. The archive is at once a
+ * docker-save file (manifest.json, read by engines with their own image store) and an OCI layout (index.json,
+ * read by the containerd image store, which would otherwise invent a manifest); both point to the same blobs.
  */
 import { createHash } from "node:crypto";
 import { pack } from "tar-stream";
@@ -42,8 +42,8 @@ interface Blob {
 const epoch = "1970-01-01T00:00:00Z";
 
 /**
- * The archive of a Linux image. Equal options give equal bytes, and so the same image id, on every machine. Throws
- * `invalid` for a reference that the engine could not store the image under.
+ * The archive of a Linux image. Equal options give equal bytes, and so the same image id, on every machine.
+ * Throws `invalid` for a reference that the engine could not store the image under.
  */
 export async function buildImageArchive(options: ImageArchiveOptions): Promise<Buffer> {
   const { reference, architecture } = options;
@@ -67,7 +67,8 @@ export async function buildImageArchive(options: ImageArchiveOptions): Promise<B
         ...descriptor("application/vnd.oci.image.manifest.v1+json", manifest),
         platform: { architecture, os: "linux" },
         annotations: {
-          // containerd names the image by the first, which must be the full name; other tools read the second.
+          // containerd names the image by the first, which must be the full name; other tools read the
+          // second.
           "io.containerd.image.name": normalizeReference(reference),
           "org.opencontainers.image.ref.name": tag.tag,
         },
@@ -95,8 +96,8 @@ function imageConfiguration(options: ImageArchiveOptions, layers: readonly Blob[
     created: epoch,
     architecture: options.architecture,
     os: "linux",
-    // The order of keys is part of the image id: that of this list, whatever order the caller wrote. JSON leaves
-    // out what is undefined.
+    // The order of keys is part of the image id: that of this list, whatever order the caller wrote. JSON
+    // leaves out what is undefined.
     config: {
       User,
       Env,
@@ -156,8 +157,8 @@ export type ArchiveEntry = {
 const regularFile = 0o100000;
 
 /**
- * The tar of `entries` in the given order. Equal entries give equal bytes everywhere: all times are the epoch, owners
- * have no names.
+ * The tar of `entries` in the given order. Equal entries give equal bytes everywhere: all times are the
+ * epoch, owners have no names.
  */
 export async function buildTar(entries: readonly ArchiveEntry[]): Promise<Buffer> {
   const tar = pack();

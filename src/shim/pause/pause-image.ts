@@ -7,7 +7,7 @@ import { normalizeReference } from "../domain/image-reference.js";
 import { buildImageArchive } from "./image-archive.js";
 import { imageArchitecture, portForwardEntry, readProgram } from "./programs.js";
 
-/** What this needs of the engine, the clock and the log. */
+/** The parts of the engine, the clock and the log that this uses. */
 export interface PauseImageDeps {
   /** Undefined: no such image. */
   inspectImage(reference: string, signal: AbortSignal): Promise<{ readonly id: string } | undefined>;
@@ -36,10 +36,10 @@ interface PullFailure {
 }
 
 /**
- * The configured image where the engine has it or can pull it, else the built-in one. A failed pull is remembered for
- * a minute, so that pod starts on a host without a registry do not wait for it each time; a good answer is remembered
- * until `invalidate`, so that pod starts cost no engine call for it (the answer "built-in" for no longer than the
- * failure behind it).
+ * The configured image where the engine has it or can pull it, else the built-in one. A failed pull is
+ * remembered for a minute, so that pod starts on a host without a registry do not wait for it each time; a
+ * good answer is remembered until `invalidate`, so that pod starts cost no engine call for it (the answer
+ * "built-in" for no longer than the failure behind it).
  */
 export class PauseImages {
   readonly #deps: PauseImageDeps;
@@ -59,8 +59,9 @@ export class PauseImages {
   }
 
   /**
-   * The reference to create sandboxes from. Concurrent callers share the work; it is cancelled when the last one's
-   * signal aborts. Errors read `ensure pause image "x": …` and have the kind of the failed inspect or pull.
+   * The reference to create sandboxes from. Concurrent callers share the work; it is cancelled when the last
+   * one's signal aborts. Errors read `ensure pause image "x": …` and have the kind of the failed inspect or
+   * pull.
    */
   async ensure(signal: AbortSignal): Promise<string> {
     signal.throwIfAborted();
@@ -69,16 +70,19 @@ export class PauseImages {
   }
 
   /**
-   * Forgets which image is there. To be called when a create answers "no such image", and for image events: after
-   * `delete` and `untag` the image may be gone, after `load`, `pull` and `tag` the configured one may have come.
-   * A failed pull stays remembered.
+   * Forgets which image is there. To be called when a create answers "no such image", and for image events:
+   * after `delete` and `untag` the image may be gone, after `load`, `pull` and `tag` the configured one may
+   * have come. A failed pull stays remembered.
    */
   invalidate(): void {
     this.#known = undefined;
     this.#generation += 1;
   }
 
-  /** Whether an image with these names (tags, digests, id; any spelling) is a pause image, not to be collected. */
+  /**
+   * Whether an image with these names (tags, digests, id; any spelling) is a pause image, not to be
+   * collected.
+   */
   isPinned(references: readonly string[]): boolean {
     return references.some((reference) => this.#pinned.has(normalizeReference(reference)));
   }
@@ -169,8 +173,8 @@ function isEngineFault(error: unknown): boolean {
 }
 
 /**
- * The built-in image's own name. An engine that has an image of this name is not given it again: whatever changes the
- * image must change the tag.
+ * The built-in image's own name. An engine that has an image of this name is not given it again: whatever
+ * changes the image must change the tag.
  */
 export const builtinPauseReference = "dockershim.local/pause:2";
 
@@ -181,8 +185,9 @@ export interface BuiltinImage {
 }
 
 /**
- * The built-in pause image for an engine of `architecture`, named as Go (`amd64`) or as the kernel (`x86_64`) does.
- * Throws `unsupported` when there is no program for it, `internal` when the program is missing in this installation.
+ * The built-in pause image for an engine of `architecture`, named as Go (`amd64`) or as the kernel (`x86_64`)
+ * does. Throws `unsupported` when there is no program for it, `internal` when the program is missing in this
+ * installation.
  */
 export async function builtinPauseImage(architecture: string): Promise<BuiltinImage> {
   const known = imageArchitecture(architecture);
@@ -197,15 +202,18 @@ export async function builtinPauseImage(architecture: string): Promise<BuiltinIm
     architecture: known,
     config: {
       Entrypoint: ["/pause"],
-      // As the pause images of Kubernetes. It suffices: a process may wait for any child of its own, and orphans are
-      // handed to PID 1 as children whatever their user; signals come from root. A pod's run_as_user overrides it.
+      // As the pause images of Kubernetes. It suffices: a process may wait for any child of its own, and
+      // orphans are handed to PID 1 as children whatever their user; signals come from root. A pod's
+      // run_as_user overrides it.
       User: "65535:65535",
-      // No labels: Docker copies an image's labels to its containers, where they would look like labels of the pod.
+      // No labels: Docker copies an image's labels to its containers, where they would look like labels of
+      // the pod.
     },
     layers: [
       [
         { path: "pause", type: "file", mode: 0o755, content: await readProgram("pause", known) },
-        // Not used by the pause container itself: an exec in it is the way into a pod of an engine on another host.
+        // Not used by the pause container itself: an exec in it is the way into a pod of an engine on another
+        // host.
         await portForwardEntry(known),
       ],
     ],

@@ -8,12 +8,15 @@ import { type ArchiveEntry, buildTar, type ImageArchitecture } from "./image-arc
 export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths";
 
 /**
- * Where the port-forward program is in a container. The number is that of its protocol (pause/port-forward.c): a pod that
- * has the program of an older one is given another.
+ * Where the port-forward program is in a container. The number is that of its protocol
+ * (pause/port-forward.c): a pod that has the program of an older one is given another.
  */
 export const portForwardPath = "/dockershim-port-forward-1";
 
-/** `name` as Go (`amd64`), the kernel (`x86_64`) or Node.js (`x64`) calls it; undefined when there are no programs for it. */
+/**
+ * `name` as Go (`amd64`), the kernel (`x86_64`) or Node.js (`x64`) calls it; undefined when there are no
+ * programs for it.
+ */
 export function imageArchitecture(name: string): ImageArchitecture | undefined {
   if (name === "amd64" || name === "x86_64" || name === "x64") return "amd64";
   if (name === "arm64" || name === "aarch64") return "arm64";

@@ -1,9 +1,11 @@
 /**
- * The container engine as the shim needs it: our types in, our types out, and every wait ends with its signal.
- * Implemented by engine/docker-engine.ts over the Docker Engine API and by test/fakes/fake-engine.ts.
+ * The container engine as the shim uses it: the types are those of src/shim/domain, and every wait ends with
+ * its signal. Implemented by engine/docker-engine.ts over the Docker Engine API and by
+ * test/fakes/fake-engine.ts.
  *
- * Errors are ShimErrors: 404 is `notFound` (or an `undefined` answer where a method says so), 409 `conflict` or
- * `precondition`, 400 `invalid`, 501 `unsupported`, 401/403 `denied`, a socket that cannot be reached `unavailable`.
+ * Errors are ShimErrors: 404 is `notFound` (or an `undefined` answer where a method says so), 409 `conflict`
+ * or `precondition`, 400 `invalid`, 501 `unsupported`, 401/403 `denied`, a socket that cannot be reached
+ * `unavailable`.
  */
 import type { Readable, Writable } from "node:stream";
 import type { CreateBody, DockerResources } from "../domain/create-body.js";
@@ -21,11 +23,14 @@ export interface EngineVersion {
 
 export interface EngineEvent {
   /**
-   * `otherContainer`: without the label of the subscription; only its creation and its removal are told. `daemon` is the
-   * engine itself. `unknown`: something happened, and the event does not say to what.
+   * `otherContainer`: without the label of the subscription; only its creation and its removal are told.
+   * `daemon` is the engine itself. `unknown`: an event that cannot be parsed.
    */
   readonly type: "container" | "otherContainer" | "image" | "daemon" | "unknown";
-  /** Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, …; for the engine reload. */
+  /**
+   * Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, …; for the engine
+   * reload.
+   */
   readonly action: string;
   /** Container id, or image id or reference. */
   readonly id: string;
@@ -69,8 +74,9 @@ export interface ExecState {
 export type OutputStream = "stdout" | "stderr";
 
 /**
- * A promise makes the engine wait until it is fulfilled; when it is rejected, that ends the reading. `endsFrame`: the
- * engine's frame, which in a log is one message, ends with this piece; false with a tty, where there are no frames.
+ * A promise makes the engine wait until it is fulfilled; when it is rejected, that ends the reading.
+ * `endsFrame`: the engine's frame, which in a log is one message, ends with this piece; false with a tty,
+ * where there are no frames.
  */
 export type TakeOutput = (
   stream: OutputStream,
@@ -78,7 +84,7 @@ export type TakeOutput = (
   endsFrame: boolean,
 ) => Promise<void> | undefined;
 
-/** A hijacked connection to a process. `close` ends it at once and is always called by whoever opened it. */
+/** A hijacked connection to a process. `close` ends it at once; the caller that opened it always calls it. */
 export interface ProcessStreams {
   /** `end()` half-closes: the process sees the end of its standard input. */
   readonly input: Writable;
@@ -87,7 +93,7 @@ export interface ProcessStreams {
   close(): void;
 }
 
-/** Output that was written before, or that somebody else's process writes. */
+/** Output of a process that the caller only reads: it has no input. */
 export type LogStream = Pick<ProcessStreams, "readOutput" | "close">;
 
 export interface LogOptions {
@@ -137,14 +143,14 @@ export interface SystemCalls {
   ping(signal: AbortSignal): Promise<void>;
   version(signal: AbortSignal): Promise<EngineVersion>;
   /**
-   * Negotiates the API version anew and reads version and info. Must be called before any call below, and after each
-   * reconnect. Fails `precondition` for an engine older than API 1.41.
+   * Negotiates the API version anew and reads version and info. Must be called before any call below, and
+   * after each reconnect. Fails `precondition` for an engine older than API 1.41.
    */
   connect(signal: AbortSignal): Promise<NodeFacts>;
   /**
-   * Container events of containers with label `labelKey`, the creation and removal of others, image events, and reloads of
-   * the engine's configuration, until `signal` aborts or the connection breaks (which throws). `onOpen` runs when the
-   * engine has accepted the subscription: events after it are not missed.
+   * Container events of containers with label `labelKey`, the creation and removal of others, image events,
+   * and reloads of the engine's configuration, until `signal` aborts or the connection breaks (which throws).
+   * `onOpen` runs when the engine has accepted the subscription: events after it are not missed.
    */
   events(labelKey: string, onOpen: () => void, signal: AbortSignal): AsyncIterable<EngineEvent>;
 }
@@ -152,9 +158,10 @@ export interface SystemCalls {
 /** Containers: the list of all, or one of them. */
 export interface ContainerCalls {
   /**
-   * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that exact value;
-   * made from image `ancestor`, or from one that was built on it. The list may have any size: `onProgress` is told each
-   * time that a part of it has arrived. An entry of more than 32 KiB has only the labels that matter (domain/labels.ts).
+   * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that
+   * exact value; made from image `ancestor`, or from one that was built on it. The list may have any size:
+   * `onProgress` is told each time that a part of it has arrived. An entry of more than 32 KiB has only the
+   * labels that matter (domain/labels.ts).
    */
   listContainers(
     filter: ContainerFilter,
@@ -164,9 +171,9 @@ export interface ContainerCalls {
   /** Undefined: no such container. */
   inspectContainer(id: string, signal: AbortSignal): Promise<Snapshot | undefined>;
   /**
-   * The engine finishes a create although its caller left: after a failure that is no refusal (`answer: "lost"` among the
-   * fields, a deadline, an abort) there may be a container of that name, then or a little later.
-   * A taken name is `conflict` with field `conflictingId` (id of the container that has it).
+   * The engine finishes a create although its caller left: after a failure that is no refusal (`answer:
+   * "lost"` among the fields, a deadline, an abort) there may be a container of that name, then or a little
+   * later. A taken name is `conflict` with field `conflictingId` (id of the container that has it).
    */
   createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string>;
   startContainer(id: string, signal: AbortSignal): Promise<"started" | "already">;
@@ -189,12 +196,15 @@ export interface ContainerCalls {
   ): Promise<"removed" | "missing">;
   /** One sample, at once; undefined when the container is gone or does not run. */
   containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined>;
-  /** Bytes that the container has written into its own layer; undefined: no such container. The engine walks the layer. */
+  /**
+   * Bytes that the container has written into its own layer; undefined: no such container. The engine walks
+   * the layer.
+   */
   writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined>;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
   /**
-   * Has CRIU write the state of a running container, which runs on, to `<directory>/<checkpointId>` on the engine's host.
-   * Takes as long as it takes: until `signal` aborts. `unsupported` without experimental mode.
+   * Has CRIU write the state of a running container, which runs on, to `<directory>/<checkpointId>` on the
+   * engine's host. Takes as long as it takes: until `signal` aborts. `unsupported` without experimental mode.
    */
   createCheckpoint(
     id: string,
@@ -202,8 +212,9 @@ export interface ContainerCalls {
     signal: AbortSignal,
   ): Promise<void>;
   /**
-   * What the engine has kept of the output: messages, each a line or piece of 16 KiB of one behind its time (RFC 3339,
-   * 9 digits, UTC) and a space. Ends when `signal` aborts. `unsupported` when the log driver cannot read back.
+   * What the engine has kept of the output: messages, each a line or piece of 16 KiB of one behind its time
+   * (RFC 3339, 9 digits, UTC) and a space. Ends when `signal` aborts. `unsupported` when the log driver
+   * cannot read back.
    */
   containerLogs(id: string, options: LogOptions, signal: AbortSignal): Promise<LogStream>;
 }
@@ -213,8 +224,8 @@ export interface ArchiveCalls {
   /** Tar of `path` in the container's file system; undefined when the path does not exist. */
   getArchive(id: string, path: string, signal: AbortSignal): Promise<Readable | undefined>;
   /**
-   * Content of one regular file of a container (running or not), symbolic links inside the container followed; undefined
-   * when it does not exist or is no file. More than `limitBytes` is `invalid`.
+   * Content of one regular file of a container (running or not), symbolic links inside the container
+   * followed; undefined when it does not exist or is no file. More than `limitBytes` is `invalid`.
    */
   readContainerFile(
     id: string,
@@ -226,8 +237,8 @@ export interface ArchiveCalls {
   /** Unpacks `tar` at directory `path` of the container. */
   putArchive(id: string, path: string, tar: Buffer | Readable, signal: AbortSignal): Promise<void>;
   /**
-   * Copies what is in a directory of one container into a directory of another, with owners, modes and links, but for
-   * `leaveOut`: paths below the directory. Takes as long as the engine's disk, until `signal` aborts.
+   * Copies what is in a directory of one container into a directory of another, with owners, modes and links,
+   * but for `leaveOut`: paths below the directory. Takes as long as the engine's disk, until `signal` aborts.
    */
   copyDirectory(
     from: ContainerPath,
@@ -247,8 +258,8 @@ export interface ExecCalls {
   /** Undefined: no such exec. */
   inspectExec(execId: string, signal: AbortSignal): Promise<ExecState | undefined>;
   /**
-   * Connects to the streams of the container's first process, without what was written before. The streams end with the
-   * container. Ending the input ends the container's only when it was made with `stdinOnce`.
+   * Connects to the streams of the container's first process, without what was written before. The streams
+   * end with the container. Ending the input ends the container's only when it was made with `stdinOnce`.
    */
   attachContainer(id: string, options: AttachOptions, signal: AbortSignal): Promise<ProcessStreams>;
   /** The terminal of the container's first process. */
@@ -286,6 +297,8 @@ export interface VolumeCalls {
   removeVolume(name: string, signal: AbortSignal): Promise<"removed" | "missing">;
 }
 
-/** Each verb belongs to one of these interfaces; engine/docker-engine.ts puts their implementations together. */
+/**
+ * Each verb belongs to one of these interfaces; engine/docker-engine.ts puts their implementations together.
+ */
 export interface Engine
   extends SystemCalls, ContainerCalls, ArchiveCalls, ExecCalls, ImageCalls, VolumeCalls {}

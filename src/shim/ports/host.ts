@@ -1,7 +1,7 @@
 /**
- * What the shim does on the engine's host besides the Docker API. The engine may live elsewhere (Docker Desktop, a
- * remote socket, other namespaces), so each of these has an implementation for a local engine and one that uses only
- * the API or refuses; which one is decided once per engine connection.
+ * What the shim does on the engine's host besides the Docker API. The engine may live elsewhere (Docker
+ * Desktop, a remote socket, other namespaces), so each of these has an implementation for a local engine and
+ * one that uses only the API or refuses; which one is decided once per engine connection.
  */
 import type { ErrorKind } from "../lib/errors.js";
 import type { NodeFacts } from "../domain/node-facts.js";
@@ -24,7 +24,7 @@ export interface LogLink {
 }
 
 export interface HostAccess {
-  /** Whether processes and files of the engine's host are ours to reach. */
+  /** Whether processes and files of the engine's host can be reached. */
   readonly local: boolean;
 
   /**
@@ -39,27 +39,40 @@ export interface HostAccess {
   openNetworkNamespace(sandbox: Snapshot): number | undefined;
 
   /**
-   * Kills a process of a container with everything that it started (its session and its descendants), until none is
-   * left. False when the process is not provably of that container, or out of reach.
+   * Kills a process of a container with everything that it started (its session and its descendants), until
+   * none is left. False when the process is not provably of that container, or out of reach.
    */
   killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean>;
 
-  /** Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link. */
+  /**
+   * Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link.
+   */
   linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void>;
-  /** Makes a missing link of a container that runs already; false when its log is a file, or was one, which stays. */
+  /**
+   * Makes a missing link of a container that runs already; false when its log is a file, or was one, which
+   * stays.
+   */
   restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean>;
-  /** Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays. */
+  /**
+   * Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays.
+   */
   unlinkLog(link: string, containerId: string): Promise<void>;
-  /** Links in a pod's log directory, where kubelets have them, to log files that the engine does not have any more. */
+  /**
+   * Links in a pod's log directory, where kubelets have them, to log files that the engine does not have any
+   * more.
+   */
   deadLogLinks(directory: string): Promise<readonly LogLink[]>;
 
   /**
-   * Writes cgroup files of a running container. Keys are file names of cgroup v2 (`memory.high`), or of the hugetlb
-   * controller for `hugepages` (`2MB` → bytes). Unsupported when the cgroup is out of reach.
+   * Writes cgroup files of a running container. Keys are file names of cgroup v2 (`memory.high`), or of the
+   * hugetlb controller for `hugepages` (`2MB` → bytes). Unsupported when the cgroup is out of reach.
    */
   applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void>;
 
-  /** What is in force of what `settings` names, as far as it can be read; undefined when the cgroup is out of reach. */
+  /**
+   * The present values of the limits in `settings`, as far as they can be read; undefined when the cgroup is
+   * out of reach.
+   */
   presentCgroup(container: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined>;
 
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
@@ -69,26 +82,33 @@ export interface HostAccess {
    * container's.
    */
   openFileLimits(container: Snapshot): Promise<OpenFileLimits | undefined>;
-  /** The directory on this host that holds what the container has written; undefined where there is none to be found. */
+  /**
+   * The directory on this host that holds what the container has written; undefined where there is none to be
+   * found.
+   */
   writableLayer(container: Snapshot): Promise<string | undefined>;
 
   /**
-   * What makes up directory `path` (without links, `""` for all) of an image, of whose layers these are the directories,
-   * the top one first: the directory of that name in each layer, down to one that hides those below by a whiteout or a
-   * file. Whether a directory is opaque is not seen. Undefined when the layers are out of reach.
+   * What makes up directory `path` (without links, `""` for all) of an image, of whose layers these are the
+   * directories, the top one first: the directory of that name in each layer, down to one that hides those
+   * below by a whiteout or a file. Whether a directory is opaque is not seen. Undefined when the layers are
+   * out of reach.
    */
   layerDirectories(layers: readonly string[], path: string): Promise<readonly LayerDirectory[] | undefined>;
   /**
-   * Looks at paths that a container is to get from the node, for the pod with this sandbox. Such paths may be on volumes
-   * that hang: that ends after 10 s, and is a problem of that path. After a problem others may be missing in the result.
-   * Undefined where nothing can be looked at: the engine's own checks have to do.
+   * Looks at paths that a container is to get from the node, for the pod with this sandbox. Such paths may be
+   * on volumes that hang: that ends after 10 s, and is a problem of that path. After a problem others may be
+   * missing in the result. Undefined where nothing can be looked at: only the engine checks the paths then.
    */
   findPaths(paths: PathsToFind, sandboxId: string, signal: AbortSignal): Promise<FoundPaths | undefined>;
   /** Content of a node file that a request names (seccomp profile); at most `limitBytes`. */
   readNodeFile(path: string, limitBytes: number): Promise<string>;
   /** Names of the AppArmor profiles that the kernel has loaded; undefined when that cannot be read. */
   loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined>;
-  /** Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and left out. */
+  /**
+   * Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and
+   * left out.
+   */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
   /** The directory in which the engine keeps images and writable layers, as far as it can be told. */
   imageDirectory(facts: NodeFacts): Promise<string>;
@@ -96,8 +116,9 @@ export interface HostAccess {
   fileSystemUsage(path: string): Promise<FileSystemUsage | undefined>;
 
   /**
-   * Has `dump` put the state of a running container into a new directory, which is gone afterwards in any case, and writes
-   * the archive to `location`, whole or not at all. `unsupported` where the container's files are out of reach.
+   * Has `dump` put the state of a running container into a new directory, which is gone afterwards in any
+   * case, and writes the archive to `location`, whole or not at all. `unsupported` where the container's
+   * files are out of reach.
    */
   archiveCheckpoint(
     container: Snapshot,
@@ -111,7 +132,10 @@ export interface HostAccess {
 export interface PathsToFind {
   /** Sources of mounts that stay missing when they are. */
   readonly look: readonly string[];
-  /** Sources of mounts that are made as directories when they are missing, without following links in what is missing. */
+  /**
+   * Sources of mounts that are made as directories when they are missing, without following links in what is
+   * missing.
+   */
   readonly make: readonly string[];
   /** Devices, or directories below /dev, which stand for all devices in them. */
   readonly devices: readonly string[];

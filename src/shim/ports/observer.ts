@@ -1,6 +1,6 @@
 /**
- * Who is told of everything that is timed, when it ends: one place for RPCs, engine calls, network operations and runs of
- * CNI plugins each. Implemented by src/shim/metrics while the endpoint of metrics is on, and by nobody else.
+ * Receives the end of everything that is timed: RPCs, engine calls, network operations and runs of CNI
+ * plugins. Implemented by src/shim/metrics; without the endpoint of metrics there is no observer.
  */
 import type { ErrorKind } from "../lib/errors.js";
 import type { Engine } from "./engine.js";
@@ -32,7 +32,7 @@ export interface RpcEnded {
 
 export interface EngineCallEnded {
   readonly verb: keyof Engine;
-  /** For `events` as long as somebody listened. */
+  /** For `events` until the subscription ended. */
   readonly ms: number;
   /** Missing for a success; "not there" in an answer's own words is one. */
   readonly kind?: ErrorKind;

@@ -1,7 +1,9 @@
-/** Metrics that are read when somebody asks for them, and cost nothing before. */
+/** Metrics that are read when they are scraped, and cost nothing before. */
 
 export interface PresentValue {
-  /** As many as the metric has label names; their values must come from a small set: no ids, no names of pods. */
+  /**
+   * As many as the metric has label names; their values must come from a small set: no ids, no names of pods.
+   */
   readonly labels?: readonly string[];
   readonly value: number;
 }

@@ -1,6 +1,7 @@
 /**
- * What containers and pods use. On the engine's host it is read from cgroup files and /proc without any request to the
- * engine; elsewhere the engine is asked. Which one is decided once per engine connection, as for ports/host.ts.
+ * What containers and pods use. On the engine's host it is read from cgroup files and /proc without any
+ * request to the engine; elsewhere the engine is asked. Which one is decided once per engine connection, as
+ * for ports/host.ts.
  */
 import type { Nanoseconds } from "../lib/time.js";
 import type { InterfaceReading, ResourceReading } from "../domain/resource-reading.js";
@@ -30,9 +31,9 @@ export interface ReadOptions {
 }
 
 /**
- * No container that cannot be read fails the others: it is left out. Readings come in any order, and where that is no
- * detour each is made when it is taken: one that is used up at once costs next to nothing, hundreds that wait for each
- * other are moved by each garbage collection meanwhile.
+ * No container that cannot be read fails the others: it is left out. Readings come in any order, and where
+ * that is no detour each is made when it is taken: one that is used up at once costs next to nothing,
+ * hundreds that wait for each other are moved by each garbage collection meanwhile.
  */
 export interface StatsSource {
   /** Of running containers, with their ids. */

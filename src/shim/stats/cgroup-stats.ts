@@ -1,4 +1,4 @@
-/** Statistics from the host's own files: no request to the engine for whatever is in reach here. */
+/** Statistics from cgroup files and /proc of this host, without requests to the engine. */
 import { posix } from "node:path";
 import type { Logger } from "../lib/log.js";
 import { messageOf } from "../lib/errors.js";
@@ -37,7 +37,10 @@ interface Reading {
 
 export interface CgroupStatsDeps {
   readonly host: Pick<HostAccess, "cgroupDirectories" | "networkNamespace">;
-  /** For containers whose cgroup is out of reach although the engine is here: processes of another PID namespace. */
+  /**
+   * For containers whose cgroup is out of reach although the engine is here: processes of another PID
+   * namespace.
+   */
   readonly elsewhere: StatsSource;
   readonly log: Pick<Logger, "warn">;
   readonly files?: MemoryFiles;
@@ -46,7 +49,7 @@ export interface CgroupStatsDeps {
 
 export class CgroupStats implements StatsSource {
   readonly #known = new Map<string, Known>();
-  /** Containers that could not be read, and why: said once. */
+  /** Why containers could not be read: logged once per reason. */
   readonly #failed = new Map<string, string>();
   readonly #files: MemoryFiles;
   #closed = false;
@@ -109,7 +112,7 @@ export class CgroupStats implements StatsSource {
       const reading = await this.#readPod(pod, containers, own);
       if (reading !== undefined) yield [pod.sandbox.id, reading];
     }
-    // Elsewhere is asked once for all of them.
+    // One call for the containers of all pods.
     const others = new Map<string, ResourceReading>();
     if (unreachableContainers.length > 0) {
       const readings = this.deps.elsewhere.readContainers(unreachableContainers, options, signal);
@@ -148,7 +151,7 @@ export class CgroupStats implements StatsSource {
     this.deps.elsewhere.close();
   }
 
-  /** Undefined, besides, for one that is out of reach, which goes to `unreachable`. */
+  /** Undefined also for a container that is out of reach, which is added to `unreachable`. */
   async #readContainer(
     container: Snapshot,
     unreachable: Snapshot[],
@@ -168,7 +171,7 @@ export class CgroupStats implements StatsSource {
     own: Reading,
   ): Promise<PodReading | undefined> {
     const { sandbox } = pod;
-    // Again: while something was waited for another call may have let go of what is known.
+    // Again: a concurrent call may have forgotten it meanwhile.
     const known = this.#current(sandbox) ?? (await this.#find(sandbox));
     if (known?.cgroup === undefined) return undefined;
     const interfaces = pod.hostNetwork ? undefined : this.#interfaces(sandbox, known);
@@ -206,11 +209,11 @@ export class CgroupStats implements StatsSource {
     return { ...reading, details: { ...reading.details, processes } };
   }
 
-  /** Undefined, after a line in the log for each new reason, when `read` throws; what is kept is then opened anew. */
+  /** When `read` throws: undefined, a log line for each new reason, and the files are opened anew. */
   #guard<T>(id: string, read: () => T | undefined): T | undefined {
     try {
       const reading = read();
-      // Gone: nobody is to read the same files again, should a container of this id be started anew.
+      // Gone: its files must not be read again when the container is started anew.
       if (reading === undefined) this.#forget(id);
       this.#failed.delete(id);
       return reading;
@@ -244,7 +247,7 @@ export class CgroupStats implements StatsSource {
     });
   }
 
-  /** As `#guard`, but a pod whose pause process has just ended keeps what else is known of it. */
+  /** As `#guard`, but keeps the other open files of a pod whose pause process has just ended. */
   #guardNetwork<T>(id: string, read: () => T): T | undefined {
     try {
       return read();
@@ -263,7 +266,7 @@ export class CgroupStats implements StatsSource {
     try {
       const found = await this.deps.host.cgroupDirectories(container);
       if (this.#closed) return undefined;
-      // Another call may have found it in between.
+      // A concurrent call may have found it.
       const meanwhile = this.#current(container);
       if (meanwhile !== undefined) return meanwhile;
       const startedAtMs = performance.now() - Math.max(Date.now() - Number(state.started / 1_000_000n), 0);
@@ -278,7 +281,7 @@ export class CgroupStats implements StatsSource {
         podRate: new CpuRate(startedAtMs),
         process: undefined,
       };
-      // Out of reach is not remembered: a process that is just being started may still be on its way into its cgroup.
+      // Not remembered when out of reach: a process that has just been started may not be in its cgroup yet.
       if (found !== undefined) this.#known.set(id, entry);
       return entry;
     } catch (error) {
@@ -288,7 +291,7 @@ export class CgroupStats implements StatsSource {
     }
   }
 
-  /** What is known of this start of the container; what is known of an earlier one goes. */
+  /** What is known of this start of the container. Data of an earlier start is forgotten. */
   #current({ id, state }: Snapshot): Known | undefined {
     const known = this.#known.get(id);
     if (known === undefined || (known.started === state.started && known.pid === state.pid)) return known;

@@ -1,8 +1,8 @@
 /** CPU time per second, from two readings of a counter. */
 
-/** Of a window that ends now. In a shorter one a container that works in turns is busy or idle by chance. */
+/** Length of the window that ends now. In a shorter one a container with bursts is busy or idle by chance. */
 const windowMs = { shortest: 10_000, longest: 30_000 };
-/** Closer together the granularity of the counters shows. */
+/** In a shorter time the granularity of the counters shows. */
 const leastMs = 1_000;
 
 interface Reading {
@@ -23,13 +23,14 @@ export class CpuRate {
   }
 
   /**
-   * Nanoseconds of CPU time per second, since a reading that is 10 to 30 s old, so that several callers do not shorten each
-   * other's windows; where there is none since the latest one before. The first answer is the average since the start:
-   * there is no other one that is true without waiting.
+   * Nanoseconds of CPU time per second, since a reading that is 10 to 30 s old, so that several callers do
+   * not shorten each other's windows; where there is none since the latest one before. The first answer is
+   * the average since the start: another one would need a wait.
    */
   next(usageNanoseconds: number, atMs: number): number | undefined {
     const base = this.#base(atMs);
-    // A counter that went back is another cgroup's: what was summed up has changed, or the container was started anew.
+    // A counter that went back belongs to another cgroup: a part of the sum has ended, or the container was
+    // started anew.
     const isOther = usageNanoseconds < this.#latestNanoseconds;
     this.#latestNanoseconds = usageNanoseconds;
     if (isOther) {

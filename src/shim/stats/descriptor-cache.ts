@@ -1,16 +1,18 @@
 /**
- * Files of cgroup file systems and /proc: they live in the kernel's memory, no disk and no other process is waited for,
- * also when the processes behind them are frozen. So they are read synchronously: 2 µs through a descriptor that is kept,
- * 10 to 20 µs with an open before and a close after it, and 100 µs and more through Node.js's thread pool.
+ * Reads files of cgroup file systems and /proc, and keeps their descriptors. Such files are in the kernel's
+ * memory: a read waits for no disk and no other process, also when the processes behind them are frozen. So
+ * they are read synchronously: 2 µs through a kept descriptor, 10 to 20 µs with open and close, and 100 µs
+ * and more through Node.js's thread pool. All readings of 100 pods take 3.5 ms, by requests to the engine 90
+ * ms (`npm run bench`).
  */
 import { closeSync, constants, openSync, readFileSync, readSync } from "node:fs";
 import { hasCode } from "../lib/files/file-errors.js";
 
-/** Larger than any file with statistics; lists of processes may be longer. */
+/** Larger than any file of statistics; lists of processes may be longer. */
 const bufferBytes = 64 * 1024;
-/** Of a list, unless the reader says less: how long some are is for containers to decide. */
+/** Default limit of a list: containers decide how long some lists are. */
 const listLimitBytes = 4 * 1024 * 1024;
-/** Of the files that this program may have open, the rest is for connections. */
+/** The part of the open files of this program; the rest is for connections. */
 const shareOfLimit = 4;
 /** Enough for what kubelets ask of 200 pods every ten seconds; the kernel keeps a page or two for each. */
 const mostDescriptors = 4_096;
@@ -41,7 +43,7 @@ export class MemoryFiles {
     closeSync(descriptor);
   }
 
-  /** Whether one more may be kept. Whoever got true gives it back. */
+  /** Whether one more may be kept. After true, the caller gives it back with `giveBack`. */
   keepOne(): boolean {
     if (this.#kept >= this.descriptorLimit) return false;
     this.#kept += 1;
@@ -54,8 +56,8 @@ export class MemoryFiles {
   }
 
   /**
-   * From the begin. Undefined when what the file tells of is gone, or its subject is switched off. Of a list that is longer
-   * than `limitBytes` the lines until there.
+   * The text from the begin; undefined when its subject is gone or switched off. A list that is longer than
+   * `limitBytes` is cut at a line end.
    */
   read(descriptor: number, limitBytes = listLimitBytes): string | undefined {
     try {
@@ -157,8 +159,8 @@ export class ProcessDirectory {
   ) {}
 
   /**
-   * Undefined when there is no such process, or when `prove`, asked after the directory was opened, does not say that the
-   * process with this id is the one that is meant.
+   * Undefined when there is no such process, or when `prove`, asked after the directory was opened, does not
+   * say that the process with this id is the one that is meant.
    */
   static open(
     pid: number,
@@ -183,8 +185,8 @@ export class ProcessDirectory {
   }
 
   /**
-   * The text of a file, as `net/dev`; undefined when the process has ended. It is opened each time: an open file of a
-   * network namespace would keep the namespace alive after its pod.
+   * The text of a file, as `net/dev`; undefined when the process has ended. It is opened each time: an open
+   * file of a network namespace would keep the namespace alive after its pod.
    */
   text(name: string, limitBytes?: number): string | undefined {
     return this.files.readOnce(`/proc/self/fd/${this.descriptor}/${name}`, limitBytes);

@@ -1,4 +1,4 @@
-/** Statistics as the engine tells them, one request per container: for engines whose files are out of reach. */
+/** Statistics from the engine, one request per container: for engines on other hosts. */
 import { withDeadline } from "../lib/abort.js";
 import type { Logger } from "../lib/log.js";
 import { isKind, messageOf, type ShimError } from "../lib/errors.js";
@@ -13,9 +13,9 @@ import { sumReadings } from "./sum-readings.js";
 
 /** A kubelet asks for pods, containers and metrics in a row; each sample serves them all. */
 const freshForMs = 1_000;
-/** An engine that hangs for one container must not hold up the answer with all the others. */
+/** A container for which the engine hangs must not delay the answer about the others. */
 const sampleLimitMs = 5_000;
-/** A container that the engine hangs for is not asked for again so soon: its request takes a place of other reads. */
+/** Such a container is left out for this time: its request takes a connection of other reads. */
 const hungForMs = 30_000;
 
 export interface EngineStatsDeps {
@@ -103,8 +103,8 @@ export class EngineStats implements StatsSource {
   }
 
   /**
-   * Without what cannot be read. Throws `unavailable` when that is all of them and the engine is not there. How many
-   * requests there are at once is the engine client's to limit.
+   * Containers that cannot be read are left out. Throws `unavailable` when the engine cannot be reached for
+   * any of them. The engine client limits concurrent requests.
    */
   async #sampleAll(
     containers: readonly Snapshot[],

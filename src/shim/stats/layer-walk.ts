@@ -1,4 +1,4 @@
-/** What a directory tree takes on disk, counted as `du` does, at a pace that leaves the node to its pods. */
+/** The disk usage of a directory tree, counted as `du` does, at a limited rate. */
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
 import { sleep } from "../lib/abort.js";
@@ -11,10 +11,10 @@ import type { LayerUsage } from "../ports/stats.js";
 const blockBytes = 512;
 /** Entries between two looks at the clock. */
 const batchEntries = 200;
-/** What is in the tree belongs to the container: it must not make this program remember without end. */
+/** The container decides what is in the tree: the memory of a walk must have a limit. */
 const mostPending = 100_000;
 const mostLinkedFiles = 100_000;
-/** So many directories stay open from the top of the tree on, and so many above the one that is read. */
+/** Directories that stay open at the top of the tree, and above the one that is read. */
 const heldLevels = 32;
 /** The bytes of a name, one character each: a name need not be UTF-8. */
 const nameEncoding = "latin1";
@@ -28,14 +28,15 @@ export interface PaceOptions {
 }
 
 export interface MeasuredLayer extends LayerUsage {
-  /** Why not everything was counted: then it is the least that the layer may have. */
+  /** Why not everything was counted: the size is then a lower bound. */
   readonly shortfall?: string | undefined;
 }
 
 /**
- * Undefined when the directory is gone. Other file systems are left out, and links are never followed, also when the
- * container puts one in the place of a directory meanwhile. What vanishes during the walk does not count. When `signal`
- * aborts, or a tree is too wide or too deep to be remembered, what was counted until then is answered with a shortfall.
+ * Undefined when the directory is gone. Other file systems are left out, and links are never followed, also
+ * when the container puts one in the place of a directory meanwhile. What vanishes during the walk does not
+ * count. When `signal` aborts, or a tree is too wide or too deep to be remembered, what was counted until
+ * then is answered with a shortfall.
  */
 export async function walkLayer(
   root: string,
@@ -72,8 +73,8 @@ interface Entry {
 }
 
 /**
- * Goes from one open directory to the next, never by a path from the top: the container can make paths that are longer
- * than the kernel takes.
+ * Goes from one open directory to the next, never by a path from the top: the container can make paths that
+ * are longer than the kernel takes.
  */
 class LayerWalk {
   usedBytes: number;
@@ -111,7 +112,7 @@ class LayerWalk {
     for (const { handle } of this.#levels) await handle?.close();
   }
 
-  /** Reads the very directory that was looked at before, and nothing when something else is in its place. */
+  /** Reads the directory of that inode, and nothing when another file is in its place. */
   async #enter(path: string | Buffer, inode: number): Promise<void> {
     const handle = await this.#open(path, inode);
     if (handle === undefined) return;
@@ -184,10 +185,12 @@ class LayerWalk {
   }
 }
 
-/** What has the name in the open directory, whatever is put in the place of a part of its path. */
+/**
+ * The path of a name in the open directory: it stays right when a part of the directory's path is replaced.
+ */
 function below({ fd }: FileHandle, name: string): string | Buffer {
   const path = `/proc/self/fd/${fd}/${name}`;
-  // Most names mean the same as text, which costs less.
+  // Most names are ASCII, and strings cost less.
   return ascii.test(name) ? path : Buffer.from(path, nameEncoding);
 }
 
@@ -204,11 +207,11 @@ async function unlessGone<T>(looking: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** The rate of all walks that share it: those that go on at once take turns. */
+/** The rate of all walks that share it; concurrent ones take turns. */
 export class Pace {
   readonly #now: () => number;
   readonly #pause: (ms: number, signal: AbortSignal) => Promise<void>;
-  /** When what was looked at so far is paid for. */
+  /** Until then the entries that were counted use up the rate. */
   #paidAtMs = -Infinity;
 
   constructor(private readonly options: PaceOptions) {

@@ -3,20 +3,23 @@ import type { DirectionReading, InterfaceReading } from "../domain/resource-read
 import { TextScanner } from "./text-scanner.js";
 
 const defaultInterface = "eth0";
-/** Of a pod. One that may change its network can make any number of them. */
+/** Per pod: a pod that may change its network can make any number of interfaces. */
 const mostInterfaces = 100;
-/** Of `net/dev`; room for some 400 interfaces. Those that were there first, as the default one, come first. */
+/**
+ * Of `net/dev`; room for some 400 interfaces. Those that were there first, as the default one, come first.
+ */
 export const interfacesLimitBytes = 64 * 1024;
 const space = 0x20;
 
 /**
- * Lines `name: bytes packets errs drop fifo frame compressed multicast` and as many for what was sent; without `lo`, and
- * `eth0` first, which is the pod's default interface. Of more than 100 the first ones, and `eth0`.
+ * Lines `name: bytes packets errs drop fifo frame compressed multicast` and as many for what was sent;
+ * without `lo`, and `eth0` first, which is the pod's default interface. Of more than 100 the first ones, and
+ * `eth0`.
  */
 export function parseInterfaces(text: string): readonly InterfaceReading[] {
   const interfaces: InterfaceReading[] = [];
   for (let colon = text.indexOf(":"); colon !== -1; colon = text.indexOf(":", colon + 1)) {
-    // A colon that another one follows without a space is part of the name.
+    // A colon without a space behind it is part of the name (aliases).
     const start = nameStart(text, colon);
     if (text.startsWith("lo:", start)) continue;
     const scanner = new TextScanner(text, colon + 1);

@@ -1,23 +1,26 @@
-/** What the processes of a cgroup have open. */
+/** Counts the processes of a cgroup, their open files and sockets. */
 import { type Dir, opendirSync } from "node:fs";
 import { readlink, stat } from "node:fs/promises";
 import { hasCode } from "../lib/files/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
 import type { MemoryFiles } from "./descriptor-cache.js";
 
-/** Whether a descriptor is a socket takes a look at each; of more than these of a pod the sockets are not counted. */
+/**
+ * Each descriptor must be looked at to tell whether it is a socket. Sockets of a pod beyond these are not
+ * counted.
+ */
 const looksPerPod = 10_000;
-/** Of one call. Where pods use less than an equal part of it, the others can have more. */
+/** Of one call. Pods that use less than an equal part leave more to the others. */
 const looksPerCall = 200_000;
 const looksAtOnce = 16;
-/** Read without a pause, and then the descriptors are looked at. */
+/** Names that are read synchronously at a time. */
 const namesAtOnce = 512;
 
-/** How much of what containers have open one call looks at. */
+/** The budget of looks at descriptors of one call. */
 export class CallLooks {
   #left = looksPerCall;
 
-  /** For the next one of so many pods that are still to be read. */
+  /** The share of the next pod, of the pods that are still to be read. */
   forPod(podsLeft: number): PodLooks {
     return new PodLooks(Math.min(looksPerPod, Math.ceil(this.#left / Math.max(podsLeft, 1))), (looks) => {
       this.#left -= looks;
@@ -31,7 +34,7 @@ export class PodLooks {
     private readonly onTake: (looks: number) => void,
   ) {}
 
-  /** So many of `wanted` may be looked at. */
+  /** How many of `wanted` may be looked at. */
   take(wanted: number): number {
     const looks = Math.min(wanted, this.left);
     this.giveBack(-looks);
@@ -45,9 +48,9 @@ export class PodLooks {
 }
 
 /**
- * Processes that end meanwhile do not count. The processes are only counted, so one that got the id of another does no
- * harm. When no looks are left processes are taken for living, and only descriptors are counted that the kernel counts
- * itself (Linux 6.2 and later).
+ * Processes that end meanwhile do not count. A reused process id does no harm, because nothing but the counts
+ * is read. Without looks left, processes count as alive, and descriptors only where the kernel counts them
+ * (Linux 6.2 and later).
  */
 export async function countProcesses(
   pids: readonly number[],

@@ -3,8 +3,8 @@ import type { CpuReading, MemoryReading, ResourceReading } from "../domain/resou
 import { nowNanoseconds } from "../lib/time.js";
 
 /**
- * Counters go down when a container ends, unlike those of a cgroup. Limits, pressure and details are nobody's here; what
- * any of the parts does not tell is not told of the sum.
+ * Counters go down when a container ends, unlike those of a cgroup. The sum has no limits, pressure and
+ * details, and no value that one of the parts lacks.
  */
 export function sumReadings(
   parts: readonly ResourceReading[],

@@ -1,11 +1,11 @@
 /**
- * Reads the text of statistics from front to back, without a string or an array for each part: a kubelet has some thousand
- * such files read every ten seconds.
+ * Reads the text of cgroup and /proc files from front to back, without a string or an array for each part: a
+ * kubelet's statistics are some thousand such files every ten seconds.
  */
 import type { Pressure, PressureShare } from "../domain/resource-reading.js";
 
 const [newline, space, point, zero, nine] = [0x0a, 0x20, 0x2e, 0x30, 0x39];
-/** So many digits are exact, summed up one after the other. */
+/** Numbers of so many digits are exact when their digits are summed up. */
 const exactDigits = 15;
 /** Counts have no more; version 1 of cgroups writes "unlimited" with 19. */
 const mostDigits = 18;
@@ -40,7 +40,9 @@ export class TextScanner {
     return this.at < this.text.length;
   }
 
-  /** Decimal digits; NaN when none comes next. Up to 18 digits it is the nearest double, beyond one beside it. */
+  /**
+   * Decimal digits; NaN when none comes next. Up to 18 digits it is the nearest double, beyond one beside it.
+   */
   integer(): number {
     const start = this.at;
     return this.#checked(start, this.#digits(0));
@@ -82,13 +84,19 @@ export class TextScanner {
   }
 }
 
-/** Version 1 writes the highest multiple of a page for "unlimited"; nobody has an exbibyte. */
+/**
+ * Version 1 writes the highest multiple of a page for "unlimited": larger values than an exbibyte count as
+ * that.
+ */
 const unlimited = 2 ** 60;
 
 /** A file's text by controller (empty for version 2) and name; undefined when there is none. */
 export type CgroupText = (controller: string, file: string) => string | undefined;
 
-/** The one number of a file; undefined for `max`, for values that stand for "unlimited", and for anything else. */
+/**
+ * The one number of a file; undefined for `max`, for values that stand for "unlimited", and for anything
+ * else.
+ */
 export function numberIn(text: string | undefined): number | undefined {
   return text === undefined ? undefined : numberAt(text, 0);
 }
@@ -124,7 +132,10 @@ function numberAt(text: string, at: number): number | undefined {
   return value < unlimited ? value : undefined;
 }
 
-/** `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`, which older kernels lack for CPU. */
+/**
+ * `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`, which older kernels lack for
+ * CPU.
+ */
 export function pressureIn(text: string | undefined): Pressure | undefined {
   if (text === undefined) return undefined;
   const scanner = new TextScanner(text);
@@ -139,13 +150,13 @@ export function pressureIn(text: string | undefined): Pressure | undefined {
 
 /** Undefined when the line is none of those. */
 function pressureShare(scanner: TextScanner): PressureShare | undefined {
-  // Most have not waited for long.
+  // The usual line: no wait of late.
   const isIdle = scanner.take("avg10=0.00 avg60=0.00 avg300=0.00");
   const avg10 = isIdle ? 0 : averageIn(scanner, "avg10=");
   const avg60 = isIdle ? 0 : averageIn(scanner, " avg60=");
   const avg300 = isIdle ? 0 : averageIn(scanner, " avg300=");
   const totalMicroseconds = scanner.take(" total=") ? scanner.integer() : NaN;
-  // The sum is no number when one of them is none.
+  // The sum is NaN when one of them is.
   if (Number.isNaN(avg10 + avg60 + avg300 + totalMicroseconds) || !scanner.atLineEnd()) return undefined;
   return { totalMicroseconds, avg10, avg60, avg300 };
 }

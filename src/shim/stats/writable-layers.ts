@@ -1,4 +1,7 @@
-/** Sizes of writable layers: measured in the background, seldom where nothing changes; big ones do not hold up the others. */
+/**
+ * Sizes of writable layers, measured in the background: rarely where nothing changes, and big ones beside the
+ * others.
+ */
 import { sleep, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { type Nanoseconds, nowNanoseconds } from "../lib/time.js";
@@ -9,7 +12,7 @@ import { type MeasuredLayer, Pace, walkLayer } from "./layer-walk.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
 
-/** How often it is looked whether something is due. */
+/** Interval of rounds. */
 const tickMs = 2_000;
 /** After the first measurement: containers write most when they begin. */
 const secondMs = 10_000;
@@ -17,21 +20,25 @@ const secondMs = 10_000;
 const shortestMs = 30_000;
 /** Of one that did not change, in the end. */
 const longestUnchangedMs = 240_000;
-/** A measurement may take at most this part of the time until the next one: big layers are measured seldom. */
+/**
+ * A measurement may take at most this part of the time until the next one: big layers are measured rarely.
+ */
 const partOfTime = 100;
 const longestMs = 1_200_000;
-/** The engine walks a layer, too, but without any pace: it is asked seldom. */
+/** The engine walks a layer at full speed: it is asked rarely. */
 const shortestOfEngineMs = 300_000;
 
-/** After so long the others go on beside a measurement. */
-const patienceMs = 10_000;
-/** So many measurements go on beside the others; what they remember of their layers takes memory. */
-const mostSlow = 2;
-/** Where these places are taken a measurement has so long, else it is given up until its next time. */
-const patienceWhenFullMs = 60_000;
-/** For one that is given up to end. */
+/** The other measurements wait this long for one, then they continue beside it. */
+const waitMs = 10_000;
+/**
+ * Measurements that continue beside the others: each remembers directories of its layer, which takes memory.
+ */
+const maxSlow = 2;
+/** The time of a measurement while there are as many slow ones; then it is given up until its next turn. */
+const waitWhenFullMs = 60_000;
+/** Time to end after it was given up. */
 const endingMs = 1_000;
-/** Of a measurement that goes on beside the others. */
+/** Limit of a slow measurement. */
 const limitMs = 7_200_000;
 
 /** Undefined: there is nothing to be measured (now). Ends when its signal aborts. */
@@ -103,7 +110,9 @@ export class WritableLayers implements LayerUsages {
     await Promise.all([this.#running, ...underWay.map(({ ended }) => ended)]);
   }
 
-  /** Measures what is due, one layer after the other, for as long as none of them takes long. Never throws. */
+  /**
+   * Measures what is due, one layer after the other, for as long as none of them takes long. Never throws.
+   */
   async round(): Promise<void> {
     const running = new Map([...this.options.running()].map((container) => [container.id, container]));
     for (const id of this.#entries.keys()) if (!running.has(id)) this.#entries.delete(id);
@@ -111,8 +120,8 @@ export class WritableLayers implements LayerUsages {
       if (!running.has(id)) stop.abort(new ShimError("cancelled", "the container has ended"));
     }
     for (const container of this.#due(running.values())) {
-      // More than this only when some do not heed their signal, as on a disk that hangs.
-      if (this.#stop.signal.aborted || this.#underWay.size > mostSlow) return;
+      // There are more only when some ignore their signal, as on a disk that hangs.
+      if (this.#stop.signal.aborted || this.#underWay.size > maxSlow) return;
       if (await this.#hasSlept(container)) continue;
       const startMs = this.#now();
       await this.#measure(container);
@@ -121,7 +130,10 @@ export class WritableLayers implements LayerUsages {
     }
   }
 
-  /** What was never measured comes first, then what failed so far, then what has waited longest. */
+  /**
+   * Layers that were never measured come first, then those that always failed, then those that have waited
+   * longest.
+   */
   #due(running: Iterable<Snapshot>): readonly Snapshot[] {
     const nowMs = this.#now();
     const rank = ({ id }: Snapshot): number => {
@@ -142,7 +154,10 @@ export class WritableLayers implements LayerUsages {
     }
   }
 
-  /** Files can come by the engine, too, as with `docker cp`: what sleeps is measured seldom, not never. */
+  /**
+   * The engine can write files as well (`docker cp`): the layer of a sleeping container is measured rarely,
+   * not never.
+   */
   async #hasSlept(container: Snapshot): Promise<boolean> {
     const known = this.#entries.get(container.id);
     if (known?.usage === undefined || known.cpuTime === undefined) return false;
@@ -157,20 +172,20 @@ export class WritableLayers implements LayerUsages {
     return this.options.cpuTime?.(container).catch(() => undefined);
   }
 
-  /** Waits until the layer is measured, or has taken so long that the others are not to wait. */
+  /** Waits until the layer is measured, or until the others must not wait any longer. */
   async #measure(container: Snapshot): Promise<void> {
     const { id } = container;
     const stop = new AbortController();
     const own: UnderWay = { stop, ended: Promise.resolve() };
-    const isFull = this.#underWay.size >= mostSlow;
+    const isFull = this.#underWay.size >= maxSlow;
     this.#underWay.set(id, own);
     own.ended = this.#size(container, this.#entries.get(id), stop.signal).then((entry) => {
       this.#underWay.delete(id);
       this.#entries.set(id, entry);
     });
-    await this.#wait(own, isFull ? patienceWhenFullMs : patienceMs);
+    await this.#wait(own, isFull ? waitWhenFullMs : waitMs);
     if (!isFull || this.#underWay.get(id) !== own) return;
-    stop.abort(new ShimError("timeout", `not finished after ${patienceWhenFullMs / 1000}s`));
+    stop.abort(new ShimError("timeout", `not finished after ${waitWhenFullMs / 1000}s`));
     await this.#wait(own, endingMs);
   }
 
@@ -181,7 +196,7 @@ export class WritableLayers implements LayerUsages {
     waiting.abort();
   }
 
-  /** Said when the last measurement was whole. */
+  /** Logged once, until a measurement is whole again. */
   #reportShortfall(containerId: string, known: Entry | undefined, reason: string): void {
     if (known?.usage?.shortfall !== undefined) return;
     this.options.log.warn(
@@ -212,10 +227,10 @@ export class WritableLayers implements LayerUsages {
       this.#reportShortfall(container.id, known, usage.shortfall);
     }
     return {
-      // The last size is better than none.
+      // After a failure the last size stays.
       usage: usage === undefined ? known?.usage : atLeast(known?.usage, usage),
       beganAtMs: startMs,
-      // A measurement that failed or was not whole says nothing of this moment.
+      // Without a whole measurement the CPU time does not tell whether the layer has changed.
       cpuTime: usage === undefined || usage.shortfall !== undefined ? undefined : cpuTime,
       intervalMs,
       dueAtMs: endMs + intervalMs,
@@ -224,8 +239,8 @@ export class WritableLayers implements LayerUsages {
 }
 
 /**
- * What a measurement that was not whole has counted is there, so the layer has no less. What the last one knew may still
- * be there, too: a container must not get smaller by making its layer hard to count.
+ * The size after a partial measurement is the larger one of what it counted and of the last size: a container
+ * must not appear smaller by making its layer hard to count.
  */
 function atLeast(known: LayerUsage | undefined, measured: MeasuredLayer): MeasuredLayer {
   if (measured.shortfall === undefined || known === undefined) return measured;
@@ -252,7 +267,10 @@ function nextInterval(known: Entry | undefined, usage: LayerUsage | undefined, t
   return Math.min(Math.max(byChange, tookMs * partOfTime, isEngines ? shortestOfEngineMs : 0), longestMs);
 }
 
-/** Of all walks together. A walk of 100,000 files takes 20 s then, and a fifth of a core during that time on a slow one. */
+/**
+ * Of all walks together. A walk of 100,000 files takes 20 s then, and a fifth of a core during that time on a
+ * slow one.
+ */
 const entriesPerSecond = 5_000;
 /** The engine walks at full speed; in that time it gets through millions of files. */
 const engineLimitMs = 60_000;

@@ -192,7 +192,10 @@ describe("toSnapshot()", () => {
 
 test("toListedContainer() reads an entry of the list", () => {
   const entry = {
-    Id: "x", State: "running", Labels: { a: "b" }, Names: ["/n", "/m/n"],
+    Id: "x",
+    State: "running",
+    Labels: { a: "b" },
+    Names: ["/n", "/m/n"],
     Created: 1_700_000_000,
     Image: "busybox",
     ImageID: "sha256:1a",

@@ -58,7 +58,10 @@ async function entriesOf(path: string): Promise<ReadonlyMap<string, string>> {
   return entries;
 }
 
-/** From now on each write() to a file takes half of what it is given, as a signal or a file system may have it. */
+/**
+ * From now on each write() to a file takes half of what it is given, as a signal or a file system may have
+ * it.
+ */
 async function shortWrites(path: string) {
   const file = await open(path, "w");
   const handles = Object.getPrototypeOf(file) as FileHandle;

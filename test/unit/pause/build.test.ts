@@ -28,7 +28,8 @@ describe("pause/bin", () => {
         { encoding: "utf8", cwd: directory },
       );
       if (built.status === toolMissing) {
-        // Only one compiler version gives the same bytes; the checksums in version control are compared in any case.
+        // Only one compiler version gives the same bytes; the checksums in version control are compared in
+        // any case.
         t.skip(`not proven on this machine: ${built.stderr.trim()}`);
         return;
       }

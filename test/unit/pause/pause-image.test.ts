@@ -15,7 +15,10 @@ import { contentOf, jsonOf, readTar } from "./read-archive.js";
 const reference = "registry.example/pause:3";
 const never = new AbortController().signal;
 
-/** An engine with a set of images, a registry that may be down, a clock that the test moves, and a record of all calls. */
+/**
+ * An engine with a set of images, a registry that may be down, a clock that the test moves, and a record of
+ * all calls.
+ */
 class World implements PauseImageDeps {
   readonly images = new Set<string>();
   readonly calls: string[] = [];

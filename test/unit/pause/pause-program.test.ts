@@ -45,7 +45,9 @@ function asFirstProcess(
   return typeof flags === "string" ? flags : ["unshare", ...flags, ...before, ...command];
 }
 
-/** A test of a command; skipped for the reason that stands in its place: which emulator is missing, for one. */
+/**
+ * A test of a command; skipped for the reason that stands in its place: which emulator is missing, for one.
+ */
 function testOf(
   name: string,
   command: readonly string[] | string,

@@ -64,7 +64,9 @@ interface Host {
   readonly located: string[];
 }
 
-/** Containers with these directories; all processes are this one, whose network is laid out below the root. */
+/**
+ * Containers with these directories; all processes are this one, whose network is laid out below the root.
+ */
 function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number): Host {
   const log = recordingLog();
   const elsewhere = new Elsewhere(nothing);

@@ -1,4 +1,7 @@
-/** Recorded cgroups, laid out as files: of one pod with a pause container and one more, on a host of either version. */
+/**
+ * Recorded cgroups, laid out as files: of one pod with a pause container and one more, on a host of either
+ * version.
+ */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { idOf } from "../../fakes/snapshots.js";

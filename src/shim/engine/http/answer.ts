@@ -1,4 +1,7 @@
-/** Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever happens. */
+/**
+ * Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever
+ * happens.
+ */
 import type { IncomingMessage } from "node:http";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
@@ -23,8 +26,8 @@ export interface BodyLimits {
 }
 
 /**
- * The body of `response`, or what the trimmer keeps of it. `exhausted` when it is longer than `limitBytes` and there is
- * no trimmer, `unavailable` when it is cut short.
+ * The body of `response`, or what the trimmer keeps of it. `exhausted` when it is longer than `limitBytes`
+ * and there is no trimmer, `unavailable` when it is cut short.
  */
 export async function readBody(
   response: IncomingMessage,
@@ -73,8 +76,8 @@ export async function readBody(
 }
 
 /**
- * The body of `response` as it arrives; reading slowly makes the engine wait. Throws the reason of `signal` when that
- * aborts, `unavailable` when the connection breaks. Leaving the loop closes the connection.
+ * The body of `response` as it arrives; reading slowly makes the engine wait. Throws the reason of `signal`
+ * when that aborts, `unavailable` when the connection breaks. Leaving the loop closes the connection.
  */
 export async function* readChunks(
   response: IncomingMessage,
@@ -99,9 +102,9 @@ export async function* readChunks(
 const newline = 0x0a;
 
 /**
- * The lines of a stream, without their ends, empty ones left out. A line may come in any number of chunks. One of more
- * than `limitBytes` is `exhausted`; with `essentials` it is reduced to them, and empty when it is no JSON. What follows
- * the last line end is a line as well.
+ * The lines of a stream, without their ends, empty ones left out. A line may come in any number of chunks.
+ * One of more than `limitBytes` is `exhausted`; with `essentials` it is reduced to them, and empty when it is
+ * no JSON. What follows the last line end is a line as well.
  */
 export async function* splitLines(
   chunks: AsyncIterable<Buffer>,

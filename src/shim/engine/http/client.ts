@@ -14,12 +14,12 @@ import { type Essentials, JsonTrimmer, type ListReading, readList } from "./json
 import { Modem } from "./modem.js";
 
 export interface EngineRequest {
-  /** As `inspect container "x"`: what messages about deadlines and unreadable answers begin with. */
+  /** As `inspect container "x"`: the begin of messages about deadlines and malformed answers. */
   readonly action: string;
   readonly method: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
   /**
-   * The parts of the path. One that cannot name anything (empty, `.`, `..`) is answered with 404 without a request: the
-   * engine would clean the path and take it for that of something else.
+   * The parts of the path. A part that is empty, `.` or `..` is answered with 404 without a request: the
+   * engine would clean the path, and act on another object.
    */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string>>;
@@ -27,31 +27,39 @@ export interface EngineRequest {
   readonly json?: object;
   readonly tar?: Buffer | Readable;
   /**
-   * Reads and writes have a limited number of connections each, so that calls to a frozen engine do not pile up, and
-   * slow writes do not hold up reads. `free` is for probes, waits and streams.
+   * Reads and writes have a limited number of connections each, so that calls to a frozen engine do not pile
+   * up, and slow writes do not hold up reads. `unlimited` is for probes, waits and streams.
    */
   readonly concurrency: "read" | "write" | "unlimited";
   /**
-   * To be sent once more over a fresh connection when the connection breaks before the answer is read, as when the engine
-   * restarts. For what may be done twice; GET and HEAD always are.
+   * Whether the request may be sent twice. It is sent once more when the connection breaks before the answer
+   * is read, as when the engine restarts. GET and HEAD always are.
    */
   readonly repeatable?: true;
-  /** What is kept of a success that is too large, instead of an error. For what tenants can give any size. */
+  /**
+   * The members to keep of a success that is too large, instead of an error: for answers whose size tenants
+   * decide.
+   */
   readonly essentials?: Essentials;
   /** Without the negotiated version in the path. */
   readonly unversioned?: boolean;
   /** API 1.`apiMinor` in place of the negotiated version: for what only newer ones can say. */
   readonly apiMinor?: number;
-  /** Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls. */
+  /**
+   * Until the whole answer is read (`request`) or has begun (`open`, `hijack`). Default: that of short calls.
+   */
   readonly timeoutMs?: number;
 }
 
 export interface EngineClientOptions {
   readonly endpoint: EngineEndpoint;
   readonly shortTimeoutMs: number;
-  /** Largest answer that is held as a whole: default 4 MiB, twice the largest pod that Kubernetes can describe. */
+  /**
+   * Largest answer that is held as a whole: default 4 MiB, twice the largest pod that Kubernetes can
+   * describe.
+   */
   readonly answerLimitBytes?: number;
-  /** How long a connection that nobody uses is kept. Default 1 m. */
+  /** How long an idle connection is kept. Default 1 m. */
   readonly idleConnectionMs?: number;
 }
 
@@ -153,8 +161,8 @@ export class EngineClient {
   }
 
   /**
-   * An answer with status 200, its body not yet read: whoever gets it reads or destroys it. Any other status is thrown
-   * as the engine's refusal. `signal` ends the wait for the answer, not the reading of the body.
+   * An answer with status 200, its body not yet read: the caller reads or destroys it. Any other status is
+   * thrown as the engine's refusal. `signal` ends the wait for the answer, not the reading of the body.
    */
   async open(request: EngineRequest, signal: AbortSignal): Promise<IncomingMessage> {
     return this.#withDeadline(request, signal, async (linked) => {
@@ -198,7 +206,7 @@ export class EngineClient {
     });
   }
 
-  /** The fresh connection of the second time tells whether the engine is there. */
+  /** A second attempt opens a fresh connection, which shows whether the engine is there. */
   async #repeat<T>(
     { method, repeatable }: EngineRequest,
     signal: AbortSignal,

@@ -44,9 +44,10 @@ export function formatEndpoint(endpoint: EngineEndpoint): string {
 }
 
 /**
- * The files ca.pem, cert.pem and key.pem of DOCKER_CERT_PATH; undefined when the environment asks for no TLS. As with
- * Docker's clients the path alone switches TLS on, DOCKER_TLS_VERIFY (any value) makes the engine prove itself, and
- * without a path means `~/.docker`. A missing file is `invalid`: going on in plain text would not be what was asked.
+ * The files ca.pem, cert.pem and key.pem of DOCKER_CERT_PATH; undefined when the environment asks for no TLS.
+ * As with Docker's clients the path alone switches TLS on, DOCKER_TLS_VERIFY (any value) makes the engine
+ * prove itself, and without a path means `~/.docker`. A missing file is `invalid`: going on in plain text
+ * would not be what was asked.
  */
 export async function readTlsMaterial(environment: TlsEnvironment): Promise<TlsMaterial | undefined> {
   const verify = (environment.DOCKER_TLS_VERIFY ?? "") !== "";

@@ -1,4 +1,4 @@
-/** The engine's refusals and the ways not to reach it, as ShimErrors. */
+/** Refusals of the engine and failed connections to it, as ShimErrors. */
 import { type ErrorFields, type ErrorKind, messageOf, ShimError } from "../../lib/errors.js";
 
 /** As Docker 1.13 to 29 write it; the id is in quotes since 17.03. */
@@ -7,8 +7,8 @@ const nameConflict = /Conflict\. .+ is already in use by container "?([0-9a-f]+)
 const missingObject = /no such (container|image|exec|network|volume)/i;
 
 /**
- * What the engine answers after a downgrade to somebody who negotiated with its predecessor, or the other way round. From
- * the begin of the text: what is quoted later, such as a command, is the words of a pod's author.
+ * The refusal of an engine that was up- or downgraded after the API version was negotiated. Matched from the
+ * begin of the text: later parts quote the author of a pod, as in a command.
  */
 const versionMismatch = /^client version \S+ is too (?:new|old)/;
 
@@ -16,8 +16,8 @@ const versionMismatch = /^client version \S+ is too (?:new|old)/;
 const messageLimit = 4096;
 
 /**
- * The id of the container that has the name which a create asked for, from the text of Docker's refusal: it stands
- * nowhere else. Undefined for any other text.
+ * The id of the container that has the name which a create asked for, from the text of Docker's refusal: it
+ * stands nowhere else. Undefined for any other text.
  */
 export function parseNameConflict(message: string): string | undefined {
   return nameConflict.exec(message)?.[1];
@@ -33,15 +33,16 @@ export function refusalMessage(status: number, body: Buffer): string {
       message = json.message.trim();
     }
   } catch {
-    // Not the engine itself, but a proxy before it: its text is all there is.
+    // The answer of a proxy before the engine: plain text.
   }
   if (message === "") return `the engine answered with HTTP status ${status}`;
   return message.length > messageLimit ? `${message.slice(0, messageLimit)}…` : message;
 }
 
 /**
- * The error for an answer that is no success, with Docker's own words and these fields: `status` (HTTP), `conflictingId` (on
- * a name conflict), `missing` (container, image, exec, network or volume, for a 404 that says which).
+ * The error for an answer that is no success, with Docker's own words and these fields: `status` (HTTP),
+ * `conflictingId` (on a name conflict), `missing` (container, image, exec, network or volume, for a 404 that
+ * says which).
  */
 export function refusal(status: number, body: Buffer): ShimError {
   const message = refusalMessage(status, body);
@@ -73,12 +74,14 @@ function kindOfStatus(status: number, message: string): ErrorKind {
     case 504:
       return "unavailable";
     default:
-      return spoken.find(([text]) => text.test(message))?.[1] ?? "unknown";
+      return knownServerErrors.find(([text]) => text.test(message))?.[1] ?? "unknown";
   }
 }
 
-/** What the engine says with status 500, though it is no fault of its own; the whole text, for the same reason. */
-const spoken: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
+/**
+ * Errors with status 500 that are not faults of the engine. The whole text is matched, for the same reason.
+ */
+const knownServerErrors: readonly (readonly [text: RegExp, kind: ErrorKind])[] = [
   [/^container \S+ is not running/i, "precondition"],
   [
     new RegExp(
@@ -105,7 +108,7 @@ const reasons: Readonly<Record<string, string>> = {
   ETIMEDOUT: "connection timed out",
 };
 
-/** The connection was never made: the engine has heard nothing. */
+/** The connection was never made: the engine has not received the request. */
 const notSent: ReadonlySet<string> = new Set([
   "ENOENT",
   "ECONNREFUSED",
@@ -116,8 +119,8 @@ const notSent: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Field of errors after which the engine may have done what it was asked for, or may still do it: it may have heard the
- * request, and what it said to it is not known. A refusal is an answer and never has it.
+ * Field of errors after which the engine may have carried out the request, or may still do so: it may have
+ * received the request, and its answer is lost. A refusal is an answer and never has this field.
  */
 export const lostAnswer: ErrorFields = { answer: "lost" };
 

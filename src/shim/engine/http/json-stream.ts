@@ -1,6 +1,7 @@
 /**
- * Reads the engine's JSON while it arrives, in bounded memory: where a value ends (`ValueEnd`), the members of a large
- * object that matter (`JsonTrimmer`), the entries of a list of any length (`readList`). Only what is kept is parsed.
+ * Reads the engine's JSON while it arrives, in bounded memory: where a value ends (`ValueEnd`), the members
+ * of a large object that matter (`JsonTrimmer`), the entries of a list of any length (`readList`). Only what
+ * is kept is parsed.
  */
 import { ShimError } from "../../lib/errors.js";
 import { parseJson } from "./json.js";
@@ -13,7 +14,10 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/** For one value after the other. What is no JSON ends somewhere, or never: who parses the bytes finds out. */
+/**
+ * Finds the ends of values one after the other. In malformed JSON the end is anywhere, or missing; the parser
+ * reports it.
+ */
 class ValueEnd {
   #depth = 0;
   #isInString = false;
@@ -21,11 +25,11 @@ class ValueEnd {
   #isEscaped = false;
 
   /**
-   * The index behind the last byte of the value, which begins or goes on at `from`; undefined when it goes on beyond the
-   * chunk. A value must not begin with white space.
+   * The index behind the last byte of the value that begins or continues at `from`; undefined when it
+   * continues beyond the chunk. A value must not begin with white space.
    */
   find(chunk: Buffer, from: number): number | undefined {
-    // Locals, and no call for a byte: every byte of every list comes through here.
+    // Local variables, and no call per byte: every byte of every list comes through here.
     const { length } = chunk;
     let depth = this.#depth;
     let isInString = this.#isInString;
@@ -53,7 +57,7 @@ class ValueEnd {
       } else if (byte === closeBrace || byte === closeBracket) {
         depth -= 1;
         if (depth <= 0) {
-          // A number or a word ends before the bracket of what it is in.
+          // A number or a literal ends before the closing bracket around it.
           end = depth < 0 ? index - 1 : index;
           depth = 0;
           break;
@@ -70,8 +74,8 @@ class ValueEnd {
 }
 
 /**
- * The members of an object that matter, by key: `true` for a whole member, else what matters of that object. Lists have no
- * members: they are kept whole, or not at all.
+ * The members of an object to keep, by key: `true` for a whole member, else the members to keep of that
+ * object. A list is kept whole, or not at all.
  */
 export interface Essentials {
   readonly [key: string]: true | Essentials;
@@ -81,20 +85,23 @@ export function members(...keys: readonly string[]): Essentials {
   return Object.fromEntries(keys.map((key) => [key, true]));
 }
 
-/** A member that matters and has more bytes of JSON counts as null. */
+/** A kept member with more bytes of JSON becomes null. */
 export const memberLimitBytes = 64 * 1024;
 /** Longest key that is compared, in bytes of JSON. */
 const keyLimitBytes = 1024;
 
-/** For one value. Holds at most `memberLimitBytes` for each member that matters. */
+/**
+ * Reduces one large value to its essentials while it arrives. Holds at most `memberLimitBytes` per kept
+ * member.
+ */
 export class JsonTrimmer {
   readonly #kept: string[] = [];
-  /** The objects that are open and of which something matters. */
+  /** The essentials of the objects that are open. */
   readonly #open: Essentials[] = [];
-  /** What matters of the next value; undefined: nothing. */
+  /** The essentials of the next value; undefined: it is dropped. */
   #next: true | Essentials | undefined;
   #isKeyNext = false;
-  #state: "going on" | "whole" | "no JSON" = "going on";
+  #state: "partial" | "whole" | "malformed" = "partial";
 
   readonly #end = new ValueEnd();
   /** The key or value that has begun. */
@@ -104,15 +111,15 @@ export class JsonTrimmer {
     this.#next = essentials;
   }
 
-  /** The small value as JSON; undefined when the large one was cut short, or is no JSON. */
+  /** The reduced value as JSON; undefined when the large one was cut short, or is not JSON. */
   get text(): string | undefined {
     return this.#state === "whole" ? this.#kept.join("") : undefined;
   }
 
-  /** The next bytes of the value. What follows its end is passed over. */
+  /** The next bytes of the value. Bytes behind its end are ignored. */
   push(chunk: Buffer): void {
     let position = 0;
-    while (this.#state === "going on" && position < chunk.length) {
+    while (this.#state === "partial" && position < chunk.length) {
       if (this.#token === undefined) {
         position = this.#begin(chunk, position);
       } else {
@@ -124,13 +131,13 @@ export class JsonTrimmer {
     }
   }
 
-  /** Answers where to go on. */
+  /** Returns the position to continue at. */
   #begin(chunk: Buffer, position: number): number {
     const byte = chunk[position];
     if (isSpace(byte) || byte === comma || byte === colon) return position + 1;
     if (this.#isKeyNext) {
       if (byte === closeBrace) return this.#closeObject(position);
-      if (byte !== quote) this.#state = "no JSON";
+      if (byte !== quote) this.#state = "malformed";
     } else if (byte === openBrace && typeof this.#next === "object") {
       this.#open.push(this.#next);
       this.#kept.push("{");
@@ -161,7 +168,7 @@ export class JsonTrimmer {
     if (this.#open.length === 0) this.#state = "whole";
   }
 
-  /** What matters of the member with this key, which is JSON; its beginning is kept then. */
+  /** The essentials of the member with this key (JSON); when there are any, the key is kept. */
   #lookUp(key: string): true | Essentials | undefined {
     const essentials = this.#open.at(-1);
     const name = key.includes("\\") ? unescape(key) : key.slice(1, -1);
@@ -192,7 +199,7 @@ class Piece {
   }
 }
 
-/** Empty for what is no JSON. */
+/** Empty for malformed JSON. */
 function unescape(key: string): string {
   try {
     return String(JSON.parse(key));
@@ -201,22 +208,25 @@ function unescape(key: string): string {
   }
 }
 
-/** An entry with more bytes of JSON is reduced to its essentials. Some twenty times what containers of pods have. */
+/**
+ * An entry with more bytes of JSON is reduced to its essentials. Entries of pods have about a twentieth of
+ * this.
+ */
 export const entryLimitBytes = 32 * 1024;
 
 export interface ListReading<T> {
   readonly action: string;
-  /** What is kept of an entry that is too large. */
+  /** The members to keep of an entry that is too large. */
   readonly essentials: Essentials;
-  /** Makes of an entry, which is JSON that was parsed, what is to be kept in memory. */
+  /** Makes the value that is kept in memory of a parsed entry. */
   readonly convert: (entry: unknown) => T;
   /** Told each time that a part of the list has arrived. */
   readonly onProgress?: (() => void) | undefined;
 }
 
 /**
- * The entries of a list. Never a part of them: a list that is cut short or no JSON is an error, because what it lacks would
- * be taken for gone. Between two chunks others have their turn.
+ * All entries of a list. A list that is cut short or malformed is an error, because the caller would take the
+ * missing entries for removed. Other work runs between two chunks.
  */
 export async function readList<T>(
   chunks: AsyncIterable<Buffer>,
@@ -232,9 +242,9 @@ export async function readList<T>(
   throw new ShimError("unknown", `${action}: the engine's answer is no list`);
 }
 
-/** Takes a list apart into the JSON of its entries. `null`, which is how Go writes a list without memory, has none. */
+/** Takes a list apart into the JSON of its entries. `null`, as which Go writes a nil slice, has none. */
 class ListSplitter {
-  state: "before" | "inside" | "whole" | "no list" = "before";
+  state: "before" | "inside" | "whole" | "malformed" = "before";
   readonly #end = new ValueEnd();
   /** Of the entry that has begun. */
   #parts: Buffer[] = [];
@@ -246,7 +256,7 @@ class ListSplitter {
 
   *push(chunk: Buffer): Generator<string, void> {
     let position = 0;
-    while (position < chunk.length && this.state !== "no list") {
+    while (position < chunk.length && this.state !== "malformed") {
       const byte = chunk[position];
       if (this.#hasBegun) {
         const end = this.#end.find(chunk, position);
@@ -255,7 +265,7 @@ class ListSplitter {
         position = end;
         const text = this.#take();
         if (this.state === "inside") yield text;
-        else this.state = text === "null" ? "whole" : "no list";
+        else this.state = text === "null" ? "whole" : "malformed";
       } else if (isSpace(byte) || (byte === comma && this.state === "inside")) {
         position += 1;
       } else if (byte === openBracket && this.state === "before") {
@@ -265,7 +275,7 @@ class ListSplitter {
         this.state = "whole";
         position += 1;
       } else if (this.state === "whole") {
-        this.state = "no list";
+        this.state = "malformed";
       } else {
         this.#hasBegun = true;
       }

@@ -1,6 +1,6 @@
 /**
- * Reading the engine's JSON. Go leaves out or nulls what is empty, and which of the two changes with the version: so
- * each reader takes a missing, null or mistyped field for the empty value of its type.
+ * Reading the engine's JSON. Go leaves out or nulls what is empty, and which of the two changes with the
+ * version: so each reader returns the empty value of its type for a missing, null or mistyped field.
  */
 import type { Labels } from "../../domain/labels.js";
 import { ShimError } from "../../lib/errors.js";

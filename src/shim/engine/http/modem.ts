@@ -1,7 +1,13 @@
 /**
- * The way to the engine's HTTP API: dockerode's docker-modem, which knows sockets, TLS and hijacked connections. Only
- * its `dial` is used, with every status an acceptable one, because of what the layers above it do: dockerode buffers
- * answers without limit, never settles when one is cut short, and puts the path of an object together unchecked.
+ * The connection to the engine's HTTP API: dockerode's docker-modem, which knows sockets, TLS and hijacked
+ * connections. Other users of dockerode call its objects (`docker.getContainer(id).inspect()`). They cannot
+ * be used here, because they
+ *
+ * - buffer answers without limit: labels and environments of tenants have any size;
+ * - never settle when an answer is cut short;
+ * - insert an id or image name into the path unchecked, so that `..` reaches another object.
+ *
+ * So only `dial` is used, with every status accepted; client.ts has limits, deadlines and errors.
  */
 import Docker from "dockerode";
 import { Agent as HttpAgent, type IncomingMessage } from "node:http";
@@ -19,7 +25,7 @@ export interface ModemRequest {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly json?: object | undefined;
   readonly tar?: Buffer | Readable | undefined;
-  /** The connection is to be taken out of HTTP. */
+  /** The connection is to be upgraded to a raw stream. */
   readonly hijack?: true | undefined;
 }
 
@@ -35,7 +41,7 @@ interface DialOptions {
   readonly abortSignal: AbortSignal;
 }
 
-/** As far as this file needs it; dockerode declares it as `any`. */
+/** The part that this file uses; dockerode declares it as `any`. */
 interface DockerModem {
   dial(
     options: DialOptions,
@@ -52,8 +58,8 @@ export class Modem {
 
   constructor(endpoint: EngineEndpoint, options: { readonly maxSockets: number; readonly idleMs: number }) {
     const tls = endpoint.kind === "tcp" ? endpoint.tls : undefined;
-    // After this time without data the agent closes a connection, unless a request has it. The pool gives out the one that
-    // was used last, and drops closed ones when it looks at the one that was used first.
+    // After this time without data the agent closes a connection, unless a request has it. The pool gives out
+    // the one that was used last, and drops closed ones when it looks at the one that was used first.
     const pool = {
       keepAlive: true,
       timeout: options.idleMs,
@@ -86,8 +92,8 @@ export class Modem {
   }
 
   /**
-   * The head of the answer, or the naked connection for a hijack that the engine agreed to. Rejects with Node's errors,
-   * and at once when `signal` aborts (with anything; the caller knows the reason).
+   * The head of the answer, or the raw connection for a hijack that the engine accepted. Rejects with Node's
+   * errors, and at once when `signal` aborts (with anything; the caller knows the reason).
    */
   async dial(request: ModemRequest, signal: AbortSignal): Promise<IncomingMessage | Socket> {
     return new Promise((resolve, reject) => {
@@ -121,8 +127,8 @@ function dialOptions(request: ModemRequest, signal: AbortSignal): DialOptions {
     path: request.path,
     method: request.method,
     headers,
-    // docker-modem sends `options` itself as the body when there is no `_body`, and cuts off the last character of a
-    // path with a question mark when `options` is empty.
+    // docker-modem sends `options` itself as the body when there is no `_body`, and cuts off the last
+    // character of a path with a question mark when `options` is empty.
     options: { _query: {}, _body: request.json ?? {} },
     file: request.tar,
     hijack: request.hijack ?? false,
@@ -133,17 +139,17 @@ function dialOptions(request: ModemRequest, signal: AbortSignal): DialOptions {
 }
 
 /**
- * docker-modem runs `util.inspect` over the options of every request, to any depth and with hidden fields, whether or
- * not anybody looks: over an agent with its sockets that takes a hundred times as long as the request. And when
- * somebody looks (DEBUG=modem), credentials in headers are in the log.
+ * docker-modem runs `util.inspect` over the options of every request, to any depth and with hidden fields,
+ * also when its debug log is off: for an agent with its sockets that takes a hundred times as long as the
+ * request. When the log is on (DEBUG=modem), it would show credentials in headers.
  */
 function hideFromInspection(object: object, replacement: string): void {
   Object.defineProperty(object, inspect.custom, { value: () => replacement, enumerable: false });
 }
 
 /**
- * docker-modem reads DOCKER_HOST and throws when that is not to its taste, even if it is told where to go. Which
- * endpoint to use has been decided by the configuration, of which that variable was a part.
+ * docker-modem reads DOCKER_HOST, and throws when it cannot parse it, even if it is given an endpoint. The
+ * configuration has decided on the endpoint already, with regard to that variable.
  */
 function withoutDockerHost<T>(construct: () => T): T {
   const saved = process.env["DOCKER_HOST"];

@@ -7,9 +7,9 @@ import type { ProcessStreams, TakeOutput } from "../../ports/engine.js";
 const action = "read process output";
 
 /**
- * Takes over `socket`. The streams end with the process, with `close`, and when `signal` aborts; then reading the
- * output throws the signal's reason. Output is read by the socket's events, not by an iterator: that costs a promise for
- * each piece, and half as much processor time again.
+ * Takes over `socket`. The streams end with the process, with `close`, and when `signal` aborts; then reading
+ * the output throws the signal's reason. Output is read by the socket's events, not by an iterator: that
+ * costs a promise for each piece, and half as much processor time again.
  */
 export function openProcessStreams(
   socket: Socket,
@@ -17,7 +17,8 @@ export function openProcessStreams(
   signal: AbortSignal,
 ): ProcessStreams {
   let failure: ShimError | undefined;
-  // Also for whoever only writes: a process that ends while its input is written to is no reason to crash.
+  // Also for callers that only write: without a listener, a process that ends while its input is written
+  // would be a crash.
   socket.on("error", (error) => {
     failure ??= brokenConnection(error);
   });
@@ -92,9 +93,9 @@ const frameLimitBytes = 256 * 1024 * 1024;
 const reportLimitBytes = 4096;
 
 /**
- * Takes apart what arrives: frames of `type, 0, 0, 0, length (big endian), data`. Nothing is copied or held back: a
- * frame comes in as many pieces as it arrives in. Throws `unavailable` when the stream ends within a frame, `unknown` for
- * an error that the engine reports (type 3) and for what is not a frame.
+ * Splits the stream into frames of `type, 0, 0, 0, length (big endian), data`. Nothing is copied or held
+ * back: a frame comes in as many pieces as it arrives in. Throws `unavailable` when the stream ends within a
+ * frame, `unknown` for an error that the engine reports (type 3) and for what is not a frame.
  */
 export class OutputFrames {
   readonly #header = Buffer.alloc(headerBytes);
@@ -103,7 +104,10 @@ export class OutputFrames {
   #remaining = 0;
   #report = "";
 
-  /** Hands the pieces in `chunk` over, all of them; a promise when one of the takers wants the next chunk to wait. */
+  /**
+   * Hands the pieces in `chunk` over, all of them; a promise when one of the takers wants the next chunk to
+   * wait.
+   */
   push(chunk: Buffer, take: TakeOutput): Promise<unknown> | undefined {
     let waits: Promise<void>[] | undefined;
     try {
@@ -123,7 +127,7 @@ export class OutputFrames {
         if (wait !== undefined) (waits ??= []).push(wait);
       }
     } catch (error) {
-      // Nobody waits for them any more; one that fails later must not count as unheard.
+      // The caller does not wait for them any more; a later failure must not count as unhandled.
       void Promise.allSettled(waits ?? []);
       throw error;
     }

@@ -10,8 +10,8 @@ const outputLimitBytes = 1024 * 1024;
 const tokenUser = "<token>";
 
 /**
- * What `docker-credential-NAME get` answers for `server`; undefined when it knows none. Ends with `signal` and after ten
- * seconds. Its output is in no error: it may hold the secret.
+ * What `docker-credential-NAME get` answers for `server`; undefined when it knows none. Ends with `signal`
+ * and after ten seconds. Its output is in no error: it may hold the secret.
  */
 export async function askCredentialHelper(
   name: string,

@@ -1,4 +1,7 @@
-/** Docker's configuration files with credentials: config.json and its predecessor .dockercfg. */
+/**
+ * Docker's configuration files with credentials, config.json and the older .dockercfg, and which entries
+ * apply to an image by the kubelet's rules.
+ */
 import { ShimError } from "../../lib/errors.js";
 import type { RegistryCredentials } from "../../ports/engine.js";
 import { asObject, type Json, labelsOf, objectOf, textOf } from "../http/json.js";
@@ -97,9 +100,9 @@ export function normalizeRegistryKey(key: string): string {
 }
 
 /**
- * The entries for an image, those with the longest path first: same port, as many parts of the host name, each part a
- * shell glob, and a path that the image's begins with. When there are none, those of Docker Hub for its images.
- * `repository` has its registry: `docker.io/library/busybox`. Keys are normalised.
+ * The entries for an image, those with the longest path first: same port, as many parts of the host name,
+ * each part a shell glob, and a path that the image's begins with. When there are none, those of Docker Hub
+ * for its images. `repository` has its registry: `docker.io/library/busybox`. Keys are normalised.
  */
 export function matchingEntries<T extends { readonly key: string }>(
   entries: readonly T[],
@@ -137,7 +140,7 @@ function splitKey(key: string): {
   return { hostParts: host.split("."), port, path: slash === -1 ? "" : key.slice(slash) };
 }
 
-/** `*`, `?` and `[a-z]`. A pattern that is none matches nothing. */
+/** `*`, `?` and `[a-z]`. A malformed pattern matches nothing. */
 function globMatches(pattern: string, text: string): boolean {
   const source = pattern.replaceAll(/\[\^?[^\][\\]+\]|[\s\S]/g, (token) => {
     if (token === "*") return ".*";

@@ -7,7 +7,9 @@ import { asObject, type Json, numberOf, objectOf, parseJson, textOf } from "../h
 
 const lineLimitBytes = 1024 * 1024;
 
-/** The query of `POST /images/create`; `invalid` for what is no image name. A digest counts more than a tag. */
+/**
+ * The query of `POST /images/create`; `invalid` for what is no image name. A digest counts more than a tag.
+ */
 export function pullQuery(reference: string): Readonly<Record<string, string>> {
   const parsed = parseReference(reference);
   if (parsed === undefined) throw new ShimError("invalid", `pull image "${reference}": not an image name`);
@@ -15,9 +17,10 @@ export function pullQuery(reference: string): Readonly<Record<string, string>> {
 }
 
 /**
- * X-Registry-Auth for a pull of `reference`; none without credentials. The engine takes credentials with the address
- * of another registry for its containerd image store as no credentials, and kubelets send addresses in many spellings:
- * so the address is that of the image's registry, in the spelling which the engine itself uses for Docker Hub.
+ * X-Registry-Auth for a pull of `reference`; none without credentials. The engine takes credentials with the
+ * address of another registry for its containerd image store as no credentials, and kubelets send addresses
+ * in many spellings: so the address is that of the image's registry, in the spelling which the engine itself
+ * uses for Docker Hub.
  */
 export function registryAuthHeaders(
   reference: string,
@@ -38,8 +41,8 @@ export function registryAuthHeaders(
 }
 
 /**
- * Reads a progress stream to its end. Status 200 says only that the work has begun: an error in the stream is thrown,
- * its kind from `kindOf`.
+ * Reads a progress stream to its end. Status 200 says only that the work has begun: an error in the stream is
+ * thrown, its kind from `kindOf`.
  */
 export async function followProgress(
   chunks: AsyncIterable<Buffer>,
@@ -102,8 +105,8 @@ const registryErrors: readonly (readonly [ErrorKind, RegExp])[] = [
 ];
 
 /**
- * What a registry's failure means, from its text: the engine has nothing else, and passes most of them on as 500. The
- * code of the engine's error, where it has one, is used only when the text says nothing.
+ * What a registry's failure means, from its text: the engine has nothing else, and passes most of them on as
+ * 500. The code of the engine's error, where it has one, is used only when the text says nothing.
  */
 export function kindOfRegistryError(text: string, code: number): ErrorKind {
   for (const [kind, pattern] of registryErrors) {

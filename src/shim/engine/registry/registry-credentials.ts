@@ -33,8 +33,9 @@ const fileLimitBytes = 1024 * 1024;
 const hubServer = "https://index.docker.io/v1/";
 
 /**
- * Credentials from Docker's configuration files, found where the kubelet's dockershim looked for them. Files are read
- * anew when they change; a bad one is logged once and passed over. Helpers are asked each time, tokens expire.
+ * Credentials from Docker's configuration files, found where the kubelet's dockershim looked for them. Files
+ * are read anew when they change; a bad one is logged once and passed over. Helpers are asked each time,
+ * tokens expire.
  */
 export class RegistryCredentialStore {
   readonly #files = new Map<
@@ -45,8 +46,8 @@ export class RegistryCredentialStore {
   constructor(private readonly options: RegistryCredentialStoreOptions) {}
 
   /**
-   * All credentials for the image, to be tried in this order: that of the registry's helper, then the matching entries
-   * of the file, longest path first. Empty when there are none. A failing helper is logged.
+   * All credentials for the image, to be tried in this order: that of the registry's helper, then the
+   * matching entries of the file, longest path first. Empty when there are none. A failing helper is logged.
    */
   async lookUp(reference: string, signal?: AbortSignal): Promise<readonly RegistryCredentials[]> {
     const image = parseReference(reference);

@@ -16,17 +16,19 @@ export interface CgroupTarget {
   readonly cgroupVersion: 1 | 2;
 }
 
-/** Limits that cgroup v2 names like this; what begins with `cgroup.` moves processes about and is no limit. */
+/**
+ * Limits that cgroup v2 names like this; what begins with `cgroup.` moves processes about and is no limit.
+ */
 const settingForm = /^(?!cgroup\.)[a-z]+(?:\.[A-Za-z0-9_]+)+$/;
-/** What the kernel takes for no limit. */
+/** The kernel's value for "no limit". */
 const unlimitedBytes = 2n ** 63n - 1n;
 /** As the kernel spells them in file names. */
 const pageSizeForm = /^\d+[KMG]B$/;
 
 /**
- * Writes `settings`. `invalid` for names that are none and for values that the kernel refuses, `unsupported` when the
- * cgroup is out of reach or the host has not the controller. A hugepage limit of 0 without a controller to set it is no
- * error: kubelets send one for each page size of the node.
+ * Writes `settings`. `invalid` for names that are none and for values that the kernel refuses, `unsupported`
+ * when the cgroup is out of reach or the host has not the controller. A hugepage limit of 0 without a
+ * controller to set it is no error: kubelets send one for each page size of the node.
  */
 export async function applyCgroup(
   target: CgroupTarget,
@@ -51,8 +53,8 @@ export async function applyCgroup(
 }
 
 /**
- * What is in force of what `settings` names: what cannot be read, or has no value, is left out. Undefined when the cgroup
- * is out of reach.
+ * The present values of the limits in `settings`, without those that cannot be read or have no value.
+ * Undefined when the cgroup is out of reach.
  */
 export async function presentCgroup(
   target: CgroupTarget,
@@ -102,7 +104,8 @@ async function limitHugepages(cgroup: ContainerCgroup, pageSize: string, limitBy
   const file = hugepagesFile(cgroup, pageSize);
   const written = file !== undefined && (await write(file.prefix + file.limit, String(limitBytes)));
   if (!written && limitBytes > 0n) throw noController(`hugepages of "${pageSize}"`);
-  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may not use.
+  // Reservations count apart since Linux 5.7; without a limit they could take pages that the container may
+  // not use.
   if (written) await write(`${file.prefix}rsvd.${file.limit}`, String(limitBytes));
 }
 

@@ -14,12 +14,12 @@ export interface HostPathsProcessOptions {
   readonly log: Pick<Logger, "warn" | "debug">;
 }
 
-/** What is to hear of one request. */
+/** Receives the answers to one request. */
 export interface PathListener {
   answered(answer: PathAnswer): void;
-  /** The process of the request is gone, with or without answers to all entries. Nothing is heard afterwards. */
+  /** The process of the request is gone, with or without answers to all entries. No call follows. */
   ended(): void;
-  /** There is no process for the request, or no helper any more. Nothing is heard afterwards. */
+  /** There is no process for the request, or no helper any more. No call follows. */
   lost(reason: string): void;
 }
 
@@ -35,7 +35,10 @@ export class HostPathsProcess {
     this.#options = options;
   }
 
-  /** Sends a request of at most `requestLimitBytes`; throws when there is no helper. Returns what kills its process. */
+  /**
+   * Sends a request of at most `requestLimitBytes`; throws when there is no helper. Returns what kills its
+   * process.
+   */
   ask(entries: readonly PathEntry[], listener: PathListener): () => void {
     const child = this.#running();
     const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);
@@ -51,7 +54,7 @@ export class HostPathsProcess {
     return this.#child?.pid;
   }
 
-  /** The kernel kills what it has forked. What hangs there is not waited for. */
+  /** The kernel kills the processes that the helper has forked. Hanging ones are not waited for. */
   close(): Promise<void> {
     this.#isClosed = true;
     if (this.#child !== undefined) this.#lose(this.#child, "it is closed");
@@ -71,8 +74,8 @@ export class HostPathsProcess {
 
   #start(program: string): ChildProcess {
     const child: ChildProcess = spawn(program, [this.#options.deviceRoot ?? "/dev"], {
-      // Nothing of this process's directory and environment; a session of its own, so that an interrupt from the
-      // terminal does not end it before this process is done.
+      // Nothing of this process's directory and environment; a session of its own, so that an interrupt from
+      // the terminal does not end it before this process is done.
       cwd: "/",
       env: {},
       detached: true,
@@ -113,7 +116,7 @@ export class HostPathsProcess {
     else listener?.ended();
   }
 
-  /** Tells all who wait for it, and makes room for a successor. */
+  /** Fails all pending requests; the next request starts another helper. */
   #lose(child: ChildProcess, reason: string): void {
     child.kill("SIGKILL");
     // A process that hangs keeps the other end open.
@@ -122,7 +125,7 @@ export class HostPathsProcess {
     this.#child = undefined;
     const lost = [...this.#listeners.values()];
     this.#listeners.clear();
-    // Why there is none at all is said by those who wanted one.
+    // When it could not be started, the callers report why.
     if (!this.#isClosed && child.pid !== undefined)
       this.#options.log.warn(
         { pid: child.pid, reason, requests: lost.length },

@@ -1,7 +1,13 @@
-/** What is said to the program that looks at paths of the node, and what it answers: pause/host-paths.c has the format. */
+/**
+ * What is said to the program that looks at paths of the node, and what it answers: pause/host-paths.c has
+ * the format.
+ */
 import { getSystemErrorMap } from "node:util";
 
-/** `look`: is it there; `make`: make it as a directory when it is not there; `devices`: which device nodes are there. */
+/**
+ * `look`: is it there; `make`: make it as a directory when it is not there; `devices`: which device nodes are
+ * there.
+ */
 export type PathTask = "look" | "make" | "devices";
 
 export interface PathEntry {

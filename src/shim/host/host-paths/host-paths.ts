@@ -1,6 +1,7 @@
 /**
- * Paths of the node that requests name. They may be on volumes whose servers do not answer, so a helper process looks at
- * them, never this one: its few threads for files serve all pods, and it could not end before they do.
+ * Paths of the node that requests name. They may be on volumes whose servers do not answer, so a helper
+ * process looks at them, never this one: its few threads for files serve all pods, and it could not end
+ * before they do.
  */
 import { posix } from "node:path";
 import { formatDuration, linkAbort } from "../../lib/abort.js";
@@ -16,7 +17,9 @@ export interface HostPathsOptions {
   readonly log: Pick<Logger, "warn">;
   /** For the paths of one request to the helper; default 10 s. */
   readonly timeoutMs?: number;
-  /** How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms. */
+  /**
+   * How long a killed process may take to be gone before its path counts as one that hangs; default 200 ms.
+   */
   readonly killTimeoutMs?: number;
 }
 
@@ -79,10 +82,13 @@ export class HostPaths {
     }
   }
 
-  /** Whether it is known, without asking, that the paths of a container cannot be looked at; the problem is noted. */
+  /**
+   * Whether it is known, without asking, that the paths of a container cannot be looked at; the problem is
+   * noted.
+   */
   #refuse(entries: readonly Entry[], pod: string, found: Found): boolean {
     const hanging = [...this.#hanging];
-    // Whoever looks for what is below such a path has to pass there. Others are not concerned.
+    // A lookup below such a path would hang, too. Other paths are not affected.
     const isHanging = ({ text }: Entry): boolean =>
       hanging.some(({ path }) => text === path || text.startsWith(`${path}/`));
     for (const entry of entries) {
@@ -180,7 +186,8 @@ export class HostPaths {
 }
 
 function toEntry(task: PathTask, given: string): Entry {
-  // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the kernel does.
+  // The engine takes `..` out of the sources of mounts as text. It follows links of devices first, as the
+  // kernel does.
   const text = task === "devices" ? withoutLastSlashes(given) : posix.resolve("/", given);
   return { task, given, text, path: Buffer.from(text) };
 }

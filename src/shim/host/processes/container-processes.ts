@@ -1,4 +1,4 @@
-/** The processes of a container, as its cgroup lists them: a look at all processes of a node costs much more. */
+/** Processes of containers, found by their cgroups: to look at all processes of a node costs much more. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { isKind } from "../../lib/errors.js";
@@ -12,8 +12,8 @@ import type { OpenFileLimits } from "../../ports/host.js";
 const mostCgroups = 256;
 
 /**
- * The directory that lists them, from the cgroup of one process of the container. Undefined when that is not one, or its
- * cgroup is out of reach.
+ * The directory that lists them, from the cgroup of one process of the container. Undefined when that is not
+ * one, or its cgroup is out of reach.
  */
 export async function findProcessList(
   containerId: string,
@@ -32,7 +32,10 @@ export async function findProcessList(
   }
 }
 
-/** Process ids of the cgroup and of those below it; undefined when they cannot be listed, or are in too many cgroups. */
+/**
+ * Process ids of the cgroup and of those below it; undefined when they cannot be listed, or are in too many
+ * cgroups.
+ */
 export async function listProcesses(directory: string): Promise<readonly number[] | undefined> {
   const pids: number[] = [];
   const pending = [directory];

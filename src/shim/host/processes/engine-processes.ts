@@ -1,4 +1,6 @@
-/** The engine's own processes: the last that the kernel kills for want of memory, and in the cgroup that was asked for. */
+/**
+ * Sets the OOM score of the engine's own processes, and moves them into the cgroup of `--runtime-cgroups`.
+ */
 import { open } from "node:fs/promises";
 import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
@@ -22,22 +24,22 @@ export interface EngineProcessesOptions {
   readonly pidFiles?: readonly string[];
 }
 
-/** What dockershim gave dockerd: only processes that must never be killed have less. */
+/** dockershim's value for dockerd: one above that of processes that are never killed. */
 const engineScore = -999;
 const defaultIntervalMs = 5 * 60_000;
 /** Of one round: it looks at some hundred small files. */
 const roundLimitMs = 30_000;
 
 /**
- * Looks after the engine's dockerd and containerd at once and then every few minutes, because engines restart. Only
- * processes that are proven to be those of the engine behind the endpoint are touched, and only in this program's own PID
- * namespace: an engine that runs in a container is under that container's limits. Failures are logged when they are new.
+ * Checks the engine's dockerd and containerd at once and then every few minutes, because engines restart. It
+ * touches only processes that are proven to be those of the engine behind the endpoint, in this program's own
+ * PID namespace: an engine in a container is under the limits of that container. New failures are logged.
  */
 export class EngineProcesses {
   readonly #stop = new AbortController();
   readonly #look = new LimitedLook("look for the engine's processes", roundLimitMs);
   readonly #proc: ProcFiles;
-  /** What was said last of each subject: it is said again only when it has changed. */
+  /** The last log line of each subject: it is repeated only when it has changed. */
   readonly #said = new Map<string, string>();
   #running: Promise<void> | undefined;
 
@@ -99,7 +101,7 @@ export class EngineProcesses {
   async #lookAfter(found: EngineProcess): Promise<void> {
     const { runtimeCgroups, log } = this.options;
     const { pid, command } = found;
-    // A look that hung may go on long after the stop.
+    // A hanging look may continue long after the stop.
     if (this.#stop.signal.aborted) return;
     await this.#try(`OOM score of ${command}`, async () => {
       const score = await this.#setScore(found);
@@ -113,10 +115,10 @@ export class EngineProcesses {
     });
   }
 
-  /** The score that was set, undefined when it had that or a lower one. */
+  /** The score that was set; undefined when the process had that or a lower one. */
   async #setScore(found: EngineProcess): Promise<number | undefined> {
     const { clamp = (wanted: number) => wanted } = this.options;
-    // The file is that of the process that has the pid now, and stays so: only then is it asked who that is.
+    // An open file stays that of its process, so the process is identified after the open.
     const file = await open(this.#proc.path(found.pid, "oom_score_adj"), "r+");
     try {
       if (!(await this.#isStill(found))) return undefined;

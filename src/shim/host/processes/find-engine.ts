@@ -1,4 +1,4 @@
-/** Finding the processes of the engine that this program talks to, and of no other one on this host. */
+/** Finds the processes of the engine behind the endpoint, and of no other engine on this host. */
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProcFiles } from "./proc-files.js";
@@ -18,9 +18,9 @@ const defaultContainerdSocket = "/run/containerd/containerd.sock";
 const defaultConfigFile = "/etc/docker/daemon.json";
 
 /**
- * The dockerd that listens on `socketPath`; undefined when none is proven to, and when several are and no pid file tells
- * which. Only one that is a service of this node: nothing is read of processes of containers, whatever they call
- * themselves.
+ * The dockerd that listens on `socketPath`; undefined when there is no proof for any process, or for several
+ * and no pid file names one. Only services of this node are considered: nothing is read of processes of
+ * containers, whatever their name.
  */
 export async function findDockerd(
   proc: ProcFiles,
@@ -41,8 +41,8 @@ export async function findDockerd(
 }
 
 /**
- * The containerd of a dockerd: its child, or else the process that listens where its flags and its configuration file
- * say, or where a system's containerd does.
+ * The containerd of a dockerd: its child, or else the process that listens where its flags and its
+ * configuration file say, or where a system's containerd does.
  */
 export async function findContainerd(
   proc: ProcFiles,
@@ -108,9 +108,9 @@ async function configuredSocket(path: string | undefined): Promise<string | unde
 }
 
 /**
- * Whether the process can be a service of this node: in this program's own PID namespace, of root or of the user that this
- * program runs as, and in no cgroup of a container or pod that this program is not in itself. A pod in the host's PID
- * namespace can call its processes what it likes, but cannot leave its cgroup.
+ * Whether the process can be a service of this node: in this program's own PID namespace, of root or of the
+ * user that this program runs as, and in no cgroup of a container or pod that this program is not in itself.
+ * A pod in the host's PID namespace can call its processes what it likes, but cannot leave its cgroup.
  */
 async function isNodeService(proc: ProcFiles, pid: number): Promise<boolean> {
   const [ownNamespace, namespace] = await Promise.all([
@@ -126,14 +126,17 @@ async function isNodeService(proc: ProcFiles, pid: number): Promise<boolean> {
   return user !== undefined && (user === 0 || user === ownUser);
 }
 
-/** What all drivers and runtimes put into the paths of the cgroups of containers, and kubelets into those of pods. */
+/**
+ * What all drivers and runtimes put into the paths of the cgroups of containers, and kubelets into those of
+ * pods.
+ */
 function containersIn(procCgroup: string): readonly string[] {
   return procCgroup.match(/[0-9a-f]{64}|kubepods/g) ?? [];
 }
 
 /**
- * Undefined for programs that run with the rights of another user than who started them. The owner of the files below
- * /proc does not tell: they are root's for some processes of others.
+ * Undefined for setuid programs. The owner of the files below /proc does not tell: they are root's for some
+ * processes of others.
  */
 async function userOf(proc: ProcFiles, pid: number | "self"): Promise<number | undefined> {
   const id = /^Uid:\s+(\d+)\s+\1\s/m.exec((await proc.text(pid, "status")) ?? "")?.[1];
@@ -141,8 +144,8 @@ async function userOf(proc: ProcFiles, pid: number | "self"): Promise<number | u
 }
 
 /**
- * Looks at files that hang when their file system does. Nobody waits for longer than the limit, and as long as one look
- * hangs there is no second one: each of them holds a thread of Node's pool.
+ * Limits a look at files that may hang with their file system: callers wait for at most the limit, and there
+ * is no second look while one hangs, because each holds a thread of Node's pool.
  */
 export class LimitedLook {
   #isUnderWay = false;
@@ -153,7 +156,10 @@ export class LimitedLook {
     private readonly limitMs: number,
   ) {}
 
-  /** What `look` answers. `timeout` after the limit, `unavailable` while an earlier one hangs; else the signal's reason. */
+  /**
+   * What `look` answers. `timeout` after the limit, `unavailable` while an earlier one hangs; else the
+   * signal's reason.
+   */
   async run<T>(signal: AbortSignal | undefined, look: () => Promise<T>): Promise<T> {
     if (this.#isUnderWay) {
       throw new ShimError("unavailable", `${this.action}: an earlier look has not ended`);
@@ -163,7 +169,7 @@ export class LimitedLook {
       const looking = look().finally(() => {
         this.#isUnderWay = false;
       });
-      looking.catch(() => undefined); // One that fails after everybody has left.
+      looking.catch(() => undefined); // It may fail after the deadline.
       return orAbort(looking, linked);
     });
   }

@@ -1,4 +1,6 @@
-/** Hosts on which no OOM score can be lowered: nested engines, CI machines, anything without CAP_SYS_RESOURCE. */
+/**
+ * Hosts on which no OOM score can be lowered: nested engines, CI machines, anything without CAP_SYS_RESOURCE.
+ */
 import { readFile } from "node:fs/promises";
 import type { Logger } from "../../lib/log.js";
 import { messageOf } from "../../lib/errors.js";
@@ -30,8 +32,9 @@ const sysResourceBit = 1n << 24n;
 const firstUserNamespace = "user:[4026531837]";
 
 /**
- * How runc fails when it may not write the score: its first process dies before it says why, or the write is refused. The
- * whole text, because the author of a pod chooses words of other texts: commands, paths, names of users.
+ * The errors of runc when it may not write the score: its first process dies without a reason, or the write
+ * is refused. The whole text is matched, because authors of pods choose parts of other texts: commands,
+ * paths, names of users.
  */
 const failurePattern = new RegExp(
   [
@@ -57,16 +60,22 @@ interface EngineFiles {
 }
 
 /**
- * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores pass from
- * parent to child, and only going below needs the capability.
+ * The lowest OOM score that containers can be given. The engine's own is one that it may always set: scores
+ * pass from parent to child, and only going below needs the capability.
  */
 export class HostOomScores {
   readonly #proc: ProcFiles;
   readonly #look = new LimitedLook("look at the engine's process", lookLimitMs);
   #floor: number | undefined;
-  /** Whether the engine's process has told what it may do. Then nothing is learned from containers that fail. */
+  /**
+   * Whether the capabilities of the engine's process are known. Then failing containers are not used as
+   * evidence.
+   */
   #isCertain = false;
-  /** The lowest score that a child of this program has without asking; that of an engine beside it in a container, too. */
+  /**
+   * The lowest score that a child of this program has without asking; that of an engine beside it in a
+   * container, too.
+   */
   #inherited = 0;
 
   constructor(
@@ -79,8 +88,8 @@ export class HostOomScores {
   }
 
   /**
-   * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local engine. When it
-   * cannot be seen, what was known before holds. Never throws.
+   * Looks at the engine's process, if it is one of ours to see. To be called after each connect to a local
+   * engine. When it cannot be seen, what was known before holds. Never throws.
    */
   async detect(): Promise<void> {
     if (this.clamping === "never") return;
@@ -125,12 +134,12 @@ export class HostOomScores {
   }
 
   /**
-   * Whether the start of a container with `score` failed because this host cannot lower scores; from then on it is known,
-   * until one with the score that was learned fails for the same reason: then the lesson was wrong.
+   * Whether the start of a container with `score` failed because this host cannot lower scores. The limit is
+   * then remembered, until a container with just that score fails for the same reason: then it was wrong.
    */
   learnFromFailure(score: number, error: unknown): boolean {
     if (this.clamping !== "auto") return false;
-    // Another container has found out while this one was on its way.
+    // A concurrent start of another container has found the limit.
     if (this.#floor !== undefined && score < this.#floor) return true;
     if (this.#isCertain || !failurePattern.test(messageOf(error))) return false;
     if (this.#floor !== undefined && score === this.#floor) this.#floor = undefined;

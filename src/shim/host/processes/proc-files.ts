@@ -1,10 +1,10 @@
-/** What /proc says of processes. Whatever is said of a process that has ended meanwhile is undefined. */
+/** Reads /proc. Values of a process that has ended are undefined. */
 import { opendir, readdir, readlink } from "node:fs/promises";
 import { hasCode } from "../../lib/files/file-errors.js";
 import { kernelFileLines, readKernelFile } from "../../lib/linux/kernel-file.js";
 import { parseStat, type ProcessStat } from "../../lib/linux/process-stat.js";
 
-/** So many files are open at once: a host may have more processes than this program may have files. */
+/** Files that are open at once: a host may have more processes than this program may have files. */
 const filesAtOnce = 32;
 const namesAtOnce = 256;
 
@@ -27,7 +27,8 @@ export class ProcFiles {
   }
 
   /**
-   * Of a file that may be long, some lines at a time; none when this program may not look. `exhausted` after `limitBytes`.
+   * Of a file that may be long, some lines at a time; none when this program may not look. `exhausted` after
+   * `limitBytes`.
    */
   async *lines(
     pid: number | "self",
@@ -87,7 +88,10 @@ export class ProcFiles {
   }
 }
 
-/** Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver and version the path holds the id. */
+/**
+ * Whether the text of `/proc/<pid>/cgroup` is that of a process of the container: with every cgroup driver
+ * and version the path holds the id.
+ */
 export function isCgroupOf(containerId: string, procCgroup: string | undefined): boolean {
   return /^[0-9a-f]{64}$/.test(containerId) && procCgroup?.includes(containerId) === true;
 }
@@ -114,8 +118,8 @@ export interface Mount {
 }
 
 /**
- * The mounts of a process's mount namespace, in the order of the kernel; none of a process that is gone. Only for this
- * program and for processes of the node: a container decides itself what its own table says.
+ * The mounts of a process's mount namespace, in the order of the kernel; none of a process that is gone. Only
+ * for this program and for processes of the node: a container decides itself what its own table says.
  */
 export async function* readMounts(proc: ProcFiles, pid: number | "self"): AsyncGenerator<Mount, void, void> {
   for await (const lines of proc.lines(pid, "mountinfo")) {

@@ -13,25 +13,27 @@ export interface ProcessTreeOptions {
 }
 
 /**
- * Between two scans: twice as long after each one that has found new processes, and no shorter than the scan was. A
- * container that goes on forking must not keep this program busy.
+ * Between two scans: twice as long after each one that has found new processes, and no shorter than the scan
+ * was. A container that goes on forking must not keep this program busy.
  */
 const scanPauseMs = { first: 5, longest: 50 };
 /**
- * So many scans without a new process are proof enough when one of those that are known does not stop: it hangs in the
- * kernel or is frozen, and starts nothing either.
+ * So many scans without a new process are proof enough when one of those that are known does not stop: it
+ * hangs in the kernel or is frozen, and starts nothing either.
  */
-const patientScans = 20;
+const maxQuietScans = 20;
 
 /**
- * Kills `pid` and everything that it started: its descendants, and the members of its session (every exec leads one),
- * which finds children whose parent is gone. They are stopped first, and killed when all have stopped and no new one
- * appears, so that none can fork its way out; then this waits until they have ended. What left the session and was
- * adopted by the container's first process before the call is not found: nothing tells it from the container's own.
+ * Kills `pid` and everything that it started: its descendants, and the members of its session (every exec
+ * leads one), which finds children whose parent is gone. They are stopped first, and killed when all have
+ * stopped and no new one appears, so that none can fork its way out; then this waits until they have ended.
+ * What left the session and was adopted by the container's first process before the call is not found:
+ * nothing tells it from the container's own.
  *
- * Only processes of the container are touched, by the proof of their cgroup: pids may be used again, and those of an
- * engine in another PID namespace mean something else here. Returns false when there is none. An abort of `signal` ends
- * the wait, but what was found by then is killed all the same. Throws when a process may not be signalled.
+ * Only processes of the container are touched, by the proof of their cgroup: pids may be used again, and
+ * those of an engine in another PID namespace mean something else here. Returns false when there is none. An
+ * abort of `signal` ends the wait, but what was found by then is killed all the same. Throws when a process
+ * may not be signalled.
  */
 export async function killProcessTree(
   containerId: string,
@@ -83,7 +85,7 @@ class ProcessTree {
   }
 
   async #stopAll(signal: AbortSignal): Promise<void> {
-    for (let quietScans = 0; quietScans < patientScans; quietScans++) {
+    for (let quietScans = 0; quietScans < maxQuietScans; quietScans++) {
       signal.throwIfAborted();
       const startMs = performance.now();
       const candidates = await this.#candidates();
@@ -101,7 +103,10 @@ class ProcessTree {
     }
   }
 
-  /** The root, its session, and the descendants of these and of all members. The root counts only while it is ours. */
+  /**
+   * The root, its session, and the descendants of these and of all members. The root counts only while it is
+   * ours.
+   */
   async #candidates(): Promise<readonly ProcessStat[]> {
     const found = await this.#proc.mapDefined(await this.#pids(), (pid) => this.#proc.stat(pid));
     const all = found.filter(({ pid }) => pid > 1 && pid !== process.pid);

@@ -15,13 +15,13 @@ export class Cgroup {
   readonly #names = new Map<string, readonly string[]>();
   readonly #rate: CpuRate;
   readonly #keptText: CgroupText = (controller, file) => this.#directories.get(controller)?.text(file, kept);
-  // Metrics are asked for seldom, and have three times as many files: those are not kept open in between.
+  // Metrics are read rarely, from three times as many files: those are not kept open in between.
   readonly #passingText: CgroupText = (controller, file) =>
     this.#directories.get(controller)?.text(file, passing);
 
   /**
-   * `directories` by controller of version 1, and by the empty string for version 2. `startedAtMs` is when its CPU time
-   * was 0, in milliseconds of `performance.now()`.
+   * `directories` by controller of version 1, and by the empty string for version 2. `startedAtMs` is when
+   * its CPU time was 0, in milliseconds of `performance.now()`.
    */
   constructor(
     private readonly path: string,

@@ -12,8 +12,8 @@ import { blockDeviceName } from "../../lib/linux/block-device.js";
 const nanosecondsPerTick = 10_000_000;
 
 /**
- * Undefined when the cgroup is gone or has no accounting. `details` reads what only metrics show, where that is wanted. Pressure is
- * of version 2, also on hosts that have both.
+ * Undefined when the cgroup is gone or has no accounting. `details` reads what only metrics show, where that
+ * is wanted. Pressure is of version 2, also on hosts that have both.
  */
 export function readCpu(text: CgroupText, details: CgroupText | undefined): CpuReading | undefined {
   const v1 = numberIn(text("cpuacct", "cpuacct.usage"));
@@ -57,8 +57,8 @@ function scaled(value: number | undefined, factor: number): number | undefined {
 }
 
 /**
- * Undefined when the cgroup is gone or has no accounting. `details` reads what only metrics show, where that is wanted.
- * Pressure is of version 2, also on hosts that have both.
+ * Undefined when the cgroup is gone or has no accounting. `details` reads what only metrics show, where that
+ * is wanted. Pressure is of version 2, also on hosts that have both.
  */
 export function readMemory(text: CgroupText, details: CgroupText | undefined): MemoryReading | undefined {
   const v1 = numberIn(text("memory", "memory.usage_in_bytes"));
@@ -67,7 +67,10 @@ export function readMemory(text: CgroupText, details: CgroupText | undefined): M
   return v2 === undefined ? undefined : readMemoryV2(text, v2, details);
 }
 
-/** Usage includes page cache; what of it was not used for a while is given back under pressure, before anything is killed. */
+/**
+ * Usage includes page cache; what of it was not used for a while is given back under pressure, before
+ * anything is killed.
+ */
 export function workingSetOf(usage: number, inactiveFile: number | undefined): number {
   // Both are read at different moments.
   return Math.max(usage - (inactiveFile ?? 0), 0);
@@ -179,7 +182,9 @@ function readBlocksV1(bytesText: string, operationsText: string): readonly Block
     }));
 }
 
-/** Lines `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`; devices without any traffic have no values. */
+/**
+ * Lines `8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6`; devices without any traffic have no values.
+ */
 function readBlocksV2(text: string): readonly BlockReading[] {
   return text.split("\n").flatMap((line) => {
     const [, major, minor] = /^(\d+):(\d+) /.exec(line) ?? [];

@@ -168,7 +168,9 @@ describe("readList()", () => {
   test("tells of each part that arrives", async () => {
     let parts = 0;
     await readList(pieces("[1,2,3]", [2]), {
-      action: "list things", essentials: {}, convert: (entry) => entry,
+      action: "list things",
+      essentials: {},
+      convert: (entry) => entry,
       onProgress: () => (parts += 1),
     });
     assert.equal(parts, 4);

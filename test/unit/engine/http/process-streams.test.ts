@@ -13,7 +13,9 @@ function frame(type: number, data: string): Buffer {
   return Buffer.concat([header, Buffer.from(data)]);
 }
 
-/** What comes out of `bytes` in pieces of the given sizes, the last one repeated; `found` also when it throws. */
+/**
+ * What comes out of `bytes` in pieces of the given sizes, the last one repeated; `found` also when it throws.
+ */
 function read(
   bytes: Buffer,
   sizes: readonly number[],

@@ -19,7 +19,10 @@ import { FakeProc } from "../fake-proc.js";
 const id = idOf("3f");
 const nothing = { unified: {}, hugepages: [] };
 
-/** A host whose container has the process 100, with the given mounts below the directory and files of its cgroups. */
+/**
+ * A host whose container has the process 100, with the given mounts below the directory and files of its
+ * cgroups.
+ */
 async function setUp(
   cgroup: string,
   mounts: readonly (readonly [directory: string, type: "cgroup" | "cgroup2", options: string])[],
