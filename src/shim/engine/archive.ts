@@ -58,10 +58,7 @@ export function archiveCalls(client: EngineClient): ArchiveCalls {
     }
   };
 
-  /**
-   * A buffer goes under the deadline of short calls; a stream is as slow as its source, and is destroyed at
-   * the end.
-   */
+  /** A buffer has the deadline of short calls; a stream has none, and is destroyed at the end. */
   const putArchive: ArchiveCalls["putArchive"] = async (id, path, tar, signal) => {
     const timeout = Buffer.isBuffer(tar) ? {} : { timeoutMs: Infinity };
     const headers = { "Content-Type": "application/x-tar" };
@@ -179,10 +176,7 @@ function openArchive(response: IncomingMessage, action: string, signal: AbortSig
   return stream;
 }
 
-/**
- * The content of the regular file with which the archive `tar` begins; undefined when it begins with
- * something else.
- */
+/** The content of the first entry of `tar`; undefined unless that is a regular file. */
 async function firstFile(tar: Buffer, action: string): Promise<Buffer | undefined> {
   const entries = extract();
   entries.end(tar);

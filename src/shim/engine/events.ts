@@ -5,10 +5,7 @@ import { asObject, objectOf, textOf } from "./http/json.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 const action = "read engine events";
-/**
- * A larger event is reduced to what is read of it: Docker puts all labels of a container or image into its
- * events.
- */
+/** A larger event is reduced to its essentials: Docker puts all labels into its events. */
 const lineLimitBytes = 64 * 1024;
 
 /** The events that the shim subscribes to. Exec events are left out: each exec probe makes three of them. */

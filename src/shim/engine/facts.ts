@@ -94,10 +94,7 @@ function cleanVersion(version: string): string {
   return version.replace(/\+.*$/, "");
 }
 
-/**
- * dockershim took an engine that names none for one with cgroupfs. Rootless engines without cgroups say
- * `none`.
- */
+/** cgroupfs by default, as in dockershim. Rootless engines without cgroups say `none`. */
 function toCgroupDriver(text: string): NodeFacts["cgroupDriver"] {
   return text === "systemd" || text === "none" ? text : "cgroupfs";
 }

@@ -60,10 +60,7 @@ export function toImageSnapshot(answer: unknown): ImageSnapshot {
   };
 }
 
-/**
- * One entry of the answer of `GET /images/json`. Undefined for an entry without an id, which no call could
- * name.
- */
+/** One entry of `GET /images/json`; undefined for an entry without an id, which no call could name. */
 export function toListedImage(answer: unknown): ListedImage | undefined {
   const json = asObject(answer);
   const id = textOf(json, "Id");
@@ -108,10 +105,7 @@ function isPlaceholder(name: string): boolean {
   return name.includes("<none>");
 }
 
-/**
- * Graph drivers have one of an image that was pulled or pushed, the containerd image store of each that has a
- * name.
- */
+/** With graph drivers: pulled or pushed images; with the containerd image store: all with a name. */
 function hasDigest(json: Json): boolean {
   return !textsOf(json, "RepoDigests").every(isPlaceholder);
 }

@@ -154,19 +154,13 @@ async function unlessTooLarge(history: Promise<unknown>): Promise<unknown> {
 }
 
 interface Layer {
-  /**
-   * Names a layer by its own history entry and all below it, as children inherit the history of their
-   * parents.
-   */
+  /** The history of the layer and of all below it: children inherit the history of their parents. */
   readonly key: string;
   /** Bytes. */
   readonly size: number;
 }
 
-/**
- * Sums up layers over images, shared ones once. A history never changes: each image costs one engine call in
- * its life.
- */
+/** Sums up layers over images, shared ones once. A history never changes: it is read once per image. */
 export class LayerSizes {
   #known: ReadonlyMap<string, readonly Layer[]> = new Map<string, readonly Layer[]>();
 

@@ -10,10 +10,7 @@ import type {
 } from "../domain/resource-reading.js";
 import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "./http/json.js";
 
-/**
- * What is larger means "unlimited", also as a number of tasks: some engines answer the largest number that
- * there is.
- */
+/** Larger values mean "unlimited", also for tasks: some engines send the largest number. */
 const unlimited = 2 ** 60;
 
 /** Undefined for the empty sample of a container that does not run. */
@@ -101,10 +98,7 @@ function kernelOf(stats: Json): number | undefined {
   return stack === undefined ? undefined : stack + numberOf(stats, "slab") + numberOf(stats, "sock");
 }
 
-/**
- * Lists of `{ major, minor, op, value }`, on some engines null. The operations are capitalized only with
- * version 1.
- */
+/** Lists of `{ major, minor, op, value }`, or null. Version 1 of cgroups capitalizes the operations. */
 function toBlocks(stats: Json): readonly BlockReading[] {
   const deviceOf = (entry: Json): string => `${numberOf(entry, "major")}:${numberOf(entry, "minor")}`;
   const key = (entry: Json): string => `${deviceOf(entry)} ${operationOf(entry)}`;

@@ -81,10 +81,7 @@ async function named(layer: string, path: string): Promise<LayerDirectory> {
 export type EngineStorage = Pick<NodeFacts, "dockerRootDir" | "imageStore" | "storageDriver">;
 
 export class WritableLayerDirectories {
-  /**
-   * By container id, as the node's mount table was when it was read last. A container has the same one after
-   * a restart.
-   */
+  /** By container id, from the last look at the mount table. A restart keeps the directory. */
   #mounted: ReadonlyMap<string, string> = new Map();
 
   constructor(

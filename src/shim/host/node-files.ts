@@ -9,10 +9,7 @@ import type { Logger } from "../lib/log.js";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 
-/**
- * The text of a regular file of at most `limitBytes`; `invalid` for anything else. Symbolic links are
- * followed.
- */
+/** The text of a regular file of at most `limitBytes`, else `invalid`. Links are followed. */
 export async function readNodeFile(path: string, limitBytes: number): Promise<string> {
   try {
     // Not waiting for the other end of a FIFO.

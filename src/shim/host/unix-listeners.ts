@@ -69,10 +69,7 @@ export function parseListeningSockets(lines: readonly string[]): readonly Listen
   });
 }
 
-/**
- * Symbolic links as the process follows them: absolute ones lead to its own root, which the kernel would not
- * do here.
- */
+/** Follows links as the process does: absolute ones lead to the process's own root. */
 async function resolveBelow(root: string, path: string): Promise<string | undefined> {
   const rest = path.split("/");
   let resolved = "/";

@@ -1,5 +1,2 @@
-/**
- * What is used of the package prom-client, to be imported when it is needed; see base/yaml.ts for why it
- * stands here.
- */
+/** The parts of prom-client that are used, to be imported late; lib/yaml.ts has the reason. */
 export { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";

@@ -79,10 +79,7 @@ export class PauseImages {
     this.#generation += 1;
   }
 
-  /**
-   * Whether an image with these names (tags, digests, id; any spelling) is a pause image, not to be
-   * collected.
-   */
+  /** Whether one of an image's names (tags, digests, id; any spelling) is that of a pause image. */
   isPinned(references: readonly string[]): boolean {
     return references.some((reference) => this.#pinned.has(normalizeReference(reference)));
   }

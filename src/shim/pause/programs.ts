@@ -13,10 +13,7 @@ export type ProgramName = "pause" | "pod-dialer" | "port-forward" | "host-paths"
  */
 export const portForwardPath = "/dockershim-port-forward-1";
 
-/**
- * `name` as Go (`amd64`), the kernel (`x86_64`) or Node.js (`x64`) calls it; undefined when there are no
- * programs for it.
- */
+/** `name` in the spelling of Go, the kernel or Node.js (`x64`); undefined without programs for it. */
 export function imageArchitecture(name: string): ImageArchitecture | undefined {
   if (name === "amd64" || name === "x86_64" || name === "x64") return "amd64";
   if (name === "arm64" || name === "aarch64") return "arm64";

@@ -27,10 +27,7 @@ export interface EngineEvent {
    * `daemon` is the engine itself. `unknown`: an event that cannot be parsed.
    */
   readonly type: "container" | "otherContainer" | "image" | "daemon" | "unknown";
-  /**
-   * Docker's word: create, start, die, destroy, …; for images pull, tag, untag, delete, …; for the engine
-   * reload.
-   */
+  /** Docker's word: create, start, die, destroy, …; pull, tag, untag, delete, …; reload. */
   readonly action: string;
   /** Container id, or image id or reference. */
   readonly id: string;
@@ -196,10 +193,7 @@ export interface ContainerCalls {
   ): Promise<"removed" | "missing">;
   /** One sample, at once; undefined when the container is gone or does not run. */
   containerStats(id: string, signal: AbortSignal): Promise<EngineReading | undefined>;
-  /**
-   * Bytes that the container has written into its own layer; undefined: no such container. The engine walks
-   * the layer.
-   */
+  /** Bytes in the container's own layer, which the engine walks; undefined: no such container. */
   writableLayerBytes(id: string, signal: AbortSignal): Promise<number | undefined>;
   updateContainer(id: string, resources: DockerResources, signal: AbortSignal): Promise<void>;
   /**

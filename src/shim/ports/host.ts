@@ -48,19 +48,13 @@ export interface HostAccess {
    * Makes `link` a symbolic link to the engine's log file of the container; replaces only an older such link.
    */
   linkLog(link: string, container: Snapshot, signal: AbortSignal): Promise<void>;
-  /**
-   * Makes a missing link of a container that runs already; false when its log is a file, or was one, which
-   * stays.
-   */
+  /** Makes the missing link of a running container; false when its log is, or was, a file. */
   restoreLogLink(link: string, container: Snapshot, signal: AbortSignal): Promise<boolean>;
   /**
    * Removes `link` when it is a symbolic link that `linkLog` made for that container; anything else stays.
    */
   unlinkLog(link: string, containerId: string): Promise<void>;
-  /**
-   * Links in a pod's log directory, where kubelets have them, to log files that the engine does not have any
-   * more.
-   */
+  /** Links in a pod's log directory to log files that the engine does not have any more. */
   deadLogLinks(directory: string): Promise<readonly LogLink[]>;
 
   /**
@@ -69,23 +63,14 @@ export interface HostAccess {
    */
   applyCgroup(container: Snapshot, settings: CgroupSettings, signal: AbortSignal): Promise<void>;
 
-  /**
-   * The present values of the limits in `settings`, as far as they can be read; undefined when the cgroup is
-   * out of reach.
-   */
+  /** Present values of the limits in `settings`; undefined when the cgroup is out of reach. */
   presentCgroup(container: Snapshot, settings: CgroupSettings): Promise<CgroupSettings | undefined>;
 
   /** The directories of a running container's cgroup; undefined when they are out of reach. */
   cgroupDirectories(container: Snapshot): Promise<CgroupDirectories | undefined>;
-  /**
-   * What its first process may open; undefined when the process is out of reach or not provably the
-   * container's.
-   */
+  /** Of its first process; undefined when that is out of reach or not provably the container's. */
   openFileLimits(container: Snapshot): Promise<OpenFileLimits | undefined>;
-  /**
-   * The directory on this host that holds what the container has written; undefined where there is none to be
-   * found.
-   */
+  /** The directory on this host with the files that the container has written, if any. */
   writableLayer(container: Snapshot): Promise<string | undefined>;
 
   /**
@@ -105,10 +90,7 @@ export interface HostAccess {
   readNodeFile(path: string, limitBytes: number): Promise<string>;
   /** Names of the AppArmor profiles that the kernel has loaded; undefined when that cannot be read. */
   loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined>;
-  /**
-   * Parsed CDI specifications of the node, in the order of their precedence; unreadable ones are logged and
-   * left out.
-   */
+  /** Parsed CDI specifications, in the order of precedence; unreadable ones are logged and left out. */
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]>;
   /** The directory in which the engine keeps images and writable layers, as far as it can be told. */
   imageDirectory(facts: NodeFacts): Promise<string>;
@@ -132,10 +114,7 @@ export interface HostAccess {
 export interface PathsToFind {
   /** Sources of mounts that stay missing when they are. */
   readonly look: readonly string[];
-  /**
-   * Sources of mounts that are made as directories when they are missing, without following links in what is
-   * missing.
-   */
+  /** Sources that are made as directories when missing, without following links in missing parts. */
   readonly make: readonly string[];
   /** Devices, or directories below /dev, which stand for all devices in them. */
   readonly devices: readonly string[];

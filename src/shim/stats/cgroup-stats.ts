@@ -37,10 +37,7 @@ interface Reading {
 
 export interface CgroupStatsDeps {
   readonly host: Pick<HostAccess, "cgroupDirectories" | "networkNamespace">;
-  /**
-   * For containers whose cgroup is out of reach although the engine is here: processes of another PID
-   * namespace.
-   */
+  /** For containers whose cgroup is out of reach: processes of another PID namespace. */
   readonly elsewhere: StatsSource;
   readonly log: Pick<Logger, "warn">;
   readonly files?: MemoryFiles;

@@ -5,10 +5,7 @@ import { hasCode } from "../lib/files/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
 import type { MemoryFiles } from "./descriptor-cache.js";
 
-/**
- * Each descriptor must be looked at to tell whether it is a socket. Sockets of a pod beyond these are not
- * counted.
- */
+/** Each descriptor must be looked at to tell a socket. Sockets beyond these are not counted. */
 const looksPerPod = 10_000;
 /** Of one call. Pods that use less than an equal part leave more to the others. */
 const looksPerCall = 200_000;

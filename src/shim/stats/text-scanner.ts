@@ -84,19 +84,13 @@ export class TextScanner {
   }
 }
 
-/**
- * Version 1 writes the highest multiple of a page for "unlimited": larger values than an exbibyte count as
- * that.
- */
+/** Larger values count as "unlimited", for which version 1 writes the highest multiple of a page. */
 const unlimited = 2 ** 60;
 
 /** A file's text by controller (empty for version 2) and name; undefined when there is none. */
 export type CgroupText = (controller: string, file: string) => string | undefined;
 
-/**
- * The one number of a file; undefined for `max`, for values that stand for "unlimited", and for anything
- * else.
- */
+/** The number in a file; undefined for `max`, for "unlimited", and for other text. */
 export function numberIn(text: string | undefined): number | undefined {
   return text === undefined ? undefined : numberAt(text, 0);
 }
@@ -132,10 +126,7 @@ function numberAt(text: string, at: number): number | undefined {
   return value < unlimited ? value : undefined;
 }
 
-/**
- * `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for `full`, which older kernels lack for
- * CPU.
- */
+/** `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`; also `full`, which older kernels lack for CPU. */
 export function pressureIn(text: string | undefined): Pressure | undefined {
   if (text === undefined) return undefined;
   const scanner = new TextScanner(text);

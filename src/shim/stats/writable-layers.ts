@@ -1,7 +1,4 @@
-/**
- * Sizes of writable layers, measured in the background: rarely where nothing changes, and big ones beside the
- * others.
- */
+/** Sizes of writable layers, measured in the background: rarely where nothing changes. */
 import { sleep, withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { type Nanoseconds, nowNanoseconds } from "../lib/time.js";
@@ -130,10 +127,7 @@ export class WritableLayers implements LayerUsages {
     }
   }
 
-  /**
-   * Layers that were never measured come first, then those that always failed, then those that have waited
-   * longest.
-   */
+  /** Layers without a measurement first, then those that always failed, then by waiting time. */
   #due(running: Iterable<Snapshot>): readonly Snapshot[] {
     const nowMs = this.#now();
     const rank = ({ id }: Snapshot): number => {
@@ -154,10 +148,7 @@ export class WritableLayers implements LayerUsages {
     }
   }
 
-  /**
-   * The engine can write files as well (`docker cp`): the layer of a sleeping container is measured rarely,
-   * not never.
-   */
+  /** The layer of a sleeping container is measured rarely: `docker cp` can write to it, too. */
   async #hasSlept(container: Snapshot): Promise<boolean> {
     const known = this.#entries.get(container.id);
     if (known?.usage === undefined || known.cpuTime === undefined) return false;
@@ -267,10 +258,7 @@ function nextInterval(known: Entry | undefined, usage: LayerUsage | undefined, t
   return Math.min(Math.max(byChange, tookMs * partOfTime, isEngines ? shortestOfEngineMs : 0), longestMs);
 }
 
-/**
- * Of all walks together. A walk of 100,000 files takes 20 s then, and a fifth of a core during that time on a
- * slow one.
- */
+/** Of all walks. 100,000 files take 20 s then, with a fifth of a core of a slow machine. */
 const entriesPerSecond = 5_000;
 /** The engine walks at full speed; in that time it gets through millions of files. */
 const engineLimitMs = 60_000;

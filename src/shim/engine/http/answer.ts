@@ -1,7 +1,4 @@
-/**
- * Reading what the engine answers: whole, in pieces, by line. Every reader ends the response, whatever
- * happens.
- */
+/** Reads answers of the engine: whole, in pieces, by line. Every reader ends the response. */
 import type { IncomingMessage } from "node:http";
 import { linkAbort } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";

@@ -36,10 +36,7 @@ export interface EngineRequest {
    * is read, as when the engine restarts. GET and HEAD always are.
    */
   readonly repeatable?: true;
-  /**
-   * The members to keep of a success that is too large, instead of an error: for answers whose size tenants
-   * decide.
-   */
+  /** The members to keep of a success that is too large: for answers whose size tenants decide. */
   readonly essentials?: Essentials;
   /** Without the negotiated version in the path. */
   readonly unversioned?: boolean;
@@ -54,10 +51,7 @@ export interface EngineRequest {
 export interface EngineClientOptions {
   readonly endpoint: EngineEndpoint;
   readonly shortTimeoutMs: number;
-  /**
-   * Largest answer that is held as a whole: default 4 MiB, twice the largest pod that Kubernetes can
-   * describe.
-   */
+  /** Largest answer that is held: default 4 MiB, twice the largest pod that Kubernetes can describe. */
   readonly answerLimitBytes?: number;
   /** How long an idle connection is kept. Default 1 m. */
   readonly idleConnectionMs?: number;

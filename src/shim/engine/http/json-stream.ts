@@ -14,10 +14,7 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 }
 
-/**
- * Finds the ends of values one after the other. In malformed JSON the end is anywhere, or missing; the parser
- * reports it.
- */
+/** Finds the ends of values one after the other. Malformed JSON ends anywhere: the parser reports it. */
 class ValueEnd {
   #depth = 0;
   #isInString = false;
@@ -90,10 +87,7 @@ export const memberLimitBytes = 64 * 1024;
 /** Longest key that is compared, in bytes of JSON. */
 const keyLimitBytes = 1024;
 
-/**
- * Reduces one large value to its essentials while it arrives. Holds at most `memberLimitBytes` per kept
- * member.
- */
+/** Reduces one large value to its essentials. Holds at most `memberLimitBytes` per kept member. */
 export class JsonTrimmer {
   readonly #kept: string[] = [];
   /** The essentials of the objects that are open. */
@@ -208,10 +202,7 @@ function unescape(key: string): string {
   }
 }
 
-/**
- * An entry with more bytes of JSON is reduced to its essentials. Entries of pods have about a twentieth of
- * this.
- */
+/** Larger entries are reduced to their essentials. Entries of pods have a twentieth of this. */
 export const entryLimitBytes = 32 * 1024;
 
 export interface ListReading<T> {

@@ -104,10 +104,7 @@ export class OutputFrames {
   #remaining = 0;
   #report = "";
 
-  /**
-   * Hands the pieces in `chunk` over, all of them; a promise when one of the takers wants the next chunk to
-   * wait.
-   */
+  /** Hands over all pieces in `chunk`; a promise when a taker wants the next chunk to wait. */
   push(chunk: Buffer, take: TakeOutput): Promise<unknown> | undefined {
     let waits: Promise<void>[] | undefined;
     try {

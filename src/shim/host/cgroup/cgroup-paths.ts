@@ -10,16 +10,10 @@ interface CgroupMount {
   readonly root: string;
 }
 
-/**
- * Mounted hierarchies: v1 by controller (`memory`) or name (`name=systemd`), and the one of v2, which has
- * neither.
- */
+/** Mounted hierarchies: v1 by controller (`memory`) or name (`name=systemd`), v2 by `unified`. */
 export type CgroupMounts = ReadonlyMap<string, CgroupMount>;
 
-/**
- * The key of the v2 hierarchy in `CgroupMounts`, and what /proc/<pid>/cgroup has in the place of its
- * controllers.
- */
+/** The key of the v2 hierarchy: the text that /proc/<pid>/cgroup has in the place of its controllers. */
 export const unified = "";
 
 export async function readCgroupMounts(proc: ProcFiles): Promise<CgroupMounts> {
@@ -43,10 +37,7 @@ export function parseProcCgroup(text: string): ReadonlyMap<string, string> {
   return paths;
 }
 
-/**
- * The directory of the cgroup `path` below a mount. Throws `unsupported` when it lies outside of what is
- * mounted.
- */
+/** The directory of cgroup `path` below a mount; `unsupported` when it lies outside of the mount. */
 export function directoryOf({ mountPoint, root }: CgroupMount, path: string): string {
   const below = root === "/" ? path : path === root ? "/" : path.slice(root.length);
   const inside = root === "/" || path === root || path.startsWith(`${root}/`);
@@ -88,10 +79,7 @@ export class ContainerCgroup {
     return found.length === 0 || path === undefined ? undefined : { path, directories: new Map(found) };
   }
 
-  /**
-   * Up to the part with the id: the process may have made cgroups of its own below, as systemd and Docker in
-   * Docker do.
-   */
+  /** Up to the part with the id: processes such as systemd make cgroups of their own below it. */
   #ownPath(controller: string): string | undefined {
     const parts = this.#paths.get(controller)?.split("/") ?? [];
     const last = parts.findIndex((part) => part.includes(this.containerId));

@@ -35,10 +35,7 @@ export class HostPathsProcess {
     this.#options = options;
   }
 
-  /**
-   * Sends a request of at most `requestLimitBytes`; throws when there is no helper. Returns what kills its
-   * process.
-   */
+  /** Sends a request of at most `requestLimitBytes`; throws without a helper. Returns what kills it. */
   ask(entries: readonly PathEntry[], listener: PathListener): () => void {
     const child = this.#running();
     const id = (this.#lastId = (this.#lastId % 0x7fff_ffff) + 1);

@@ -1,13 +1,7 @@
-/**
- * What is said to the program that looks at paths of the node, and what it answers: pause/host-paths.c has
- * the format.
- */
+/** The protocol of the program that looks at paths of the node; the format is in pause/host-paths.c. */
 import { getSystemErrorMap } from "node:util";
 
-/**
- * `look`: is it there; `make`: make it as a directory when it is not there; `devices`: which device nodes are
- * there.
- */
+/** `look`: does it exist; `make`: make a missing directory; `devices`: which device nodes are there. */
 export type PathTask = "look" | "make" | "devices";
 
 export interface PathEntry {

@@ -82,10 +82,7 @@ export class HostPaths {
     }
   }
 
-  /**
-   * Whether it is known, without asking, that the paths of a container cannot be looked at; the problem is
-   * noted.
-   */
+  /** Whether the paths cannot be looked at, as known without asking; the problem is noted. */
   #refuse(entries: readonly Entry[], pod: string, found: Found): boolean {
     const hanging = [...this.#hanging];
     // A lookup below such a path would hang, too. Other paths are not affected.

@@ -32,10 +32,7 @@ export async function findProcessList(
   }
 }
 
-/**
- * Process ids of the cgroup and of those below it; undefined when they cannot be listed, or are in too many
- * cgroups.
- */
+/** Process ids of the cgroup and of those below it; undefined when they cannot be listed. */
 export async function listProcesses(directory: string): Promise<readonly number[] | undefined> {
   const pids: number[] = [];
   const pending = [directory];

@@ -126,10 +126,7 @@ async function isNodeService(proc: ProcFiles, pid: number): Promise<boolean> {
   return user !== undefined && (user === 0 || user === ownUser);
 }
 
-/**
- * What all drivers and runtimes put into the paths of the cgroups of containers, and kubelets into those of
- * pods.
- */
+/** Parts that all drivers and runtimes put into cgroup paths of containers, and kubelets of pods. */
 function containersIn(procCgroup: string): readonly string[] {
   return procCgroup.match(/[0-9a-f]{64}|kubepods/g) ?? [];
 }
@@ -156,10 +153,7 @@ export class LimitedLook {
     private readonly limitMs: number,
   ) {}
 
-  /**
-   * What `look` answers. `timeout` after the limit, `unavailable` while an earlier one hangs; else the
-   * signal's reason.
-   */
+  /** The result of `look`; `timeout` after the limit, `unavailable` while an earlier one hangs. */
   async run<T>(signal: AbortSignal | undefined, look: () => Promise<T>): Promise<T> {
     if (this.#isUnderWay) {
       throw new ShimError("unavailable", `${this.action}: an earlier look has not ended`);

@@ -67,15 +67,9 @@ export class HostOomScores {
   readonly #proc: ProcFiles;
   readonly #look = new LimitedLook("look at the engine's process", lookLimitMs);
   #floor: number | undefined;
-  /**
-   * Whether the capabilities of the engine's process are known. Then failing containers are not used as
-   * evidence.
-   */
+  /** Whether the engine's capabilities are known: then failing containers are no evidence. */
   #isCertain = false;
-  /**
-   * The lowest score that a child of this program has without asking; that of an engine beside it in a
-   * container, too.
-   */
+  /** The lowest score of this program's children, and of an engine beside it in a container. */
   #inherited = 0;
 
   constructor(

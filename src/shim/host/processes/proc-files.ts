@@ -26,10 +26,7 @@ export class ProcFiles {
     return unlessGone(readKernelFile(this.path(pid, name)));
   }
 
-  /**
-   * Of a file that may be long, some lines at a time; none when this program may not look. `exhausted` after
-   * `limitBytes`.
-   */
+  /** Lines of a long file, some at a time; none without permission. `exhausted` after `limitBytes`. */
   async *lines(
     pid: number | "self",
     name: string,

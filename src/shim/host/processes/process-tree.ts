@@ -103,10 +103,7 @@ class ProcessTree {
     }
   }
 
-  /**
-   * The root, its session, and the descendants of these and of all members. The root counts only while it is
-   * ours.
-   */
+  /** The root while it is ours, its session, and the descendants of these and of all members. */
   async #candidates(): Promise<readonly ProcessStat[]> {
     const found = await this.#proc.mapDefined(await this.#pids(), (pid) => this.#proc.stat(pid));
     const all = found.filter(({ pid }) => pid > 1 && pid !== process.pid);

@@ -67,10 +67,7 @@ export function readMemory(text: CgroupText, details: CgroupText | undefined): M
   return v2 === undefined ? undefined : readMemoryV2(text, v2, details);
 }
 
-/**
- * Usage includes page cache; what of it was not used for a while is given back under pressure, before
- * anything is killed.
- */
+/** Usage without the page cache that the kernel takes back under pressure before it kills. */
 export function workingSetOf(usage: number, inactiveFile: number | undefined): number {
   // Both are read at different moments.
   return Math.max(usage - (inactiveFile ?? 0), 0);
