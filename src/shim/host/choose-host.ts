@@ -4,7 +4,7 @@ import { isAbsolute, join } from "node:path";
 import { KernelNamespaces } from "../lib/linux/network-namespaces.js";
 import { type Logger, silentLogger } from "../lib/log.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import type { CdiSpecDocument, HostAccess } from "../ports/host.js";
+import type { HostAccess } from "../ports/host.js";
 import { LocalHost, noPathFinder, type PathFinder } from "./local-host.js";
 import { ShimError } from "../lib/errors.js";
 import * as nodeFiles from "./node-files.js";
@@ -40,90 +40,38 @@ export class RemoteHost implements HostAccess {
   readonly local = false;
   /** Profiles are read here and sent to the engine as text. */
   readonly readNodeFile = nodeFiles.readNodeFile;
-
-  writeResolvConf(): Promise<never> {
-    return Promise.reject(outOfReach("resolv.conf of the sandbox"));
-  }
-
-  networkNamespace(): undefined {
-    return undefined;
-  }
-
-  openNetworkNamespace(): undefined {
-    return undefined;
-  }
-
-  killProcessTree(): Promise<boolean> {
-    return Promise.resolve(false);
-  }
-
+  readonly writeResolvConf = refuse("resolv.conf of the sandbox");
+  readonly applyCgroup = refuse("cgroup of the container");
+  readonly archiveCheckpoint = refuse("checkpoint of the container");
+  readonly readCdiSpecs = refuse("CDI specification directory");
+  readonly networkNamespace = (): undefined => undefined;
+  readonly openNetworkNamespace = (): undefined => undefined;
+  readonly killProcessTree = (): Promise<boolean> => Promise.resolve(false);
   /** The engine's log file is on its host; logs are read through the API. */
-  linkLog(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  restoreLogLink(): Promise<boolean> {
-    return Promise.resolve(true);
-  }
-
-  unlinkLog(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  deadLogLinks(): Promise<readonly never[]> {
-    return Promise.resolve([]);
-  }
-
-  applyCgroup(): Promise<void> {
-    return Promise.reject(outOfReach("cgroup of the container"));
-  }
-
-  presentCgroup(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  archiveCheckpoint(): Promise<void> {
-    return Promise.reject(outOfReach("checkpoint of the container"));
-  }
-
-  cgroupDirectories(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  openFileLimits(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  writableLayer(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  layerDirectories(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  /** The engine itself looks at them, and makes what is missing where it is asked to. */
-  findPaths(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  loadedAppArmorProfiles(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
-
-  readCdiSpecs(): Promise<readonly CdiSpecDocument[]> {
-    return Promise.reject(outOfReach("CDI specification directory"));
-  }
+  readonly linkLog = unknown;
+  readonly restoreLogLink = (): Promise<boolean> => Promise.resolve(true);
+  readonly unlinkLog = unknown;
+  readonly deadLogLinks = (): Promise<readonly never[]> => Promise.resolve([]);
+  readonly presentCgroup = unknown;
+  readonly cgroupDirectories = unknown;
+  readonly openFileLimits = unknown;
+  readonly writableLayer = unknown;
+  readonly layerDirectories = unknown;
+  /** The engine itself looks at paths, and makes missing directories where it is asked to. */
+  readonly findPaths = unknown;
+  readonly loadedAppArmorProfiles = unknown;
+  readonly fileSystemUsage = unknown;
 
   imageDirectory({ dockerRootDir }: NodeFacts): Promise<string> {
     return Promise.resolve(dockerRootDir);
   }
-
-  fileSystemUsage(): Promise<undefined> {
-    return Promise.resolve(undefined);
-  }
 }
 
-function outOfReach(what: string): ShimError {
-  return new ShimError("unsupported", `the ${what} is out of reach: the Docker Engine runs on another host`);
+function unknown(): Promise<undefined> {
+  return Promise.resolve(undefined);
+}
+
+function refuse(what: string): () => Promise<never> {
+  const message = `the ${what} is out of reach: the Docker Engine runs on another host`;
+  return () => Promise.reject(new ShimError("unsupported", message));
 }

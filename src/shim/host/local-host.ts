@@ -46,6 +46,8 @@ export class LocalHost implements HostAccess {
   readonly local = true;
   readonly readNodeFile = nodeFiles.readNodeFile;
   readonly fileSystemUsage = nodeFiles.fileSystemUsage;
+  readonly loadedAppArmorProfiles = nodeFiles.loadedAppArmorProfiles;
+  readonly killProcessTree = killProcessTree;
   readonly unlinkLog = unlinkLog;
   readonly deadLogLinks = deadLogLinks;
   readonly layerDirectories = layerDirectories;
@@ -99,10 +101,6 @@ export class LocalHost implements HostAccess {
     if (proven !== undefined && isNamespace(proven.netnsIdentity, descriptor)) return descriptor;
     closeSync(descriptor);
     return undefined;
-  }
-
-  killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {
-    return killProcessTree(containerId, pid, signal);
   }
 
   /** A log driver without files (journald, none) leaves nothing to link. */
@@ -160,10 +158,6 @@ export class LocalHost implements HostAccess {
   /** Looked up once: a host object serves one connection to an engine. */
   imageDirectory(facts: NodeFacts): Promise<string> {
     return (this.#imageDirectory ??= imageDirectory(facts));
-  }
-
-  loadedAppArmorProfiles(): Promise<ReadonlySet<string> | undefined> {
-    return nodeFiles.loadedAppArmorProfiles();
   }
 
   findPaths(paths: PathsToFind, sandboxId: string, signal: AbortSignal): Promise<FoundPaths | undefined> {

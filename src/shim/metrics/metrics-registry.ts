@@ -62,23 +62,17 @@ export class MetricsRegistry {
           target.inc(Object.fromEntries(labels.map((label, index) => [label, given[index] ?? ""])), value);
         }
       };
-      const definition = { name, help, labelNames: labels, registers: [this.registry] };
-      const { Counter: CounterOf, Gauge: GaugeOf } = this.prometheus;
-      if (type === "counter") {
-        new CounterOf({
-          ...definition,
-          collect() {
-            collectInto(this);
-          },
-        });
-      } else {
-        new GaugeOf({
-          ...definition,
-          collect() {
-            collectInto(this);
-          },
-        });
-      }
+      const definition = {
+        name,
+        help,
+        labelNames: labels,
+        registers: [this.registry],
+        collect(this: Gauge | Counter) {
+          collectInto(this);
+        },
+      };
+      if (type === "counter") new this.prometheus.Counter(definition);
+      else new this.prometheus.Gauge(definition);
     }
   }
 

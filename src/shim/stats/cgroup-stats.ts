@@ -8,7 +8,7 @@ import type { HostAccess } from "../ports/host.js";
 import type { PodParts, PodReading, ReadOptions, StatsSource } from "../ports/stats.js";
 import { Cgroup } from "./cgroup/cgroup.js";
 import { CpuRate } from "./cpu-rate.js";
-import { MemoryFiles, ProcessDirectory } from "./descriptor-cache.js";
+import { DescriptorCache, ProcessDirectory } from "./descriptor-cache.js";
 import { interfacesLimitBytes, parseInterfaces } from "./network-interfaces.js";
 import { CallLooks, countProcesses, type PodLooks } from "./process-counts.js";
 import { sumReadings } from "./sum-readings.js";
@@ -40,7 +40,7 @@ export interface CgroupStatsDeps {
   /** For containers whose cgroup is out of reach: processes of another PID namespace. */
   readonly elsewhere: StatsSource;
   readonly log: Pick<Logger, "warn">;
-  readonly files?: MemoryFiles;
+  readonly files?: DescriptorCache;
   readonly procRoot?: string;
 }
 
@@ -48,11 +48,11 @@ export class CgroupStats implements StatsSource {
   readonly #known = new Map<string, Known>();
   /** Why containers could not be read: logged once per reason. */
   readonly #failed = new Map<string, string>();
-  readonly #files: MemoryFiles;
+  readonly #files: DescriptorCache;
   #closed = false;
 
   constructor(private readonly deps: CgroupStatsDeps) {
-    this.#files = deps.files ?? new MemoryFiles();
+    this.#files = deps.files ?? new DescriptorCache();
   }
 
   /** For metrics: descriptors that are kept, and containers whose latest reading failed. */

@@ -18,7 +18,7 @@ const shareOfLimit = 4;
 const mostDescriptors = 4_096;
 
 /** Reads, and counts the descriptors that are kept for the next reading. */
-export class MemoryFiles {
+export class DescriptorCache {
   readonly #buffer = Buffer.allocUnsafeSlow(bufferBytes);
   #kept = 0;
 
@@ -118,7 +118,7 @@ export class KeptFiles {
 
   constructor(
     private readonly directory: string,
-    private readonly files: MemoryFiles,
+    private readonly files: DescriptorCache,
   ) {}
 
   /** `keep`: the file stays open for the next time, where there is room for it. */
@@ -153,7 +153,7 @@ export class KeptFiles {
 export class ProcessDirectory {
   private constructor(
     private readonly descriptor: number,
-    private readonly files: MemoryFiles,
+    private readonly files: DescriptorCache,
     /** Else it is to be closed after this reading. */
     readonly isKept: boolean,
   ) {}
@@ -164,7 +164,7 @@ export class ProcessDirectory {
    */
   static open(
     pid: number,
-    files: MemoryFiles,
+    files: DescriptorCache,
     prove: () => boolean,
     procRoot = "/proc",
   ): ProcessDirectory | undefined {

@@ -3,7 +3,7 @@ import { type Dir, opendirSync } from "node:fs";
 import { readlink, stat } from "node:fs/promises";
 import { hasCode } from "../lib/files/file-errors.js";
 import type { ProcessReading } from "../domain/resource-reading.js";
-import type { MemoryFiles } from "./descriptor-cache.js";
+import type { DescriptorCache } from "./descriptor-cache.js";
 
 /** Each descriptor must be looked at to tell a socket. Sockets beyond these are not counted. */
 const looksPerPod = 10_000;
@@ -51,7 +51,7 @@ export class PodLooks {
  */
 export async function countProcesses(
   pids: readonly number[],
-  files: MemoryFiles,
+  files: DescriptorCache,
   looks: PodLooks,
   signal: AbortSignal,
 ): Promise<ProcessReading> {

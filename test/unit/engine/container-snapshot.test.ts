@@ -1,78 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { toListedContainer, toSnapshot } from "../../../src/shim/engine/container-snapshot.js";
+import { fullContainer } from "./full-answers.js";
 
 describe("toSnapshot()", () => {
   const minimal = { Id: "a".repeat(64) };
 
   test("a full answer is read, in the shape of API 1.41 and in that of 1.52", () => {
-    const answer = {
-      Id: "a".repeat(64),
-      Created: "2024-05-06T07:08:09.123456789Z",
-      Name: "/k8s_POD_x",
-      Image: "sha256:feed",
-      LogPath: "/log",
-      ResolvConfPath: "/resolv.conf",
-      State: {
-        Status: "exited",
-        Running: false,
-        Pid: 0,
-        ExitCode: 137,
-        OOMKilled: true,
-        Error: "boom",
-        StartedAt: "2024-05-06T07:08:10Z",
-        FinishedAt: "2024-05-06T07:08:11.5Z",
-      },
-      Config: {
-        Image: "busybox:1",
-        Labels: { a: "b" },
-        User: "1:2",
-        Tty: true,
-        OpenStdin: true,
-        StdinOnce: true,
-        StopSignal: "SIGQUIT",
-      },
-      HostConfig: {
-        NetworkMode: "container:x",
-        PidMode: "host",
-        IpcMode: "shareable",
-        CgroupParent: "/kubepods",
-        Runtime: "runc",
-        GroupAdd: ["5"],
-        Privileged: true,
-        CpuPeriod: 1,
-        CpuQuota: -1,
-        CpuShares: 3,
-        Memory: 4,
-        MemorySwap: -1,
-        CpusetCpus: "0",
-        CpusetMems: "1",
-        OomScoreAdj: -998,
-        Mounts: [
-          {
-            Type: "bind",
-            Source: "/s",
-            Target: "/t",
-            ReadOnly: true,
-            BindOptions: { Propagation: "rslave", ReadOnlyForceRecursive: true },
-          },
-          { Type: "image", Source: "busybox", Target: "/i", ImageOptions: { Subpath: "bin" } },
-        ],
-        LogConfig: { Type: "local", Config: { "max-size": "10m" } },
-        Binds: ["/a:/b:ro,rshared,Z", "volume:/v", "/c:/d"],
-      },
-      Mounts: [
-        { Type: "bind", Source: "/s", Destination: "/t", RW: false, Propagation: "rslave" },
-        { Type: "volume", Name: "v", Source: "/x", Destination: "/v", RW: true, Propagation: "" },
-      ],
-      NetworkSettings: {
-        Networks: {
-          b: { IPAddress: "", GlobalIPv6Address: "fd00::1" },
-          a: { IPAddress: "10.0.0.2", GlobalIPv6Address: "fd00::2" },
-        },
-      },
-      GraphDriver: { Name: "overlay2", Data: { UpperDir: "/up" } },
-    };
     const expected = {
       id: "a".repeat(64),
       name: "k8s_POD_x",
@@ -137,10 +71,13 @@ describe("toSnapshot()", () => {
       addresses: ["10.0.0.2", "fd00::1", "fd00::2"],
       graphDriver: { UpperDir: "/up" },
     };
-    assert.deepEqual(toSnapshot(answer), expected);
-    const older = { ...answer, NetworkSettings: { ...answer.NetworkSettings, IPAddress: "10.0.0.2" } };
+    assert.deepEqual(toSnapshot(fullContainer), expected);
+    const older = {
+      ...fullContainer,
+      NetworkSettings: { ...fullContainer.NetworkSettings, IPAddress: "10.0.0.2" },
+    };
     assert.deepEqual(toSnapshot(older), expected);
-    assert.deepEqual(toSnapshot({ ...answer, GraphDriver: null }).graphDriver, {});
+    assert.deepEqual(toSnapshot({ ...fullContainer, GraphDriver: null }).graphDriver, {});
   });
 
   function requested(mount: object): object {

@@ -160,16 +160,8 @@ describe("DockerEngine containers", () => {
   test("createContainer() for a caller that has left already creates nothing", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
-    await assert.rejects(engine.createContainer("x", body, AbortSignal.abort()), (error) =>
-      isKind(error, "cancelled"),
-    );
+    await assert.rejects(engine.createContainer("x", body, AbortSignal.abort()), { kind: "cancelled" });
     assert.deepEqual(docker.requests, []);
-  });
-
-  test("createContainer() takes an answer without an id for no success", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("POST /containers/create", json({}, 201));
-    await assert.rejects((await docker.engine()).createContainer("x", body, never()), { kind: "unknown" });
   });
 
   const inProgress = refuse(409, `removal of container ${id} is already in progress`);
@@ -206,9 +198,7 @@ describe("DockerEngine containers", () => {
     docker.answers.set(`DELETE /containers/${id}`, inProgress);
     docker.answers.set(`GET /containers/${id}/json`, json({ Id: id, State: { Status: "removing" } }));
     const engine = await docker.engine({ shortTimeoutMs: 120 });
-    await assert.rejects(engine.removeContainer(id, { force: false }, never()), (error) =>
-      isKind(error, "timeout"),
-    );
+    await assert.rejects(engine.removeContainer(id, { force: false }, never()), { kind: "timeout" });
   });
 
   test("removeContainer() passes another conflict on", async () => {
@@ -227,7 +217,7 @@ describe("DockerEngine containers", () => {
       assert.equal(await engine.inspectContainer(odd, never()), undefined);
       assert.equal(await engine.stopContainer(odd, 1, never()), "missing");
       assert.equal(await engine.removeContainer(odd, { force: true }, never()), "missing");
-      await assert.rejects(engine.startContainer(odd, never()), (error) => isKind(error, "notFound"));
+      await assert.rejects(engine.startContainer(odd, never()), { kind: "notFound" });
     }
     assert.deepEqual(docker.requests, []);
   });
@@ -291,7 +281,7 @@ describe("DockerEngine events", () => {
         for await (const { id: eventId } of engine.events(label, () => undefined, never()))
           seen.push(eventId);
       };
-      await assert.rejects(read(), (error) => isKind(error, "unavailable"));
+      await assert.rejects(read(), { kind: "unavailable" });
       assert.deepEqual(seen, ["x"]);
     });
   }
@@ -322,7 +312,7 @@ describe("DockerEngine exec", () => {
     await using docker = await startFakeDocker();
     docker.server.on("upgrade", () => undefined);
     const engine = await docker.engine({ shortTimeoutMs: 50 });
-    await assert.rejects(engine.startExec("e", options, never()), (error) => isKind(error, "timeout"));
+    await assert.rejects(engine.startExec("e", options, never()), { kind: "timeout" });
   });
 
   test("input that nobody reads any longer does not crash, and close() ends the reader", async () => {
@@ -360,7 +350,7 @@ describe("DockerEngine exec", () => {
       onFirst(data.toString());
       return undefined;
     });
-    const ended = assert.rejects(reading, (error) => isKind(error, "cancelled"));
+    const ended = assert.rejects(reading, { kind: "cancelled" });
     assert.equal(await first, "hi");
     streams.close();
     await ended;
@@ -390,12 +380,12 @@ describe("DockerEngine files", () => {
       const stream = await engine.getArchive(id, "/x", signal);
       for await (const _ of stream ?? []);
     };
-    await assert.rejects(read(never()), (error) => isKind(error, "unavailable"));
+    await assert.rejects(read(never()), { kind: "unavailable" });
     docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => response.write("part"));
     const caller = new AbortController();
     const reading = read(caller.signal);
     setTimeout(() => caller.abort(), 20);
-    await assert.rejects(reading, (error) => isKind(error, "cancelled"));
+    await assert.rejects(reading, { kind: "cancelled" });
   });
 
   test("readContainerFile() refuses a file that is too large by its head alone", async () => {
@@ -430,9 +420,7 @@ describe("DockerEngine files", () => {
       response.write("stalls");
     });
     const engine = await docker.engine({ shortTimeoutMs: 60 });
-    await assert.rejects(engine.readContainerFile(id, "/x", 1000, never()), (error) =>
-      isKind(error, "timeout"),
-    );
+    await assert.rejects(engine.readContainerFile(id, "/x", 1000, never()), { kind: "timeout" });
   });
 
   for (const [message, outcome] of [
@@ -467,7 +455,7 @@ describe("DockerEngine images", () => {
     docker.answers.set("DELETE /images/*", refuse(500, "disk on fire"));
     await assert.rejects(engine.removeImage("a:1", never()), { message: "disk on fire" });
     docker.answers.set("DELETE /images/*", refuse(409, "image is being used by running container abc"));
-    await assert.rejects(engine.removeImage("a:1", never()), (error) => isKind(error, "precondition"));
+    await assert.rejects(engine.removeImage("a:1", never()), { kind: "precondition" });
   });
 
   test("loadImage() hears of an error in the stream of a success", async () => {

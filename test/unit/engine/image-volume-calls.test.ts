@@ -53,9 +53,7 @@ describe("copyDirectory()", () => {
     docker.answers.set(putArchive, (_request, response) => response.end());
     const engine = await docker.engine();
     const open = docker.sockets.size;
-    await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), (error) =>
-      isKind(error, "unavailable"),
-    );
+    await assert.rejects(engine.copyDirectory(from, to, new Set(), never()), { kind: "unavailable" });
     await untilClosed(docker, open);
   });
 
@@ -84,7 +82,7 @@ describe("copyDirectory()", () => {
     const copying = engine.copyDirectory(from, to, new Set(), caller.signal);
     await docker.until((requests) => requests.some((request) => request.startsWith(getArchive)));
     setTimeout(() => caller.abort(), 10);
-    await assert.rejects(copying, (error) => isKind(error, "cancelled"));
+    await assert.rejects(copying, { kind: "cancelled" });
     await untilClosed(docker, open);
   });
 });

@@ -6,6 +6,7 @@ import {
   toImageSnapshot,
   toListedImage as readListedImage,
 } from "../../../src/shim/engine/image-snapshot.js";
+import { fullImage } from "./full-answers.js";
 
 function toListedImage(answer: unknown): ListedImage {
   const image = readListedImage(answer);
@@ -15,27 +16,7 @@ function toListedImage(answer: unknown): ListedImage {
 
 describe("toImageSnapshot()", () => {
   test("a full answer is read", () => {
-    const config = {
-      User: "5",
-      StopSignal: "SIGINT",
-      Labels: { a: "b" },
-      Volumes: { "/data": {} },
-      Env: null,
-    };
-    const answer = {
-      Id: "sha256:x",
-      RepoTags: ["a:1"],
-      RepoDigests: ["a@sha256:y"],
-      Size: 7,
-      Architecture: "amd64",
-      Os: "linux",
-      Author: "me",
-      Created: "2024-01-01T00:00:00Z",
-      Config: config,
-      RootFS: { Type: "layers", Layers: ["sha256:l"] },
-      GraphDriver: { Name: "overlay2", Data: { UpperDir: "/u" } },
-    };
-    assert.deepEqual(toImageSnapshot(answer), {
+    assert.deepEqual(toImageSnapshot(fullImage), {
       id: "sha256:x",
       repoTags: ["a:1"],
       repoDigests: ["a@sha256:y"],
@@ -48,7 +29,7 @@ describe("toImageSnapshot()", () => {
       os: "linux",
       author: "me",
       created: "2024-01-01T00:00:00Z",
-      config,
+      config: fullImage.Config,
       layers: ["sha256:l"],
       volumes: ["/data"],
       graphDriverName: "overlay2",
@@ -71,23 +52,16 @@ describe("toImageSnapshot()", () => {
 });
 
 describe("toListedImage()", () => {
-  test("placeholders of untagged images are no names", () => {
-    const answer = {
-      Id: "x",
-      RepoTags: ["<none>:<none>"],
-      RepoDigests: ["<none>@<none>"],
-      Size: 1,
-      SharedSize: -1,
-    };
-    const image = toListedImage(answer);
-    assert.deepEqual([image.repoTags, image.repoDigests, image.sharedSize], [[], [], -1]);
-    assert.deepEqual(toListedImage({ Id: "x", RepoTags: null, RepoDigests: null }).repoTags, []);
-  });
-
   test("the digest reference that the containerd store puts among the tags is no tag", () => {
     const digest = `a@sha256:${"0".repeat(64)}`;
-    const image = toListedImage({ Id: "x", RepoTags: [digest, "a:1"], RepoDigests: [digest] });
-    assert.deepEqual([image.repoTags, image.repoDigests], [["a:1"], [digest]]);
+    const image = toListedImage({
+      Id: "x",
+      RepoTags: [digest, "a:1"],
+      RepoDigests: [digest],
+      SharedSize: 5,
+    });
+    assert.deepEqual([image.repoTags, image.repoDigests, image.sharedSize], [["a:1"], [digest], 5]);
+    assert.equal(toListedImage({ Id: "x" }).sharedSize, -1);
   });
 });
 

@@ -4,7 +4,6 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
 import { silentLogger } from "../../../src/shim/lib/log.js";
 import { chooseHost, RemoteHost } from "../../../src/shim/host/choose-host.js";
 import { LocalHost } from "../../../src/shim/host/local-host.js";
@@ -66,7 +65,7 @@ describe("LocalHost", () => {
 
   test("writeResolvConf() fails with unavailable when the engine names no file", async () => {
     const writing = host.writeResolvConf(snapshotOf({ resolvConfPath: "" }), "x");
-    await assert.rejects(writing, (error) => isKind(error, "unavailable"));
+    await assert.rejects(writing, { kind: "unavailable" });
   });
 
   test("linkLog() does nothing for a log driver without files", async () => {
@@ -85,7 +84,7 @@ describe("RemoteHost", () => {
       host.applyCgroup(container, { unified: {}, hugepages: [] }, signal),
       host.readCdiSpecs(["/etc/cdi"]),
     ];
-    for (const work of refusals) await assert.rejects(work, (error) => isKind(error, "unsupported"));
+    for (const work of refusals) await assert.rejects(work, { kind: "unsupported" });
   });
 
   test("leaves to the engine what the engine can tell", async () => {

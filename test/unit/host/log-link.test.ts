@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "../../../src/shim/host/log-link.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
@@ -62,7 +62,7 @@ describe("linkLog()", () => {
       const link = join(at.path, "0.log");
       await make(link);
       const before = await lstat(link);
-      await assert.rejects(linkLog(link, target), (error) => isKind(error, "precondition"));
+      await assert.rejects(linkLog(link, target), { kind: "precondition" });
       await unlinkLog(link, id);
       assert.equal((await lstat(link)).ino, before.ino);
     });

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { isKind } from "../../../src/shim/lib/errors.js";
 import { buildImageArchive, type ImageArchiveOptions } from "../../../src/shim/pause/image-archive.js";
 import { contentOf, jsonOf, readTar } from "./read-archive.js";
 
@@ -140,7 +139,7 @@ describe("buildImageArchive()", () => {
     "Demo:2",
   ]) {
     test(`refuses the reference ${reference.slice(0, 20)}`, async () => {
-      await assert.rejects(buildImageArchive({ ...options, reference }), (error) => isKind(error, "invalid"));
+      await assert.rejects(buildImageArchive({ ...options, reference }), { kind: "invalid" });
     });
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { readFile } from "node:fs/promises";
-import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../src/shim/lib/errors.js";
 import {
   builtinPauseImage,
   builtinPauseReference,
@@ -225,14 +225,15 @@ describe("PauseImages.ensure()", () => {
   test("fails with the pull's kind when the built-in image is forbidden, and pulls once a minute", async () => {
     const world = airGapped();
     const images = pauseImages(world, { builtin: "forbidden" });
-    const isExpected = (error: unknown): boolean =>
-      isKind(error, "unavailable") &&
-      error.message === `ensure pause image "${reference}": no route to registry`;
-    await assert.rejects(images.ensure(never), isExpected);
-    await assert.rejects(images.ensure(never), isExpected);
+    const expected = {
+      kind: "unavailable",
+      message: `ensure pause image "${reference}": no route to registry`,
+    };
+    await assert.rejects(images.ensure(never), expected);
+    await assert.rejects(images.ensure(never), expected);
     assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured, inspectConfigured]);
     world.nowMs = 60_000;
-    await assert.rejects(images.ensure(never), isExpected);
+    await assert.rejects(images.ensure(never), expected);
     assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
     world.images.add(reference);
     assert.equal(await images.ensure(never), reference);
@@ -241,12 +242,8 @@ describe("PauseImages.ensure()", () => {
   test("fails when the engine cannot say whether the image is there, and does not pull", async () => {
     const world = new World();
     world.inspectError = new ShimError("unavailable", "connect: refused");
-    await assert.rejects(pauseImages(world).ensure(never), (error) => {
-      return (
-        isKind(error, "unavailable") &&
-        error.message === `ensure pause image "${reference}": connect: refused`
-      );
-    });
+    const message = `ensure pause image "${reference}": connect: refused`;
+    await assert.rejects(pauseImages(world).ensure(never), { kind: "unavailable", message });
     assert.deepEqual(world.takeCalls(), [inspectConfigured]);
   });
 
@@ -254,11 +251,9 @@ describe("PauseImages.ensure()", () => {
     const world = airGapped();
     world.loadError = new ShimError("exhausted", "no space left on device");
     const images = pauseImages(world);
-    await assert.rejects(images.ensure(never), (error) => {
-      const both =
-        /^ensure pause image ".*": no route to registry; use built-in image ".*": no space left on device$/;
-      return isKind(error, "unavailable") && both.test(error.message);
-    });
+    const both =
+      /^ensure pause image ".*": no route to registry; use built-in image ".*": no space left on device$/;
+    await assert.rejects(images.ensure(never), { kind: "unavailable", message: both });
     world.loadError = undefined;
     assert.equal(await images.ensure(never), builtinPauseReference);
   });
@@ -286,7 +281,7 @@ describe("PauseImages.ensure()", () => {
     const stayed = images.ensure(never);
     await turn();
     leaver.abort(new ShimError("cancelled", "caller left"));
-    await assert.rejects(left, (error) => isKind(error, "cancelled"));
+    await assert.rejects(left, { kind: "cancelled" });
     open();
     assert.equal(await stayed, reference);
     assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
@@ -300,7 +295,7 @@ describe("PauseImages.ensure()", () => {
     const left = images.ensure(leaver.signal);
     await turn();
     leaver.abort(new ShimError("cancelled", "caller left"));
-    await assert.rejects(left, (error) => isKind(error, "cancelled"));
+    await assert.rejects(left, { kind: "cancelled" });
     await turn();
     world.pullGate = Promise.resolve();
     world.takeCalls();
@@ -350,41 +345,26 @@ async function turn(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-// An engine that has the name is never given the image again, so these may change only together with the tag.
-const configurations = [
-  {
-    reference: "dockershim.local/pause:2",
-    architecture: "amd64",
-    path: "9780319056ecaf8cb1f58c807f3552d48000b8a84fb528193c0f697e31e645b6",
-  },
-  {
-    reference: "dockershim.local/pause:2",
-    architecture: "arm64",
-    path: "4c007e0fe83390b22ba463c737b7ea145ddbe80ac22af1ce6950b8ea9760260c",
-  },
-];
-
 describe("builtinPauseImage()", () => {
-  for (const { reference, architecture, path } of configurations) {
-    test(`has for ${architecture} the content that its name stands for`, async () => {
-      const image = await builtinPauseImage(architecture);
-      assert.equal(image.reference, reference);
-      assert.equal(builtinPauseReference, reference);
-      const members = await readTar(image.archive);
+  // An engine that has the name is never given the image again: these may change only together with the tag.
+  for (const [architecture, kernelName, digest] of [
+    ["amd64", "x86_64", "9780319056ecaf8cb1f58c807f3552d48000b8a84fb528193c0f697e31e645b6"],
+    ["arm64", "aarch64", "4c007e0fe83390b22ba463c737b7ea145ddbe80ac22af1ce6950b8ea9760260c"],
+  ] as const) {
+    test(`has the shipped programs of ${architecture}, a user without rights and no labels`, async () => {
+      const built = await builtinPauseImage(architecture);
+      assert.deepEqual(built, await builtinPauseImage(kernelName));
+      assert.equal(built.reference, "dockershim.local/pause:2");
+      assert.equal(builtinPauseReference, built.reference);
+      const members = await readTar(built.archive);
       const [manifest] = jsonOf(members, "manifest.json") as {
         Config: string;
         RepoTags: string[];
-        Layers: string[];
+        Layers: [string];
       }[];
       assert.ok(manifest);
-      assert.deepEqual(manifest.RepoTags, [reference]);
-      assert.equal(manifest.Config, `blobs/sha256/${path}`, "give changed content a new tag");
-    });
-
-    test(`runs the shipped program of ${architecture} as a user without rights and adds no labels`, async () => {
-      const members = await readTar((await builtinPauseImage(architecture)).archive);
-      const [manifest] = jsonOf(members, "manifest.json") as { Config: string; Layers: [string] }[];
-      assert.ok(manifest);
+      assert.deepEqual(manifest.RepoTags, [built.reference]);
+      assert.equal(manifest.Config, `blobs/sha256/${digest}`, "give changed content a new tag");
       const image = jsonOf(members, manifest.Config) as { architecture: string; config: unknown };
       assert.equal(image.architecture, architecture);
       assert.deepEqual(image.config, { Entrypoint: ["/pause"], User: "65535:65535" });
@@ -406,18 +386,7 @@ describe("builtinPauseImage()", () => {
     });
   }
 
-  for (const [kernelName, name] of [
-    ["x86_64", "amd64"],
-    ["aarch64", "arm64"],
-  ] as const) {
-    test(`knows ${name} as ${kernelName} as well`, async () => {
-      assert.deepEqual(await builtinPauseImage(kernelName), await builtinPauseImage(name));
-    });
-  }
-
   test("refuses an architecture that it has no program for", async () => {
-    await assert.rejects(builtinPauseImage("riscv64"), (error) => {
-      return isKind(error, "unsupported") && error.message.includes('"riscv64"');
-    });
+    await assert.rejects(builtinPauseImage("riscv64"), { kind: "unsupported", message: /"riscv64"/ });
   });
 });

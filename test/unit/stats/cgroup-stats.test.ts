@@ -7,7 +7,7 @@ import type { ResourceReading } from "../../../src/shim/domain/resource-reading.
 import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
 import type { PodParts, PodReading, StatsSource } from "../../../src/shim/ports/stats.js";
 import { CgroupStats } from "../../../src/shim/stats/cgroup-stats.js";
-import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
+import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
 import { byId } from "./by-id.js";
@@ -38,13 +38,9 @@ class Elsewhere implements StatsSource {
     return undefined;
   }
 
-  forgetAllBut(): void {
-    // Nothing is kept.
-  }
+  forgetAllBut(): void {}
 
-  close(): void {
-    // Nothing is open.
-  }
+  close(): void {}
 }
 
 const nothing: ResourceReading = {
@@ -82,7 +78,7 @@ function hostOf(files: ReadonlyMap<string, LaidOut>, descriptorLimit?: number): 
     },
     elsewhere,
     log,
-    files: new MemoryFiles(descriptorLimit),
+    files: new DescriptorCache(descriptorLimit),
     procRoot: [...files.values()][0]?.root ?? "/none",
   });
   return { stats, elsewhere, log, located };
@@ -98,10 +94,15 @@ function podOf(sandboxId: string, containers: readonly string[]): PodParts {
   };
 }
 
+interface LaidOutPods extends AsyncDisposable {
+  readonly files: Map<string, LaidOut>;
+  end(id: string): Promise<void>;
+  /** From then on the files of this cgroup cannot be read. */
+  spoil(id: string): Promise<void>;
+}
+
 /** Cgroups of everything in these pods, by id. */
-async function layOutPods(
-  pods: readonly PodParts[],
-): Promise<AsyncDisposable & { readonly files: Map<string, LaidOut> }> {
+async function layOutPods(pods: readonly PodParts[]): Promise<LaidOutPods> {
   const files = new Map<string, LaidOut>();
   for (const { sandbox, containers } of pods) {
     for (const { id } of [sandbox, ...containers]) files.set(id, await layOut("v1", id));
@@ -109,6 +110,12 @@ async function layOutPods(
   const all = [...files.values()];
   return {
     files,
+    end: (id) => rm(files.get(id)?.root ?? "", { recursive: true }),
+    spoil: async (id) => {
+      const stat = `${files.get(id)?.directories.get("memory") ?? ""}/memory.stat`;
+      await rm(stat);
+      await mkdir(stat);
+    },
     [Symbol.asyncDispose]: async () => {
       for (const one of all) await one[Symbol.asyncDispose]();
     },
@@ -147,22 +154,13 @@ describe("CgroupStats", () => {
   });
 
   test("leaves out one that ended meanwhile, and one that cannot be read, and says so once", async () => {
-    await using good = await layOut("v1");
-    await using ended = await layOut("v1", idOf("e0"));
-    await using broken = await layOut("v1", idOf("b0"));
-    await rm(ended.root, { recursive: true });
-    const usage = `${broken.directories.get("memory") ?? ""}/memory.stat`;
-    await rm(usage);
-    await mkdir(usage);
-    const files = new Map([
-      [goldenId, good],
-      [idOf("e0"), ended],
-      [idOf("b0"), broken],
-    ]);
-    const { stats, log } = hostOf(files);
-    const containers = [...files.keys()].map((id) => containerSnapshot(id, sandboxId));
+    const { sandbox, containers } = podOf(goldenId, [idOf("e0"), idOf("b0")]);
+    await using laidOut = await layOutPods([{ ...podOf(goldenId, []), containers }]);
+    await laidOut.end(idOf("e0"));
+    await laidOut.spoil(idOf("b0"));
+    const { stats, log } = hostOf(laidOut.files);
     for (let round = 0; round < 2; round += 1) {
-      const readings = await byId(stats.readContainers(containers, light, signal));
+      const readings = await byId(stats.readContainers([sandbox, ...containers], light, signal));
       assert.deepEqual([...readings.keys()], [goldenId]);
     }
     assert.equal(log.lines.filter(({ level }) => level === "warn").length, 1);
@@ -170,20 +168,9 @@ describe("CgroupStats", () => {
   });
 
   test("reads a pod from its own cgroup, and from its containers where it has none", async () => {
-    await using files = await layOut("v1");
-    await using pause = await layOut("v1", sandboxId);
-    const { stats } = hostOf(
-      new Map([
-        [goldenId, files],
-        [sandboxId, pause],
-      ]),
-    );
-    const pod = (hasOwnCgroup: boolean): PodParts => ({
-      sandbox: sandboxSnapshot(sandboxId),
-      containers: [containerSnapshot(goldenId, sandboxId)],
-      hostNetwork: true,
-      hasOwnCgroup,
-    });
+    await using laidOut = await layOutPods([podOf(sandboxId, [goldenId])]);
+    const { stats } = hostOf(laidOut.files);
+    const pod = (hasOwnCgroup: boolean): PodParts => ({ ...podOf(sandboxId, [goldenId]), hasOwnCgroup });
     const own = (await byId(stats.readPods([pod(true)], light, signal))).get(sandboxId);
     assert.equal(own?.resources?.tasks, 5);
     assert.equal(own.resources.cpu?.usageNanoseconds, 1_176_771_702);
@@ -237,11 +224,8 @@ describe("CgroupStats", () => {
     ) as [PodParts, PodParts, PodParts, PodParts];
     const pods = [ended, broken, closed, good];
     await using laidOut = await layOutPods(pods);
-    await rm(laidOut.files.get(ended.sandbox.id)?.root ?? "", { recursive: true });
-    const brokenContainer = idOf("cb");
-    const stat = `${laidOut.files.get(brokenContainer)?.directories.get("memory") ?? ""}/memory.stat`;
-    await rm(stat);
-    await mkdir(stat);
+    await laidOut.end(ended.sandbox.id);
+    await laidOut.spoil(idOf("cb"));
     const { stats, log } = hostOf(laidOut.files);
     for (let round = 0; round < 2; round += 1) {
       const read = new Map<string, PodReading>();
@@ -337,22 +321,12 @@ describe("CgroupStats", () => {
   });
 
   test("closes every file of what does not run any more", async () => {
-    await using files = await layOut("v1");
-    await using pause = await layOut("v1", sandboxId);
-    await mkdir(`${files.root}/4242/net`, { recursive: true });
+    await using laidOut = await layOutPods([podOf(sandboxId, [goldenId])]);
+    const [root = ""] = [...laidOut.files.values()].map((files) => files.root);
+    await mkdir(`${root}/4242/net`, { recursive: true });
     const before = descriptors();
-    const { stats } = hostOf(
-      new Map([
-        [goldenId, files],
-        [sandboxId, pause],
-      ]),
-    );
-    const parts: PodParts = {
-      sandbox: sandboxSnapshot(sandboxId),
-      containers: [containerSnapshot(goldenId, sandboxId)],
-      hostNetwork: false,
-      hasOwnCgroup: true,
-    };
+    const { stats } = hostOf(laidOut.files);
+    const parts: PodParts = { ...podOf(sandboxId, [goldenId]), hostNetwork: false };
     await Promise.all([1, 2, 3].map(() => byId(stats.readPods([parts], { details: true }, signal))));
     const all = descriptors();
     assert.ok(all >= before + 12, `${before} ${all}`);

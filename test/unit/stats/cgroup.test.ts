@@ -4,11 +4,11 @@ import { describe, test } from "node:test";
 import type { ResourceReading } from "../../../src/shim/domain/resource-reading.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
 import { Cgroup } from "../../../src/shim/stats/cgroup/cgroup.js";
-import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
+import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { layOut, type LaidOut } from "./golden-cgroup.js";
 
 function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposable {
-  const cgroup = new Cgroup(path, directories, new MemoryFiles(), startedAtMs);
+  const cgroup = new Cgroup(path, directories, new DescriptorCache(), startedAtMs);
   return Object.assign(cgroup, {
     [Symbol.dispose]: () => {
       cgroup.close();
@@ -220,7 +220,7 @@ describe("Cgroup.read() of the recorded files", () => {
 
 test("MemoryFiles keep no more descriptors than their limit and read the rest all the same", async () => {
   await using laidOut = await layOut("v1");
-  const files = new MemoryFiles(2);
+  const files = new DescriptorCache(2);
   const cgroup = new Cgroup(laidOut.path, laidOut.directories, files, 0);
   const readings = [1, 2, 3].map(() => cgroup.read({ details: false }, 5));
   assert.equal(readings[2]?.memory?.usage, 9_474_048);

@@ -3,11 +3,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readdirSync, statSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { MemoryFiles } from "../../../src/shim/stats/descriptor-cache.js";
+import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { CallLooks, countProcesses, PodLooks } from "../../../src/shim/stats/process-counts.js";
 
 const signal = new AbortController().signal;
-const files = new MemoryFiles();
+const files = new DescriptorCache();
 
 describe("countProcesses()", () => {
   /** Of files and sockets that the child has open. */

@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import type { ReadingDetails, ResourceReading } from "../../domain/resource-reading.js";
 import { nowNanoseconds } from "../../lib/time.js";
 import { CpuRate } from "../cpu-rate.js";
-import { KeptFiles, type MemoryFiles } from "../descriptor-cache.js";
+import { KeptFiles, type DescriptorCache } from "../descriptor-cache.js";
 import { readBlocks, readCpu, readHugepages, readMemory } from "./controllers.js";
 import { type CgroupText, numberIn, pressureIn } from "../text-scanner.js";
 
@@ -26,7 +26,7 @@ export class Cgroup {
   constructor(
     private readonly path: string,
     private readonly directories: ReadonlyMap<string, string>,
-    files: MemoryFiles,
+    files: DescriptorCache,
     startedAtMs: number,
   ) {
     this.#rate = new CpuRate(startedAtMs);

@@ -8,7 +8,7 @@ import { listPodSandboxMetrics } from "../../../../src/shim/cri/stats/list-pod-s
 import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
-import { MemoryFiles } from "../../../../src/shim/stats/descriptor-cache.js";
+import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
 import { TestShim } from "../../../fakes/services.js";
@@ -47,7 +47,7 @@ async function recordedMetrics(
   const sandbox = await runSandbox(shim);
   const container = await runContainer(shim, sandbox);
   const read = (path: string, directories: ReadonlyMap<string, string>): ResourceReading => {
-    const cgroup = new Cgroup(path, directories, new MemoryFiles(), 0);
+    const cgroup = new Cgroup(path, directories, new DescriptorCache(), 0);
     const reading = cgroup.read({ details: true }, 1);
     cgroup.close();
     assert.ok(reading?.details);

@@ -13,7 +13,7 @@ import { readListedContainers } from "../../../../src/shim/cri/stats/list-contai
 import { readListedPods } from "../../../../src/shim/cri/stats/list-pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../../src/shim/cri/stats/stats-items.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
-import { MemoryFiles } from "../../../../src/shim/stats/descriptor-cache.js";
+import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { sumReadings } from "../../../../src/shim/stats/sum-readings.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
@@ -58,7 +58,7 @@ async function itemsFrom(source: "v1" | "v2" | "engine"): Promise<Items> {
   }
   await using files = await layOut(source);
   const read = (directories: ReadonlyMap<string, string>): ResourceReading | undefined => {
-    const cgroup = new Cgroup(files.path, directories, new MemoryFiles(), 0);
+    const cgroup = new Cgroup(files.path, directories, new DescriptorCache(), 0);
     try {
       return cgroup.read({ details: false }, 1);
     } finally {

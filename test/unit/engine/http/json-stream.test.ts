@@ -8,7 +8,6 @@ import {
   memberLimitBytes,
   readList,
 } from "../../../../src/shim/engine/http/json-stream.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
 
 const essentials: Essentials = {
   Id: true,
@@ -152,7 +151,7 @@ describe("readList()", () => {
 
   for (const text of ["", "[", '[{"Id":1}', '[{"Id":1},', "{}\n", '{"message":"x"}', "[]x", "[}", '["']) {
     test(`what is no whole list is an error and no shorter list: ${text}`, async () => {
-      await assert.rejects(read(text, [1]), (error) => isKind(error, "unknown"));
+      await assert.rejects(read(text, [1]), { kind: "unknown" });
     });
   }
 
@@ -162,7 +161,7 @@ describe("readList()", () => {
       `{"Id":x,"y":"${"y".repeat(entryLimitBytes)}"}`,
       `{${"y".repeat(entryLimitBytes)}}`,
     ])
-      await assert.rejects(read(`[${entry}]`), (error) => isKind(error, "unknown"));
+      await assert.rejects(read(`[${entry}]`), { kind: "unknown" });
   });
 
   test("tells of each part that arrives", async () => {

@@ -8,12 +8,12 @@ import {
   sandboxIdLabel,
   typeLabel,
 } from "../../../../src/shim/domain/labels.js";
-import { isKind } from "../../../../src/shim/lib/errors.js";
 import { descriptionLimitBytes } from "../../../../src/shim/domain/snapshot.js";
 import type { EngineEvent } from "../../../../src/shim/ports/engine.js";
 import { toSnapshot } from "../../../../src/shim/engine/container-snapshot.js";
 import { toImageSnapshot } from "../../../../src/shim/engine/image-snapshot.js";
 import { json, startFakeDocker, version } from "../fake-docker.js";
+import { fullContainer, fullImage } from "../full-answers.js";
 
 const { signal } = new AbortController();
 const id = (digit: string): string => digit.repeat(64);
@@ -22,72 +22,21 @@ const megabyte = 1024 * 1024;
 const huge = (bytes: number): string => "\u0001".repeat(bytes / 6);
 const podLabels = { [typeLabel]: containerType, [sandboxIdLabel]: id("5") };
 
-/** Has what snapshot.ts reads, in the form of API 1.51. */
 const container = {
+  ...fullContainer,
   Id: id("1"),
-  Name: "/k8s_app_pod_ns_uid_0",
-  Created: "2024-05-06T07:08:09.123456789Z",
-  Image: "sha256:feed",
-  LogPath: "/log",
-  ResolvConfPath: "/resolv.conf",
   SizeRw: 4096,
-  State: {
-    Status: "exited",
-    Running: false,
-    Pid: 7,
-    ExitCode: 137,
-    OOMKilled: true,
-    Error: "boom",
-    StartedAt: "2024-05-06T07:08:10Z",
-    FinishedAt: "2024-05-06T07:08:11.5Z",
-  },
-  Config: {
-    Image: "busybox:1",
-    User: "1:2",
-    Tty: true,
-    OpenStdin: true,
-    StdinOnce: true,
-    StopSignal: "QUIT",
-    Labels: podLabels,
-  },
-  HostConfig: {
-    NetworkMode: "host",
-    PidMode: "host",
-    IpcMode: "shareable",
-    CgroupParent: "/kubepods",
-    Runtime: "runc",
-    GroupAdd: ["5"],
-    Privileged: true,
-    CpuPeriod: 1,
-    CpuQuota: -1,
-    CpuShares: 3,
-    Memory: 4,
-    MemorySwap: -1,
-    CpusetCpus: "0",
-    CpusetMems: "1",
-    OomScoreAdj: -998,
-    Mounts: [{ Type: "bind", Source: "/s", Target: "/t", ReadOnly: true }],
-    Binds: ["/a:/b:ro"],
-    LogConfig: { Type: "json-file", Config: { "max-size": "1m" } },
-  },
-  Mounts: [{ Type: "bind", Source: "/s", Destination: "/t", RW: true, Propagation: "rprivate", Name: "n" }],
-  NetworkSettings: { Networks: { bridge: { IPAddress: "172.17.0.2", GlobalIPv6Address: "" } } },
-  GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } },
+  State: { ...fullContainer.State, Pid: 7 },
+  Config: { ...fullContainer.Config, Labels: podLabels },
 };
-
-const image = {
-  Id: "sha256:feed",
-  RepoTags: ["a:1"],
-  RepoDigests: ["a@sha256:1"],
-  Created: "2024-05-06T07:08:09Z",
-  Author: "somebody",
-  Architecture: "amd64",
-  Os: "linux",
-  Size: 17,
-  Config: { User: "1000", StopSignal: "QUIT", Volumes: { "/data": {} }, Labels: { [typeLabel]: "x" } },
-  RootFS: { Layers: ["sha256:1"] },
-  GraphDriver: { Name: "overlay2", Data: { UpperDir: "/upper" } },
+/** Without `Env`, which is dropped. */
+const imageConfig = {
+  User: "5",
+  StopSignal: "SIGINT",
+  Volumes: { "/data": {} },
+  Labels: { [typeLabel]: "x" },
 };
+const image = { ...fullImage, Config: imageConfig };
 
 describe("containers with labels of any size", () => {
   test("listContainers() answers all of a list of more than 64 MiB, and keeps little of it", async () => {
@@ -177,7 +126,7 @@ describe("images with labels of any size", () => {
     docker.answers.set("GET /images/json", json([large, { Id: "sha256:2", Labels: { a: "b" } }]));
     const engine = await docker.engine();
     const [first, second] = await engine.listImages(signal);
-    assert.deepEqual([first?.id, first?.repoTags, first?.size], ["sha256:feed", ["a:1"], 17]);
+    assert.deepEqual([first?.id, first?.repoTags, first?.size], ["sha256:x", ["a:1"], 7]);
     assert.deepEqual([second?.id, second?.labels], ["sha256:2", { a: "b" }]);
   });
 
@@ -199,7 +148,7 @@ describe("images with labels of any size", () => {
     const engine = await docker.engine();
     assert.deepEqual(await engine.imageHistory("large", signal), []);
     assert.equal(await engine.imageDiskUsage(signal), 7);
-    await assert.rejects(engine.imageHistory("missing", signal), (error) => isKind(error, "notFound"));
+    await assert.rejects(engine.imageHistory("missing", signal), { kind: "notFound" });
   });
 
   test("imageDiskUsage() finds the sum in an answer beyond the limit", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { isKind, messageOf } from "../../../../src/shim/lib/errors.js";
+import { messageOf } from "../../../../src/shim/lib/errors.js";
 import {
   kindOfRegistryError,
   pullQuery,
@@ -168,7 +168,7 @@ describe("DockerEngine.pullImage()", () => {
   });
 
   test("a stream that is cut is no success", async () => {
-    await assert.rejects(pull(cut('{"status":"Pull complete"}\n')), (error) => isKind(error, "unavailable"));
+    await assert.rejects(pull(cut('{"status":"Pull complete"}\n')), { kind: "unavailable" });
   });
 
   test("no error mentions the credentials", async () => {
@@ -189,7 +189,7 @@ describe("DockerEngine.pullImage()", () => {
     const engine = await docker.engine();
     const caller = new AbortController();
     const pulling = engine.pullImage("a:1", undefined, () => caller.abort(), caller.signal);
-    await assert.rejects(pulling, (error) => isKind(error, "cancelled"));
+    await assert.rejects(pulling, { kind: "cancelled" });
     while (docker.sockets.size > 1) await new Promise(setImmediate);
   });
 

@@ -86,7 +86,7 @@ describe("applyCgroup()", () => {
     const none = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 0n }] };
     await applyCgroup(v1, none, fake.proc);
     const some = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 4096n }] };
-    await assert.rejects(applyCgroup(v1, some, fake.proc), (error) => isKind(error, "unsupported"));
+    await assert.rejects(applyCgroup(v1, some, fake.proc), { kind: "unsupported" });
   });
 
   const refused: readonly (readonly [
@@ -112,13 +112,13 @@ describe("applyCgroup()", () => {
   test("refuses a page size that leads elsewhere", async () => {
     await using fake = await setUp(v2Cgroup, v2Mounts, []);
     const settings = { unified: {}, hugepages: [{ pageSize: "2MB.max/../../x", limitBytes: 0n }] };
-    await assert.rejects(applyCgroup(v2, settings, fake.proc), (error) => isKind(error, "invalid"));
+    await assert.rejects(applyCgroup(v2, settings, fake.proc), { kind: "invalid" });
   });
 
   test("refuses unified settings with cgroup v1", async () => {
     await using fake = await setUp(v1Cgroup, v1Mounts, []);
     const settings = { unified: { "memory.high": "1" }, hugepages: [] };
-    await assert.rejects(applyCgroup(v1, settings, fake.proc), (error) => isKind(error, "invalid"));
+    await assert.rejects(applyCgroup(v1, settings, fake.proc), { kind: "invalid" });
   });
 
   const foreign: readonly (readonly [what: string, target: CgroupTarget])[] = [
@@ -129,7 +129,7 @@ describe("applyCgroup()", () => {
   for (const [what, target] of foreign) {
     test(`refuses a container ${what}`, async () => {
       await using fake = await setUp(v2Cgroup, v2Mounts, []);
-      await assert.rejects(applyCgroup(target, nothing, fake.proc), (error) => isKind(error, "unsupported"));
+      await assert.rejects(applyCgroup(target, nothing, fake.proc), { kind: "unsupported" });
     });
   }
 
@@ -186,10 +186,7 @@ describe("cgroup mounts", () => {
     test(`directoryOf() answers ${expected} for "${path}" where "${root}" is mounted`, () => {
       const mount = { mountPoint: "/cg", root };
       if (expected === undefined) {
-        assert.throws(
-          () => directoryOf(mount, path),
-          (error) => isKind(error, "unsupported"),
-        );
+        assert.throws(() => directoryOf(mount, path), { kind: "unsupported" });
       } else assert.equal(directoryOf(mount, path), expected);
     });
   }

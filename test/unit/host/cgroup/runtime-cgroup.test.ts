@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { isKind } from "../../../../src/shim/lib/errors.js";
 import { moveIntoCgroup } from "../../../../src/shim/host/cgroup/runtime-cgroup.js";
 import { FakeProc, type FakeProcess } from "../fake-proc.js";
 
@@ -161,6 +160,6 @@ describe("moveIntoCgroup() with cgroup v2", () => {
 for (const name of ["/", "", "engine", "/a/../..", "//a"]) {
   test(`moveIntoCgroup() refuses "${name}", which is no cgroup to limit`, async () => {
     await using fake = await setUp(v1, v1Files);
-    await assert.rejects(moveIntoCgroup(fake.proc, 50, name), (error) => isKind(error, "invalid"));
+    await assert.rejects(moveIntoCgroup(fake.proc, 50, name), { kind: "invalid" });
   });
 }

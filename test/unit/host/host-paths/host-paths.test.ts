@@ -32,8 +32,20 @@ describe("HostPaths with its helper", () => {
   after(() => helper.close());
 
   async function findMount(task: "look" | "make", path: string): Promise<FoundMount | undefined> {
-    const found = await paths.find({ ...nothing, [task]: [path] }, "pod", never);
-    return found?.mounts.get(path);
+    return (await find({ [task]: [path] }))?.mounts.get(path);
+  }
+
+  const find = (given: Partial<PathsToFind>, own = paths): ReturnType<HostPaths["find"]> =>
+    own.find({ ...nothing, ...given }, "pod", never);
+
+  /** With a helper of its own. */
+  async function findAlone(given: Partial<PathsToFind>, deviceRoot = "/dev"): ReturnType<HostPaths["find"]> {
+    const own = new HostPathsProcess({ program, log, deviceRoot });
+    try {
+      return await find(given, new HostPaths({ helper: own, log }));
+    } finally {
+      await own.close();
+    }
   }
 
   test("finds what is there, through links, whatever it is", async () => {
@@ -42,7 +54,7 @@ describe("HostPaths with its helper", () => {
     await symlink("file", join(at.path, "link"));
     execFileSync("mkfifo", [join(at.path, "fifo")]);
     const given = ["", "file", "link", "fifo"].map((name) => join(at.path, name));
-    const found = await paths.find({ ...nothing, make: given }, "pod", never);
+    const found = await find({ make: given });
     assert.deepEqual(
       [...(found?.mounts ?? [])],
       given.map((path) => [path, "present"]),
@@ -58,14 +70,9 @@ describe("HostPaths with its helper", () => {
   test("makes a missing directory with its parents, open to all readers whatever the umask is", async () => {
     await using at = await temporaryDirectory();
     const umask = process.umask(0o077);
-    const own = new HostPathsProcess({ program, log });
     try {
       const path = join(at.path, "a", "b", "c");
-      const found = await new HostPaths({ helper: own, log }).find(
-        { ...nothing, make: [path] },
-        "pod",
-        never,
-      );
+      const found = await findAlone({ make: [path] });
       assert.equal(found?.mounts.get(path), "made");
       for (const part of ["a", "a/b", "a/b/c"]) {
         const { mode, uid } = await stat(join(at.path, part));
@@ -74,7 +81,6 @@ describe("HostPaths with its helper", () => {
       assert.equal(await findMount("make", path), "present");
     } finally {
       process.umask(umask);
-      await own.close();
     }
   });
 
@@ -141,18 +147,18 @@ describe("HostPaths with its helper", () => {
     const given = Array.from({ length: 150 }, (_, index) =>
       join(at.path, ...[String(index), name, name, name, name]),
     );
-    const found = await paths.find({ ...nothing, make: given }, "pod", never);
+    const found = await find({ make: given });
     assert.deepEqual(new Set(found?.mounts.values()), new Set(["made"]));
     assert.equal(found?.mounts.size, given.length);
   });
 
   test("leaves a device as it is", async () => {
-    const found = await paths.find({ ...nothing, devices: ["/dev/null"] }, "pod", never);
+    const found = await find({ devices: ["/dev/null"] });
     assert.deepEqual(found?.devices.get("/dev/null"), ["/dev/null"]);
   });
 
   test("finds the devices of a directory below /dev, and nothing that is none", async () => {
-    const found = await paths.find({ ...nothing, devices: ["/dev/"] }, "pod", never);
+    const found = await find({ devices: ["/dev/"] });
     const devices = found?.devices.get("/dev/");
     assert.ok(devices !== undefined && "includes" in devices);
     assert.ok(devices.includes("/dev/null") && devices.includes("/dev/zero"));
@@ -165,48 +171,30 @@ describe("HostPaths with its helper", () => {
     { skip: process.getuid?.() !== 0 && "needs root, to make device nodes" },
     async (context) => {
       await using at = await temporaryDirectory();
-      const own = new HostPathsProcess({ program, log, deviceRoot: at.path });
+      await mkdir(join(at.path, "a", "b"), { recursive: true });
+      const names = Array.from({ length: 100 }, (_, index) => `a/b/${"d".repeat(100)}${index}`);
+      const nodes = [...names, "a/zero"].map((name) => join(at.path, name)).sort();
       try {
-        await mkdir(join(at.path, "a", "b"), { recursive: true });
-        const names = Array.from({ length: 100 }, (_, index) => `a/b/${"d".repeat(100)}${index}`);
-        const nodes = [...names, "a/zero"].map((name) => join(at.path, name)).sort();
-        try {
-          for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
-        } catch (error) {
-          // Without CAP_MKNOD, as in most containers; nothing else could stand in for a node.
-          context.skip(`device nodes cannot be made here: ${String(error)}`);
-          return;
-        }
-        await symlink("/dev", join(at.path, "a", "link"));
-        const found = await new HostPaths({ helper: own, log }).find(
-          { ...nothing, devices: [at.path] },
-          "pod",
-          never,
-        );
-        assert.deepEqual(found?.devices.get(at.path), nodes);
-      } finally {
-        await own.close();
+        for (const node of nodes) execFileSync("mknod", [node, "c", "1", "3"]);
+      } catch (error) {
+        // Without CAP_MKNOD, as in most containers; nothing else could stand in for a node.
+        context.skip(`device nodes cannot be made here: ${String(error)}`);
+        return;
       }
+      await symlink("/dev", join(at.path, "a", "link"));
+      const found = await findAlone({ devices: [at.path] }, at.path);
+      assert.deepEqual(found?.devices.get(at.path), nodes);
     },
   );
 
   test("a directory of devices ends at its limits", async () => {
     await using at = await temporaryDirectory();
-    const own = new HostPathsProcess({ program, log, deviceRoot: at.path });
-    try {
-      await mkdir(join(at.path, ...Array.from({ length: 20 }, () => "d")), { recursive: true });
-      const found = await new HostPaths({ helper: own, log }).find(
-        { ...nothing, devices: [at.path] },
-        "pod",
-        never,
-      );
-      assert.deepEqual(found?.devices.get(at.path), {
-        kind: "precondition",
-        reason: "is a directory of more than 10000 entries or 16 levels",
-      });
-    } finally {
-      await own.close();
-    }
+    await mkdir(join(at.path, ...Array.from({ length: 20 }, () => "d")), { recursive: true });
+    const found = await findAlone({ devices: [at.path] }, at.path);
+    assert.deepEqual(found?.devices.get(at.path), {
+      kind: "precondition",
+      reason: "is a directory of more than 10000 entries or 16 levels",
+    });
   });
 
   for (const [what, path, reason] of [
@@ -216,7 +204,7 @@ describe("HostPaths with its helper", () => {
     ["a directory outside of /dev through /dev", "/dev/../etc", "is a directory outside of /dev"],
   ] as const) {
     test(`refuses as a device ${what}`, async () => {
-      const found = await paths.find({ ...nothing, devices: [path] }, "pod", never);
+      const found = await find({ devices: [path] });
       assert.deepEqual(found?.devices.get(path), { kind: "invalid", reason });
     });
   }
@@ -236,18 +224,18 @@ describe("HostPaths with its helper", () => {
   test("is started anew when it was killed, and ends with close()", async () => {
     const own = new HostPathsProcess({ program, log: recordingLog() });
     const found = new HostPaths({ helper: own, log });
-    await found.find({ ...nothing, look: ["/"] }, "pod", never);
+    await find({ look: ["/"] }, found);
     const { pid } = own;
     assert.ok(pid !== undefined);
     process.kill(pid, "SIGTERM"); // Of no effect: a service manager sends it to all processes of the service.
     process.kill(pid, "SIGKILL");
     // Also for a request that is sent before its end is known.
-    assert.ok((await found.find({ ...nothing, look: ["/"] }, "pod", never)) !== undefined);
+    assert.ok((await find({ look: ["/"] }, found)) !== undefined);
     const second = own.pid;
     assert.ok(second !== undefined && second !== pid);
     await own.close();
     await until("it is gone", async () => !(await readdir("/proc")).includes(String(second)));
-    await assert.rejects(found.find({ ...nothing, look: ["/"] }, "pod", never), /stopping/);
+    await assert.rejects(find({ look: ["/"] }, found), /stopping/);
   });
 
   for (const [what, given] of [
@@ -258,8 +246,8 @@ describe("HostPaths with its helper", () => {
       const own = recordingLog();
       const none = new HostPathsProcess({ program: given, log: own });
       const without = new HostPaths({ helper: none, log: own });
-      assert.equal(await without.find({ ...nothing, make: ["/tmp/x"] }, "pod", never), undefined);
-      assert.equal(await without.find({ ...nothing, make: ["/tmp/x"] }, "pod", never), undefined);
+      assert.equal(await find({ make: ["/tmp/x"] }, without), undefined);
+      assert.equal(await find({ make: ["/tmp/x"] }, without), undefined);
       assert.deepEqual(
         own.lines.map(({ level, message }) => [level, message]),
         [["warn", "paths of mounts and devices are not looked at, and left to the Docker Engine"]],
@@ -280,6 +268,8 @@ describe("HostPaths with its helper", () => {
   );
 });
 
+const present: PathAnswer = { id: 1, entry: 0, outcome: "present", errno: 0, length: 0, names: [] };
+
 /** A helper whose processes hang at every path with "hung" in it, and end only when the test says so. */
 class HangingHelper {
   readonly asked: string[][] = [];
@@ -289,21 +279,13 @@ class HangingHelper {
 
   ask(entries: readonly PathEntry[], listener: PathListener): () => void {
     this.asked.push(entries.map(({ path }) => path.toString()));
-    const answer = (entry: number): PathAnswer => ({
-      id: 1,
-      entry,
-      outcome: "present",
-      errno: 0,
-      length: 0,
-      names: [],
-    });
     queueMicrotask(() => {
       for (const [index, { path }] of entries.entries()) {
         if (path.includes("hung")) {
           this.#hanging.push(listener);
           return;
         }
-        listener.answered(answer(index));
+        listener.answered({ ...present, entry: index });
       }
       listener.ended();
     });
@@ -404,14 +386,7 @@ describe("HostPaths at file systems that do not answer", () => {
 
   test("a helper that is lost amid the devices of a directory: the next one's answer is the only one", async () => {
     let asked = 0;
-    const answer: PathAnswer = {
-      id: 1,
-      entry: 0,
-      errno: 0,
-      length: 0,
-      outcome: "devices",
-      names: ["/dev/a/1"],
-    };
+    const answer: PathAnswer = { ...present, outcome: "devices", names: ["/dev/a/1"] };
     const helper = {
       ask: (_entries: readonly PathEntry[], listener: PathListener) => {
         asked += 1;

@@ -39,6 +39,8 @@ const foreign: readonly (readonly [what: string, changes: FakeProcess])[] = [
 describe("findDockerd()", () => {
   test("finds the dockerd that holds the listening socket, without a pid file", async () => {
     await using at = await setUp();
+    // systemd has opened the socket, and holds it as well.
+    for (const pid of [1, 40]) await at.fake.add(pid, { comm: "systemd", sockets: { 7: at.socket } });
     await at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket, 8: undefined }, startTime: 77 });
     await at.fake.add(60, { comm: "dockerd", sockets: { 9: join(at.fake.directory, "other.sock") } });
     assert.deepEqual(await findDockerd(at.fake.proc, at.socket, at.pidFiles), {
@@ -46,14 +48,6 @@ describe("findDockerd()", () => {
       command: "dockerd",
       startTime: "77",
     });
-  });
-
-  test("tells it from the systemd that holds the same socket", async () => {
-    await using at = await setUp();
-    await at.fake.add(1, { comm: "systemd", sockets: { 7: at.socket } });
-    await at.fake.add(40, { comm: "systemd", sockets: { 7: at.socket } });
-    await at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket } });
-    assert.equal((await findDockerd(at.fake.proc, at.socket, at.pidFiles))?.pid, 50);
   });
 
   test("follows the link by which the socket is named differently on both sides", async () => {
@@ -189,31 +183,20 @@ describe("findContainerd()", () => {
     assert.equal(await find(at.fake), 51);
   });
 
-  for (const form of ["--containerd=SOCKET", "--containerd SOCKET"]) {
+  for (const form of ["--containerd=SOCKET", "--containerd SOCKET", "--config-file CONFIG"]) {
     test(`finds the one that listens where ${form} says`, async () => {
       await using at = await setUp();
       const socket = join(at.fake.directory, "containerd.sock");
+      const config = join(at.fake.directory, "daemon.json");
       await writeFile(socket, "");
-      await at.fake.add(50, {
-        comm: "dockerd",
-        cmdline: ["dockerd", ...form.replace("SOCKET", socket).split(" ")],
-      });
+      await writeFile(config, JSON.stringify({ containerd: socket }));
+      const flags = form.replace("SOCKET", socket).replace("CONFIG", config).split(" ");
+      await at.fake.add(50, { comm: "dockerd", cmdline: ["dockerd", ...flags] });
       await at.fake.add(70, { comm: "containerd", sockets: { 7: socket } });
       await at.fake.add(71, { comm: "containerd", sockets: { 8: join(at.fake.directory, "k3s.sock") } });
       assert.equal(await find(at.fake), 70);
     });
   }
-
-  test("finds the one that the configuration file names", async () => {
-    await using at = await setUp();
-    const socket = join(at.fake.directory, "containerd.sock");
-    const config = join(at.fake.directory, "daemon.json");
-    await writeFile(socket, "");
-    await writeFile(config, JSON.stringify({ containerd: socket }));
-    await at.fake.add(50, { comm: "dockerd", cmdline: ["dockerd", "--config-file", config] });
-    await at.fake.add(70, { comm: "containerd", sockets: { 7: socket } });
-    assert.equal(await find(at.fake), 70);
-  });
 
   test("finds the system's when nothing names another", async () => {
     await using at = await setUp();

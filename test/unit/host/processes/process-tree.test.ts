@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { describe, test } from "node:test";
-import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { hasEnded } from "../../../../src/shim/lib/linux/process-stat.js";
 import { ProcFiles } from "../../../../src/shim/host/processes/proc-files.js";
 import { killProcessTree } from "../../../../src/shim/host/processes/process-tree.js";
@@ -269,7 +269,7 @@ describe("killProcessTree()", () => {
     tree.onSignal = (_, signal) => {
       if (signal === "SIGSTOP") stop.abort(new ShimError("timeout", "too late"));
     };
-    await assert.rejects(tree.kill(id, 100, stop.signal), (error) => isKind(error, "timeout"));
+    await assert.rejects(tree.kill(id, 100, stop.signal), { kind: "timeout" });
     assert.deepEqual(tree.sent.slice(2), ["SIGKILL 100", "SIGKILL 101"]);
   });
 
@@ -284,7 +284,7 @@ describe("killProcessTree()", () => {
         stop.abort(new ShimError("timeout", "too late"));
       });
     };
-    await assert.rejects(tree.kill(id, 100, stop.signal), (error) => isKind(error, "timeout"));
+    await assert.rejects(tree.kill(id, 100, stop.signal), { kind: "timeout" });
   });
 
   test("kills the others when one may not be signalled, and says which", async () => {
