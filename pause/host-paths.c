@@ -174,7 +174,7 @@ static void make(const struct look *look, char *path)
 		error = system_call(SYS_mkdirat, directory, (long)(path + from), directory_mode, 0, 0);
 		if (error == 0)
 			outcome = made;
-		/* Somebody else may make it at the same time. */
+		/* Another process may make it at the same time. */
 		if (error != 0 && error != -EEXIST) {
 			reply(look, make_failed, -error, to);
 			return;
@@ -262,7 +262,7 @@ static long expand(struct look *look, long directory, char *path, unsigned long 
 			} else if (type < 0) {
 				error = -type;
 			}
-			/* Gone since it was listed. */
+			/* It was removed after it was listed. */
 			if (error != 0 && error != ENOENT)
 				return error;
 		}

@@ -1,4 +1,4 @@
-/* A connection to a port of this network namespace: 127.0.0.1, and ::1 where nobody listens there. */
+/* A connection to a port of this network namespace: 127.0.0.1, or ::1 when that refuses. */
 
 struct attempt {
 	/* The connection that is being made; -1 when there is none. */

@@ -117,7 +117,7 @@ static void give_up(struct attempt *attempt)
 	attempt->socket = attempt->fallback = -1;
 }
 
-/* Answers unless the attempt goes on. */
+/* Answers when the attempt has ended. */
 static void conclude(struct slot *slot, int error)
 {
 	struct text lines = {.size = 0};
@@ -198,7 +198,7 @@ static void take(struct slot *slots, const struct request *request, long home)
 		answer_failure(request->id, "accept", EAGAIN);
 		return;
 	}
-	/* One that failed leaves this process at home: nothing may be made there. */
+	/* After a failure this process is in its own namespace: no socket may be made there. */
 	error = home < 0 ? -home : enter(request->namespace);
 	if (error != 0) {
 		answer_failure(request->id, "enter", error);
@@ -251,7 +251,7 @@ static void look_after(struct slot *slots, const struct pollfd *polled)
 	}
 }
 
-/* Ends the program with what it reads from. */
+/* Ends the program at the end of its input. */
 static unsigned long read_some(int descriptor, void *data, unsigned long size)
 {
 	long count = system_call(SYS_read, descriptor, (long)data, (long)size, 0, 0);

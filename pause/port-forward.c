@@ -81,7 +81,7 @@ static int connected(u16 port)
 	return attempt.socket;
 }
 
-/* Of a socket that is closed with data unread or by a reset the other side learns that this was no proper end. */
+/* Closes the socket by a reset: the other side learns that the connection did not end properly. */
 static _Noreturn void reset(int socket)
 {
 	const int linger[2] = {1, 0};

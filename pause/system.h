@@ -275,7 +275,7 @@ static long await(struct pollfd *polled, int count, long milliseconds)
 	return system_call(SYS_ppoll, (long)polled, count, milliseconds < 0 ? 0 : (long)&time, 0, 0);
 }
 
-/* Without a signal that ends the program: who started it decides about that by closing its input. */
+/* Ignores signals that end programs: the parent ends this one by closing its input. */
 static void block_signals(void)
 {
 	const unsigned long blocked =

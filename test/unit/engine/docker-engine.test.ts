@@ -105,8 +105,7 @@ describe("DockerEngine containers", () => {
     [1e15, "2073600"],
   ] as const) {
     test(`stopContainer() with a grace of ${graceSeconds} s asks for ${sent}`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set(`POST /containers/${id}/stop`, status(204));
+      await using docker = await startFakeDocker({ [`POST /containers/${id}/stop`]: status(204) });
       await (await docker.engine()).stopContainer(id, graceSeconds, never());
       assert.deepEqual(docker.requests, [`POST /containers/${id}/stop?t=${sent}`]);
     });
@@ -194,9 +193,10 @@ describe("DockerEngine containers", () => {
   });
 
   test("removeContainer() does not wait for ever", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set(`DELETE /containers/${id}`, inProgress);
-    docker.answers.set(`GET /containers/${id}/json`, json({ Id: id, State: { Status: "removing" } }));
+    await using docker = await startFakeDocker({
+      [`DELETE /containers/${id}`]: inProgress,
+      [`GET /containers/${id}/json`]: json({ Id: id, State: { Status: "removing" } }),
+    });
     const engine = await docker.engine({ shortTimeoutMs: 120 });
     await assert.rejects(engine.removeContainer(id, { force: false }, never()), { kind: "timeout" });
   });
@@ -273,8 +273,7 @@ describe("DockerEngine events", () => {
     ],
   ] as readonly (readonly [string, Respond])[]) {
     test(`a stream that ${name} throws unavailable after its last event`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set("GET /events", respond);
+      await using docker = await startFakeDocker({ "GET /events": respond });
       const engine = await docker.engine();
       const seen: string[] = [];
       const read = async (): Promise<void> => {
@@ -287,8 +286,7 @@ describe("DockerEngine events", () => {
   }
 
   test("a refused subscription throws and was never open", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /events", refuse(500, "no events today"));
+    await using docker = await startFakeDocker({ "GET /events": refuse(500, "no events today") });
     const engine = await docker.engine();
     const events = engine.events(label, () => assert.fail("open"), never());
     const next = events[Symbol.asyncIterator]().next();
@@ -428,8 +426,7 @@ describe("DockerEngine files", () => {
     [`No such container: ${id}`, "notFound"],
   ] as const) {
     test(`readContainerFile(): "${message.slice(0, 20)}…" is ${outcome}`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set(`GET /containers/${id}/archive`, refuse(404, message));
+      await using docker = await startFakeDocker({ [`GET /containers/${id}/archive`]: refuse(404, message) });
       const read = (await docker.engine()).readContainerFile(id, "/x", 1000, never());
       if (outcome === undefined) assert.equal(await read, undefined);
       else await assert.rejects(read, (error) => isKind(error, outcome));
@@ -439,8 +436,7 @@ describe("DockerEngine files", () => {
 
 describe("DockerEngine images", () => {
   test("inspectImage() keeps the slashes of a name, and everything else out of the path", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /images/*", json({ Id: "sha256:x" }));
+    await using docker = await startFakeDocker({ "GET /images/*": json({ Id: "sha256:x" }) });
     const engine = await docker.engine();
     await engine.inspectImage("reg:5000/a/b:1", never());
     assert.equal(await engine.inspectImage("a/../../containers", never()), undefined);
@@ -474,20 +470,22 @@ describe("DockerEngine images", () => {
     ["1.51", { ImageUsage: { TotalSize: 6 } }, 6],
   ] as const) {
     test(`imageDiskUsage() at ${apiVersion} reads ${JSON.stringify(usage)}`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set("GET /version", json({ Version: "x", ApiVersion: apiVersion }));
-      docker.answers.set("GET /system/df", json(usage));
+      await using docker = await startFakeDocker({
+        "GET /version": json({ Version: "x", ApiVersion: apiVersion }),
+        "GET /system/df": json(usage),
+      });
       assert.equal(await (await docker.engine()).imageDiskUsage(never()), bytes);
       assert.deepEqual(docker.requests, ["GET /system/df?type=image"]);
     });
   }
 
   test("imageDiskUsage() at 1.41 adds up histories instead of having all volumes measured", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /version", json({ Version: "20.10.24", ApiVersion: "1.41" }));
-    docker.answers.set("GET /images/json", json([{ Id: "a" }, { Id: "gone" }]));
-    docker.answers.set("GET /images/a/history", json([{ CreatedBy: "x", Size: 7 }]));
-    docker.answers.set("GET /images/gone/history", refuse(404, "No such image: gone"));
+    await using docker = await startFakeDocker({
+      "GET /version": json({ Version: "20.10.24", ApiVersion: "1.41" }),
+      "GET /images/json": json([{ Id: "a" }, { Id: "gone" }]),
+      "GET /images/a/history": json([{ CreatedBy: "x", Size: 7 }]),
+      "GET /images/gone/history": refuse(404, "No such image: gone"),
+    });
     assert.equal(await (await docker.engine()).imageDiskUsage(never()), 7);
   });
 
@@ -499,9 +497,10 @@ describe("DockerEngine images", () => {
     ["1.60", "1.58", identities, "1.58"],
   ] as const) {
     test(`listImages() of an engine with API ${lowest} to ${highest} asks in API ${spoken}, with identities where they are known`, async () => {
-      await using docker = await startFakeDocker();
-      docker.answers.set("GET /version", json({ Version: "x", ApiVersion: highest, MinAPIVersion: lowest }));
-      docker.answers.set("GET /images/json", json([{ RepoTags: ["odd:1"] }, { Id: "a" }]));
+      await using docker = await startFakeDocker({
+        "GET /version": json({ Version: "x", ApiVersion: highest, MinAPIVersion: lowest }),
+        "GET /images/json": json([{ RepoTags: ["odd:1"] }, { Id: "a" }]),
+      });
       const images = await (await docker.engine()).listImages(never());
       assert.deepEqual(
         images.map((image) => image.id),

@@ -54,7 +54,8 @@ export function cut(start: string): Respond {
   };
 }
 
-export async function startFakeDocker(): Promise<FakeDocker> {
+/** Beside `more`, it answers what `connect` asks. */
+export async function startFakeDocker(more: Readonly<Record<string, Respond>> = {}): Promise<FakeDocker> {
   const directory = await mkdtemp(join(tmpdir(), "fake-docker-"));
   const path = join(directory, "docker.sock");
   const requests: string[] = [];
@@ -63,6 +64,7 @@ export async function startFakeDocker(): Promise<FakeDocker> {
   const answers = new Map<string, Respond>([
     ["GET /version", json(version)],
     ["GET /info", json({})],
+    ...Object.entries(more),
   ]);
   const closers: (() => void)[] = [];
   const changed = new EventTarget();

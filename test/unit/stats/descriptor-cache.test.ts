@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-test("MemoryFiles reads whole lines of a list until its limit", async () => {
+test("DescriptorCache reads whole lines of a list until its limit", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "list");
   const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}\n`);
@@ -17,7 +17,7 @@ test("MemoryFiles reads whole lines of a list until its limit", async () => {
   assert.ok(lines.join("").startsWith(part));
 });
 
-test("MemoryFiles does not read a list without an end", () => {
+test("DescriptorCache does not read a list without an end", () => {
   const text = new DescriptorCache().readOnce("/dev/zero");
   assert.equal(text, "");
 });

@@ -2,6 +2,7 @@
 import { sleep } from "../../lib/abort.js";
 import { ShimError } from "../../lib/errors.js";
 import { hasCode } from "../../lib/files/file-errors.js";
+import { Backoff } from "../../lib/sync/backoff.js";
 import { hasEnded, type ProcessStat } from "../../lib/linux/process-stat.js";
 import { findProcessList, listProcesses } from "./container-processes.js";
 import { isCgroupOf, ProcFiles } from "./proc-files.js";
@@ -55,7 +56,8 @@ class ProcessTree {
   #refusal: ShimError | undefined;
   /** Where the container's processes are listed; undefined until that is known. */
   #list: string | undefined;
-  #pauseMs = scanPauseMs.first;
+  readonly #backoff = new Backoff(scanPauseMs);
+  #pauseMs = this.#backoff.next();
 
   constructor(
     private readonly containerId: string,
@@ -69,7 +71,7 @@ class ProcessTree {
   /** One round; false when it found nothing to kill. */
   async kill(signal: AbortSignal): Promise<boolean> {
     this.#members = new Map();
-    this.#pauseMs = scanPauseMs.first;
+    this.#resetPause();
     try {
       await this.#stopAll(signal);
     } finally {
@@ -79,7 +81,7 @@ class ProcessTree {
       }
     }
     if (this.#refusal !== undefined) throw this.#refusal;
-    this.#pauseMs = scanPauseMs.first;
+    this.#resetPause();
     await this.#untilEnded(signal);
     return this.#members.size > 0;
   }
@@ -125,8 +127,13 @@ class ProcessTree {
     return listed ?? this.#proc.pids();
   }
 
+  #resetPause(): void {
+    this.#backoff.reset();
+    this.#slowDown();
+  }
+
   #slowDown(): void {
-    this.#pauseMs = Math.min(2 * this.#pauseMs, scanPauseMs.longest);
+    this.#pauseMs = this.#backoff.next();
   }
 
   #knows({ pid, startTime }: ProcessStat): boolean {

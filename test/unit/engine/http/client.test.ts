@@ -22,8 +22,7 @@ function never(): AbortSignal {
 
 describe("EngineClient", () => {
   test("request() ends with its deadline when the engine is frozen, and lets go of the connection", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", hang);
+    await using docker = await startFakeDocker({ "GET /thing": hang });
     await assert.rejects(docker.client({ shortTimeoutMs: 50 }).request(get, never()), {
       kind: "timeout",
       message: "read the thing: not finished after 50ms",
@@ -32,8 +31,7 @@ describe("EngineClient", () => {
   });
 
   test("request() ends when the caller leaves before the answer, and the engine sees it", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", hang);
+    await using docker = await startFakeDocker({ "GET /thing": hang });
     const caller = new AbortController();
     const pending = docker.client().request(get, caller.signal);
     await docker.until((requests) => requests.length === 1);
@@ -53,8 +51,7 @@ describe("EngineClient", () => {
   });
 
   test("request() fails at once when the answer is cut short", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", cut('{"half":'));
+    await using docker = await startFakeDocker({ "GET /thing": cut('{"half":') });
     await assert.rejects(docker.client().request(get, never()), {
       kind: "unavailable",
       message: /^read the thing: .*broke in the middle of its answer$/,
@@ -113,8 +110,7 @@ describe("EngineClient", () => {
   });
 
   test("a kept connection that the engine has closed meanwhile costs a read nothing", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", json("fine"));
+    await using docker = await startFakeDocker({ "GET /thing": json("fine") });
     const client = docker.client();
     await client.json(get, never());
     let first = true;
@@ -147,15 +143,13 @@ describe("EngineClient", () => {
   });
 
   test("a write whose connection breaks is not repeated", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("POST /thing", (request) => request.socket.destroy());
+    await using docker = await startFakeDocker({ "POST /thing": (request) => request.socket.destroy() });
     await assert.rejects(docker.client().request(post, never()), { kind: "unavailable" });
     assert.deepEqual(docker.requests, ["POST /thing"]);
   });
 
   test("connections are kept and used again", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", json("fine"));
+    await using docker = await startFakeDocker({ "GET /thing": json("fine") });
     let connections = 0;
     docker.server.on("connection", () => (connections += 1));
     const client = docker.client();
@@ -185,8 +179,7 @@ describe("EngineClient", () => {
   });
 
   test("a frozen engine holds 32 reads; the next waits without a connection and leaves with its caller", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", hang);
+    await using docker = await startFakeDocker({ "GET /thing": hang });
     const client = docker.client();
     const hung = new AbortController();
     const reads = Array.from({ length: 40 }, async () => client.request(get, hung.signal));
@@ -206,10 +199,11 @@ describe("EngineClient", () => {
   });
 
   test("hung reads do not hold up writes, probes or waits", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", hang);
-    docker.answers.set("POST /thing", json("written"));
-    docker.answers.set("GET /probe", json("here"));
+    await using docker = await startFakeDocker({
+      "GET /thing": hang,
+      "POST /thing": json("written"),
+      "GET /probe": json("here"),
+    });
     const client = docker.client();
     const hung = new AbortController();
     const settled = Promise.allSettled(
@@ -248,8 +242,7 @@ describe("EngineClient", () => {
   });
 
   test("open() throws a refusal with the engine's words", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /thing", refuse(409, "not now"));
+    await using docker = await startFakeDocker({ "GET /thing": refuse(409, "not now") });
     await assert.rejects(docker.client().open(get, never()), { kind: "precondition", message: "not now" });
   });
 
@@ -261,8 +254,7 @@ describe("EngineClient", () => {
         else process.env["DOCKER_HOST"] = saved;
       });
       process.env["DOCKER_HOST"] = value;
-      await using docker = await startFakeDocker();
-      docker.answers.set("GET /thing", json("fine"));
+      await using docker = await startFakeDocker({ "GET /thing": json("fine") });
       assert.equal(await docker.client().json(get, never()), "fine");
       assert.equal(process.env["DOCKER_HOST"], value);
     });
@@ -295,8 +287,7 @@ describe("EngineClient", () => {
   });
 
   test("errors say nothing of headers and bodies that were sent", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("POST /thing", cut("{"));
+    await using docker = await startFakeDocker({ "POST /thing": cut("{") });
     const request = { ...post, headers: { "X-Registry-Auth": "hunter2" }, json: { Env: ["A=hunter3"] } };
     await assert.rejects(docker.client().request(request, never()), (error) => {
       assert.doesNotMatch(messageOf(error) + inspect(error, { depth: 1 }), /hunter/);

@@ -139,9 +139,10 @@ describe("images with labels of any size", () => {
   });
 
   test("a history beyond the limit is empty, and costs no other image its place in the disk usage", async () => {
-    await using docker = await startFakeDocker();
-    docker.answers.set("GET /version", json({ ...version, ApiVersion: "1.41" }));
-    docker.answers.set("GET /images/json", json([{ Id: "large" }, { Id: "small" }]));
+    await using docker = await startFakeDocker({
+      "GET /version": json({ ...version, ApiVersion: "1.41" }),
+      "GET /images/json": json([{ Id: "large" }, { Id: "small" }]),
+    });
     const CreatedBy = huge(5 * megabyte);
     docker.answers.set("GET /images/large/history", json([{ Created: 1, CreatedBy, Size: 5 }]));
     docker.answers.set("GET /images/small/history", json([{ Created: 1, CreatedBy: "ADD", Size: 7 }]));

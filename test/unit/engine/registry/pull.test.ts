@@ -118,8 +118,7 @@ describe("DockerEngine.pullImage()", () => {
     credentials?: RegistryCredentials,
     onProgress: (progress: PullProgress) => void = () => undefined,
   ): Promise<readonly string[]> {
-    await using docker = await startFakeDocker();
-    docker.answers.set("POST /images/create", respond);
+    await using docker = await startFakeDocker({ "POST /images/create": respond });
     await (await docker.engine()).pullImage("reg.example/a:1", credentials, onProgress, never());
     return docker.requests;
   }
