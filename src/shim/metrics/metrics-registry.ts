@@ -55,7 +55,7 @@ export class MetricsRegistry {
         try {
           values = read();
         } catch (error) {
-          this.log.error({ metric: name, err: messageOf(error) }, "a metric cannot be read");
+          this.log.error({ metric: name, err: messageOf(error) }, "cannot read a metric");
           return;
         }
         for (const { labels: given = [], value } of values) {

@@ -91,7 +91,7 @@ export class MetricsServer {
       this.#endpoint = urlOf({ host: address.host, port });
     }
     this.#http.on("error", (error) =>
-      log.error({ err: error.message }, "the server of metrics cannot accept connections"),
+      log.error({ err: error.message }, "metrics server cannot accept connections"),
     );
   }
 
@@ -115,7 +115,10 @@ export class MetricsServer {
       send(request, response, page);
     } catch (error) {
       if (left.signal.aborted) return;
-      this.options.log.error({ path: pathOf(request), err: messageOf(error) }, "cannot answer a request");
+      this.options.log.error(
+        { path: pathOf(request), err: messageOf(error) },
+        "cannot answer a metrics request",
+      );
       send(request, response, pageOf(500, `${messageOf(error)}\n`));
     }
   }

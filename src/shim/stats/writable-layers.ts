@@ -192,7 +192,7 @@ export class WritableLayers implements LayerUsages {
     if (known?.usage?.shortfall !== undefined) return;
     this.options.log.warn(
       { containerId, reason },
-      "not all of the writable layer was counted: its size is given as the most that is known of it",
+      "not all of the writable layer was counted, its size is a lower bound",
     );
   }
 

@@ -132,7 +132,7 @@ describe("DockerEngine containers", () => {
     assert.deepEqual([docker.requests, sent], [["POST /containers/create?name=k8s_x"], body]);
   });
 
-  test("createContainer() says when the engine may have made it all the same", async () => {
+  test("createContainer() marks errors after which the container may exist", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine({ shortTimeoutMs: 5_000 });
     const lost: readonly (readonly [string, Respond])[] = [
@@ -156,7 +156,7 @@ describe("DockerEngine containers", () => {
     );
   });
 
-  test("createContainer() for a caller that has left already creates nothing", async () => {
+  test("createContainer() sends no request when its signal has aborted", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
     await assert.rejects(engine.createContainer("x", body, AbortSignal.abort()), { kind: "cancelled" });
@@ -210,7 +210,7 @@ describe("DockerEngine containers", () => {
     assert.deepEqual(docker.requests, [`DELETE /containers/${id}?v=1&force=0`]);
   });
 
-  test("an id that would be another path is that of no container, and no request", async () => {
+  test("an id that would change the path is not found, without a request", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
     for (const odd of ["", ".", ".."]) {
@@ -230,7 +230,7 @@ describe("DockerEngine events", () => {
     return `${JSON.stringify({ Type: type, Action: action, Actor: { ID: eventId, Attributes: attributes }, time: 1 })}\n`;
   }
 
-  test("wanted events come out whatever chunks they arrive in, of unlabelled containers only create and destroy", async () => {
+  test("reads events in chunks of any size; of unlabelled containers only create and destroy", async () => {
     await using docker = await startFakeDocker();
     const text =
       event("container", "create", "1", { [label]: "container", name: "ü€" }) +
@@ -313,7 +313,7 @@ describe("DockerEngine exec", () => {
     await assert.rejects(engine.startExec("e", options, never()), { kind: "timeout" });
   });
 
-  test("input that nobody reads any longer does not crash, and close() ends the reader", async () => {
+  test("input to an ended process does not crash, and close() ends the reader", async () => {
     await using docker = await startFakeDocker();
     docker.server.on("upgrade", (_request, socket) => {
       socket.on("error", () => undefined);
@@ -358,7 +358,7 @@ describe("DockerEngine exec", () => {
 describe("DockerEngine files", () => {
   const stat = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64");
 
-  test("getArchive() closes the connection when the reader gives up, also unread", async () => {
+  test("getArchive() closes the connection when the stream is destroyed before the first read", async () => {
     await using docker = await startFakeDocker();
     docker.answers.set(`GET /containers/${id}/archive`, (_request, response) => response.write("part"));
     const engine = await docker.engine();
@@ -454,7 +454,7 @@ describe("DockerEngine images", () => {
     await assert.rejects(engine.removeImage("a:1", never()), { kind: "precondition" });
   });
 
-  test("loadImage() hears of an error in the stream of a success", async () => {
+  test("loadImage() throws an error in the stream of a success", async () => {
     await using docker = await startFakeDocker();
     docker.answers.set("POST /images/load", (_request, response) =>
       response.end('{"errorDetail":{"message":"no space left"}}\n'),

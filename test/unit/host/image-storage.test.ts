@@ -160,7 +160,7 @@ describe("WritableLayerDirectories.directoryOf()", () => {
     }
   });
 
-  test("does not believe what the container says of its own root", async () => {
+  test("does not use the container's own mount table", async () => {
     await using at = await setUp();
     await at.mounts("29 1 8:1 / / rw - ext4 /dev/sda rw");
     await at.fake.add(100, {

@@ -136,7 +136,7 @@ describe("deadLogLinks()", () => {
 describe("restoreLogLink()", () => {
   const leaveAlone: readonly (readonly [string, readonly string[]])[] = [
     ["a log that is a file", ["0.log"]],
-    ["a log that a kubelet has renamed and nobody has reopened yet", ["0.log.20261121-101112"]],
+    ["a log that a kubelet has renamed, before it is reopened", ["0.log.20261121-101112"]],
   ];
   for (const [name, files] of leaveAlone)
     test(`leaves ${name}`, async () => {

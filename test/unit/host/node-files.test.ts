@@ -80,7 +80,7 @@ describe("rewriteInPlace()", () => {
     assert.equal(await readFile(join(at.path, "other"), "utf8"), "other");
   });
 
-  test("waits for nobody at a FIFO", async () => {
+  test("does not wait for the other end of a FIFO", async () => {
     await using at = await temporaryDirectory();
     makeFifo(join(at.path, "resolv.conf"));
     const writing = rewriteInPlace(join(at.path, "resolv.conf"), "x");

@@ -164,7 +164,7 @@ describe("present metrics", () => {
     }
     assert.deepEqual(
       log.lines.map(({ message, fields }) => [message, fields["metric"]]),
-      Array.from({ length: 2 }, () => ["a metric cannot be read", "broken"]),
+      Array.from({ length: 2 }, () => ["cannot read a metric", "broken"]),
     );
   });
 });

@@ -96,7 +96,7 @@ describe("PauseImages.ensure()", () => {
     assert.deepEqual(world.takeCalls(), [inspectConfigured]);
   });
 
-  test("does not take an engine that went away for a registry that cannot be reached", async () => {
+  test("an engine that cannot be reached is not remembered as a failed pull", async () => {
     const world = new World();
     world.pullError = new ShimError("unavailable", "connection closed without an answer", { answer: "lost" });
     const images = pauseImages(world, { builtin: "forbidden" });
@@ -105,7 +105,7 @@ describe("PauseImages.ensure()", () => {
     assert.equal(await images.ensure(never), reference);
   });
 
-  test("asks the engine no second time once the image was there", async () => {
+  test("remembers that the image is there", async () => {
     const world = new World();
     world.images.add(reference);
     const images = pauseImages(world);
@@ -287,7 +287,7 @@ describe("PauseImages.ensure()", () => {
     assert.deepEqual(world.takeCalls(), [inspectConfigured, pullConfigured]);
   });
 
-  test("does not take a pull that its callers left for a failed one", async () => {
+  test("a pull that was cancelled by its callers is not remembered as failed", async () => {
     const world = new World();
     world.pullGate = gateAndOpener().gate;
     const images = pauseImages(world);

@@ -17,7 +17,7 @@ const signal = new AbortController().signal;
 const light = { details: false };
 const sandboxId = idOf("5a");
 
-/** What the engine would say; counts what it is asked for. */
+/** The fallback; records what it is asked for. */
 class Elsewhere implements StatsSource {
   /** The ids of each call. */
   readonly asked: (readonly string[])[] = [];
@@ -141,7 +141,7 @@ describe("CgroupStats", () => {
     stats.close();
   });
 
-  test("asks elsewhere only for containers whose cgroup is out of reach", async () => {
+  test("asks the fallback only for containers whose cgroup is out of reach", async () => {
     await using files = await layOut("v2");
     const { stats, elsewhere } = hostOf(new Map([[goldenId, files]]));
     const far = idOf("fa");
@@ -247,7 +247,7 @@ describe("CgroupStats", () => {
     stats.close();
   });
 
-  test("asks elsewhere once for all pods, and once for all containers of pods in reach", async () => {
+  test("asks the fallback once for all pods, and once for all containers of pods in reach", async () => {
     const far = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
     const half = ["c", "d"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`), idOf(`e${name}`)]));
     const near = podOf(idOf("5e"), [idOf("ce")]);
@@ -320,7 +320,7 @@ describe("CgroupStats", () => {
     assert.equal(stats.counts.keptFiles, 0);
   });
 
-  test("closes every file of what does not run any more", async () => {
+  test("closes all files of containers that do not run any more", async () => {
     await using laidOut = await layOutPods([podOf(sandboxId, [goldenId])]);
     const [root = ""] = [...laidOut.files.values()].map((files) => files.root);
     await mkdir(`${root}/4242/net`, { recursive: true });

@@ -218,7 +218,7 @@ describe("Cgroup.read() of the recorded files", () => {
   });
 });
 
-test("DescriptorCache keep no more descriptors than their limit and reads the rest all the same", async () => {
+test("DescriptorCache keeps no more descriptors than its limit and reads the rest all the same", async () => {
   await using laidOut = await layOut("v1");
   const files = new DescriptorCache(2);
   const cgroup = new Cgroup(laidOut.path, laidOut.directories, files, 0);

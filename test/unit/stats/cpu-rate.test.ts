@@ -10,7 +10,7 @@ describe("CpuRate.next()", () => {
   }[] = [
     { title: "is the average since the start at first", steps: [[5e8, 2000, 2.5e8]] },
     {
-      title: "is that since the reading before for a caller that comes every ten seconds, or more seldom",
+      title: "is that since the reading before for a caller that comes every ten seconds, or less often",
       steps: [
         [0, 10_000, 0],
         [5e9, 20_000, 5e8],

@@ -135,7 +135,7 @@ describe("walkLayer()", () => {
     assert.equal(readdirSync("/proc/self/fd").length, before);
   });
 
-  test("counts files whose names are no text", async () => {
+  test("counts files whose names are not UTF-8", async () => {
     await using directory = await temporaryDirectory();
     const { path } = directory;
     const strange = Buffer.concat([Buffer.from(`${path}/`), Buffer.from([0xff, 0xfe, 0x61])]);
@@ -194,7 +194,7 @@ describe("walkLayer()", () => {
     assert.ok((usage?.inodes ?? 0) > 110, String(usage?.inodes));
   });
 
-  test("answers what it has counted when its signal aborts, and leaves nothing open", async () => {
+  test("returns a partial count when its signal aborts, and closes all directories", async () => {
     await using directory = await temporaryDirectory();
     for (let index = 0; index < 450; index += 1) await writeFile(`${directory.path}/f${index}`, "x");
     const stop = new AbortController();

@@ -52,7 +52,7 @@ describe("countProcesses()", () => {
     assert.equal(reading.processes, 1);
   });
 
-  test("looks at so much only, and leaves the rest to the kernel's own count", async () => {
+  test("looks at a limited number of descriptors, and uses the kernel's count for the rest", async () => {
     const { looks, taken } = looked(50);
     const reading = await countProcesses([pid, pid, pid], files, looks, signal);
     assert.equal(taken(), 50);

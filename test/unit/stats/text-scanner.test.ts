@@ -52,7 +52,7 @@ describe("pressureIn()", () => {
   const some = "some avg10=0.07 avg60=12.30 avg300=100.00 total=123456789\n";
   const parsed = { totalMicroseconds: 123_456_789, avg10: 0.07, avg60: 12.3, avg300: 100 };
 
-  test("reads both lines, and that nobody has waited of late", () => {
+  test("reads both lines, also without recent waits", () => {
     assert.deepEqual(pressureIn(`${some}full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n`), {
       some: parsed,
       full: { ...none, totalMicroseconds: 17 },

@@ -57,7 +57,7 @@ describe("WritableLayers", () => {
     assert.equal(harness.layers.usageOf(b.id)?.usedBytes, 100);
   });
 
-  test("looks at those that use no CPU time as seldom as at any, at once", async () => {
+  test("measures a layer rarely while its container uses no CPU time", async () => {
     const harness = new Harness();
     harness.cpuTime = 7;
     await harness.run(200_000);
@@ -70,7 +70,7 @@ describe("WritableLayers", () => {
     assert.ok(harness.measured.length > 2);
   });
 
-  test("a failed measurement does not pass for one of a sleeping container", async () => {
+  test("a failed measurement is repeated, also for a container without CPU time", async () => {
     const harness = new Harness();
     harness.cpuTime = 7;
     harness.usage = undefined;
@@ -150,7 +150,7 @@ describe("WritableLayers", () => {
     });
   }
 
-  test("does not take a layer that was not counted to its end for one that sleeps", async () => {
+  test("a partial measurement is repeated, also for a container without CPU time", async () => {
     const harness = new Harness();
     harness.cpuTime = 7;
     harness.usage = { timestamp: 2n, usedBytes: 1, inodes: 1, shortfall: "too wide" };
@@ -179,7 +179,7 @@ describe("WritableLayers", () => {
     await layers.stop();
   });
 
-  describe("of layers without end", () => {
+  describe("with endless layers", () => {
     const names = ["a", "b", "c", "d", "e"];
     /** `small` are measured at once, the others never; `given` are those whose measurement was ended. */
     function endless(small: string): {
@@ -208,13 +208,13 @@ describe("WritableLayers", () => {
         },
         log: recordingLog(),
         now: () => 0,
-        // Patience ends as soon as everything else has been done.
+        // The wait ends as soon as everything else has been done.
         pause: () => new Promise((resolve) => setImmediate(resolve)),
       });
       return { layers, begun, given, running };
     }
 
-    test("measures the others beside them, of which two go on", async () => {
+    test("measures the others beside them, and lets two of them continue", async () => {
       const { layers, begun, given } = endless("be");
       await layers.round();
       assert.deepEqual(begun, names);
@@ -249,7 +249,7 @@ describe("WritableLayers", () => {
   });
 });
 
-test("layerMeasurement() gives an engine that does not answer up", async () => {
+test("layerMeasurement() limits the wait for an engine that does not answer", async () => {
   const measure = layerMeasurement({
     host: () => ({ writableLayer: () => Promise.resolve(undefined) }),
     engine: {

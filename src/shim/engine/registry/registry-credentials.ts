@@ -118,7 +118,10 @@ export class RegistryCredentialStore {
       config = parse(await readFile(path, "utf8"));
     } catch (error) {
       if (hasCode(error, "ENOENT", "ENOTDIR")) return undefined;
-      this.options.log.warn({ path, err: messageOf(error) }, "file with registry credentials passed over");
+      this.options.log.warn(
+        { path, err: messageOf(error) },
+        "cannot read registry credentials, file ignored",
+      );
     }
     this.#files.set(path, { version, config });
     return config;

@@ -77,10 +77,7 @@ export class EngineProcesses {
     const dockerd = await findDockerd(this.#proc, socketPath, pidFiles);
     if (dockerd === undefined) {
       this.#say("engine", "unknown", () => {
-        log.info(
-          { endpoint: socketPath },
-          "no process here is proven to be the engine's, all are left alone",
-        );
+        log.info({ endpoint: socketPath }, "cannot identify the engine's processes, they are left alone");
       });
       return;
     }
@@ -143,7 +140,7 @@ export class EngineProcesses {
     } catch (error) {
       const err = messageOf(error);
       this.#say(subject, err.replace(/\d+/g, "N"), () => {
-        this.options.log.warn({ err }, `cannot set the ${subject}`);
+        this.options.log.warn({ err, subject }, "cannot adjust the engine's process");
       });
     }
   }

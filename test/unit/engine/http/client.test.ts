@@ -91,7 +91,7 @@ describe("EngineClient", () => {
     });
   });
 
-  test("request() names the endpoint when there is no socket, and when nobody listens on it", async () => {
+  test("request() names the endpoint when there is no socket, or no listener on it", async () => {
     const missing = new EngineClient({
       endpoint: { kind: "unix", path: "/nonexistent/docker.sock" },
       shortTimeoutMs: 1000,
@@ -109,7 +109,7 @@ describe("EngineClient", () => {
     await assert.rejects(client.request(get, never()), { kind: "unavailable" });
   });
 
-  test("a kept connection that the engine has closed meanwhile costs a read nothing", async () => {
+  test("a read is repeated when the engine has closed the kept connection", async () => {
     await using docker = await startFakeDocker({ "GET /thing": json("fine") });
     const client = docker.client();
     await client.json(get, never());
@@ -122,7 +122,7 @@ describe("EngineClient", () => {
     assert.equal(await client.json(get, never()), "fine");
   });
 
-  test("what may be done twice is asked for once more when its answer breaks off, and only once", async () => {
+  test("a repeatable request is repeated once when its answer breaks off", async () => {
     await using docker = await startFakeDocker();
     for (const request of [get, { ...post, repeatable: true as const }]) {
       const target = `${request.method} /thing`;
@@ -157,7 +157,7 @@ describe("EngineClient", () => {
     assert.equal(connections, 1);
   });
 
-  test("connections that nobody uses are closed, one in use never, and new ones are made", async () => {
+  test("idle connections are closed, connections in use are not, and new ones are made", async () => {
     await using docker = await startFakeDocker();
     // As Docker's: it closes no connection by itself.
     docker.server.keepAliveTimeout = 0;

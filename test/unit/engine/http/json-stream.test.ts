@@ -145,7 +145,7 @@ describe("readList()", () => {
     assert.deepEqual(await read(JSON.stringify(list)), [list[0], { Id: "2" }, list[2]]);
   });
 
-  test("null, as Go writes a list that was never made, has no entries", async () => {
+  test("null, as which Go writes a nil slice, has no entries", async () => {
     assert.deepEqual(await read("null\n"), []);
   });
 

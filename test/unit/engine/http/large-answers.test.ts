@@ -98,7 +98,7 @@ describe("containers with labels of any size", () => {
     assert.deepEqual(await engine.inspectContainer(id("1"), signal), toSnapshot(answer));
   });
 
-  test("what is too large and no JSON fails for that container", async () => {
+  test("a too large answer that is not JSON fails for that container", async () => {
     await using docker = await startFakeDocker();
     docker.answers.set(`GET /containers/${id("1")}/json`, (_request, response) =>
       response.end("x".repeat(descriptionLimitBytes + 1)),
@@ -120,7 +120,7 @@ describe("containers with labels of any size", () => {
 });
 
 describe("images with labels of any size", () => {
-  test("listImages() answers all, whatever one of them carries", async () => {
+  test("listImages() lists all images, also when one of them has large labels", async () => {
     await using docker = await startFakeDocker();
     const large = { ...image, Labels: { x: huge(70 * megabyte) } };
     docker.answers.set("GET /images/json", json([large, { Id: "sha256:2", Labels: { a: "b" } }]));
@@ -130,7 +130,7 @@ describe("images with labels of any size", () => {
     assert.deepEqual([second?.id, second?.labels], ["sha256:2", { a: "b" }]);
   });
 
-  test("inspectImage() says all that is not of the image's size", async () => {
+  test("inspectImage() keeps all fields but the labels of a large image", async () => {
     await using docker = await startFakeDocker();
     const Config = { ...image.Config, Labels: { ...image.Config.Labels, x: huge(70 * megabyte) } };
     docker.answers.set("GET /images/x/json", json({ ...image, Config }));
@@ -138,7 +138,7 @@ describe("images with labels of any size", () => {
     assert.deepEqual(await engine.inspectImage("x", signal), toImageSnapshot(image));
   });
 
-  test("a history beyond the limit is empty, and costs no other image its place in the disk usage", async () => {
+  test("a history beyond the limit is empty, and the other images count in the disk usage", async () => {
     await using docker = await startFakeDocker({
       "GET /version": json({ ...version, ApiVersion: "1.41" }),
       "GET /images/json": json([{ Id: "large" }, { Id: "small" }]),
@@ -180,7 +180,7 @@ describe("events of any size", () => {
     return found;
   }
 
-  test("one of many MiB says what it was about, and the next one is heard", async () => {
+  test("an event of many MiB keeps its subject, and the next one follows", async () => {
     const attributes = { [`${annotationPrefix}note`]: huge(6 * megabyte), ...podLabels };
     const found = await eventsOf(
       event("container", "create", id("1"), attributes),

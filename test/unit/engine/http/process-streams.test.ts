@@ -74,7 +74,7 @@ describe("OutputFrames", () => {
     assert.throws(() => read(frame(3, "x".repeat(1_000_000)), [1000]), { message: /^.{4000,4200}$/ });
   });
 
-  test("what is no frame is refused", () => {
+  test("data that is not a frame is refused", () => {
     for (const bytes of [
       Buffer.from("plain text"),
       frame(9, "x"),
@@ -84,7 +84,7 @@ describe("OutputFrames", () => {
     }
   });
 
-  test("waits for the slowest of those who took a piece of the chunk", async () => {
+  test("waits for the slowest taker of a piece of the chunk", async () => {
     const wakes: (() => void)[] = [];
     const wait = new OutputFrames().push(
       Buffer.concat([frame(1, "a"), frame(2, "b"), frame(1, "c")]),
@@ -102,9 +102,9 @@ describe("OutputFrames", () => {
   });
 });
 
-test("push() that throws leaves no promise of a taker unheard", async () => {
-  const unheard: unknown[] = [];
-  const note = (reason: unknown): void => void unheard.push(reason);
+test("push() that throws leaves no rejected promise of a taker unhandled", async () => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): void => void unhandled.push(reason);
   process.on("unhandledRejection", note);
   try {
     const chunk = Buffer.concat([frame(1, "a"), Buffer.from("this is no frame")]);
@@ -115,7 +115,7 @@ test("push() that throws leaves no promise of a taker unheard", async () => {
       }),
     );
     await new Promise((resolve) => setImmediate(resolve));
-    assert.deepEqual(unheard, []);
+    assert.deepEqual(unhandled, []);
   } finally {
     process.off("unhandledRejection", note);
   }

@@ -209,7 +209,7 @@ describe("RegistryCredentialStore", () => {
     assert.deepEqual(await at.users("r.io/a"), ["new"]);
   });
 
-  test("what is no image name has no credentials", async () => {
+  test("a malformed image name has no credentials", async () => {
     await using at = await setUp();
     await at.write("own/config.json", config("x"));
     assert.deepEqual(await at.users("NOT A NAME"), []);

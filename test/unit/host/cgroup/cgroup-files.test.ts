@@ -81,7 +81,7 @@ describe("applyCgroup()", () => {
     assert.deepEqual(await Promise.all(texts), ["1000000", "4096", ""]);
   });
 
-  test("a limit of 0 is no error on a host that cannot limit hugepages, any other is", async () => {
+  test("a host without hugepage limits accepts a limit of 0 and refuses others", async () => {
     await using fake = await setUp(`4:memory:/docker/${id}\n`, v1Mounts.slice(0, 1), []);
     const none = { unified: {}, hugepages: [{ pageSize: "2MB", limitBytes: 0n }] };
     await applyCgroup(v1, none, fake.proc);

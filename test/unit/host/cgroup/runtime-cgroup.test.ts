@@ -105,7 +105,7 @@ describe("moveIntoCgroup() with cgroup v1", () => {
     assert.equal(await read(fake, "memory/engine/cgroup.procs"), "50");
   });
 
-  test("a hierarchy that refuses does not keep it out of the others, and is named", async () => {
+  test("an error in one hierarchy names it, and the process is moved in the others", async () => {
     await using fake = await setUp(v1, v1Files);
     await rm(join(fake.directory, "memory/engine/memory.limit_in_bytes"));
     await assert.rejects(moveIntoCgroup(fake.proc, 50, "/engine"), /memory cgroup "\/engine"/);

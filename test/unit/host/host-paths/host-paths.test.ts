@@ -48,7 +48,7 @@ describe("HostPaths with its helper", () => {
     }
   }
 
-  test("finds what is there, through links, whatever it is", async () => {
+  test("finds existing files of any type, through links", async () => {
     await using at = await temporaryDirectory();
     await writeFile(join(at.path, "file"), "");
     await symlink("file", join(at.path, "link"));
@@ -92,7 +92,7 @@ describe("HostPaths with its helper", () => {
     assert.ok((await stat(join(at.path, "made"))).isDirectory());
   });
 
-  test("follows links in what is there, and makes the rest behind them", async () => {
+  test("follows existing links, and makes the missing directories behind them", async () => {
     await using at = await temporaryDirectory();
     await mkdir(join(at.path, "real"));
     await symlink("real", join(at.path, "link"));
@@ -157,7 +157,7 @@ describe("HostPaths with its helper", () => {
     assert.deepEqual(found?.devices.get("/dev/null"), ["/dev/null"]);
   });
 
-  test("finds the devices of a directory below /dev, and nothing that is none", async () => {
+  test("finds the devices of a directory below /dev, and no other files", async () => {
     const found = await find({ devices: ["/dev/"] });
     const devices = found?.devices.get("/dev/");
     assert.ok(devices !== undefined && "includes" in devices);
@@ -384,7 +384,7 @@ describe("HostPaths at file systems that do not answer", () => {
     assert.deepEqual(asked, ["/a", "/a"]);
   });
 
-  test("a helper that is lost amid the devices of a directory: the next one's answer is the only one", async () => {
+  test("after a helper is lost amid its answers only those of the next helper count", async () => {
     let asked = 0;
     const answer: PathAnswer = { ...present, outcome: "devices", names: ["/dev/a/1"] };
     const helper = {

@@ -42,7 +42,7 @@ describe("findProcessList()", () => {
     for (const pid of [100, 101]) assert.equal(await findProcessList(id, pid, at.fake.proc), at.directory);
   });
 
-  test("finds none by a process of something else, by one that is gone, and where none is mounted", async () => {
+  test("finds none for a foreign process, for a process that is gone, and without a mount", async () => {
     await using at = await setUp([]);
     await at.fake.add(100, { cgroup: "4:pids:/\n" });
     await at.fake.add(101, { cgroup: `0::/docker/${id}\n` });

@@ -71,7 +71,7 @@ describe("EngineProcesses.check()", () => {
     );
   });
 
-  test("says nothing and changes nothing when all is as it should be", async () => {
+  test("changes and logs nothing when all is set", async () => {
     await using at = await setUp();
     const watch = at.watch();
     await watch.check();
@@ -167,7 +167,7 @@ describe("EngineProcesses.check()", () => {
     );
   });
 
-  test("never throws, whatever /proc is like", async () => {
+  test("does not throw without /proc", async () => {
     await using at = await setUp();
     await rm(at.fake.proc.root, { recursive: true });
     const watch = at.watch();

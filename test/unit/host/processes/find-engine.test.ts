@@ -99,7 +99,7 @@ describe("findDockerd()", () => {
     });
   }
 
-  test("of two that have the path (one is about to end), takes the one of the pid file, else none", async () => {
+  test("of two with the path (one is about to end), takes the one of the pid file, else none", async () => {
     await using at = await setUp();
     for (const pid of [50, 60]) await at.fake.add(pid, { comm: "dockerd", sockets: { [pid]: at.socket } });
     assert.equal(await findDockerd(at.fake.proc, at.socket, at.pidFiles), undefined);
@@ -139,7 +139,7 @@ class NotingProc extends ProcFiles {
   }
 }
 
-describe("findDockerd() and findContainerd() read nothing that a container decides on", () => {
+describe("findDockerd() and findContainerd() read no file of unlimited size", () => {
   for (const [what, changes] of foreign) {
     test(`of a process that ${what}`, async () => {
       await using at = await setUp();
@@ -219,7 +219,7 @@ describe("findContainerd()", () => {
 });
 
 describe("listensOn()", () => {
-  test("knows the sockets of this very process, until their file is another", async () => {
+  test("finds the sockets of this process, until their file is replaced", async () => {
     await using at = await temporaryDirectory();
     const path = join(at.path, "a b.sock");
     const proc = new ProcFiles();
@@ -236,7 +236,7 @@ describe("listensOn()", () => {
     }
   });
 
-  test("finds one among the sockets of pods in the host's network, and keeps none of those", async () => {
+  test("finds one among the sockets of pods in the host's network", async () => {
     await using at = await setUp();
     const others = Array.from({ length: 3_000 }, (_, index) => [1000 + index, `@${"x".repeat(100)}${index}`]);
     const otherSockets = Object.fromEntries(others) as Record<number, string>;

@@ -110,7 +110,7 @@ describe("HostOomScores.detect()", () => {
     });
   }
 
-  test("takes a look that fails for one that saw nothing", async () => {
+  test("a failed look at the engine's process changes nothing", async () => {
     await using at = await setUp("auto", engine(0, withoutSysResource));
     const proc = new (class extends ProcFiles {
       override text(pid: number | "self", name: string): Promise<string | undefined> {
@@ -195,14 +195,14 @@ describe("HostOomScores.learnFromFailure()", () => {
     });
   }
 
-  test("learns nothing once the engine's process has told that it has the capability", async () => {
+  test("learns nothing when the engine's process has the capability", async () => {
     await using at = await setUp("auto", engine(-500, all));
     await at.scores.detect();
     assert.equal(at.scores.learnFromFailure(-998, refusal), false);
     assert.equal(at.scores.floor, undefined);
   });
 
-  test("forgets what it learned when the score that it learned is no better", async () => {
+  test("forgets the learned limit when a container with that score fails, too", async () => {
     await using at = await setUp("auto");
     assert.equal(at.scores.learnFromFailure(-998, refusal), true);
     assert.equal(at.scores.learnFromFailure(0, new Error("no such file or directory")), false);

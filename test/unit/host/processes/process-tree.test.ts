@@ -185,7 +185,7 @@ describe("killProcessTree()", () => {
     assert.ok(tree.sent.indexOf("SIGSTOP 150") < tree.sent.indexOf("SIGKILL 100"));
   });
 
-  test("kills none before all have really stopped: one on its way there may still start another", async () => {
+  test("kills none before all have stopped: a process that has not stopped yet may start another", async () => {
     await using tree = await FakeTree.make({ 100: {}, 101: { parent: 100, state: "D" } });
     let scans = 0;
     tree.onScan = () => {
@@ -198,7 +198,7 @@ describe("killProcessTree()", () => {
     assert.ok(tree.sent.indexOf("SIGSTOP 150") < tree.sent.indexOf("SIGKILL 100"));
   });
 
-  test("follows a long row of processes that each start one more before they stop", async () => {
+  test("follows a chain of processes that each start one more before they stop", async () => {
     await using tree = await FakeTree.make({ 100: {} });
     tree.onSignal = (pid, signal) => {
       if (signal === "SIGSTOP" && pid < 140) tree.set(pid + 1, { parent: pid, session: pid + 1 });
@@ -211,7 +211,7 @@ describe("killProcessTree()", () => {
     [
       ["a process of another container", id, 100, { cgroup: `0::/docker/${idOf("4f")}\n` }],
       ["a process of the host", id, 100, { cgroup: "0::/\n" }],
-      ["a pid that nobody has", id, 99, {}],
+      ["a pid without a process", id, 99, {}],
       ["pid 0 of an exec that was not started", id, 0, {}],
       ["the first process of all", id, 1, {}],
       ["this program itself", id, process.pid, {}],
@@ -231,7 +231,7 @@ describe("killProcessTree()", () => {
     });
   }
 
-  test("leaves a stranger alone who has the pid by now, and kills what is left of the session", async () => {
+  test("leaves a foreign process with the reused pid alone, and kills the rest of the session", async () => {
     await using tree = await FakeTree.make({
       100: { cgroup: "0::/\n", session: 100 },
       101: { cgroup: "0::/\n", session: 100, parent: 100 },
@@ -244,7 +244,7 @@ describe("killProcessTree()", () => {
   test("does not kill a process that got a pid between the stop and the kill", async () => {
     await using tree = await FakeTree.make({ 100: { startTime: 1 }, 101: { parent: 100, startTime: 2 } });
     tree.onSignal = (pid, signal) => {
-      // The container's other half: 101 is killed by somebody else, and its pid used again.
+      // The container's other half: 101 is killed by another process, and its pid used again.
       if (pid === 100 && signal === "SIGKILL") tree.set(101, { parent: 1, session: 101, startTime: 9 });
     };
     assert.equal(await tree.kill(id, 100), true);
