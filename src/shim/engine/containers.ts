@@ -83,10 +83,7 @@ export function containerCalls(client: EngineClient): ContainerCalls {
     },
 
     async startContainer(id, signal) {
-      const answer = await client.request(post(id, "start"), signal);
-      if (answer.status === 204) return "started";
-      if (answer.status === 304) return "already";
-      throw refusalOf(answer);
+      return client.outcome(post(id, "start"), { 204: "started", 304: "already" }, signal);
     },
 
     async stopContainer(id, graceSeconds, signal) {
@@ -98,19 +95,12 @@ export function containerCalls(client: EngineClient): ContainerCalls {
         concurrency: "unlimited",
         timeoutMs: grace * 1000 + stopMarginMs,
       };
-      const answer = await client.request(request, signal);
-      if (answer.status === 204) return "stopped";
-      if (answer.status === 304) return "already";
-      if (answer.status === 404) return "missing";
-      throw refusalOf(answer);
+      return client.outcome(request, { 204: "stopped", 304: "already", 404: "missing" }, signal);
     },
 
     async killContainer(id, signalName, signal) {
-      const answer = await client.request(post(id, "kill", { signal: signalName }), signal);
-      if (answer.status === 204) return "killed";
-      if (answer.status === 409) return "notRunning";
-      if (answer.status === 404) return "missing";
-      throw refusalOf(answer);
+      const request = post(id, "kill", { signal: signalName });
+      return client.outcome(request, { 204: "killed", 404: "missing", 409: "notRunning" }, signal);
     },
 
     async removeContainer(id, { force }, signal) {

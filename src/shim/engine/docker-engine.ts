@@ -3,7 +3,7 @@ import type { Engine, VolumeCalls } from "../ports/engine.js";
 import { archiveCalls } from "./archive.js";
 import { containerCalls } from "./containers.js";
 import { execCalls } from "./exec.js";
-import { EngineClient, type EngineClientOptions, refusalOf } from "./http/client.js";
+import { EngineClient, type EngineClientOptions } from "./http/client.js";
 import { asObject, objectsOf, textOf } from "./http/json.js";
 import { imageCalls } from "./images.js";
 import { systemCalls } from "./system.js";
@@ -43,13 +43,11 @@ function volumeCalls(client: EngineClient): VolumeCalls {
     /** Never forced. */
     async removeVolume(name, signal) {
       const action = `remove volume "${name}"`;
-      const answer = await client.request(
+      return client.outcome(
         { action, method: "DELETE", path: ["volumes", name], concurrency: "write" },
+        { 204: "removed", 404: "missing" },
         signal,
       );
-      if (answer.status === 204) return "removed";
-      if (answer.status === 404) return "missing";
-      throw refusalOf(answer);
     },
   };
 }

@@ -16,8 +16,6 @@ import type {
   PathsToFind,
   ProvenNamespace,
 } from "../ports/host.js";
-import * as nodeFiles from "./node-files.js";
-import { readCdiSpecs, rewriteInPlace } from "./node-files.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
 import { applyCgroup, presentCgroup } from "./cgroup/cgroup-files.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
@@ -29,6 +27,7 @@ import {
   WritableLayerDirectories,
 } from "./image-storage.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
+import * as nodeFiles from "./node-files.js";
 import { openFileLimits } from "./processes/container-processes.js";
 import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
 import { killProcessTree } from "./processes/process-tree.js";
@@ -70,7 +69,7 @@ export class LocalHost implements HostAccess {
         sandboxId: sandbox.id,
       });
     }
-    return rewriteInPlace(sandbox.resolvConfPath, content);
+    return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
   /**
@@ -165,7 +164,7 @@ export class LocalHost implements HostAccess {
   }
 
   readCdiSpecs(directories: readonly string[]): Promise<readonly CdiSpecDocument[]> {
-    return readCdiSpecs(directories, this.log);
+    return nodeFiles.readCdiSpecs(directories, this.log);
   }
 }
 

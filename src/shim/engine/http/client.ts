@@ -126,6 +126,18 @@ export class EngineClient {
     return parseJson(answer.body.toString("utf8"), request.action);
   }
 
+  /** What the status of the answer means; any other status is thrown as the engine's refusal. */
+  async outcome<T>(
+    request: EngineRequest,
+    outcomes: Readonly<Record<number, T>>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const answer = await this.request(request, signal);
+    const outcome = outcomes[answer.status];
+    if (outcome === undefined) throw refusalOf(answer);
+    return outcome;
+  }
+
   /** The entries of an answer that is a list of any length. */
   async list<T>(
     request: EngineRequest,
