@@ -8,10 +8,8 @@ import {
 } from "../src/shim/lib/files/atomic-file.js";
 import { createDirectory, KnownNames } from "../src/shim/lib/files/directories.js";
 import { aggregate, messageOf, ShimError } from "../src/shim/lib/errors.js";
-import { FileLocks, isFileKey } from "../src/shim/lib/files/file-keys.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/shim/lib/files/state-files.js";
 import type { Logger } from "../src/shim/lib/log.js";
-import { quarantineFile } from "../src/shim/lib/files/quarantine.js";
-import { readRegularFile } from "../src/shim/lib/files/regular-file.js";
 import type { CheckpointStore, PodSandboxCheckpoint } from "../src/shim/ports/checkpoint-store.js";
 import { decodeCheckpoint, encodeCheckpoint, type DecodeResult } from "./checkpoint.js";
 import { maximumFileBytes } from "./file-format.js";

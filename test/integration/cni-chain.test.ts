@@ -1,9 +1,9 @@
 /** Pods on a chain of real plugins: whatever fails, and however a pod ends, nothing is left of it. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { removeOrphanedAttachments } from "../../src/network/orphans/orphaned-attachments.js";
-import { readHoldings } from "../../src/network/cni/held-attachments.js";
-import { findOrphaned } from "../../src/network/orphans/reconcile.js";
+import { removeOrphanedAttachments } from "../../src/network/orphans/remove-orphans.js";
+import { readHoldings } from "../../src/network/orphans/held-resources.js";
+import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";

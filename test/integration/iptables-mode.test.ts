@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { describe, test } from "node:test";
-import { hostNatTables, removeNatRules } from "../../src/network/orphans/nat-table.js";
+import { hostNatTables, removeNatRules } from "../../src/network/cni/nat-rules.js";
 import { HostIptables } from "../../src/network/iptables/host-iptables.js";
 import { NodeRules } from "../../src/network/kubenet/node-rules.js";
 import { recordingLog } from "../fakes/recording-log.js";

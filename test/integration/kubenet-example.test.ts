@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdir, readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { createCniParts, createCniPlugin } from "../../src/network/cni/create-cni-plugin.js";
-import { PluginVersions } from "../../src/network/libcni/plugin-versions.js";
+import { PluginVersions } from "../../src/network/libcni/versions.js";
 import { exampleForPlugins, writeExampleConflist } from "../../src/network/example/example-conflist.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { hostPortChainName } from "../../src/network/hostport/chain-name.js";
+import { hostPortChainName } from "../../src/network/hostport/legacy-chains.js";
 import { dockerEndpoint } from "../support/docker.js";
 import { forwardEngine } from "../support/forward-engine.js";
 import { withOwnEngine } from "../support/isolated-engine.js";

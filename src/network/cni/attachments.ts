@@ -2,16 +2,18 @@
 import { aggregate, messageOf } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { Logger } from "../../shim/lib/log.js";
-import type { NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
-import type { CacheEntry } from "../libcni/cache-entry.js";
-import type { ResultCache } from "../libcni/cache.js";
+import {
+  type NetworkNamespaces,
+  isProcessPath,
+  type PodNamespace,
+} from "../../shim/lib/linux/network-namespaces.js";
+import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
 import type { CniArgument } from "../libcni/invoke.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import { loopbackNetworkName } from "./loopback.js";
-import { removeNatRules, type NatTables } from "../orphans/nat-table.js";
+import { removeNatRules, type NatTables } from "./nat-rules.js";
 import type { Attachment, AttachmentKey, NetworkEngine } from "../libcni/network-engine.js";
-import { isProcessPath, type PodNamespace } from "./network-namespace.js";
 import { podAddresses } from "../libcni/result.js";
 import type { RunningPlugins } from "../libcni/running-plugins.js";
 import { ReadWriteLock } from "../../shim/lib/sync/read-write-lock.js";

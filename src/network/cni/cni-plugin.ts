@@ -18,12 +18,12 @@ import {
   portMappingsCapability,
   requireSayable,
   splitCidrs,
-} from "../libcni/capability-arguments.js";
+} from "./capability-arguments.js";
 import { declaredCapabilities, type NetworkList } from "../libcni/configuration.js";
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
 import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
-import type { NetworkSource } from "../libcni/network-source.js";
+import type { NetworkSource } from "./configuration-directory.js";
 import { podAddresses } from "../libcni/result.js";
 import { Semaphore } from "../../shim/lib/sync/semaphore.js";
 import type { StatusProbe } from "./status-probe.js";

@@ -7,11 +7,10 @@ import { HostIptables } from "../iptables/host-iptables.js";
 import { Attachments } from "./attachments.js";
 import { ResultCache } from "../libcni/cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
-import { ConfigurationDirectory } from "../libcni/configuration-directory.js";
+import { ConfigurationDirectory, type NetworkSource } from "./configuration-directory.js";
 import { PluginInvoker, type InvokerOptions } from "../libcni/invoke.js";
-import { hostNatTables, type NatTables } from "../orphans/nat-table.js";
+import { hostNatTables, type NatTables } from "./nat-rules.js";
 import { NetworkEngine } from "../libcni/network-engine.js";
-import type { NetworkSource } from "../libcni/network-source.js";
 import { RunningPlugins } from "../libcni/running-plugins.js";
 import { StatusProbe } from "./status-probe.js";
 

@@ -4,7 +4,7 @@ import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.j
 import { parseNetworkList } from "../libcni/configuration.js";
 import { formatJson } from "../../shim/lib/json/exact-json.js";
 import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
-import { requireNamespace } from "./network-namespace.js";
+import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
 
 /** The name under which the ancestors cached their loopback attachments. */
 export const loopbackNetworkName = "cni-loopback";

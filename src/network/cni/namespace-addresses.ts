@@ -1,9 +1,12 @@
 /** Addresses of a pod by a look into its network namespace, for pods of which no result is kept. Runs nothing. */
 import { isIP } from "node:net";
-import { requireNamespace, type PodNamespace } from "./network-namespace.js";
+import {
+  requireNamespace,
+  type PodNamespace,
+  type NetworkNamespaces,
+} from "../../shim/lib/linux/network-namespaces.js";
 import { isKind } from "../../shim/lib/errors.js";
 import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
-import type { NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
 
 const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
 /** Of each of its files: a pod that may change its network can make them as long as it likes. */

@@ -1,7 +1,7 @@
 /** The STATUS command, as an answer that is always at hand. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
-import { systemClock, type Clock } from "../libcni/clock.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { NetworkEngine } from "../libcni/network-engine.js";
 import { isAtLeast } from "../libcni/versions.js";

@@ -7,9 +7,14 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import type { PluginInvoker } from "../libcni/invoke.js";
-import { commonVersion, installedOf, type VersionSource } from "../kubenet/installed-plugins.js";
-import { bridgePlugins, optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
-import { parsePodSubnets } from "../kubenet/pod-subnets.js";
+import { commonVersion, installedOf, type VersionSource } from "../libcni/versions.js";
+import {
+  bridgePlugins,
+  optionalPlugins,
+  requiredPlugins,
+  type OptionalPlugin,
+} from "../kubenet/bridge-list.js";
+import { parsePodSubnets } from "../pod-cidrs.js";
 
 export interface ExampleOptions {
   /** Networks of the pods in CIDR form: one, or one of each address family. */

@@ -1,8 +1,59 @@
-/** Finding the chains that dockershim and cri-dockerd made for host ports, and whose they are. */
-import { isIP } from "node:net";
+/** Names of the chains that dockershim, cri-dockerd and CRI-O gave to host ports of kubenet pods. */
+import { createHash } from "node:crypto";
 import type { PortMapping, PortProtocol } from "../../shim/domain/port-mapping.js";
+import { isIP } from "node:net";
 import { commentOf, targetOf, wordAfter, type SavedRule, type SavedTable } from "../iptables/saved-table.js";
-import { baseChain, chainPrefix, hostPortChainName, hostPortChainNames } from "./chain-name.js";
+
+/** In the nat table: the chain with one rule for each host port. */
+export const baseChain = "KUBE-HOSTPORTS";
+export const chainPrefix = "KUBE-HP-";
+
+const hashCharacters = 16;
+const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/** `hostIp` is a part of the name in cri-dockerd and CRI-O; dockershim 1.20 left it out. */
+export function hostPortChainName(
+  sandboxId: string,
+  {
+    hostPort,
+    protocol,
+    hostIp = "",
+  }: Omit<PortMapping, "containerPort" | "hostIp"> & { readonly hostIp?: string },
+): string {
+  const digest = createHash("sha256")
+    .update(`${sandboxId}${String(hostPort)}${protocol.toUpperCase()}${hostIp}`)
+    .digest();
+  return chainPrefix + base32(digest).slice(0, hashCharacters);
+}
+
+/** Every name that an ancestor may have given to the mapping. */
+export function hostPortChainNames(
+  sandboxId: string,
+  mapping: Omit<PortMapping, "containerPort">,
+): readonly string[] {
+  const { hostPort, protocol } = mapping;
+  return [
+    ...new Set([hostPortChainName(sandboxId, { hostPort, protocol }), hostPortChainName(sandboxId, mapping)]),
+  ];
+}
+
+/** RFC 4648, without padding. */
+function base32(bytes: Uint8Array): string {
+  let text = "";
+  let bits = 0;
+  let value = 0;
+  for (const byte of bytes) {
+    value = ((value << 8) | byte) & 0xfff;
+    bits += 8;
+    while (bits >= 5) {
+      bits -= 5;
+      text += alphabet.charAt((value >> bits) & 31);
+    }
+  }
+  return bits === 0 ? text : text + alphabet.charAt((value << (5 - bits)) & 31);
+}
+
+/** Finding the chains that dockershim and cri-dockerd made for host ports, and whose they are. */
 
 /** One chain, with what its rules tell. */
 export interface LegacyChain {
@@ -116,4 +167,31 @@ function addressOf(destination: string | undefined): string | undefined {
 
 function isProtocol(text: string | undefined): text is PortProtocol {
   return text !== undefined && protocols.includes(text);
+}
+
+/** The input of `iptables-restore --noflush` that takes host port chains away. */
+
+/**
+ * Removes the chains `targets` and every rule that leads to them; with the last chain of the table go the base chain
+ * and the rules that lead there, for they keep kube-proxy from cleaning up. Undefined when nothing is to be removed.
+ *
+ * Rules are deleted one by one, as they were printed. The ancestors wrote the whole of their chains anew, which undid
+ * what another program had added meanwhile; here a table that has changed is refused as a whole and can be read again.
+ */
+export function removalText(table: SavedTable, targets: ReadonlySet<string>): string | undefined {
+  const chains = table.chains.filter((chain) => targets.has(chain));
+  const jumps = table.rules.filter((rule) => !targets.has(rule.chain) && targets.has(targetOf(rule) ?? ""));
+  const others = table.chains.some((chain) => chain.startsWith(chainPrefix) && !targets.has(chain));
+  const left = table.rules.some((rule) => rule.chain === baseChain && !jumps.includes(rule));
+  const base = others || left || !table.chains.includes(baseChain) ? [] : [baseChain];
+  const baseRules = base.length === 0 ? [] : table.rules.filter(isBaseRule);
+  if (chains.length + base.length === 0) return undefined;
+  const lines = [
+    "*nat",
+    ...[...jumps, ...baseRules].map(({ chain, text }) => `-D ${chain} ${text}`),
+    ...chains.map((chain) => `-F ${chain}`),
+    ...[...chains, ...base].map((chain) => `-X ${chain}`),
+    "COMMIT",
+  ];
+  return `${lines.join("\n")}\n`;
 }

@@ -4,10 +4,15 @@ import type { Logger } from "../../shim/lib/log.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables } from "../iptables/iptables.js";
 import { parseSavedTable, type SavedTable } from "../iptables/saved-table.js";
-import { legacyChains, chainsOfSandbox, type LegacyChain, type ChainOwner } from "./legacy-chains.js";
-import { baseChain } from "./chain-name.js";
+import {
+  legacyChains,
+  chainsOfSandbox,
+  type LegacyChain,
+  type ChainOwner,
+  baseChain,
+  removalText,
+} from "./legacy-chains.js";
 import type { Conntrack } from "./conntrack.js";
-import { removalText } from "./removal-text.js";
 
 export interface LegacyHostPortsOptions {
   readonly iptables: HostIptables;

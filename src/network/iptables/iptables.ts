@@ -2,9 +2,8 @@
 import { sleep } from "../../shim/lib/abort.js";
 import { isKind, ShimError } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
-import type { IptablesTools } from "./detect.js";
+import { type IptablesTools, restoreWaitFlags, waitFlags } from "./detect.js";
 import { commandError, runCommand, type CommandExit, type RunCommand } from "./run-command.js";
-import { restoreWaitFlags, waitFlags } from "./version.js";
 
 export type AddressFamily = "ipv4" | "ipv6";
 

@@ -6,14 +6,14 @@ import {
   type CniParts,
 } from "../cni/create-cni-plugin.js";
 import type { CniTimeouts } from "../cni/cni-plugin.js";
-import { systemClock, type Clock } from "../libcni/clock.js";
-import { PluginVersions } from "../libcni/plugin-versions.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { PluginVersions } from "../libcni/versions.js";
 import { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import { Conntrack } from "../hostport/conntrack.js";
 import { runCommand, type RunCommand } from "../iptables/run-command.js";
 import { DedupRules } from "./ebtables.js";
 import { KubenetNetworkPlugin } from "./kubenet-plugin.js";
-import type { HairpinMode } from "./kubenet-list.js";
+import type { HairpinMode } from "./bridge-list.js";
 import { KubenetSource } from "./kubenet-source.js";
 import { KubenetNode } from "./kubenet-node.js";
 import { freeLeakedAddresses, type ReadKnownSandboxes } from "./leaked-addresses.js";

@@ -6,11 +6,11 @@ import type { Logger } from "../../shim/lib/log.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
-import { systemClock, type Clock } from "../libcni/clock.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
-import { kubenetBridge } from "./kubenet-list.js";
-import { readLinks } from "./mtu.js";
-import type { PodSubnet } from "./pod-subnets.js";
+import { kubenetBridge } from "./bridge-list.js";
+import { readLinks } from "./host-links.js";
+import type { PodSubnet } from "../pod-cidrs.js";
 
 const chain = "KUBE-DEDUP";
 const table = ["-t", "filter"] as const;

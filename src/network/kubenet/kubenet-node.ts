@@ -7,7 +7,7 @@ import { letIptablesSeeBridges, warnOfStrictFiltering } from "../host-sysctls.js
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import type { RunCommand } from "../iptables/run-command.js";
 import type { KubenetSource } from "./kubenet-source.js";
-import { fallbackMtuBytes, readLinks, smallestMtuBytes } from "./mtu.js";
+import { fallbackMtuBytes, readLinks, smallestMtuBytes } from "./host-links.js";
 import type { NodeRules } from "./node-rules.js";
 
 export interface KubenetNodeParts {

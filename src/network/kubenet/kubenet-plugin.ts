@@ -8,19 +8,17 @@ import type {
   PodNetworkRequest,
   PodNetworkTearDown,
 } from "../../shim/ports/network-plugin.js";
-import type { OptionalPlugin } from "../bridge-list.js";
-import { bandwidthOf } from "../libcni/bandwidth.js";
+import type { OptionalPlugin, HairpinMode } from "./bridge-list.js";
+import { bandwidthOf } from "../cni/capability-arguments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
 import type { Conntrack } from "../hostport/conntrack.js";
-import type { RunCommand } from "../iptables/run-command.js";
+import { type RunCommand, commandError } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";
-import type { HairpinMode } from "./kubenet-list.js";
 import type { KubenetNode } from "./kubenet-node.js";
 import type { KubenetSource } from "./kubenet-source.js";
 import type { NodeRules } from "./node-rules.js";
-import { parsePodSubnets } from "./pod-subnets.js";
-import { prepareIpv6 } from "./pod-sysctls.js";
+import { parsePodSubnets } from "../pod-cidrs.js";
 
 export interface KubenetParts {
   readonly reason: string;
@@ -186,4 +184,20 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     const addresses = await this.parts.pods.podAddresses(request).catch(() => undefined);
     return addresses ?? [];
   }
+}
+
+/** Settings of a pod's network namespace that must be there before its interface. */
+
+/**
+ * For pods with IPv6. Docker makes namespaces without a network with IPv6 switched off. And the kernel would wait a
+ * second for another owner of each address, which there cannot be, while programs of the pod fail to bind to it.
+ */
+const settings = ["net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.dad_transmits=0"] as const;
+
+/** Throws when a setting cannot be made. */
+export async function prepareIpv6(run: RunCommand, netns: string, signal: AbortSignal): Promise<void> {
+  // /proc/sys/net shows the namespace of whoever looks.
+  const words = [`--net=${netns}`, "--", "sysctl", "-q", "-w", ...settings];
+  const exit = await run("nsenter", words, { signal });
+  if (exit.exitCode !== 0) throw commandError("nsenter", words, exit);
 }

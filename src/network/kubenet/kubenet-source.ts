@@ -2,14 +2,19 @@
 import { deadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
-import { systemClock, type Clock } from "../libcni/clock.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
 import type { PluginInvoker } from "../libcni/invoke.js";
-import type { NetworkSource, NetworkState } from "../libcni/network-source.js";
-import { optionalPlugins, requiredPlugins, type OptionalPlugin } from "../bridge-list.js";
-import { commonVersion, installedOf, type VersionSource } from "./installed-plugins.js";
-import { kubenetListText, type HairpinMode } from "./kubenet-list.js";
-import type { PodSubnet } from "./pod-subnets.js";
+import type { NetworkSource, NetworkState } from "../cni/configuration-directory.js";
+import {
+  optionalPlugins,
+  requiredPlugins,
+  type OptionalPlugin,
+  kubenetListText,
+  type HairpinMode,
+} from "./bridge-list.js";
+import { commonVersion, installedOf, type VersionSource } from "../libcni/versions.js";
+import type { PodSubnet } from "../pod-cidrs.js";
 
 export interface KubenetSourceOptions {
   readonly invoker: Pick<PluginInvoker, "find" | "binDirs">;

@@ -2,10 +2,10 @@
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
-import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../cni/held-attachments.js";
-import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/orphaned-attachments.js";
-import type { KnownSandboxes } from "../orphans/reconcile.js";
-import { kubenetNetworkName } from "./kubenet-list.js";
+import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../orphans/held-resources.js";
+import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphans.js";
+import type { KnownSandboxes } from "../orphans/find-orphans.js";
+import { kubenetNetworkName } from "./bridge-list.js";
 
 /** Undefined when it cannot be told which sandboxes are dead, as on another engine than the one they are of. */
 export type ReadKnownSandboxes = (signal: AbortSignal) => Promise<KnownSandboxes | undefined>;

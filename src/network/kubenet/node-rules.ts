@@ -4,10 +4,10 @@ import { isKind, messageOf } from "../../shim/lib/errors.js";
 import { withDeadline } from "../../shim/lib/abort.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
-import { systemClock, type Clock } from "../libcni/clock.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily, type Iptables, type Rule } from "../iptables/iptables.js";
-import { kubenetBridge } from "./kubenet-list.js";
+import { kubenetBridge } from "./bridge-list.js";
 
 export interface NodeRulesOptions {
   readonly iptables: HostIptables;

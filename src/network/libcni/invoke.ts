@@ -1,13 +1,18 @@
 /** One command to one plugin, by the protocol: environment in, configuration on stdin, result or error on stdout. */
 import { ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
-import { KernelNamespaces, type NetworkNamespaces } from "../../shim/lib/linux/network-namespaces.js";
+import {
+  KernelNamespaces,
+  type NetworkNamespaces,
+  requireNamespace,
+  type PodNamespace,
+} from "../../shim/lib/linux/network-namespaces.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
-import { requireNamespace, type PodNamespace } from "../cni/network-namespace.js";
 import { failureOf } from "./plugin-error.js";
-import { findPlugin, type FoundPlugin } from "./plugin-lookup.js";
 import { runProcess, type ProcessExit, type ProcessLimits } from "./plugin-process.js";
 import type { ForgetPlugin, PluginEnd, RunningPlugins } from "./running-plugins.js";
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
 
 export type PluginCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION";
 
@@ -160,4 +165,34 @@ export function nodeCall(type: string, command: PluginCommand, input: JsonObject
 function pluginError({ command }: PluginCall, error: ShimError): ShimError {
   if (error.kind !== "timeout" && error.kind !== "cancelled") return error;
   return error.within(command === "VERSION" || command === "STATUS" ? "no answer" : "killed");
+}
+
+/** Where the binary of a plugin lies. */
+
+export interface FoundPlugin {
+  readonly type: string;
+  readonly path: string;
+  /** Differs whenever another binary lies under the path. */
+  readonly fingerprint: string;
+}
+
+/**
+ * The first regular file `<directory>/<type>`, links followed. Whether it can be executed shows when it is run.
+ * `invalid` for a type that is no file name, `unavailable` when no directory has it: it may be installed later.
+ */
+export async function findPlugin(type: string, binDirs: readonly string[]): Promise<FoundPlugin> {
+  if (type === "") throw new ShimError("invalid", "no plugin name provided");
+  if (type.includes("/") || type.includes("\0") || type === "." || type === "..") {
+    throw new ShimError("invalid", `invalid plugin name: ${type}`);
+  }
+  if (binDirs.length === 0) throw new ShimError("invalid", "no paths provided");
+  for (const directory of binDirs) {
+    const path = join(directory, type);
+    const status = await stat(path, { bigint: true }).catch(() => undefined);
+    if (status?.isFile() !== true) continue;
+    const { dev, ino, size, mtimeNs, ctimeNs } = status;
+    return { type, path, fingerprint: [path, dev, ino, size, mtimeNs, ctimeNs].map(String).join(" ") };
+  }
+  const text = `failed to find plugin ${JSON.stringify(type)} in path [${binDirs.join(" ")}]`;
+  throw new ShimError("unavailable", text, { plugin: type });
 }

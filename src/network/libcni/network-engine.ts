@@ -4,7 +4,7 @@ import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
 import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke.js";
 import type { JsonObject } from "../../shim/lib/json/exact-json.js";
-import type { PodNamespace } from "../cni/network-namespace.js";
+import type { PodNamespace } from "../../shim/lib/linux/network-namespaces.js";
 import { errorCodes, pluginErrorCode } from "./plugin-error.js";
 import { convertResult, parseResult } from "./result.js";
 import { isAtLeast } from "./versions.js";

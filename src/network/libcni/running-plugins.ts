@@ -13,7 +13,7 @@ import { readKernelFile } from "../../shim/lib/linux/kernel-file.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { bootId } from "../../shim/lib/linux/network-namespaces.js";
 import { hasEnded, parseStat, type ProcessStat } from "../../shim/lib/linux/process-stat.js";
-import { readRegularFile } from "../../shim/lib/files/regular-file.js";
+import { readRegularFile } from "../../shim/lib/files/state-files.js";
 import { isObject, parseJson, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
 
 export interface RunningPlugin {

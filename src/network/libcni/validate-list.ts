@@ -4,7 +4,7 @@ import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { withVersion, type NetworkList } from "./configuration.js";
 import type { PluginInvoker } from "./invoke.js";
 import { isObject, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
-import type { PluginVersions } from "./plugin-versions.js";
+import type { PluginVersions } from "./versions.js";
 
 const versionTimeoutMs = 10_000;
 

@@ -1,3 +1,9 @@
+/** Which versions of the specification the installed plugins speak, asked once per binary. */
+import { messageOf, ShimError, isKind } from "../../shim/lib/errors.js";
+import { LruMap } from "../../shim/lib/lru-map.js";
+import { nodeCall, type PluginInvoker } from "./invoke.js";
+import { isList, isObject, parseJson, stringAt } from "../../shim/lib/json/exact-json.js";
+
 /** Versions of the CNI specification. */
 
 /** All that this engine can speak, oldest first. */
@@ -28,4 +34,105 @@ export function isAtLeast(version: string, least: string): boolean {
 
 function parts(version: string): readonly number[] {
   return version.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : 0));
+}
+
+const binariesKept = 200;
+
+export class PluginVersions {
+  readonly #known = new LruMap<string, readonly string[]>(binariesKept);
+
+  constructor(private readonly invoker: PluginInvoker) {}
+
+  /** Throws what `PluginInvoker.run` throws, and `unknown` for an answer without sense. */
+  async supportedBy(type: string, signal: AbortSignal): Promise<readonly string[]> {
+    const { fingerprint } = await this.invoker.find(type);
+    const known = this.#known.get(fingerprint);
+    if (known !== undefined) return known;
+    const versions = await this.#ask(type, signal);
+    this.#known.set(fingerprint, versions);
+    return versions;
+  }
+
+  async #ask(type: string, signal: AbortSignal): Promise<readonly string[]> {
+    let reply: string;
+    try {
+      reply = await this.invoker.run(nodeCall(type, "VERSION", { cniVersion: newestVersion }), signal);
+    } catch (error) {
+      // So speak plugins that are older than the command.
+      if (error instanceof ShimError && error.fields["cniMessage"] === "unknown CNI_COMMAND: VERSION") {
+        return [oldestVersion];
+      }
+      throw error;
+    }
+    return versionsIn(type, reply);
+  }
+}
+
+function versionsIn(type: string, reply: string): readonly string[] {
+  const complain = (reason: string): never => {
+    throw new ShimError("unknown", `CNI plugin ${JSON.stringify(type)} VERSION: ${reason}`, { plugin: type });
+  };
+  let value;
+  try {
+    value = parseJson(reply);
+  } catch (error) {
+    return complain(`the answer is no JSON: ${messageOf(error)}`);
+  }
+  if (!isObject(value)) return complain("the answer is no JSON object");
+  const { supportedVersions } = value;
+  if (supportedVersions === undefined && stringAt(value, "cniVersion") === "0.2.0") return ["0.1.0", "0.2.0"];
+  if (!isList(supportedVersions)) return complain(`the answer has no "supportedVersions"`);
+  return supportedVersions.filter((version) => typeof version === "string");
+}
+
+/** Which plugins are there, and the newest version that all of them speak. */
+
+export interface VersionSource {
+  supportedBy(type: string, signal: AbortSignal): Promise<readonly string[]>;
+}
+
+/** From here on DEL is told the result of ADD, without which some plugins leave rules behind. */
+const leastVersion = "0.4.0";
+
+/** Those of `types` that are installed. */
+export async function installedOf<T extends string>(
+  types: readonly T[],
+  invoker: Pick<PluginInvoker, "find">,
+): Promise<readonly T[]> {
+  const found = await Promise.all(
+    types.map((type) =>
+      invoker.find(type).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  return types.filter((_, index) => found[index]);
+}
+
+/** Never throws: what goes wrong is the problem. */
+export async function commonVersion(
+  types: readonly string[],
+  versions: VersionSource,
+  signal: AbortSignal,
+): Promise<{ readonly cniVersion: string } | { readonly cniVersion?: undefined; readonly problem: string }> {
+  let common: readonly string[] | undefined;
+  for (const type of types) {
+    try {
+      const supported = await versions.supportedBy(type, signal);
+      common = common === undefined ? supported : common.filter((version) => supported.includes(version));
+    } catch (error) {
+      return {
+        problem: isKind(error, "timeout") ? `CNI plugin "${type}" does not answer` : messageOf(error),
+      };
+    }
+  }
+  const newest = (common ?? [])
+    .filter((version) => isKnownVersion(version) && isAtLeast(version, leastVersion))
+    .sort(compareVersions)
+    .at(-1);
+  if (newest !== undefined) return { cniVersion: newest };
+  return {
+    problem: `the CNI plugins [${types.join(" ")}] have no version from ${leastVersion} on in common`,
+  };
 }

@@ -1,7 +1,7 @@
 /** The network plugin, and what it asks of the rest of the program. */
 import { join } from "node:path";
 import type { HostPortOwner } from "../../network/hostport/host-port-claims.js";
-import type { OrphanedNetworks } from "../../network/orphans/orphaned-resources.js";
+import type { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../lib/abort.js";
 import type { Lifetime } from "../lib/lifetime.js";

@@ -1,7 +1,7 @@
 /** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { CleanUp, KnownSandboxes, OrphanedNetworks } from "../../network/orphans/orphaned-resources.js";
+import type { CleanUp, KnownSandboxes, OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";

@@ -3,7 +3,7 @@ import { readConfigurationFiles } from "../../network/libcni/configuration-files
 import type { NetworkList } from "../../network/libcni/configuration.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
 import { HostIptables } from "../../network/iptables/host-iptables.js";
-import { OrphanedNetworks, type KnownSandboxes } from "../../network/orphans/orphaned-resources.js";
+import { OrphanedNetworks, type KnownSandboxes } from "../../network/orphans/orphaned-networks.js";
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";

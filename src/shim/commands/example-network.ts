@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import { PluginInvoker } from "../../network/libcni/invoke.js";
-import { PluginVersions } from "../../network/libcni/plugin-versions.js";
+import { PluginVersions } from "../../network/libcni/versions.js";
 import {
   exampleBridges,
   exampleCidrs,
@@ -11,7 +11,7 @@ import {
   writeExampleConflist,
 } from "../../network/example/example-conflist.js";
 import { findFreeBridge, findFreePlace, readNodeRanges } from "../../network/example/free-range.js";
-import { parsePodSubnets } from "../../network/kubenet/pod-subnets.js";
+import { parsePodSubnets } from "../../network/pod-cidrs.js";
 import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";

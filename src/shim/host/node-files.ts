@@ -2,10 +2,11 @@
 import { constants, type FileHandle, open, readdir, readFile, stat, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, ShimError } from "../lib/errors.js";
-import { blockDeviceName, splitDeviceNumber } from "../lib/linux/block-device.js";
+import { blockDeviceName, splitDeviceNumber } from "../lib/linux/kernel-file.js";
 import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { CdiSpecDocument, FileSystemUsage } from "../ports/host.js";
 import type { Logger } from "../lib/log.js";
+import { constants, open, readFile, stat, statfs } from "node:fs/promises";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 

@@ -4,9 +4,8 @@ import { join } from "node:path";
 import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { messageOf } from "../lib/errors.js";
-import { isFileKey } from "../lib/files/file-keys.js";
+import { isFileKey, quarantineFile } from "../lib/files/state-files.js";
 import type { Logger } from "../lib/log.js";
-import { quarantineFile } from "../lib/files/quarantine.js";
 import type { LogSource } from "./log-source.js";
 
 /** A position in the source: all output before it is in the first `size` bytes of the sink. */

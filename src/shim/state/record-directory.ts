@@ -8,10 +8,8 @@ import {
 } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";
-import { FileLocks, isFileKey } from "../lib/files/file-keys.js";
+import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../lib/files/state-files.js";
 import type { Logger } from "../lib/log.js";
-import { quarantineFile } from "../lib/files/quarantine.js";
-import { readRegularFile } from "../lib/files/regular-file.js";
 import type { ParsedRecord } from "./record-json.js";
 
 /** What tells one kind of record from another. */

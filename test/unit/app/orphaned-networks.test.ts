@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import type { OrphanedNetworks } from "../../../src/network/orphans/orphaned-resources.js";
+import type { OrphanedNetworks } from "../../../src/network/orphans/orphaned-networks.js";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import {
   removeOrphanedNetworks,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
-import { WallClock } from "../../../src/shim/lib/wall-clock.js";
+import { WallClock } from "../../../src/shim/lib/time.js";
 
 /** Both clocks of the system, moved by hand. In milliseconds. */
 function clocks(t: TestContext, start: number): { wall: number; monotonic: number } {

@@ -1,4 +1,4 @@
-import { collect } from "../../../src/shim/lib/collect.js";
+import { collect } from "../../../src/shim/lib/streams.js";
 
 /** All readings of a source. */
 export async function byId<Reading>(

@@ -1,7 +1,7 @@
 /** Between the streams that a client opened and those of a process: both directions at the speed of the slower side. */
 import type { Writable } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/end-of-stream.js";
+import { endOf } from "../../lib/streams.js";
 import type { OutputStream, ProcessStreams } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 

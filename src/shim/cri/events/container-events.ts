@@ -1,8 +1,7 @@
 import { orAbort, withDeadline } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import { LruMap } from "../../lib/lru-map.js";
-import type { Nanoseconds } from "../../lib/time.js";
-import { nowNanoseconds } from "../../lib/time.js";
+import { type Nanoseconds, nowNanoseconds } from "../../lib/time.js";
 import type { Container } from "../../domain/container.js";
 import { newestFirst } from "../../domain/container.js";
 import type { Answer, ContainerEventResponse, ContainerEventType } from "../../domain/cri.js";

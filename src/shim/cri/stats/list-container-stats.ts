@@ -1,5 +1,5 @@
 import type { Call } from "../../lib/call.js";
-import { collect } from "../../lib/collect.js";
+import { collect } from "../../lib/streams.js";
 import type { Container } from "../../domain/container.js";
 import type {
   Answer,

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
-import { collect } from "../../lib/collect.js";
+import { collect } from "../../lib/streams.js";
 import type { Container } from "../../domain/container.js";
 import type { Answer, ListPodSandboxMetricsResponse, Metric, PodSandboxMetrics } from "../../domain/cri.js";
 import type { ResourceReading } from "../../domain/resource-reading.js";

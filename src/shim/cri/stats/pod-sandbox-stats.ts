@@ -1,5 +1,5 @@
 import type { Call } from "../../lib/call.js";
-import { collect } from "../../lib/collect.js";
+import { collect } from "../../lib/streams.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Answer, PodSandboxStatsRequest, PodSandboxStatsResponse } from "../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";

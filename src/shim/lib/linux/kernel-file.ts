@@ -1,6 +1,8 @@
 /** Files of /proc, /sys and cgroups: the kernel makes their text when they are read, and says that their size is 0. */
 import { open, type FileHandle } from "node:fs/promises";
 import { ShimError } from "../errors.js";
+import { readlinkSync } from "node:fs";
+import { basename } from "node:path";
 
 /** Most are shorter; so small a buffer is a slice of one that Node.js shares out. */
 const firstBytes = 2 * 1024;
@@ -87,4 +89,25 @@ function tooLong(path: string, limitBytes: number): ShimError {
   return new ShimError("exhausted", `read "${path}": longer than the limit of ${String(limitBytes)} bytes`, {
     path,
   });
+}
+
+/** Names of block devices. */
+
+/** `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. In memory, no disk is waited for. */
+export function blockDeviceName(major: number, minor: number, root = "/sys/dev/block"): string {
+  const number = `${String(major)}:${String(minor)}`;
+  try {
+    return `/dev/${basename(readlinkSync(`${root}/${number}`))}`;
+  } catch {
+    return number;
+  }
+}
+
+/** The two parts of a device number as stat has it. */
+export function splitDeviceNumber(device: number): { readonly major: number; readonly minor: number } {
+  const number = BigInt(device);
+  return {
+    major: Number(((number >> 8n) & 0xfffn) | ((number >> 32n) & 0xfffff000n)),
+    minor: Number((number & 0xffn) | ((number >> 12n) & 0xffffff00n)),
+  };
 }

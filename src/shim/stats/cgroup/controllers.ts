@@ -1,12 +1,7 @@
 /** CPU time of a cgroup. */
-import type {
-  BlockReading,
-  CpuReading,
-  HugepageReading,
-  MemoryReading,
-} from "../../domain/resource-reading.js";
+import type { BlockReading, CpuReading, HugepageReading, MemoryReading } from "../../domain/resource-reading.js";
 import { type CgroupText, KeyedText, numberIn, pressureIn } from "../text-scanner.js";
-import { blockDeviceName } from "../../lib/linux/block-device.js";
+import { blockDeviceName } from "../../lib/linux/kernel-file.js";
 
 /** cpuacct.stat counts in hundredths of a second on every architecture (USER_HZ). */
 const nanosecondsPerTick = 10_000_000;

@@ -1,7 +1,7 @@
 /** Port-forward over SPDY: each connection has a data and an error stream with the same request id. */
 import type { Duplex } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
-import { endOf } from "../../lib/end-of-stream.js";
+import { endOf } from "../../lib/streams.js";
 import type { PortForwardSession } from "../../ports/streaming.js";
 import { probeIntervalMs } from "../client-connection.js";
 import { forwardConnection, refusalOf } from "../port-connection.js";

@@ -8,7 +8,7 @@ import { toSandbox } from "../../../../src/shim/domain/sandbox.js";
 import { toEngineReading } from "../../../../src/shim/engine/stats.js";
 import { withItemBytes } from "../../../../src/shim/grpc/codec/list-bytes.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
-import { collect } from "../../../../src/shim/lib/collect.js";
+import { collect } from "../../../../src/shim/lib/streams.js";
 import { readListedContainers } from "../../../../src/shim/cri/stats/list-container-stats.js";
 import { readListedPods } from "../../../../src/shim/cri/stats/list-pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../../src/shim/cri/stats/stats-items.js";

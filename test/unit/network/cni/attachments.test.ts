@@ -9,8 +9,8 @@ import {
   cacheFileName,
   formatCacheEntry,
   type CacheEntry,
-} from "../../../../src/network/libcni/cache-entry.js";
-import { ResultCache } from "../../../../src/network/libcni/cache.js";
+  ResultCache,
+} from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { NetworkEngine, type Attachment } from "../../../../src/network/libcni/network-engine.js";

@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { removeOrphanedAttachments } from "../../../../src/network/orphans/orphaned-attachments.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphans.js";
 import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
 import {
   createCniParts,
@@ -12,8 +12,8 @@ import {
   type CniParts,
   type CniPluginOptions,
 } from "../../../../src/network/cni/create-cni-plugin.js";
-import type { NatTable } from "../../../../src/network/orphans/nat-table.js";
-import type { Finding } from "../../../../src/network/orphans/reconcile.js";
+import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
+import type { Finding } from "../../../../src/network/orphans/find-orphans.js";
 import { isKind, ShimError } from "../../../../src/shim/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";

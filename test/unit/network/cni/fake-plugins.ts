@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "../../../../src/shim/lib/log.js";
 import { PluginInvoker, type InvokerOptions } from "../../../../src/network/libcni/invoke.js";
-import type { NatTable } from "../../../../src/network/orphans/nat-table.js";
+import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import type { NamespaceLook, NetworkNamespaces } from "../../../../src/shim/lib/linux/network-namespaces.js";
 
 export interface RecordedCall {

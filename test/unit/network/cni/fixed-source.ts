@@ -1,5 +1,5 @@
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import type { NetworkSource, NetworkState } from "../../../../src/network/libcni/network-source.js";
+import type { NetworkSource, NetworkState } from "../../../../src/network/cni/configuration-directory.js";
 
 /** A source that says what the test wants. */
 export class FixedSource implements NetworkSource {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { hostPortChainName, hostPortChainNames } from "../../../../src/network/hostport/chain-name.js";
+import { hostPortChainName, hostPortChainNames } from "../../../../src/network/hostport/legacy-chains.js";
 import type { PortProtocol } from "../../../../src/shim/domain/port-mapping.js";
 import { golden } from "./golden.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { removalText } from "../../../../src/network/hostport/removal-text.js";
+import { removalText } from "../../../../src/network/hostport/legacy-chains.js";
 import { parseSavedTable, targetOf } from "../../../../src/network/iptables/saved-table.js";
 import { golden, otherChain, webChains } from "./golden.js";
 

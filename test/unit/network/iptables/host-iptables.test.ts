@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HostIptables } from "../../../../src/network/iptables/host-iptables.js";
 import type { IptablesMode } from "../../../../src/network/iptables/detect.js";
-import { hostNatTables, removeNatRules } from "../../../../src/network/orphans/nat-table.js";
+import { hostNatTables, removeNatRules } from "../../../../src/network/cni/nat-rules.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { fakeCommands, never, type Answer, type RecordedCommand } from "./fake-commands.js";
 

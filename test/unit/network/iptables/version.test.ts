@@ -4,7 +4,7 @@ import {
   parseIptablesVersion,
   restoreWaitFlags,
   waitFlags,
-} from "../../../../src/network/iptables/version.js";
+} from "../../../../src/network/iptables/detect.js";
 
 describe("parseIptablesVersion()", () => {
   for (const [output, backend, parts] of [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { dedupRules, DedupRules } from "../../../../src/network/kubenet/ebtables.js";
-import { parsePodSubnets } from "../../../../src/network/kubenet/pod-subnets.js";
+import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns, until } from "../../../fakes/turns.js";
 import { fakeCommands, never, type Answer } from "../iptables/fake-commands.js";

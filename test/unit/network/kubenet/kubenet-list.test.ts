@@ -5,8 +5,8 @@ import {
   kubenetListText,
   type HairpinMode,
   type KubenetListOptions,
-} from "../../../../src/network/kubenet/kubenet-list.js";
-import { parsePodSubnets } from "../../../../src/network/kubenet/pod-subnets.js";
+} from "../../../../src/network/kubenet/bridge-list.js";
+import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 
 interface BridgeConfiguration {
   readonly addIf?: string;

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../../src/network/libcni/clock.js";
+import type { Clock } from "../../../../src/shim/lib/time.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 
 /** A clock that stands still until a test lets something happen. */

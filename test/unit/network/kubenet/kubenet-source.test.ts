@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { KubenetSource } from "../../../../src/network/kubenet/kubenet-source.js";
-import { parsePodSubnets } from "../../../../src/network/kubenet/pod-subnets.js";
+import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { debianPlugins, handClock, type FakePlugins } from "./kubenet-parts.js";
 

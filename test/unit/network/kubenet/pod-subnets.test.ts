@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { parsePodSubnets } from "../../../../src/network/kubenet/pod-subnets.js";
+import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
 
 describe("parsePodSubnets()", () => {
   for (const [text, cidr, gateway] of [

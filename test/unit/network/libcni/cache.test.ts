@@ -8,8 +8,8 @@ import {
   formatCacheEntry,
   parseCacheEntry,
   type CacheEntry,
-} from "../../../../src/network/libcni/cache-entry.js";
-import { ResultCache } from "../../../../src/network/libcni/cache.js";
+  ResultCache,
+} from "../../../../src/network/libcni/cache.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { countFlushes } from "../../lib/files/count-flushes.js";
 import { golden } from "../cni/golden.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { orphanedChains } from "../../../../src/network/orphans/orphaned-chains.js";
+import { orphanedChains } from "../../../../src/network/orphans/find-orphans.js";
 import { golden, otherChain, webChains, webId } from "../hostport/golden.js";
 
 const tables = [

@@ -1,9 +1,12 @@
 /** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
-import type { CacheEntry } from "../libcni/cache-entry.js";
-import type { Holdings, ReservedAddress } from "../cni/held-attachments.js";
+import type { CacheEntry } from "../libcni/cache.js";
+import type { Holdings, ReservedAddress } from "./held-resources.js";
 import type { AttachmentKey } from "../libcni/network-engine.js";
-import { chainNames, readNatRules } from "./nat-rules.js";
+import { chainNames, readNatRules } from "../cni/nat-rules.js";
 import type { AddressFamily } from "../iptables/iptables.js";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { parseSavedTable } from "../iptables/saved-table.js";
+import { legacyChains, isChainOf, type LegacyChain } from "../hostport/legacy-chains.js";
 
 export interface KnownSandboxes {
   /** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */
@@ -119,4 +122,46 @@ function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string,
     for (const chain of chainNames(networkName, containerId)) owners.set(chain, containerId);
   }
   return owners;
+}
+
+/** Host ports of dockershim and cri-dockerd whose pods are dead. */
+
+/** A chain that belongs to no living container. */
+export interface OrphanedChain {
+  readonly kind: "hostPortChain";
+  readonly family: AddressFamily;
+  readonly chain: string;
+  /** One line for people. */
+  readonly what: string;
+  /** The dead sandbox of ours whose it was; absent when it is of none that is known. */
+  readonly ownerId?: string;
+  readonly certainlyOurs: boolean;
+}
+
+/** The name of a chain is a hash over its sandbox, so it tells of each sandbox whether the chain is its. */
+export async function orphanedChains(
+  natTables: readonly { readonly family: AddressFamily; readonly save: string }[],
+  { livingIds, ownIds }: KnownSandboxes,
+): Promise<readonly OrphanedChain[]> {
+  const ids = [...livingIds, ...[...ownIds].filter((id) => !livingIds.has(id))];
+  const found: OrphanedChain[] = [];
+  for (const { family, save } of natTables) {
+    for (const chain of legacyChains(parseSavedTable(save))) {
+      // Hundreds of chains and sandboxes are some hundred thousand hashes.
+      await nextTurn();
+      const ownerId = ids.find((id) => isChainOf(chain, id));
+      if (ownerId !== undefined && livingIds.has(ownerId)) continue;
+      found.push({
+        ...{ kind: "hostPortChain", family, chain: chain.chain, what: describe(family, chain) },
+        ...(ownerId === undefined ? { certainlyOurs: false } : { ownerId, certainlyOurs: true }),
+      });
+    }
+  }
+  return found;
+}
+
+function describe(family: AddressFamily, { chain, hostPort, protocol, pod }: LegacyChain): string {
+  const port = hostPort === undefined ? "" : `, host port ${String(hostPort)}/${protocol ?? "?"}`;
+  const whose = pod === undefined ? "" : ` of pod "${pod.name}_${pod.namespace}"`;
+  return `${family} nat: ${chain}${port}${whose}`;
 }

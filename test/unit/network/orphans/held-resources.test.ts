@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { reservedAddresses } from "../../../../src/network/cni/held-attachments.js";
+import { reservedAddresses } from "../../../../src/network/orphans/held-resources.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 describe("reservedAddresses()", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { parseLinks, smallestMtuBytes } from "../../../../src/network/kubenet/mtu.js";
+import { parseLinks, smallestMtuBytes } from "../../../../src/network/kubenet/host-links.js";
 
 const link = (ifname: string, mtu: number, changes: object = {}) => ({
   ...{ ifname, mtu, flags: ["BROADCAST", "UP", "LOWER_UP"], address: "02:00:00:00:00:01" },

@@ -4,13 +4,12 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import { namesIn } from "../../shim/lib/files/directories.js";
 import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
-import { readRegularFile } from "../../shim/lib/files/regular-file.js";
-import type { CacheEntry } from "../libcni/cache-entry.js";
-import type { ResultCache } from "../libcni/cache.js";
+import { readRegularFile } from "../../shim/lib/files/state-files.js";
+import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseNetworkList, type NetworkList } from "../libcni/configuration.js";
 import { isObject, stringAt } from "../../shim/lib/json/exact-json.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
-import type { NatTables } from "../orphans/nat-table.js";
+import type { NatTables } from "../cni/nat-rules.js";
 
 /** Where the host-local plugin keeps its addresses unless its configuration says otherwise. */
 export const hostLocalDirectory = "/var/lib/cni/networks";

@@ -4,17 +4,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Attachments } from "../../../../src/network/cni/attachments.js";
-import type { CacheEntry } from "../../../../src/network/libcni/cache-entry.js";
-import { ResultCache } from "../../../../src/network/libcni/cache.js";
-import { removeOrphanedAttachments } from "../../../../src/network/orphans/orphaned-attachments.js";
-import { readHoldings, type Holdings } from "../../../../src/network/cni/held-attachments.js";
-import { chainNames, readNatRules, removalText } from "../../../../src/network/orphans/nat-rules.js";
+import { type CacheEntry, ResultCache } from "../../../../src/network/libcni/cache.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphans.js";
+import { readHoldings, type Holdings } from "../../../../src/network/orphans/held-resources.js";
+import { chainNames, readNatRules, removalText } from "../../../../src/network/cni/nat-rules.js";
 import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
 import {
   attachmentsToKeep,
   compareHoldings,
   findOrphaned,
-} from "../../../../src/network/orphans/reconcile.js";
+} from "../../../../src/network/orphans/find-orphans.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { FakeNatTable, FakePlugins, sandboxId } from "../cni/fake-plugins.js";

@@ -2,11 +2,16 @@
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Attachments } from "../cni/attachments.js";
-import type { ReservedAddress } from "../cni/held-attachments.js";
+import type { ReservedAddress } from "./held-resources.js";
 import type { PluginInvoker } from "../libcni/invoke.js";
-import { removalText, readNatRules } from "./nat-rules.js";
-import { changeNatTables, removeNatRules, type NatTables } from "./nat-table.js";
-import type { Finding } from "./reconcile.js";
+import {
+  removalText,
+  readNatRules,
+  changeNatTables,
+  removeNatRules,
+  type NatTables,
+} from "../cni/nat-rules.js";
+import type { Finding } from "./find-orphans.js";
 
 /** For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about the pod. */
 const stepTimeoutMs = 60_000;

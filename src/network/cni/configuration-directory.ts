@@ -1,18 +1,17 @@
 /** The network list of a directory, kept up to date with its files and with the installed plugins. */
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
-import { systemClock, type Clock } from "./clock.js";
-import { readConfigurationFiles, type ConfigurationFile } from "./configuration-files.js";
-import type { NetworkList } from "./configuration.js";
+import { systemClock, type Clock } from "../../shim/lib/time.js";
+import { readConfigurationFiles, type ConfigurationFile } from "../libcni/configuration-files.js";
+import type { NetworkList } from "../libcni/configuration.js";
 import {
   DirectoryWatch,
   watchWithKernel,
   type WatchDirectory,
 } from "../../shim/lib/files/directory-watch.js";
-import type { PluginInvoker } from "./invoke.js";
-import type { NetworkSource, NetworkState } from "./network-source.js";
-import { PluginVersions } from "./plugin-versions.js";
-import { binariesOf, validateList } from "./validate-list.js";
+import type { PluginInvoker } from "../libcni/invoke.js";
+import { PluginVersions } from "../libcni/versions.js";
+import { binariesOf, validateList } from "../libcni/validate-list.js";
 
 /** The safety net under the watch, and the way in which plugins are seen to come and go. */
 const pollMs = 5000;
@@ -236,4 +235,22 @@ interface Choice {
   readonly state: NetworkState;
   readonly skipped: readonly SkippedFile[];
   readonly worthRetry: boolean;
+}
+
+/** Exactly one of the two is there. */
+export type NetworkState =
+  | { readonly network: NetworkList; readonly problem?: undefined }
+  | { readonly network?: undefined; readonly problem: string };
+
+/** Where the network list comes from: a directory that administrators write to, or the program itself. */
+export interface NetworkSource {
+  /** Resolves when the first state is known, whatever it is. */
+  start(signal: AbortSignal): Promise<void>;
+  stop(): Promise<void>;
+  /** What new pods get. */
+  state(): NetworkState;
+  /** The newest one that was ever valid, for pods of which nothing else is known. */
+  lastGood(): NetworkList | undefined;
+  /** Facts for verbose Status. */
+  describe(): Readonly<Record<string, unknown>>;
 }

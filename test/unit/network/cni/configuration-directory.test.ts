@@ -4,12 +4,12 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import type { Clock } from "../../../../src/network/libcni/clock.js";
+import type { Clock } from "../../../../src/shim/lib/time.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import { ConfigurationDirectory } from "../../../../src/network/libcni/configuration-directory.js";
+import { ConfigurationDirectory } from "../../../../src/network/cni/configuration-directory.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { until } from "../../../fakes/turns.js";
-import { FakePlugins } from "../cni/fake-plugins.js";
+import { FakePlugins } from "./fake-plugins.js";
 
 const never = new AbortController().signal;
 

@@ -1,6 +1,6 @@
 /** The MTU of pods when none is given. */
 import { outputOf, type RunCommand } from "../iptables/run-command.js";
-import { kubenetBridge } from "./kubenet-list.js";
+import { kubenetBridge } from "./bridge-list.js";
 
 /** What dockershim took when it found nothing out: fits into the common tunnels. */
 export const fallbackMtuBytes = 1460;

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { bandwidthOf } from "../../../../src/network/libcni/bandwidth.js";
 import {
+  bandwidthOf,
   podArguments,
   podCapabilities,
   portMappingsCapability,
   requireSayable,
-} from "../../../../src/network/libcni/capability-arguments.js";
+} from "../../../../src/network/cni/capability-arguments.js";
 import { isKind } from "../../../../src/shim/lib/errors.js";
 import type { PodNetworkRequest } from "../../../../src/shim/ports/network-plugin.js";
 

@@ -1,0 +1,80 @@
+/** What lists of the standard plugins have in common: addresses by host-local, and the plugins behind the bridge. */
+import type { PodSubnet } from "../pod-cidrs.js";
+
+export const requiredPlugins = ["bridge", "host-local"] as const;
+
+/** In the order of the list. */
+export const optionalPlugins = ["portmap", "bandwidth", "firewall"] as const;
+export type OptionalPlugin = (typeof optionalPlugins)[number];
+
+const configurations = {
+  portmap: { type: "portmap", capabilities: { portMappings: true }, snat: true },
+  bandwidth: { type: "bandwidth", capabilities: { bandwidth: true } },
+  firewall: { type: "firewall" },
+} as const;
+
+/**
+ * The plugins of a list: a bridge with the members `bridge` and an address of each subnet, then those of `optional`.
+ * Plugins with capabilities do nothing for pods that do not ask for them.
+ */
+export function bridgePlugins(
+  bridge: Readonly<Record<string, unknown>>,
+  subnets: readonly PodSubnet[],
+  optional: readonly OptionalPlugin[],
+): readonly object[] {
+  const ipam = {
+    type: "host-local",
+    ranges: subnets.map(({ cidr }) => [{ subnet: cidr }]),
+    routes: subnets.map(({ family }) => ({ dst: family === "ipv4" ? "0.0.0.0/0" : "::/0" })),
+  };
+  return [
+    { type: "bridge", ...bridge, ipam },
+    ...optionalPlugins.filter((type) => optional.includes(type)).map((type) => configurations[type]),
+  ];
+}
+
+/** The network list that stands for kubenet: dockershim's bridge and addresses, and plugins for what it did itself. */
+
+/** As the ancestors named them: their bridge and their store of addresses go on being used. */
+export const kubenetNetworkName = "kubenet";
+export const kubenetBridge = "cbr0";
+
+export type HairpinMode = "hairpin-veth" | "promiscuous-bridge" | "none";
+
+export interface KubenetListOptions {
+  readonly cniVersion: string;
+  readonly subnets: readonly PodSubnet[];
+  readonly mtuBytes: number;
+  readonly hairpinMode: HairpinMode;
+  /** Which of the plugins beside `bridge` are in the list. */
+  readonly plugins: ReadonlySet<OptionalPlugin>;
+}
+
+/** As JSON. */
+export function kubenetListText({
+  cniVersion,
+  subnets,
+  mtuBytes,
+  hairpinMode,
+  plugins,
+}: KubenetListOptions): string {
+  return JSON.stringify({
+    cniVersion,
+    name: kubenetNetworkName,
+    plugins: bridgePlugins(
+      {
+        bridge: kubenetBridge,
+        mtu: mtuBytes,
+        isGateway: true,
+        // Another pod CIDR than last time: the old gateway address gives way.
+        forceAddress: true,
+        // The rule for the whole node does that.
+        ipMasq: false,
+        hairpinMode: hairpinMode === "hairpin-veth",
+        promiscMode: hairpinMode === "promiscuous-bridge",
+      },
+      subnets,
+      [...plugins],
+    ),
+  });
+}

@@ -1,6 +1,0 @@
-/** All items, in order; for what cannot go on with the first one alone. */
-export async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
-  const all: Item[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}

@@ -1,0 +1,89 @@
+/** Reading files that a stranger may have replaced by something else. */
+import { constants, open, rename } from "node:fs/promises";
+import { fileError, hasCode } from "./file-errors.js";
+import { orAbort, withDeadline } from "../abort.js";
+import { KeyedMutex } from "../sync/keyed-mutex.js";
+import { randomBytes } from "node:crypto";
+import { basename, dirname, join } from "node:path";
+import { createDirectory, syncDirectory } from "./directories.js";
+
+export type ReadResult =
+  | { readonly kind: "absent" }
+  /** Something is there, but not a regular file of a sensible size. */
+  | { readonly kind: "unfit"; readonly reason: string }
+  | { readonly kind: "read"; readonly bytes: Uint8Array };
+
+/**
+ * Content of a regular file of at most `limitBytes`. Never follows a link in the last component and never waits for
+ * the other end of a FIFO. Throws as `fileError` describes when the disk or the rights do not permit to read.
+ */
+export async function readRegularFile(path: string, limitBytes: number): Promise<ReadResult> {
+  try {
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      const status = await file.stat();
+      if (!status.isFile()) return { kind: "unfit", reason: "not a regular file" };
+      if (status.size > limitBytes)
+        return { kind: "unfit", reason: `larger than ${String(limitBytes)} bytes` };
+      return { kind: "read", bytes: await file.readFile() };
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    if (hasCode(error, "ENOENT", "ENOTDIR")) return { kind: "absent" };
+    if (hasCode(error, "ELOOP")) return { kind: "unfit", reason: "a symbolic link" };
+    if (hasCode(error, "ENXIO")) return { kind: "unfit", reason: "not a regular file" };
+    throw fileError("read", path, error);
+  }
+}
+
+/** Keys under which things are kept in directories, and one lock per key for those who read and write them. */
+
+const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
+
+/**
+ * Whether `key` may be a file name: the rule of the kubelet's file store (letters, digits, and between them `-`, `_`
+ * and `.`, at most 250 characters). Excludes separators, `.` and `..`, and every name that begins with a dot.
+ */
+export function isFileKey(key: string): boolean {
+  return key.length <= 250 && keyForm.test(key);
+}
+
+/** Work on files, one at a time per key, in order of arrival. */
+export class FileLocks {
+  readonly #lock = new KeyedMutex();
+
+  constructor(private readonly timeoutMs = 30_000) {}
+
+  /**
+   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error, although a disk
+   * that hangs cannot be told to let go: the lock stays taken until it does, and those behind time out in their turn.
+   */
+  run<T>(key: string, action: string, work: () => Promise<T>): Promise<T> {
+    return withDeadline(undefined, this.timeoutMs, action, (signal) =>
+      orAbort(this.#lock.run(key, signal, work), signal),
+    );
+  }
+}
+
+/** Where files go that cannot be understood: out of the way, but never lost. */
+
+/**
+ * Moves `path` into `directory` (made 0700 when missing, on the same file system) under the name
+ * `<origin>-<old name>-<16 hex digits>`, which overwrites nothing, and returns the new path. Throws as `fileError`
+ * describes; the file is then still where it was.
+ */
+export async function quarantineFile(path: string, directory: string, origin: string): Promise<string> {
+  await createDirectory(directory, 0o700);
+  // A file name holds 255 bytes; sandbox ids have 64.
+  const name = `${origin}-${basename(path).slice(0, 128)}-${randomBytes(8).toString("hex")}`;
+  const target = join(directory, name);
+  try {
+    await rename(path, target);
+    await syncDirectory(directory);
+    await syncDirectory(dirname(path));
+  } catch (error) {
+    throw fileError("quarantine", path, error);
+  }
+  return target;
+}
