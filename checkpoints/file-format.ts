@@ -1,9 +1,20 @@
 /** The JSON of a checkpoint file: written as Go's encoder writes it, read as Go's decoder reads it, but never guessing. */
 import type { RawCheckpoint, RawData, RawPortMapping } from "./checksum.js";
-import { JsonSyntaxError, parseJson, type JsonValue } from "./strict-json.js";
+import {
+  ExactNumber,
+  isList,
+  isObject,
+  JsonSyntaxError,
+  parseJson,
+  type Json,
+  type JsonObject,
+} from "../src/shim/lib/json/exact-json.js";
 
 /** Bytes of the largest file that is read or written: some 60 000 port mappings. */
 export const maximumFileBytes = 4 * 1024 * 1024;
+
+/** Checkpoints need four levels; no shim writes deeper ones. */
+const maximumDepth = 32;
 
 /** Why a file is no checkpoint. Never leaves this directory. */
 export class MalformedFile extends Error {
@@ -61,52 +72,64 @@ export function parseFile(bytes: Uint8Array): {
   if (bytes.length > maximumFileBytes)
     throw new MalformedFile(`larger than ${String(maximumFileBytes)} bytes`);
   if (bytes.length === 0) throw new MalformedFile("empty");
-  const fields = fieldsOf(parseText(bytes), "the file", ["version", "name", "namespace", "data", "checksum"]);
+  const { value, repeated } = parseText(bytes);
+  const fields = fieldsOf(value, "the file", topKeys, repeated);
   return {
     checkpoint: {
       version: stringOf(fields.get("version"), "version") ?? "",
       name: stringOf(fields.get("name"), "name") ?? "",
       namespace: stringOf(fields.get("namespace"), "namespace") ?? "",
-      data: dataOf(fields.get("data")),
+      data: dataOf(fields.get("data"), repeated),
     },
     checksum: integerOf(fields.get("checksum"), "checksum", 0n, 2n ** 64n - 1n) ?? 0n,
   };
 }
 
-function parseText(bytes: Uint8Array): JsonValue {
+const topKeys = ["version", "name", "namespace", "data", "checksum"];
+
+/** The keys of each object that occur in it more than once. */
+type RepeatedKeys = ReadonlyMap<JsonObject, ReadonlySet<string>>;
+
+function parseText(bytes: Uint8Array): { readonly value: Json; readonly repeated: RepeatedKeys } {
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
     throw new MalformedFile("not UTF-8");
   }
+  const repeated = new Map<JsonObject, Set<string>>();
+  const onRepeatedKey = (object: JsonObject, key: string): void => {
+    repeated.set(object, (repeated.get(object) ?? new Set()).add(key));
+  };
   try {
-    return parseJson(text);
+    return { value: parseJson(text, { maxDepth: maximumDepth, onRepeatedKey }), repeated };
   } catch (error) {
     if (error instanceof JsonSyntaxError) throw new MalformedFile(`not JSON: ${error.message}`);
     throw error;
   }
 }
 
-function dataOf(value: JsonValue | undefined): RawData {
-  // Go's reader starts from empty data, so a file without any is read as if it said {}. A null is another matter: it
-  // replaces the empty data by a nil pointer, and kills the Go programs.
+function dataOf(value: Json | undefined, repeated: RepeatedKeys): RawData {
+  // Go's reader starts from empty data, so it reads a file without data as {}. A null replaces the empty data by a
+  // nil pointer, and crashes the Go programs.
   if (value === undefined) return { portMappings: undefined, hostNetwork: false };
-  const fields = fieldsOf(value, "data", ["port_mappings", "host_network"]);
+  const fields = fieldsOf(value, "data", ["port_mappings", "host_network"], repeated);
   const list = present(fields.get("port_mappings"));
-  if (list !== undefined && list.kind !== "array")
-    throw new MalformedFile(`port_mappings is ${list.kind}, not array`);
+  if (list !== undefined && !isList(list)) throw wrongType("port_mappings", list, "array");
   const hostNetwork = present(fields.get("host_network"));
-  if (hostNetwork !== undefined && hostNetwork.kind !== "boolean") {
-    throw new MalformedFile(`host_network is ${hostNetwork.kind}, not boolean`);
+  if (hostNetwork !== undefined && typeof hostNetwork !== "boolean") {
+    throw wrongType("host_network", hostNetwork, "boolean");
   }
-  return { portMappings: list?.items.map(mappingOf), hostNetwork: hostNetwork?.value ?? false };
+  return {
+    portMappings: list?.map((mapping, index) => mappingOf(mapping, index, repeated)),
+    hostNetwork: hostNetwork ?? false,
+  };
 }
 
-function mappingOf(value: JsonValue, index: number): RawPortMapping | null {
-  if (value.kind === "null") return null;
-  const name = `port_mappings[${String(index)}]`;
-  const fields = fieldsOf(value, name, ["protocol", "container_port", "host_port", "host_ip"]);
+function mappingOf(value: Json, index: number, repeated: RepeatedKeys): RawPortMapping | null {
+  if (value === null) return null;
+  const name = `port_mappings[${index}]`;
+  const fields = fieldsOf(value, name, ["protocol", "container_port", "host_port", "host_ip"], repeated);
   const int32Of = (key: string): number | undefined => {
     const integer = integerOf(fields.get(key), `${name}.${key}`, -(2n ** 31n), 2n ** 31n - 1n);
     return integer === undefined ? undefined : Number(integer);
@@ -119,17 +142,34 @@ function mappingOf(value: JsonValue, index: number): RawPortMapping | null {
   };
 }
 
-/** The members of an object that have one of the `known` keys, in any case. Others are nobody's business. */
-function fieldsOf(value: JsonValue, name: string, known: readonly string[]): ReadonlyMap<string, JsonValue> {
-  if (value.kind !== "object") throw new MalformedFile(`${name} is ${value.kind}, not object`);
-  const fields = new Map<string, JsonValue>();
-  for (const [written, member] of value.members) {
+/** The members of an object that have one of the `known` keys, in any case. Other members are ignored. */
+function fieldsOf(
+  value: Json,
+  name: string,
+  known: readonly string[],
+  repeated: RepeatedKeys,
+): ReadonlyMap<string, Json> {
+  if (!isObject(value)) throw wrongType(name, value, "object");
+  const fields = new Map<string, Json>();
+  for (const [written, member] of Object.entries(value)) {
     const key = foldCase(written);
     if (!known.includes(key)) continue;
-    if (fields.has(key)) throw new MalformedFile(`${key} occurs twice in ${name}`);
+    if (fields.has(key) || repeated.get(value)?.has(written) === true) {
+      throw new MalformedFile(`${key} occurs twice in ${name}`);
+    }
     fields.set(key, member);
   }
   return fields;
+}
+
+function wrongType(name: string, value: Json, wanted: string): MalformedFile {
+  return new MalformedFile(`${name} is ${typeName(value)}, not ${wanted}`);
+}
+
+function typeName(value: Json): string {
+  if (value === null) return "null";
+  if (value instanceof ExactNumber) return "number";
+  return isList(value) ? "array" : typeof value;
 }
 
 /** Go compares keys by Unicode's simple folding, in which the long s and the kelvin sign are letters of ASCII too. */
@@ -141,28 +181,28 @@ function foldCase(key: string): string {
 }
 
 /** Go leaves a field as it is when the file says null. */
-function present(value: JsonValue | undefined): Exclude<JsonValue, { kind: "null" }> | undefined {
-  return value === undefined || value.kind === "null" ? undefined : value;
+function present(value: Json | undefined): Exclude<Json, null> | undefined {
+  return value ?? undefined;
 }
 
-function stringOf(value: JsonValue | undefined, name: string): string | undefined {
+function stringOf(value: Json | undefined, name: string): string | undefined {
   const found = present(value);
-  if (found === undefined) return undefined;
-  if (found.kind !== "string") throw new MalformedFile(`${name} is ${found.kind}, not string`);
-  return found.value;
+  if (found === undefined || typeof found === "string") return found;
+  throw wrongType(name, found, "string");
 }
 
 function integerOf(
-  value: JsonValue | undefined,
+  value: Json | undefined,
   name: string,
   lowest: bigint,
   highest: bigint,
 ): bigint | undefined {
   const found = present(value);
   if (found === undefined) return undefined;
-  if (found.kind !== "number") throw new MalformedFile(`${name} is ${found.kind}, not number`);
+  if (typeof found !== "number" && !(found instanceof ExactNumber)) throw wrongType(name, found, "number");
+  const literal = typeof found === "number" ? String(found) : found.text;
   // 20 digits hold every 64-bit number: no long conversion for a literal of a million digits.
-  const integer = /^-?\d{1,20}$/.test(found.literal) ? BigInt(found.literal) : undefined;
+  const integer = /^-?\d{1,20}$/.test(literal) ? BigInt(literal) : undefined;
   if (integer === undefined || integer < lowest || integer > highest) {
     throw new MalformedFile(`${name} is no integer in its range`);
   }

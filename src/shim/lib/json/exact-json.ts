@@ -1,10 +1,10 @@
 /**
- * JSON that goes through this program unharmed. `JSON.parse` rounds integers beyond 2^53 and turns `1.50` into `1.5`;
- * what a plugin's author wrote must reach the plugin as it was written. Errors name line and column on every version
- * of Node.js, for they are shown to whoever edits the file.
+ * JSON without loss. `JSON.parse` rounds integers beyond 2^53 and turns `1.50` into `1.5`; a plugin must get its
+ * configuration as the administrator wrote it. Errors name line and column on every version of Node.js, because
+ * the administrator reads them.
  */
 
-/** A number whose text `Number` would not give back, as `12345678901234567` or `1.50`. */
+/** A number whose text `Number` does not give back, such as `12345678901234567` or `1.50`. */
 export class ExactNumber {
   constructor(readonly text: string) {}
 }
@@ -24,21 +24,24 @@ export class JsonSyntaxError extends Error {
     readonly line: number,
     readonly column: number,
   ) {
-    super(`line ${String(line)}, column ${String(column)}: ${reason}`);
+    super(`line ${line}, column ${column}: ${reason}`);
   }
 }
 
-/** Deeper texts are attacks or accidents: the parser recurses. */
-const deepest = 200;
+export interface ParseOptions {
+  /** Deeper texts are attacks or accidents: the parser recurses. */
+  readonly maxDepth?: number;
+  /** Called when a key occurs in `object` more than once; without it the last value counts, as in Go. */
+  readonly onRepeatedKey?: (object: JsonObject, key: string) => void;
+}
+
+const defaultMaxDepth = 200;
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/y;
-// eslint-disable-next-line no-control-regex -- JSON forbids exactly these inside strings.
-const stringForm = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const blanks = /[ \t\n\r]*/y;
 
-/** The value of a JSON text. A key that occurs twice has its last value, as in Go. Throws `JsonSyntaxError`. */
-export function parseJson(text: string): Json {
-  const parser = new Parser(text);
-  return parser.document();
+/** The value of a JSON text. Throws `JsonSyntaxError`. */
+export function parseJson(text: string, options: ParseOptions = {}): Json {
+  return new Parser(text, options).document();
 }
 
 /** `value` as one line of JSON; exact numbers in their own text. */
@@ -70,7 +73,7 @@ export function stringAt(object: JsonObject, key: string): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** `null` for a missing value; `1.0` is an integer too. */
+/** Undefined for anything but an integer; `1.0` is one, too. */
 export function integerOf(value: Json | undefined): number | undefined {
   const number = value instanceof ExactNumber ? Number(value.text) : value;
   return typeof number === "number" && Number.isSafeInteger(number) ? number : undefined;
@@ -80,7 +83,10 @@ class Parser {
   #at = 0;
   #depth = 0;
 
-  constructor(private readonly text: string) {}
+  constructor(
+    private readonly text: string,
+    private readonly options: ParseOptions,
+  ) {}
 
   document(): Json {
     const value = this.#value();
@@ -111,7 +117,8 @@ class Parser {
 
   #nested<T>(parse: () => T): T {
     this.#depth += 1;
-    if (this.#depth > deepest) this.#fail(`nested more than ${String(deepest)} levels deep`);
+    const { maxDepth = defaultMaxDepth } = this.options;
+    if (this.#depth > maxDepth) this.#fail(`nested more than ${maxDepth} levels deep`);
     const value = parse();
     this.#depth -= 1;
     return value;
@@ -131,7 +138,9 @@ class Parser {
     } while (this.#take(","));
     if (!this.#take("}")) this.#fail(`expected "," or "}", found ${this.#here()}`);
     // Defines every key as its own, also `__proto__`.
-    return Object.fromEntries(members);
+    const object: JsonObject = Object.fromEntries(members);
+    this.#reportRepeatedKeys(object, members);
+    return object;
   }
 
   #list(): Json[] {
@@ -144,10 +153,28 @@ class Parser {
     return values;
   }
 
+  #reportRepeatedKeys(object: JsonObject, members: readonly (readonly [string, Json])[]): void {
+    const { onRepeatedKey } = this.options;
+    if (onRepeatedKey === undefined || Object.keys(object).length === members.length) return;
+    const seen = new Set<string>();
+    for (const [key] of members) {
+      if (seen.has(key)) onRepeatedKey(object, key);
+      seen.add(key);
+    }
+  }
+
+  /** Finds the end quote by a loop: a regular expression would need a stack as deep as the string is long. */
   #string(): string {
-    const token = this.#match(stringForm);
-    if (token === undefined) this.#fail("broken string: missing end quote, bad escape or line break inside");
-    return JSON.parse(token) as string;
+    const start = this.#at;
+    let end = start + 1;
+    while (end < this.text.length && this.text[end] !== '"') end += this.text[end] === "\\" ? 2 : 1;
+    try {
+      const value = JSON.parse(this.text.slice(start, end + 1)) as string;
+      this.#at = end + 1;
+      return value;
+    } catch {
+      return this.#fail("broken string: missing end quote, bad escape or line break inside");
+    }
   }
 
   #number(): number | ExactNumber {

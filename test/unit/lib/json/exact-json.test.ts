@@ -32,8 +32,17 @@ describe("parseJson()", () => {
     });
   }
 
-  test("takes the last of two equal keys", () => {
-    assert.deepEqual(parseJson('{"a":1,"a":2}'), { a: 2 });
+  test("takes the last of two equal keys, and reports the key with its object", () => {
+    const reported: unknown[] = [];
+    const onRepeatedKey = (object: object, key: string): void => void reported.push([object, key]);
+    const value = parseJson('{"a":1,"a":2,"b":{"c":1}}', { onRepeatedKey });
+    assert.deepEqual(value, { a: 2, b: { c: 1 } });
+    assert.deepEqual(reported, [[value, "a"]]);
+  });
+
+  test("reads a string of 16 MiB", () => {
+    const text = "x".repeat(16 * 1024 * 1024);
+    assert.equal(parseJson(JSON.stringify(text)), text);
   });
 
   test("keeps __proto__ as an ordinary key", () => {

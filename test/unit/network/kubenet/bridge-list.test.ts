@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import {
+  kubenetListText,
+  type HairpinMode,
+  type KubenetListOptions,
+} from "../../../../src/network/kubenet/bridge-list.js";
+import { parsePodSubnets } from "../../../../src/network/pod-cidrs.js";
+
+interface BridgeConfiguration {
+  readonly addIf?: string;
+  readonly ipam: { readonly ranges: unknown; readonly routes: unknown };
+  readonly [key: string]: unknown;
+}
+
+/** What dockershim 1.20.2 gave to the bridge plugin for 10.180.0.0/24 in promiscuous-bridge mode; see the file. */
+const { generatedBridgeConfig } = JSON.parse(
+  readFileSync(new URL("../../../golden/network/kubenet.json", import.meta.url), "utf8"),
+) as { readonly generatedBridgeConfig: BridgeConfiguration };
+
+function list(changes: Partial<KubenetListOptions> = {}) {
+  const text = kubenetListText({
+    cniVersion: "1.0.0",
+    subnets: parsePodSubnets(["10.180.0.0/24"]),
+    mtuBytes: 1460,
+    hairpinMode: "promiscuous-bridge",
+    plugins: new Set(),
+    ...changes,
+  });
+  return JSON.parse(text) as {
+    name: string;
+    cniVersion: string;
+    plugins: [BridgeConfiguration, ...{ type: string }[]];
+  };
+}
+
+describe("kubenetListText()", () => {
+  test("keeps what dockershim gave to the bridge plugin, so that its bridge and addresses go on", () => {
+    const { name, plugins } = list();
+    const { cniVersion: _version, name: goldenName, addIf: _unused, ...golden } = generatedBridgeConfig;
+    const { forceAddress, promiscMode, ...bridge } = plugins[0];
+    assert.equal(name, goldenName);
+    assert.deepEqual(bridge, golden);
+    assert.deepEqual([forceAddress, promiscMode], [true, true]);
+  });
+
+  test("has a range and a default route for each family", () => {
+    const [{ ipam }] = list({ subnets: parsePodSubnets(["10.1.0.0/16", "fd00::/64"]) }).plugins;
+    assert.deepEqual(ipam.ranges, [[{ subnet: "10.1.0.0/16" }], [{ subnet: "fd00::/64" }]]);
+    assert.deepEqual(ipam.routes, [{ dst: "0.0.0.0/0" }, { dst: "::/0" }]);
+  });
+
+  test("has the chained plugins in their order, with the capabilities that they take", () => {
+    const { plugins } = list({ plugins: new Set(["firewall", "bandwidth", "portmap"]) });
+    assert.deepEqual(plugins.slice(1), [
+      { type: "portmap", capabilities: { portMappings: true }, snat: true },
+      { type: "bandwidth", capabilities: { bandwidth: true } },
+      { type: "firewall" },
+    ]);
+  });
+
+  for (const [hairpinMode, hairpin, promiscuous] of [
+    ["hairpin-veth", true, false],
+    ["promiscuous-bridge", false, true],
+    ["none", false, false],
+  ] as const satisfies readonly (readonly [HairpinMode, boolean, boolean])[]) {
+    test(`sets hairpin ${String(hairpin)} and promiscuous ${String(promiscuous)} for ${hairpinMode}`, () => {
+      const [bridge] = list({ hairpinMode }).plugins;
+      assert.deepEqual([bridge["hairpinMode"], bridge["promiscMode"]], [hairpin, promiscuous]);
+    });
+  }
+});
