@@ -1,14 +1,11 @@
 /** The network list of a directory, kept up to date with its files and with the installed plugins. */
 import { messageOf } from "../../shim/lib/errors.js";
+import { CoalescedWork } from "../../shim/lib/sync/coalesced-work.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { readConfigurationFiles, type ConfigurationFile } from "../libcni/configuration-files.js";
 import type { NetworkList } from "../libcni/configuration.js";
-import {
-  DirectoryWatch,
-  watchWithKernel,
-  type WatchDirectory,
-} from "../../shim/lib/files/directory-watch.js";
+import { DirectoryWatch, type WatchDirectory } from "../../shim/lib/files/directory-watch.js";
 import type { PluginInvoker } from "../libcni/invoke.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { binariesOf, validateList } from "../libcni/validate-list.js";
@@ -23,7 +20,7 @@ export interface ConfigurationDirectoryOptions {
   readonly invoker: PluginInvoker;
   readonly log: Pick<Logger, "info" | "warn">;
   readonly clock?: Clock;
-  readonly watch?: WatchDirectory;
+  readonly watchDirectory?: WatchDirectory;
 }
 
 export interface SkippedFile {
@@ -46,8 +43,7 @@ export class ConfigurationDirectory implements NetworkSource {
   /** Of each file that was reported, what was said about which content. */
   #reported = new Map<string, string>();
   #fingerprint: string | undefined;
-  #refreshing: Promise<void> | undefined;
-  #again = false;
+  readonly #looks = new CoalescedWork<void>(() => this.#renewAndLook());
   #stopped = true;
   #stopping = new AbortController();
   #cancelPoll: () => void = () => undefined;
@@ -57,8 +53,11 @@ export class ConfigurationDirectory implements NetworkSource {
     this.#state = { problem: `${options.directory} is being read, its plugins have not answered yet` };
     this.#versions = new PluginVersions(options.invoker);
     this.#clock = options.clock ?? systemClock;
-    const watch = options.watch ?? watchWithKernel;
-    this.#watch = new DirectoryWatch(options.directory, () => this.#changed(), watch);
+    const { watchDirectory } = options;
+    this.#watch = new DirectoryWatch(options.directory, {
+      onChange: () => this.#changed(),
+      ...(watchDirectory === undefined ? {} : { watchDirectory }),
+    });
   }
 
   async start(_signal: AbortSignal): Promise<void> {
@@ -72,9 +71,9 @@ export class ConfigurationDirectory implements NetworkSource {
     this.#stopped = true;
     this.#cancelPoll();
     this.#cancelDebounce();
-    this.#watch.close();
+    this.#watch.stop();
     this.#stopping.abort();
-    await this.#refreshing;
+    await this.#looks.settled();
   }
 
   state(): NetworkState {
@@ -104,26 +103,14 @@ export class ConfigurationDirectory implements NetworkSource {
 
   /** Looks now. Never throws: what goes wrong becomes the state. Calls during a look share the next one. */
   async refresh(): Promise<void> {
-    if (this.#refreshing !== undefined) {
-      this.#again = true;
-      return this.#refreshing;
-    }
-    this.#refreshing = this.#refreshUntilQuiet();
-    try {
-      await this.#refreshing;
-    } finally {
-      this.#refreshing = undefined;
-    }
+    this.#looks.request();
+    await this.#looks.settled();
   }
 
-  async #refreshUntilQuiet(): Promise<void> {
-    do {
-      this.#again = false;
-      // Watching comes first, so that a change after the reading is not missed.
-      if (!this.#stopped) await this.#watch.renew();
-      await this.#look();
-      // Set by refresh(), which others call while this one waits.
-    } while (this.#again as boolean);
+  async #renewAndLook(): Promise<void> {
+    // Watching comes first, so that a change after the reading is not missed.
+    if (!this.#stopped) await this.#watch.renew();
+    await this.#look();
   }
 
   #changed(): void {

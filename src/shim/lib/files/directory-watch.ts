@@ -1,50 +1,90 @@
-/** Hints that something in a directory has changed. */
-import { watch, type FSWatcher } from "node:fs";
+/** Notices changes in a directory by events of the kernel. */
+import type { EventEmitter } from "node:events";
+import { watch } from "node:fs";
 import { stat } from "node:fs/promises";
 
-/** Calls `onChange` at every event in `directory`; the returned function ends it. Throws when there is none to watch. */
-export type WatchDirectory = (directory: string, onChange: () => void) => () => void;
+/** `rename`: a file may have been made, removed or renamed. `change`: only the content of a file has changed. */
+export type DirectoryChange = "rename" | "change";
 
-export const watchWithKernel: WatchDirectory = (directory, onChange) => {
-  const watcher: FSWatcher = watch(directory, { persistent: false }, onChange);
-  // Whatever ails it, a poll sees what it misses.
-  watcher.on("error", onChange);
-  return () => watcher.close();
-};
+/** The part of `fs.watch` that is used. */
+export type WatchDirectory = (
+  directory: string,
+  options: { readonly persistent: false },
+  listener: (type: string, name: string | null) => void,
+) => Watcher;
 
-/** A watch that is set up again when the directory was removed, made or replaced. */
+interface Watcher extends EventEmitter {
+  close(): void;
+}
+
+export interface DirectoryWatchOptions {
+  readonly onChange: (change: DirectoryChange) => void;
+  /** Changes of files whose names begin otherwise are not reported. */
+  readonly prefix?: string;
+  /** How often to report a change while the kernel cannot watch. Callers that poll anyway leave it out. */
+  readonly pollMs?: number;
+  /** For tests. */
+  readonly watchDirectory?: WatchDirectory;
+}
+
 export class DirectoryWatch {
-  #close: (() => void) | undefined;
+  #watcher: Watcher | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** Of the directory at the last `renew`. */
   #identity: string | undefined;
 
   constructor(
     private readonly directory: string,
-    private readonly onChange: () => void,
-    private readonly watchDirectory: WatchDirectory,
+    private readonly options: DirectoryWatchOptions,
   ) {}
 
-  /** To be called now and then: watches the directory that is there now. A directory that is not is watched later. */
-  async renew(): Promise<void> {
-    const identity = await identityOf(this.directory);
-    if (identity === this.#identity && (identity === undefined || this.#close !== undefined)) return;
-    this.close();
-    this.#identity = identity;
-    if (identity === undefined) return;
+  /** Does nothing while it is started. */
+  start(): void {
+    if (this.#watcher !== undefined || this.#timer !== undefined) return;
+    const { onChange, prefix = "", watchDirectory = watch } = this.options;
     try {
-      this.#close = this.watchDirectory(this.directory, this.onChange);
+      const watcher = watchDirectory(this.directory, { persistent: false }, (type, name) => {
+        if (name?.startsWith(prefix) === false) return;
+        onChange(type === "rename" || name === null ? "rename" : "change");
+      });
+      this.#watcher = watcher;
+      watcher.on("error", () => {
+        this.stop();
+        this.#poll();
+        onChange("rename");
+      });
     } catch {
-      // Removed just now, or the kernel has no watch to spare: the caller polls anyway.
-      this.#close = undefined;
+      // The directory is missing, or other programs hold all watches that the kernel gives (ENOSPC, EMFILE).
+      this.#poll();
     }
   }
 
-  close(): void {
-    this.#close?.();
-    this.#close = undefined;
+  /** Starts, and starts anew after the directory was replaced. To be called from time to time. */
+  async renew(): Promise<void> {
+    const identity = await identityOf(this.directory);
+    if (identity !== this.#identity) this.stop();
+    this.#identity = identity;
+    if (identity !== undefined) this.start();
+  }
+
+  stop(): void {
+    this.#watcher?.close();
+    this.#watcher = undefined;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #poll(): void {
+    const { onChange, pollMs } = this.options;
+    if (pollMs === undefined) return;
+    this.#timer = setInterval(() => {
+      onChange("rename");
+    }, pollMs);
+    this.#timer.unref();
   }
 }
 
 async function identityOf(directory: string): Promise<string | undefined> {
   const status = await stat(directory, { bigint: true }).catch(() => undefined);
-  return status === undefined ? undefined : `${String(status.dev)}:${String(status.ino)}`;
+  return status === undefined ? undefined : `${status.dev}:${status.ino}`;
 }

@@ -2,7 +2,7 @@
 import { basename, dirname } from "node:path";
 import { messageOf } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
-import { DirectoryWatch } from "../directory-watch.js";
+import { DirectoryWatch } from "../../lib/files/directory-watch.js";
 import { GapMarker } from "../gaps.js";
 import { beginning, type SourcePosition } from "../log-record.js";
 import { longestEntryBytes, type LogWriter } from "../log-source.js";
@@ -18,6 +18,8 @@ import { countLines, WrittenLines } from "./written-lines.js";
 const floodEvents = 32;
 /** After a full disk or another fault of the disk. */
 const retryMs = 1_000;
+/** The interval of polls while the kernel has no watch left. */
+const watchPollMs = 1_000;
 /** The position is recorded after so many bytes, and at this interval. */
 const recordBytes = 16 * 1024 * 1024;
 const recordMs = 60_000;
@@ -55,8 +57,12 @@ export class FileWriter implements LogWriter {
     const { position } = output.record;
     this.#reports = new FaultReports(() => output.record, log);
     this.#reader = new JsonFileReader(source);
-    this.#watch = new DirectoryWatch(dirname(source.path), basename(source.path), (event) => {
-      this.#onEvent(event);
+    this.#watch = new DirectoryWatch(dirname(source.path), {
+      prefix: basename(source.path),
+      pollMs: watchPollMs,
+      onChange: (change) => {
+        this.#onEvent({ mayHaveRotated: change === "rename" });
+      },
     });
     // The notice is the first line after the position.
     const startsWithNotice = position.notice !== "" && written.lines > 0;

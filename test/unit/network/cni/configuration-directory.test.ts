@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -58,10 +59,13 @@ beforeEach(async () => {
     invoker: fake.invoker(),
     log,
     clock,
-    watch: (_directory, onChange) => {
+    watchDirectory: (_directory, _options, listener) => {
       watches += 1;
-      events.push(onChange);
-      return () => void events.splice(events.indexOf(onChange), 1);
+      const notify = (): void => listener("change", "a.conf");
+      events.push(notify);
+      return Object.assign(new EventEmitter(), {
+        close: () => void events.splice(events.indexOf(notify), 1),
+      });
     },
   });
 });
