@@ -131,10 +131,9 @@ describe("a plugin that cannot be run", () => {
       /the file or its interpreter is missing$/,
     ],
     [
-      // The shell, to which execvp would give it, could make something of this text.
       "is no program",
       (fake) => fake.write("other", "exit 0\n"),
-      /run ".*\/other": neither a program for this processor nor a script that begins with #!$/,
+      /run ".*\/other": neither an ELF program nor a script that begins with #!$/,
     ],
   ];
   for (const [what, prepare, reason] of rows) {
