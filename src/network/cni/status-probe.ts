@@ -1,6 +1,7 @@
 /** The STATUS command, as an answer that is always at hand. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
+import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
 import { systemClock, type Clock } from "../../shim/lib/time.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { NetworkEngine } from "../libcni/network-engine.js";
@@ -17,8 +18,9 @@ interface Answer {
 
 export class StatusProbe {
   #answer: Answer | undefined;
-  /** The latest question that is not answered yet. */
-  #asking: { readonly text: string; readonly done: Promise<void> } | undefined;
+  readonly #questions = new SingleFlight<void>();
+  /** The list of the latest question: the configuration may change before an answer is there. */
+  #latest: string | undefined;
   readonly #stopping = new AbortController();
 
   constructor(
@@ -42,29 +44,20 @@ export class StatusProbe {
     this.#stopping.abort();
   }
 
-  /** Asks now, or joins those who are asking about the same list. Never throws. */
-  ask(list: NetworkList): Promise<void> {
-    if (this.#asking?.text === list.text) return this.#asking.done;
-    const asking = {
-      text: list.text,
-      done: this.#ask(list).finally(() => {
-        if (this.#asking === asking) this.#asking = undefined;
-      }),
-    };
-    this.#asking = asking;
-    return asking.done;
+  /** Asks now; calls about the same list share one question. Never throws. */
+  async ask(list: NetworkList): Promise<void> {
+    this.#latest = list.text;
+    const { signal } = this.#stopping;
+    await this.#questions.run(list.text, signal, (shared) => this.#ask(list, shared)).catch(() => undefined);
   }
 
-  async #ask(list: NetworkList): Promise<void> {
+  async #ask(list: NetworkList, signal: AbortSignal): Promise<void> {
     let problem: string | undefined;
     try {
-      await withDeadline(this.#stopping.signal, timeoutMs, "ask for the status", (signal) =>
-        this.engine.status(list, signal),
-      );
+      await withDeadline(signal, timeoutMs, "ask for the status", (own) => this.engine.status(list, own));
     } catch (error) {
       problem = messageOf(error);
     }
-    // The configuration may have changed meanwhile, and the answer about the new one be there already.
-    if (this.#asking?.text === list.text) this.#answer = { text: list.text, at: this.clock.now(), problem };
+    if (this.#latest === list.text) this.#answer = { text: list.text, at: this.clock.now(), problem };
   }
 }

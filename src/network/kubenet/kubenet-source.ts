@@ -1,6 +1,7 @@
 /** The network list of kubenet, made from the pod CIDR and the installed plugins. */
 import { deadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
+import { CoalescedWork } from "../../shim/lib/sync/coalesced-work.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
@@ -40,7 +41,7 @@ export class KubenetSource implements NetworkSource {
   #lastGood: NetworkList | undefined;
   #missing: readonly OptionalPlugin[] = [];
   #fingerprint: string | undefined;
-  #looks: Promise<void> = Promise.resolve();
+  readonly #looks = new CoalescedWork<void>(() => this.#look());
   #stopped = true;
   #cancelPoll: () => void = () => undefined;
 
@@ -57,7 +58,7 @@ export class KubenetSource implements NetworkSource {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#cancelPoll();
-    await this.#looks;
+    await this.#looks.settled();
   }
 
   state(): NetworkState {
@@ -109,8 +110,8 @@ export class KubenetSource implements NetworkSource {
 
   /** Looks now. Never throws: what goes wrong becomes the state. */
   async refresh(): Promise<void> {
-    this.#looks = this.#looks.then(() => this.#look());
-    await this.#looks;
+    this.#looks.request();
+    await this.#looks.settled();
   }
 
   #poll(): void {

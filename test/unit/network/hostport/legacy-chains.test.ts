@@ -1,8 +1,41 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { legacyChains, chainsOfSandbox } from "../../../../src/network/hostport/legacy-chains.js";
-import { parseSavedTable } from "../../../../src/network/iptables/saved-table.js";
-import { golden, webChains, webId, webMappings } from "./golden.js";
+import {
+  hostPortChainName,
+  hostPortChainNames,
+  legacyChains,
+  chainsOfSandbox,
+  removalText,
+} from "../../../../src/network/hostport/legacy-chains.js";
+import type { PortProtocol } from "../../../../src/shim/domain/port-mapping.js";
+import { golden, webChains, webId, webMappings, otherChain } from "./golden.js";
+import { parseSavedTable, targetOf } from "../../../../src/network/iptables/saved-table.js";
+
+describe("hostPortChainName()", () => {
+  for (const [ancestor, { vectors }] of Object.entries(golden.chainHash)) {
+    // One vector of the file shows what comes out when the protocol is hashed in lower case.
+    const right = vectors.filter(({ protocol }) => protocol === protocol.toUpperCase());
+    test(`gives the ${String(right.length)} names of ${ancestor}`, () => {
+      assert.ok(right.length > 0);
+      for (const { id, hostPort, protocol, hostIP, chain } of right) {
+        const mapping = { hostPort, protocol: protocol.toLowerCase() as PortProtocol, hostIp: hostIP };
+        assert.equal(hostPortChainName(id, mapping), chain, JSON.stringify({ id, ...mapping }));
+      }
+    });
+  }
+});
+
+describe("hostPortChainNames()", () => {
+  test("gives both names of a mapping with a host address", () => {
+    const names = hostPortChainNames("id", { hostPort: 80, protocol: "tcp", hostIp: "127.0.0.1" });
+    assert.deepEqual(names, ["KUBE-HP-I53YVPJEZXV2CEJS", "KUBE-HP-HEJYKULY25GGDGJ5"]);
+  });
+
+  test("gives the one name of a mapping without", () => {
+    const names = hostPortChainNames("id", { hostPort: 80, protocol: "udp", hostIp: "" });
+    assert.deepEqual(names, ["KUBE-HP-WMVSONO42NAUFXSV"]);
+  });
+});
 
 const chains = legacyChains(parseSavedTable(golden.natTableAfterAdd));
 const web = { sandboxId: webId, namespace: "default", name: "web", portMappings: webMappings };
@@ -66,5 +99,59 @@ describe("chainsOfSandbox()", () => {
     const mapping = { protocol: "tcp", containerPort: 8, hostPort: 80, hostIp: "127.0.0.1" } as const;
     const owner = { sandboxId: "id", namespace: "", name: "", portMappings: [mapping] };
     assert.deepEqual(chainsOfSandbox([chain], owner), [chain.chain]);
+  });
+});
+
+const before = parseSavedTable(golden.natTableAfterAdd);
+
+describe("removalText()", () => {
+  test("removes the rules that lead to the chains and the chains, and names nothing else", () => {
+    const text = removalText(before, new Set([otherChain]))!;
+    assert.deepEqual(text.split("\n"), [
+      "*nat",
+      `-D KUBE-HOSTPORTS -p tcp -m comment --comment "three_default hostport 18081" -m tcp --dport 18081 -j ${otherChain}`,
+      `-F ${otherChain}`,
+      `-X ${otherChain}`,
+      "COMMIT",
+      "",
+    ]);
+  });
+
+  test("keeps the base chain while another chain is left", () => {
+    const text = removalText(before, new Set(webChains))!;
+    assert.equal(text.split("\n").filter((line) => line.startsWith("-X ")).length, 3);
+    assert.ok(!text.includes("-X KUBE-HOSTPORTS") && !text.includes("PREROUTING"));
+  });
+
+  test("removes the base chain and the ways to it with the last chain, but not kube-proxy's chain", () => {
+    const after = parseSavedTable(golden.natTableAfterRemove);
+    const lines = removalText(after, new Set([otherChain]))!.split("\n");
+    assert.deepEqual(
+      lines.filter((line) => line.startsWith("-D ")).map((line) => line.split(" ")[1]),
+      ["KUBE-HOSTPORTS", "PREROUTING", "OUTPUT", "POSTROUTING"],
+    );
+    assert.equal(lines.at(-3), "-X KUBE-HOSTPORTS");
+    assert.ok(!lines.some((line) => line.includes("-X KUBE-MARK-MASQ")));
+  });
+
+  test("keeps a base chain in which somebody else has a rule", () => {
+    const after = parseSavedTable(
+      golden.natTableAfterRemove.replace("COMMIT", "-A KUBE-HOSTPORTS -p tcp --dport 1 -j ACCEPT\nCOMMIT"),
+    );
+    assert.ok(!removalText(after, new Set([otherChain]))!.includes("-X KUBE-HOSTPORTS"));
+  });
+
+  test("has nothing to say about a table without the chains", () => {
+    assert.equal(removalText(before, new Set(["KUBE-HP-ABSENT"])), undefined);
+    assert.equal(removalText({ chains: ["PREROUTING"], rules: [] }, new Set(webChains)), undefined);
+  });
+
+  test("removes a base chain that was left alone", () => {
+    const lonely = {
+      ...before,
+      chains: ["KUBE-HOSTPORTS"],
+      rules: before.rules.filter((rule) => targetOf(rule) === "KUBE-HOSTPORTS"),
+    };
+    assert.ok(removalText(lonely, new Set())!.includes("-X KUBE-HOSTPORTS"));
   });
 });

@@ -1,23 +1,30 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, writeFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Attachments } from "../../../../src/network/cni/attachments.js";
 import { type CacheEntry, ResultCache } from "../../../../src/network/libcni/cache.js";
 import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphans.js";
-import { readHoldings, type Holdings } from "../../../../src/network/orphans/held-resources.js";
+import {
+  readHoldings,
+  type Holdings,
+  reservedAddresses,
+} from "../../../../src/network/orphans/held-resources.js";
 import { chainNames, readNatRules, removalText } from "../../../../src/network/cni/nat-rules.js";
 import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
 import {
   attachmentsToKeep,
   compareHoldings,
   findOrphaned,
+  orphanedChains,
 } from "../../../../src/network/orphans/find-orphans.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { FakeNatTable, FakePlugins, sandboxId } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
+import { golden as hostPorts, otherChain, webChains, webId } from "../hostport/golden.js";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
 
 const never = new AbortController().signal;
 const recordedId = "8dbd9e392a964056b7a24c8b1d2c3f5e0a1b2c3d4e5f60718293a4b5c6d7e8f9";
@@ -278,5 +285,73 @@ describe("attachmentsToKeep()", () => {
     );
     assert.deepEqual(keys[0], { containerId: foreign, ifName: "net2" });
     assert.ok(keys.some(({ containerId }) => containerId === recordedId));
+  });
+});
+
+describe("orphanedChains()", () => {
+  const natTables = [
+    { family: "ipv4", save: hostPorts.natTableAfterAdd },
+    { family: "ipv6", save: "" },
+  ] as const;
+  const rows: readonly [
+    name: string,
+    living: readonly string[],
+    own: readonly string[],
+    ours: readonly string[],
+    strange: readonly string[],
+  ][] = [
+    ["chains of a dead sandbox that we have noted are ours", [], [webId], webChains, [otherChain]],
+    ["chains of a container that is still there are left out", [webId], [webId], [], [otherChain]],
+    ["chains of nobody that is known are perhaps not ours", [], [], [], [...webChains, otherChain]],
+  ];
+  for (const [name, living, own, ours, strange] of rows) {
+    test(name, async () => {
+      const found = await orphanedChains(natTables, { livingIds: new Set(living), ownIds: new Set(own) });
+      const names = (certainlyOurs: boolean): readonly string[] =>
+        found
+          .filter((finding) => finding.certainlyOurs === certainlyOurs)
+          .map(({ chain }) => chain)
+          .sort();
+      assert.deepEqual([names(true), names(false)], [[...ours].sort(), [...strange].sort()]);
+    });
+  }
+
+  test("says family, port and pod, as far as the rules tell", async () => {
+    const found = await orphanedChains(natTables, { livingIds: new Set(), ownIds: new Set([webId]) });
+    const udp = found.find(({ chain }) => chain === "KUBE-HP-O2ZIJD4ZHVTKCVDM");
+    assert.equal(udp?.what, 'ipv4 nat: KUBE-HP-O2ZIJD4ZHVTKCVDM, host port 18053/udp of pod "web_default"');
+    assert.equal(udp.ownerId, webId);
+  });
+});
+
+describe("reservedAddresses()", () => {
+  test("reads the files of addresses, and nothing else", async () => {
+    await using at = await temporaryDirectory();
+    const directory = join(at.path, "net");
+    await mkdir(directory);
+    const write = (name: string, content: string): Promise<void> => writeFile(join(directory, name), content);
+    await write("10.1.0.2", "abc\r\neth0");
+    await write("fd00::2", "def\r\nnet1");
+    await write("10.1.0.3", "old");
+    await write("10.1.0.4", "");
+    await write("last_reserved_ip.0", "10.1.0.2");
+    await write("lock", "");
+    await mkdir(join(directory, "10.1.0.5"));
+    await symlink("10.1.0.2", join(directory, "10.1.0.6"));
+    const found = await reservedAddresses(at.path, "net");
+    assert.deepEqual(
+      found
+        .map(({ address, containerId, ifName }) => [address, containerId, ifName])
+        .sort(([left = ""], [right = ""]) => left.localeCompare(right)),
+      [
+        ["10.1.0.2", "abc", "eth0"],
+        ["10.1.0.3", "old", "eth0"],
+        ["fd00::2", "def", "net1"],
+      ],
+    );
+  });
+
+  test("finds nothing where there is no directory", async () => {
+    assert.deepEqual(await reservedAddresses("/nonexistent", "kubenet"), []);
   });
 });
