@@ -35,7 +35,7 @@ export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
   if (bytes.length > maximumFileBytes) {
     throw new ShimError(
       "invalid",
-      `checkpoint of pod "${namespace}/${name}": more than ${String(maximumFileBytes)} bytes`,
+      `checkpoint of pod "${namespace}/${name}": more than ${maximumFileBytes} bytes`,
     );
   }
   return bytes;
@@ -53,7 +53,7 @@ export function decodeCheckpoint(bytes: Uint8Array): DecodeResult {
     const { checkpoint: raw, checksum: found } = parseFile(bytes);
     const flavour = recogniseChecksum(raw, found);
     if (flavour === undefined) {
-      return { kind: "corrupt", reason: `checksum ${String(found)} is not that of the content` };
+      return { kind: "corrupt", reason: `checksum ${found} is not that of the content` };
     }
     const portMappings = (raw.data.portMappings ?? []).map(fromRaw);
     const checkpoint: PodSandboxCheckpoint = {
@@ -76,14 +76,14 @@ function toRaw(mapping: CheckpointPortMapping): RawPortMapping {
   const { protocol, containerPort, hostPort, hostIp = "" } = mapping;
   for (const port of [containerPort, hostPort]) {
     if (!Number.isInteger(port) || port !== (port | 0)) {
-      throw new ShimError("invalid", `port mapping in a checkpoint: ${String(port)} is not a 32-bit integer`);
+      throw new ShimError("invalid", `port mapping in a checkpoint: ${port} is not a 32-bit integer`);
     }
   }
   return { protocol, containerPort, hostPort, hostIp };
 }
 
 function fromRaw(mapping: RawPortMapping | null, index: number): CheckpointPortMapping {
-  const name = `port_mappings[${String(index)}]`;
+  const name = `port_mappings[${index}]`;
   if (mapping === null) throw new MalformedFile(`${name} is null`);
   const { protocol, containerPort, hostPort, hostIp } = mapping;
   if (protocol === undefined || containerPort === undefined || hostPort === undefined) {

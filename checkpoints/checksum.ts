@@ -111,7 +111,7 @@ function dataText(data: RawData, scheme: Scheme): string {
   const list = `PortMappings:([]*${scheme.inner}.PortMapping)${mappings === undefined ? "<nil>" : `[${mappings}]`}`;
   if (!scheme.fields.hostNetwork) return `{${list}}`;
   const type = endsWithNil(data) ? "" : "(bool)";
-  return `{${list} HostNetwork:${type}${String(data.hostNetwork)}}`;
+  return `{${list} HostNetwork:${type}${data.hostNetwork}}`;
 }
 
 function mappingText(mapping: RawPortMapping | null, scheme: Scheme): string {

@@ -32,7 +32,7 @@ export function formatFile(checkpoint: RawCheckpoint, checksum: number): string 
   ];
   return (
     `{"version":${formatString(version)},"name":${formatString(name)},"namespace":${formatString(namespace)},` +
-    `"data":{${members.join(",")}},"checksum":${String(checksum)}}`
+    `"data":{${members.join(",")}},"checksum":${checksum}}`
   );
 }
 
@@ -41,8 +41,8 @@ function formatMapping(mapping: RawPortMapping | null): string {
   const { protocol, containerPort, hostPort, hostIp } = mapping;
   const members = [
     ...(protocol === undefined ? [] : [`"protocol":${formatString(protocol)}`]),
-    ...(containerPort === undefined ? [] : [`"container_port":${String(containerPort)}`]),
-    ...(hostPort === undefined ? [] : [`"host_port":${String(hostPort)}`]),
+    ...(containerPort === undefined ? [] : [`"container_port":${containerPort}`]),
+    ...(hostPort === undefined ? [] : [`"host_port":${hostPort}`]),
     ...(hostIp === "" ? [] : [`"host_ip":${formatString(hostIp)}`]),
   ];
   return `{${members.join(",")}}`;
@@ -69,8 +69,7 @@ export function parseFile(bytes: Uint8Array): {
   readonly checkpoint: RawCheckpoint;
   readonly checksum: bigint;
 } {
-  if (bytes.length > maximumFileBytes)
-    throw new MalformedFile(`larger than ${String(maximumFileBytes)} bytes`);
+  if (bytes.length > maximumFileBytes) throw new MalformedFile(`larger than ${maximumFileBytes} bytes`);
   if (bytes.length === 0) throw new MalformedFile("empty");
   const { value, repeated } = parseText(bytes);
   const fields = fieldsOf(value, "the file", topKeys, repeated);

@@ -134,7 +134,7 @@ function parseSubnet(text: string): PodSubnet {
   const format = version === 6 ? formatIpv6 : formatIpv4;
   return {
     family: version === 6 ? "ipv6" : "ipv4",
-    cidr: `${format(network)}/${String(prefixLength)}`,
+    cidr: `${format(network)}/${prefixLength}`,
     gateway: format(network + 1n),
   };
 }

@@ -72,7 +72,13 @@ export class Attachments {
     return this.#withPlugins(containerId, signal, async () => {
       const earlier = (await cache.find(containerId)).entries.filter((entry) => entry.ifName === ifName);
       const removal = {
-        ...{ containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject },
+        containerId,
+        ifName,
+        netns,
+        netnsIdentity,
+        args,
+        capabilityArgs,
+        subject,
         network: list,
       };
       for (const entry of earlier) await this.#removeEntry(entry, removal, signal);

@@ -31,7 +31,7 @@ function routedRanges(text: string): NodeRange[] {
     if (prefixLength === 0) continue;
     const bytes = destination.match(/../g)?.reverse() ?? [];
     const address = bytes.map((byte) => String(Number.parseInt(byte, 16))).join(".");
-    ranges.push({ cidr: `${address}/${String(prefixLength)}`, interfaceName });
+    ranges.push({ cidr: `${address}/${prefixLength}`, interfaceName });
   }
   return ranges;
 }

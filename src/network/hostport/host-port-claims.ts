@@ -62,7 +62,7 @@ export function requireFreePorts(wanted: HostPortOwner, owners: readonly HostPor
     const where = hostIp === "" ? "" : ` on ${hostIp}`;
     throw new ShimError(
       "conflict",
-      `host port ${String(hostPort)}/${protocol}${where} for pod "${wanted.name}_${wanted.namespace}": taken by pod "${owner.name}_${owner.namespace}" (sandbox ${owner.sandboxId})`,
+      `host port ${hostPort}/${protocol}${where} for pod "${wanted.name}_${wanted.namespace}": taken by pod "${owner.name}_${owner.namespace}" (sandbox ${owner.sandboxId})`,
       { hostPort, protocol, ownerSandboxId: owner.sandboxId },
     );
   }

@@ -21,7 +21,7 @@ export function hostPortChainName(
   }: Omit<PortMapping, "containerPort" | "hostIp"> & { readonly hostIp?: string },
 ): string {
   const digest = createHash("sha256")
-    .update(`${sandboxId}${String(hostPort)}${protocol.toUpperCase()}${hostIp}`)
+    .update(`${sandboxId}${hostPort}${protocol.toUpperCase()}${hostIp}`)
     .digest();
   return chainPrefix + base32(digest).slice(0, hashCharacters);
 }

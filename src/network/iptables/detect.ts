@@ -37,7 +37,7 @@ export async function detectIptables(
     return { version: plain, suffix: "", reason, differsFromDefault: false };
   }
   const chosen = counts.nft > counts.legacy ? "nft" : "legacy";
-  const reason = `Kubernetes has chains in it (lines: nft ${String(counts.nft)}, legacy ${String(counts.legacy)})`;
+  const reason = `Kubernetes has chains in it (lines: nft ${counts.nft}, legacy ${counts.legacy})`;
   return toolsFor(chosen, plain, reason, signal, run);
 }
 

@@ -81,7 +81,7 @@ export async function outputOf(
 /** `unknown`, with what the command said; its words, exit code and stderr are fields. */
 export function commandError(program: string, words: readonly string[], exit: CommandExit): ShimError {
   const stderr = exit.stderr.trim();
-  const status = `exit status ${String(exit.exitCode)}`;
+  const status = `exit status ${exit.exitCode}`;
   return new ShimError("unknown", `run ${program}: ${stderr === "" ? status : `${stderr} (${status})`}`, {
     command: [program, ...words].join(" "),
     exitCode: exit.exitCode,

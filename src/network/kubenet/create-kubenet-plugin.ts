@@ -54,8 +54,16 @@ export function createKubenetPlugin(
   const rules = new NodeRules({ iptables, nonMasqueradeCidr, families, log, clock });
   const ancestors = new LegacyHostPorts({ iptables, conntrack, log });
   return new KubenetNetworkPlugin({
-    ...{ reason: options.reason, hairpinMode, podCidrs: options.podCidrs },
-    ...{ source, pods, rules, ancestors, conntrack, run, log },
+    reason: options.reason,
+    hairpinMode,
+    podCidrs: options.podCidrs,
+    source,
+    pods,
+    rules,
+    ancestors,
+    conntrack,
+    run,
+    log,
     node: new KubenetNode({ source, rules, ancestors, mtuBytes, run, log }),
     dedup: new DedupRules(log, run),
     freeAddresses: addressFreer(options, parts, pods, clock),

@@ -96,7 +96,7 @@ async function readText(path: string): Promise<string | undefined> {
     try {
       const status = await file.stat();
       if (!status.isFile()) throw new Error("not a regular file");
-      if (status.size > largestFileBytes) throw new Error(`larger than ${String(largestFileBytes)} bytes`);
+      if (status.size > largestFileBytes) throw new Error(`larger than ${largestFileBytes} bytes`);
       return await file.readFile("utf8");
     } finally {
       await file.close();

@@ -117,8 +117,8 @@ function listOf(list: JsonObject, text: string, source: string): NetworkList {
     disableGc: flagOf(list, "disableGC"),
     loadOnlyInlinedPlugins: flagOf(list, "loadOnlyInlinedPlugins"),
     plugins: plugins.map((plugin, index) => {
-      if (!isObject(plugin)) fail(`plugin ${String(index + 1)} is not an object`);
-      return pluginOf(plugin, ` of plugin ${String(index + 1)}`);
+      if (!isObject(plugin)) fail(`plugin ${index + 1} is not an object`);
+      return pluginOf(plugin, ` of plugin ${index + 1}`);
     }),
     text,
     source,

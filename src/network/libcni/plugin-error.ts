@@ -51,7 +51,7 @@ function errorOfReply(reply: JsonObject, status: string): ShimError {
   const details = stringAt(reply, "details") ?? "";
   const texts = [message, details].filter((text) => text !== "");
   if (texts.length === 0) texts.push(`the plugin gave no reason (${status})`);
-  const suffix = code === undefined || code === 0 ? "" : ` (code ${String(code)})`;
+  const suffix = code === undefined || code === 0 ? "" : ` (code ${code})`;
   const fields = {
     ...(code === undefined ? {} : { cniCode: code }),
     cniMessage: message,
@@ -72,7 +72,7 @@ function kindOf(code: number | undefined): ErrorKind {
 }
 
 function statusOf({ exitCode, signalName }: ProcessExit): string {
-  return exitCode === undefined ? `signal: ${signalName ?? "unknown"}` : `exit status ${String(exitCode)}`;
+  return exitCode === undefined ? `signal: ${signalName ?? "unknown"}` : `exit status ${exitCode}`;
 }
 
 function quote(text: string): string {

@@ -128,7 +128,7 @@ async function runOnce(path: string, options: ProcessOptions, limits: ProcessLim
     child.once("close", finish);
     child.stdout.on("data", (chunk: Buffer) => {
       if (!stdout.add(chunk)) {
-        stop(new ShimError("unknown", `wrote more than ${String(limits.stdoutBytes)} bytes to stdout`));
+        stop(new ShimError("unknown", `wrote more than ${limits.stdoutBytes} bytes to stdout`));
       }
     });
     child.stderr.on("data", (chunk: Buffer) => void stderr.add(chunk));

@@ -67,7 +67,7 @@ export class RunningPlugins {
    * remember it is logged: pods must be removable all the same. Never rejects.
    */
   async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
-    const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${String(pid)}`);
+    const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
     try {
       const [plugin, owner] = await Promise.all([markOf(pid), markOf(process.pid)]);
       if (plugin === undefined || owner === undefined) return () => Promise.resolve();
@@ -112,7 +112,7 @@ export class RunningPlugins {
       try {
         await sleep(pollMs, signal);
       } catch (error) {
-        const text = `end CNI plugin ${JSON.stringify(type)} ${command} of a former run, process ${String(plugin.pid)}`;
+        const text = `end CNI plugin ${JSON.stringify(type)} ${command} of a former run, process ${plugin.pid}`;
         throw ShimError.from(error).within(text);
       }
     }
@@ -175,7 +175,7 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
 }
 
 async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
-  const stat = parseStat(await readKernelFile(`/proc/${String(pid)}/stat`).catch(() => ""));
+  const stat = parseStat(await readKernelFile(`/proc/${pid}/stat`).catch(() => ""));
   return hasEnded(stat) ? undefined : stat;
 }
 
@@ -205,7 +205,7 @@ async function provenMembers({ plugin, containerId, command }: RunRecord): Promi
       if (startTime === plugin.startTime) return members;
       continue;
     }
-    const environment = await readKernelFile(`/proc/${String(pid)}/environ`).catch(() => "");
+    const environment = await readKernelFile(`/proc/${pid}/environ`).catch(() => "");
     const variables = environment.split("\0");
     const wanted = [`CNI_CONTAINERID=${containerId}`, `CNI_COMMAND=${command}`];
     if (wanted.every((variable) => variables.includes(variable))) return members;

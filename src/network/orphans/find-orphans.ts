@@ -73,7 +73,7 @@ export function compareHoldings(holdings: Holdings, known: KnownSandboxes): read
     const { containers, orphanChains } = readNatRules(save);
     for (const { containerId, rules, chains } of containers) {
       if (!dead(containerId)) continue;
-      const what = `${family} nat: ${[...chains, `${String(rules.length)} rules that lead there`].join(", ")}`;
+      const what = `${family} nat: ${[...chains, `${rules.length} rules that lead there`].join(", ")}`;
       findings.push({ kind: "natRules", family, what, ...about(containerId) });
     }
     for (const chain of orphanChains) {
@@ -152,7 +152,10 @@ export async function orphanedChains(
       const ownerId = ids.find((id) => isChainOf(chain, id));
       if (ownerId !== undefined && livingIds.has(ownerId)) continue;
       found.push({
-        ...{ kind: "hostPortChain", family, chain: chain.chain, what: describe(family, chain) },
+        kind: "hostPortChain",
+        family,
+        chain: chain.chain,
+        what: describe(family, chain),
         ...(ownerId === undefined ? { certainlyOurs: false } : { ownerId, certainlyOurs: true }),
       });
     }
@@ -161,7 +164,7 @@ export async function orphanedChains(
 }
 
 function describe(family: AddressFamily, { chain, hostPort, protocol, pod }: LegacyChain): string {
-  const port = hostPort === undefined ? "" : `, host port ${String(hostPort)}/${protocol ?? "?"}`;
+  const port = hostPort === undefined ? "" : `, host port ${hostPort}/${protocol ?? "?"}`;
   const whose = pod === undefined ? "" : ` of pod "${pod.name}_${pod.namespace}"`;
   return `${family} nat: ${chain}${port}${whose}`;
 }

@@ -91,9 +91,9 @@ export function linkAbort(signal: AbortSignal | undefined, onAbort: () => void):
 
 /** `90000` → `1m30s`, `1500` → `1.5s`, `20` → `20ms`. */
 export function formatDuration(milliseconds: number): string {
-  if (milliseconds < 1000) return `${String(milliseconds)}ms`;
+  if (milliseconds < 1000) return `${milliseconds}ms`;
   const minutes = Math.floor(milliseconds / 60_000);
   const seconds = (milliseconds % 60_000) / 1000;
-  if (minutes === 0) return `${String(seconds)}s`;
-  return seconds === 0 ? `${String(minutes)}m` : `${String(minutes)}m${String(seconds)}s`;
+  if (minutes === 0) return `${seconds}s`;
+  return seconds === 0 ? `${minutes}m` : `${minutes}m${seconds}s`;
 }

@@ -57,10 +57,10 @@ function temporaryName(path: string): string {
   const bytes = Buffer.byteLength(path);
   const room = longestPathBytes - Buffer.byteLength(join(dirname(path), "x")) + 1;
   if (bytes > longestPathBytes || room < 6) {
-    const limit = `the kernel takes paths of at most ${String(longestPathBytes)} bytes`;
+    const limit = `the kernel takes paths of at most ${longestPathBytes} bytes`;
     throw new ShimError(
       "invalid",
-      `listen on ${JSON.stringify(path)}: ${String(bytes)} bytes are too long: ${limit}`,
+      `listen on ${JSON.stringify(path)}: ${bytes} bytes are too long: ${limit}`,
     );
   }
   return `.${randomBytes(6).toString("hex")}`.slice(0, room);

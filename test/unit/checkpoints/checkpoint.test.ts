@@ -109,7 +109,7 @@ describe("encodeCheckpoint()", () => {
   });
 
   for (const port of [1.5, NaN, Infinity, 2 ** 31, -(2 ** 31) - 1]) {
-    test(`refuses port ${String(port)}`, () => {
+    test(`refuses port ${port}`, () => {
       assert.throws(
         () =>
           encodeCheckpoint(

@@ -122,7 +122,7 @@ describe("CheckpointDirectory", () => {
         writing -= 1;
       },
     });
-    const names = Array.from({ length: 20 }, (_, index) => `pod-${String(index)}`);
+    const names = Array.from({ length: 20 }, (_, index) => `pod-${index}`);
     await Promise.all(names.map((name) => at.store.put(id, { ...checkpoint, name })));
     assert.equal(most, 1);
     assert.equal((await at.store.get(id))?.name, "pod-19");

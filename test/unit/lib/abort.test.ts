@@ -108,7 +108,7 @@ describe("formatDuration()", () => {
     [3_600_000, "60m"],
   ] as const;
   for (const [milliseconds, text] of table) {
-    test(`${String(milliseconds)} is ${text}`, () => {
+    test(`${milliseconds} is ${text}`, () => {
       assert.equal(formatDuration(milliseconds), text);
     });
   }

@@ -22,7 +22,7 @@ describe("parseTimestamp()", () => {
     ["2023-11-14 22:13:20Z", 0n],
   ];
   for (const [text, expected] of table) {
-    test(`reads ${JSON.stringify(text)} as ${String(expected)}`, () => {
+    test(`reads ${JSON.stringify(text)} as ${expected}`, () => {
       assert.equal(parseTimestamp(text), expected);
     });
   }

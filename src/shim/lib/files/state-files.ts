@@ -23,8 +23,7 @@ export async function readRegularFile(path: string, limitBytes: number): Promise
     try {
       const status = await file.stat();
       if (!status.isFile()) return { kind: "unfit", reason: "not a regular file" };
-      if (status.size > limitBytes)
-        return { kind: "unfit", reason: `larger than ${String(limitBytes)} bytes` };
+      if (status.size > limitBytes) return { kind: "unfit", reason: `larger than ${limitBytes} bytes` };
       return { kind: "read", bytes: await file.readFile() };
     } finally {
       await file.close();

@@ -86,7 +86,7 @@ async function* linesOf(
 }
 
 function tooLong(path: string, limitBytes: number): ShimError {
-  return new ShimError("exhausted", `read "${path}": longer than the limit of ${String(limitBytes)} bytes`, {
+  return new ShimError("exhausted", `read "${path}": longer than the limit of ${limitBytes} bytes`, {
     path,
   });
 }
@@ -95,7 +95,7 @@ function tooLong(path: string, limitBytes: number): ShimError {
 
 /** `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. In memory, no disk is waited for. */
 export function blockDeviceName(major: number, minor: number, root = "/sys/dev/block"): string {
-  const number = `${String(major)}:${String(minor)}`;
+  const number = `${major}:${minor}`;
   try {
     return `/dev/${basename(readlinkSync(`${root}/${number}`))}`;
   } catch {

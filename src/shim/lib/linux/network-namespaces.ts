@@ -60,7 +60,7 @@ function namespaceFile(path: string): string | undefined {
 }
 
 function nameOf({ dev, ino }: Stats): string {
-  return `${String(dev)}:${String(ino)}`;
+  return `${dev}:${ino}`;
 }
 
 /** Empty for a path that leads through no process, undefined when the process is gone. */

@@ -20,8 +20,7 @@ export function activatedDescriptor(environment: Environment, pid: number): numb
   const listenFds = environment["LISTEN_FDS"];
   if (listenPid === undefined || listenFds === undefined)
     throw notActivated("LISTEN_PID and LISTEN_FDS are not set");
-  if (listenPid !== String(pid))
-    throw notActivated(`LISTEN_PID is "${listenPid}", this process is ${String(pid)}`);
+  if (listenPid !== String(pid)) throw notActivated(`LISTEN_PID is "${listenPid}", this process is ${pid}`);
   if (!/^[1-9]\d{0,4}$/.test(listenFds)) throw notActivated(`LISTEN_FDS is "${listenFds}"`);
   return firstDescriptor;
 }
@@ -37,7 +36,7 @@ export async function listenOnDescriptor(server: Server, fd: number): Promise<vo
       });
     });
   } catch (error) {
-    const reason = `descriptor ${String(fd)}: ${messageOf(error)}`;
+    const reason = `descriptor ${fd}: ${messageOf(error)}`;
     throw new ShimError("precondition", `listen on "fd://": ${reason}`, {}, { cause: error });
   }
 }

@@ -58,7 +58,9 @@ describe("KnownNames.read()", () => {
     const names = new KnownNames(path, () => clock.nowMs);
     const probe = join(directory.path, "probe");
     return {
-      ...{ path, clock, names },
+      path,
+      clock,
+      names,
       /** Returns when a change would get another time than the latest one did: file systems count in ticks. */
       tick: async (): Promise<void> => {
         const { ctimeNs } = await stat(path, { bigint: true });

@@ -8,7 +8,7 @@ import { temporaryDirectory } from "../temporary-directory.js";
 
 describe("readKernelFile()", () => {
   for (const bytes of [0, 1, 2047, 2048, 2049, 700_000]) {
-    test(`reads all of ${String(bytes)} bytes`, async () => {
+    test(`reads all of ${bytes} bytes`, async () => {
       await using directory = await temporaryDirectory();
       const path = join(directory.path, "file");
       const text = "äbc".repeat(bytes).slice(0, bytes);
@@ -63,7 +63,7 @@ describe("kernelFileLines()", () => {
     return found;
   };
   const long = "x".repeat(70 * 1024);
-  const many = Array.from({ length: 40_000 }, (_, index) => `line ${String(index)}`);
+  const many = Array.from({ length: 40_000 }, (_, index) => `line ${index}`);
   const cases: readonly (readonly [what: string, text: string, expected: readonly string[]])[] = [
     ["no text", "", []],
     ["lines with an end", "a\nb\n", ["a", "b"]],

@@ -8,15 +8,15 @@ import { isNamespace, KernelNamespaces } from "../../../../src/shim/lib/linux/ne
 const namespaces = new KernelNamespaces();
 
 test("look() knows this program's own namespace, by whatever path", () => {
-  for (const path of ["/proc/self/ns/net", `/proc/${String(process.pid)}/ns/net`]) {
+  for (const path of ["/proc/self/ns/net", `/proc/${process.pid}/ns/net`]) {
     assert.equal(namespaces.look(path)?.own, true, path);
   }
 });
 
 test("look() tells processes in one namespace apart, and a process that is gone from all", async () => {
   const child = spawn("sleep", ["1000"]);
-  const path = `/proc/${String(child.pid)}/ns/net`;
-  const [own, other] = [namespaces.look(`/proc/${String(process.pid)}/ns/net`), namespaces.look(path)];
+  const path = `/proc/${child.pid}/ns/net`;
+  const [own, other] = [namespaces.look(`/proc/${process.pid}/ns/net`), namespaces.look(path)];
   assert.ok(own !== undefined && other !== undefined);
   assert.notEqual(own.identity, other.identity);
   assert.equal(namespaces.look(path)?.identity, other.identity);
@@ -26,7 +26,7 @@ test("look() tells processes in one namespace apart, and a process that is gone 
 });
 
 test("isNamespace() compares an open file with an identity", () => {
-  const { identity = "" } = namespaces.look(`/proc/${String(process.pid)}/ns/net`) ?? {};
+  const { identity = "" } = namespaces.look(`/proc/${process.pid}/ns/net`) ?? {};
   for (const [name, expected] of [
     ["net", true],
     ["uts", false],

@@ -8,9 +8,9 @@ describe("CoalescedWork", () => {
     const seen: string[] = [];
     const ends: (() => void)[] = [];
     const work = new CoalescedWork<number>(async (value) => {
-      seen.push(`begin ${String(value)}`);
+      seen.push(`begin ${value}`);
       await new Promise<void>((end) => ends.push(end));
-      seen.push(`end ${String(value)}`);
+      seen.push(`end ${value}`);
     });
     for (const value of [1, 2, 3, 4]) work.request(value);
     await turns(1);

@@ -94,7 +94,7 @@ describe("bandwidthOf()", () => {
     ["1000.5", 1001],
   ];
   for (const [text, rate] of rates) {
-    test(`${text} is ${String(rate)} bit/s`, () => {
+    test(`${text} is ${rate} bit/s`, () => {
       assert.deepEqual(bandwidthOf({ "kubernetes.io/ingress-bandwidth": text }), {
         ingressRate: rate,
         ingressBurst: 2147483647,

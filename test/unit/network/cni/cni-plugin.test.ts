@@ -401,8 +401,11 @@ test("the plugin says what it is", async () => {
 describe("of one sandbox", () => {
   const ours = { what: "x", ownerId: request.sandboxId, certainlyOurs: true };
   const address = {
-    ...{ networkName: "net", dataDir: "/nowhere", address: "10.1.2.3" },
-    ...{ containerId: request.sandboxId, ifName: "eth0" },
+    networkName: "net",
+    dataDir: "/nowhere",
+    address: "10.1.2.3",
+    containerId: request.sandboxId,
+    ifName: "eth0",
   };
   const leftovers: readonly Finding[] = [
     { kind: "natRules", family: "ipv4", ...ours },

@@ -153,7 +153,7 @@ describe("the choice", () => {
       ["10.conf", "portmap"],
       ["05.json", "ignored"],
     ]) {
-      await put(`a/${String(name)}`, JSON.stringify({ type, order: name }));
+      await put(`a/${name}`, JSON.stringify({ type, order: name }));
     }
     await source.start(never);
     const { network: found } = source.state();

@@ -57,7 +57,7 @@ test("ipv4Addresses() compares no address with every route", (t) => {
     const destination = [low, high, 20, 10].map((part) => part.toString(16).padStart(2, "0")).join("");
     return `eth0\t${destination}\t00000000\t0001\t0\t0\t0\tFFFFFFFF`;
   });
-  const addresses = local(...parts.map(([high, low]) => `10.30.${String(high)}.${String(low)}`), "10.20.1.1");
+  const addresses = local(...parts.map(([high, low]) => `10.30.${high}.${low}`), "10.20.1.1");
   const has = t.mock.method(Set.prototype, "has");
   assert.deepEqual(ipv4Addresses(addresses, head + routes.join("\n"), "eth0"), ["10.20.1.1"]);
   const comparisons = has.mock.callCount();
@@ -65,7 +65,7 @@ test("ipv4Addresses() compares no address with every route", (t) => {
 });
 
 describe("namespaceAddresses()", () => {
-  const netns = `/proc/${String(process.pid)}/ns/net`;
+  const netns = `/proc/${process.pid}/ns/net`;
   const namespaces = { look: () => ({ identity: "this", own: false }) };
 
   test("agree with what the kernel tells the processes inside", async () => {

@@ -15,7 +15,7 @@ describe("hostPortChainName()", () => {
   for (const [ancestor, { vectors }] of Object.entries(golden.chainHash)) {
     // One vector of the file shows what comes out when the protocol is hashed in lower case.
     const right = vectors.filter(({ protocol }) => protocol === protocol.toUpperCase());
-    test(`gives the ${String(right.length)} names of ${ancestor}`, () => {
+    test(`gives the ${right.length} names of ${ancestor}`, () => {
       assert.ok(right.length > 0);
       for (const { id, hostPort, protocol, hostIP, chain } of right) {
         const mapping = { hostPort, protocol: protocol.toLowerCase() as PortProtocol, hostIp: hostIP };

@@ -65,7 +65,7 @@ describe("kubenetListText()", () => {
     ["promiscuous-bridge", false, true],
     ["none", false, false],
   ] as const satisfies readonly (readonly [HairpinMode, boolean, boolean])[]) {
-    test(`sets hairpin ${String(hairpin)} and promiscuous ${String(promiscuous)} for ${hairpinMode}`, () => {
+    test(`sets hairpin ${hairpin} and promiscuous ${promiscuous} for ${hairpinMode}`, () => {
       const [bridge] = list({ hairpinMode }).plugins;
       assert.deepEqual([bridge["hairpinMode"], bridge["promiscMode"]], [hairpin, promiscuous]);
     });

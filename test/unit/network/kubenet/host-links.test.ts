@@ -3,7 +3,10 @@ import { describe, test } from "node:test";
 import { parseLinks, smallestMtuBytes } from "../../../../src/network/kubenet/host-links.js";
 
 const link = (ifname: string, mtu: number, changes: object = {}) => ({
-  ...{ ifname, mtu, flags: ["BROADCAST", "UP", "LOWER_UP"], address: "02:00:00:00:00:01" },
+  ifname,
+  mtu,
+  flags: ["BROADCAST", "UP", "LOWER_UP"],
+  address: "02:00:00:00:00:01",
   ...changes,
 });
 

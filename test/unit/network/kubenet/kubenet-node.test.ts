@@ -166,7 +166,7 @@ describe("KubenetNode", () => {
     [{ exitCode: 1 }, 1460],
     ["notFound", 1460],
   ] as const) {
-    test(`finds the MTU ${String(expected)} when ip says ${JSON.stringify(output)}`, async () => {
+    test(`finds the MTU ${expected} when ip says ${JSON.stringify(output)}`, async () => {
       const { node, configured } = setUp(({ program }) => (program === "ip" ? output : undefined));
       void node.engineFound({ local: true });
       await until("the node is prepared", () => node.problem === undefined);

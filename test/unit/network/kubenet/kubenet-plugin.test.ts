@@ -10,7 +10,11 @@ import { fakeCommands, never } from "../iptables/fake-commands.js";
 import { debianPlugins, handClock } from "./kubenet-parts.js";
 
 const request: PodNetworkRequest = {
-  ...{ namespace: "default", name: "web", sandboxId: "id-web", uid: "uid", netns: "/proc/7/ns/net" },
+  namespace: "default",
+  name: "web",
+  sandboxId: "id-web",
+  uid: "uid",
+  netns: "/proc/7/ns/net",
   annotations: {},
   portMappings: [],
 };
@@ -54,7 +58,11 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
   });
   // Only what the plugin uses of them.
   const parts = {
-    ...{ reason: "for a test", source, hairpinMode: "hairpin-veth", run, log },
+    reason: "for a test",
+    source,
+    hairpinMode: "hairpin-veth",
+    run,
+    log,
     podCidrs: ["10.1.0.0/16"],
     pods: { ...inner, stop: () => source.stop() },
     node: {

@@ -9,7 +9,11 @@ function setUp(plugins: FakePlugins) {
   const log = recordingLog();
   const clock = handClock();
   const source = new KubenetSource({
-    ...{ invoker: plugins, versions: plugins, hairpinMode: "hairpin-veth", log, clock },
+    invoker: plugins,
+    versions: plugins,
+    hairpinMode: "hairpin-veth",
+    log,
+    clock,
   });
   return { log, clock, source };
 }

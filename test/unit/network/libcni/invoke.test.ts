@@ -99,11 +99,7 @@ describe("a plugin that fails", () => {
   test("as recorded from real plugins, gives their code and message", async () => {
     const { runs } = golden<{ runs: Record<string, Recorded> }>("failures.json");
     for (const [name, { exitCode, stdout }] of Object.entries(runs)) {
-      await plugins.behave(
-        "fake",
-        "ADD",
-        `cat <<'END'\n${JSON.stringify(stdout)}\nEND\nexit ${String(exitCode)}`,
-      );
+      await plugins.behave("fake", "ADD", `cat <<'END'\n${JSON.stringify(stdout)}\nEND\nexit ${exitCode}`);
       const error = await failureOf(plugins.invoker().run(add, never));
       assert.equal(error.fields["cniCode"], stdout.code, name);
       assert.ok(error.message.includes(stdout.msg), name);
@@ -287,7 +283,7 @@ function alive(pid: number): boolean {
 
 function isZombie(pid: number): boolean {
   try {
-    return / Z /.test(readFileSync(`/proc/${String(pid)}/stat`, "utf8"));
+    return / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
     return true;
   }

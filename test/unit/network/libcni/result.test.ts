@@ -137,7 +137,7 @@ describe("podAddresses()", () => {
       "addresses on the host's and on further interfaces are not the pod's",
       {
         interfaces: [{ name: "cni0" }, pod, { name: "net1", sandbox: "/x" }, { name: "bwp0" }],
-        ips: [0, 1, 2, 3, 9].map((index) => ({ address: `10.0.0.${String(index)}/24`, interface: index })),
+        ips: [0, 1, 2, 3, 9].map((index) => ({ address: `10.0.0.${index}/24`, interface: index })),
       },
       ["10.0.0.1"],
     ],

@@ -77,7 +77,7 @@ describe("a plugin of a killed predecessor", () => {
     });
     pid = former.pid ?? 0;
     await running.note({ containerId: id, type: "one", command: "ADD" }, pid);
-    const path = join(directoryOfRuns(), `${id}.${String(pid)}`);
+    const path = join(directoryOfRuns(), `${id}.${pid}`);
     const record = JSON.parse(await readFile(path, "utf8")) as object;
     const owner = { pid: 4_000_000, startTime: "1" };
     await writeFile(path, JSON.stringify({ ...record, owner, ...changes }));
@@ -92,8 +92,7 @@ describe("a plugin of a killed predecessor", () => {
     }
   });
   /** Shell text that succeeds while the group has a member that is no zombie. */
-  const livesText = (): string =>
-    `cat /proc/[0-9]*/stat 2> /dev/null | grep -qE '[)] [^ZX] [0-9]+ ${String(pid)} '`;
+  const livesText = (): string => `cat /proc/[0-9]*/stat 2> /dev/null | grep -qE '[)] [^ZX] [0-9]+ ${pid} '`;
   const lives = (): boolean => spawnSync("/bin/sh", ["-c", livesText()]).status === 0;
 
   for (const [what, script] of [
@@ -137,7 +136,7 @@ describe("a plugin of a killed predecessor", () => {
   for (const [what, stays, changes] of cases) {
     test(what, async () => {
       await startFormer(leader);
-      const path = join(directoryOfRuns(), `${id}.${String(pid)}`);
+      const path = join(directoryOfRuns(), `${id}.${pid}`);
       const record = JSON.parse(await readFile(path, "utf8")) as object;
       await writeFile(path, JSON.stringify({ ...record, ...changes() }));
       await running.endFormer(never);
@@ -229,7 +228,7 @@ test("a plugin that is killed while it is being noted is forgotten", async () =>
 /** Empty when there is no such process. */
 function startTime(pid: number): string {
   try {
-    const stat = parseStat(readFileSync(`/proc/${String(pid)}/stat`, "utf8"));
+    const stat = parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
     return stat === undefined || hasEnded(stat) ? "" : stat.startTime;
   } catch {
     return "";
