@@ -46,7 +46,7 @@ export interface NetworkSelection {
 export interface SelectedNetwork {
   readonly plugin: NetworkPlugin;
   /** Undefined with no-op. */
-  readonly leftovers: OrphanedNetworks | undefined;
+  readonly orphans: OrphanedNetworks | undefined;
 }
 
 /**
@@ -82,18 +82,18 @@ function noop(reason: string, selection: NetworkSelection, log: Logger): Selecte
   const plugin = new NoopNetworkPlugin({
     reason,
     log,
-    former: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
+    previous: { hasAttachment, tearDownPod: (request, signal) => former.tearDownPod(request, signal) },
   });
-  return { plugin: new LockedNetworkPlugin(plugin, observing(selection)), leftovers: undefined };
+  return { plugin: new LockedNetworkPlugin(plugin, observing(selection)), orphans: undefined };
 }
 
 function cni(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
   const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
   const { plugin, parts } = cniPlugin(reason, selection, podCidrs.current, log);
   const claims = new HostPortClaims(selection.hostPortOwners);
-  const leftovers = new OrphanedNetworks(parts, () => networksOf(plugin));
+  const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
   const locks = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, locks), leftovers };
+  return { plugin: new LockedNetworkPlugin(plugin, locks), orphans };
 }
 
 /** For `LockedNetworkPlugin`. */
@@ -130,9 +130,9 @@ function kubenet(reason: string, selection: NetworkSelection, log: Logger): Sele
   const own = { podCidrs: podCidrs.current, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };
   const plugin = createKubenetPlugin({ ...engineOptions, ...own }, parts);
   const claims = new HostPortClaims(hostPortOwners);
-  const leftovers = new OrphanedNetworks(parts, () => networksOf(plugin));
+  const orphans = new OrphanedNetworks(parts, () => networksOf(plugin));
   const locks = { podCidrs, claims, ...observing(selection) };
-  return { plugin: new LockedNetworkPlugin(plugin, locks), leftovers };
+  return { plugin: new LockedNetworkPlugin(plugin, locks), orphans };
 }
 
 function networksOf(plugin: Pick<CniNetworkPlugin, "network">): Promise<readonly NetworkList[]> {

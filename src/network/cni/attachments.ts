@@ -13,18 +13,18 @@ import type { CniArgument } from "../libcni/invoke.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import { loopbackNetworkName } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";
-import type { Attachment, AttachmentKey, NetworkEngine } from "../libcni/network-engine.js";
+import type { Attachment, AttachmentKey, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { podAddresses } from "../libcni/result.js";
 import type { RunningPlugins } from "../libcni/running-plugins.js";
 import { ReadWriteLock } from "../../shim/lib/sync/read-write-lock.js";
 import { isAtLeast } from "../libcni/versions.js";
 
 export interface AttachmentsOptions {
-  readonly engine: NetworkEngine;
+  readonly runner: NetworkListRunner;
   readonly cache: ResultCache;
   readonly natTables: NatTables;
   /** What a killed predecessor left running is ended before anything is undone or done. */
-  readonly running: Pick<RunningPlugins, "endFormer">;
+  readonly running: Pick<RunningPlugins, "killOrphaned">;
   readonly log: Pick<Logger, "warn" | "debug">;
 }
 
@@ -67,7 +67,7 @@ export class Attachments {
    * because plugins refuse a second ADD. Held by the caller: the lock of the container, as for the next two.
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
-    const { engine, cache } = this.options;
+    const { runner, cache } = this.options;
     const { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject } = attachment;
     return this.#withPlugins(containerId, signal, async () => {
       const earlier = (await cache.find(containerId)).entries.filter((entry) => entry.ifName === ifName);
@@ -96,7 +96,7 @@ export class Attachments {
       };
       await cache.write({ ...entry, phase: "adding" });
       let remembered = "";
-      const result = await engine.add(list, attachment, signal, async (soFar) => {
+      const result = await runner.add(list, attachment, signal, async (soFar) => {
         // Many plugins pass on what they got.
         const text = formatJson(soFar);
         if (text !== remembered) await cache.write({ ...entry, result: soFar, phase: "adding" });
@@ -174,7 +174,7 @@ export class Attachments {
     if (list === undefined || list.disableCheck || !isAtLeast(list.cniVersion, "0.4.0")) return false;
     const { subject } = rememberedRemoval(entry);
     const attachment = { containerId, ifName, netns, netnsIdentity, args, capabilityArgs, subject };
-    await this.#lock.read(signal, () => this.options.engine.check(list, attachment, entry.result, signal));
+    await this.#lock.read(signal, () => this.options.runner.check(list, attachment, entry.result, signal));
     return true;
   }
 
@@ -188,14 +188,14 @@ export class Attachments {
     signal: AbortSignal,
   ): Promise<void> {
     await this.#lock.write(signal, async () => {
-      await this.options.engine.collectGarbage(list, await validAttachments(), signal);
+      await this.options.runner.collectGarbage(list, await validAttachments(), signal);
     });
   }
 
   /** For plugins: beside those of other containers, without GC, and after what a killed predecessor left running. */
   #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#lock.read(signal, async () => {
-      await this.options.running.endFormer(signal, containerId);
+      await this.options.running.killOrphaned(signal, containerId);
       return work();
     });
   }
@@ -234,7 +234,7 @@ export class Attachments {
     removal: Removal,
     signal: AbortSignal,
   ): Promise<void> {
-    const { engine, natTables } = this.options;
+    const { runner, natTables } = this.options;
     const { containerId, subject } = removal;
     const namespace = this.#livingNamespace(removal, entry);
     const { netns } = namespace;
@@ -247,11 +247,11 @@ export class Attachments {
       subject,
     };
     try {
-      await engine.delete(list, attachment, entry?.result, signal);
+      await runner.delete(list, attachment, entry?.result, signal);
     } catch (error) {
       // The namespace may die while a plugin looks for it; without one, plugins undo what they keep outside.
       if (netns === "" || signal.aborted || this.#isThere(namespace)) throw error;
-      await engine.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
+      await runner.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
     // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if there are none.
     if (masquerades(list) && (netns === "" || entry?.phase !== "added")) {
@@ -285,7 +285,7 @@ export class Attachments {
   }
 
   get #namespaces(): NetworkNamespaces {
-    return this.options.engine.invoker.namespaces;
+    return this.options.runner.invoker.namespaces;
   }
 
   #listOf(entry: CacheEntry, network: NetworkList | undefined): NetworkList | undefined {

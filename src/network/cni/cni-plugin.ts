@@ -22,7 +22,7 @@ import {
 import { declaredCapabilities, type NetworkList } from "../libcni/configuration.js";
 import { bringUpLoopback } from "./loopback.js";
 import { namespaceAddresses } from "./namespace-addresses.js";
-import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
+import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import type { NetworkSource } from "./configuration-directory.js";
 import { podAddresses } from "../libcni/result.js";
 import { Semaphore } from "../../shim/lib/sync/semaphore.js";
@@ -45,7 +45,7 @@ export interface CniPluginParts {
   readonly name: string;
   readonly reason: string;
   readonly source: NetworkSource;
-  readonly engine: NetworkEngine;
+  readonly runner: NetworkListRunner;
   readonly attachments: Attachments;
   readonly status: StatusProbe;
   /** Called at the start, before anything is run. */
@@ -90,10 +90,10 @@ export class CniNetworkPlugin implements NetworkPlugin {
   async start(signal: AbortSignal): Promise<void> {
     await this.parts.open();
     this.#firstLook = this.#look(signal);
-    const patience = new AbortController();
+    const timer = new AbortController();
     const asked = this.#firstLook.then(() => this.#askForStatus());
-    await Promise.race([asked, sleep(firstLookMs, patience.signal).catch(() => undefined)]);
-    patience.abort();
+    await Promise.race([asked, sleep(firstLookMs, timer.signal).catch(() => undefined)]);
+    timer.abort();
   }
 
   engineFound(): Promise<void> {
@@ -117,7 +117,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
       containerId: request.sandboxId,
       netns: request.netns,
       netnsIdentity:
-        request.netnsIdentity ?? this.parts.engine.invoker.namespaces.look(request.netns)?.identity,
+        request.netnsIdentity ?? this.parts.runner.invoker.namespaces.look(request.netns)?.identity,
       ifName: podInterface,
       args: requireSayable(podArguments(request)),
       capabilityArgs: podCapabilities(request, this.#podCidrs, declared),
@@ -166,7 +166,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (found !== undefined || look === undefined) return found;
     if (await this.parts.attachments.isKnown(sandboxId)) return undefined;
     const namespace = look();
-    const { namespaces } = this.parts.engine.invoker;
+    const { namespaces } = this.parts.runner.invoker;
     if (namespace === undefined) return undefined;
     return namespaceAddresses(namespaces, namespace, podInterface).catch((error: unknown) => {
       if (!isKind(error, "exhausted")) throw error;
@@ -221,12 +221,12 @@ export class CniNetworkPlugin implements NetworkPlugin {
 
   /** The deadline counts from the slot; who waits for the container's lock or a slot ends with the caller. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
-    const { engine, attachments } = this.parts;
+    const { runner, attachments } = this.parts;
     const action = `set up the network of ${attachment.subject}`;
     return attachments.alone(attachment.containerId, signal, () =>
       this.#setUps.run(signal, () =>
         withDeadline(signal, this.#timeouts.setUpMs, action, async (own) => {
-          await bringUpLoopback(engine, attachment, own);
+          await bringUpLoopback(runner, attachment, own);
           return podAddresses(await attachments.add(list, attachment, own), podInterface);
         }),
       ),

@@ -10,16 +10,16 @@ import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
 import { ConfigurationDirectory, type NetworkSource } from "./configuration-directory.js";
 import { PluginInvoker, type InvokerOptions } from "../libcni/invoke.js";
 import { hostNatTables, type NatTables } from "./nat-rules.js";
-import { NetworkEngine } from "../libcni/network-engine.js";
+import { NetworkListRunner } from "../libcni/network-list-runner.js";
 import { RunningPlugins } from "../libcni/running-plugins.js";
 import { StatusProbe } from "./status-probe.js";
 
 /** In the directory of the cache, beside the results. */
 const runningDirectory = "dockershim-running";
 /** For plugins of a killed predecessor to die; a tear-down waits longer for those of its pod. */
-const formerTimeoutMs = 500;
+const orphanTimeoutMs = 500;
 
-export interface CniEngineOptions extends Pick<
+export interface CniPartsOptions extends Pick<
   InvokerOptions,
   "environment" | "limits" | "observe" | "namespaces"
 > {
@@ -39,26 +39,26 @@ export interface CniEngineOptions extends Pick<
 export interface CniParts {
   readonly invoker: PluginInvoker;
   readonly running: RunningPlugins;
-  readonly engine: NetworkEngine;
+  readonly runner: NetworkListRunner;
   readonly cache: ResultCache;
   readonly attachments: Attachments;
   readonly iptables: HostIptables;
   readonly natTables: NatTables;
 }
 
-export function createCniParts(options: CniEngineOptions): CniParts {
+export function createCniParts(options: CniPartsOptions): CniParts {
   const { log, cacheDir, legacyResultDirs } = options;
   const running = new RunningPlugins(join(cacheDir, runningDirectory), log);
   const invoker = new PluginInvoker({ ...options, running });
-  const engine = new NetworkEngine(invoker, log);
+  const runner = new NetworkListRunner(invoker, log);
   const cache = new ResultCache(cacheDir, log, legacyResultDirs);
   const { iptables = new HostIptables({ mode: "auto", log }) } = options;
   const { natTables = hostNatTables(iptables) } = options;
-  const attachments = new Attachments({ engine, cache, natTables, running, log });
-  return { invoker, running, engine, cache, iptables, natTables, attachments };
+  const attachments = new Attachments({ runner, cache, natTables, running, log });
+  return { invoker, running, runner, cache, iptables, natTables, attachments };
 }
 
-export interface CniPluginOptions extends CniEngineOptions {
+export interface CniPluginOptions extends CniPartsOptions {
   readonly reason: string;
   readonly confDir: string;
   readonly podCidrs?: readonly string[];
@@ -83,14 +83,14 @@ export function createPluginOn(
   parts: CniParts = createCniParts(options),
 ): CniNetworkPlugin {
   const { reason, log, podCidrs, timeouts, parallelism } = options;
-  const { engine, attachments } = parts;
+  const { runner, attachments } = parts;
   return new CniNetworkPlugin({
     name,
     reason,
     source,
-    engine,
+    runner,
     attachments,
-    status: new StatusProbe(engine),
+    status: new StatusProbe(runner),
     open: () => openParts(parts, log),
     log,
     ...(parallelism === undefined ? {} : { parallelism }),
@@ -102,7 +102,7 @@ export function createPluginOn(
 async function openParts({ cache, running }: CniParts, log: Pick<Logger, "warn">): Promise<void> {
   await cache.open();
   try {
-    await running.endFormer(deadline(formerTimeoutMs, "end CNI plugins of a former run"));
+    await running.killOrphaned(deadline(orphanTimeoutMs, "end CNI plugins of a former run"));
   } catch (error) {
     log.warn({ err: messageOf(error) }, "a CNI plugin of a former run still runs");
   }

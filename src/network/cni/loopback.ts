@@ -3,7 +3,7 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { parseNetworkList } from "../libcni/configuration.js";
 import { formatJson } from "../../shim/lib/json/exact-json.js";
-import type { Attachment, NetworkEngine } from "../libcni/network-engine.js";
+import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
 
 /** The name under which the ancestors cached their loopback attachments. */
@@ -14,20 +14,20 @@ const configuration = { cniVersion: "0.4.0", name: loopbackNetworkName, plugins:
 
 /** By the loopback plugin where it is installed, else by `ip` inside the namespace. Nothing is cached. */
 export async function bringUpLoopback(
-  engine: NetworkEngine,
+  runner: NetworkListRunner,
   attachment: Attachment,
   signal: AbortSignal,
   run: RunCommand = runCommand,
 ): Promise<void> {
-  const installed = await engine.invoker.find("loopback").catch(() => undefined);
+  const installed = await runner.invoker.find("loopback").catch(() => undefined);
   if (installed !== undefined) {
     const list = parseNetworkList(formatJson(configuration), "loopback");
-    await engine.add(list, { ...attachment, capabilityArgs: {} }, signal);
+    await runner.add(list, { ...attachment, capabilityArgs: {} }, signal);
     return;
   }
   const words = [`--net=${attachment.netns}`, "--", "ip", "link", "set", "lo", "up"];
   try {
-    requireNamespace(engine.invoker.namespaces, attachment);
+    requireNamespace(runner.invoker.namespaces, attachment);
     await outputOf(run, "nsenter", words, { signal });
   } catch (error) {
     throw ShimError.from(error).within(`bring up lo of ${attachment.subject}`);

@@ -4,7 +4,7 @@ import { messageOf } from "../../shim/lib/errors.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
 import { systemClock, type Clock } from "../../shim/lib/time.js";
 import type { NetworkList } from "../libcni/configuration.js";
-import type { NetworkEngine } from "../libcni/network-engine.js";
+import type { NetworkListRunner } from "../libcni/network-list-runner.js";
 import { isAtLeast } from "../libcni/versions.js";
 
 const freshMs = 10_000;
@@ -24,7 +24,7 @@ export class StatusProbe {
   readonly #stopping = new AbortController();
 
   constructor(
-    private readonly engine: NetworkEngine,
+    private readonly runner: NetworkListRunner,
     private readonly clock: Clock = systemClock,
   ) {}
 
@@ -54,7 +54,7 @@ export class StatusProbe {
   async #ask(list: NetworkList, signal: AbortSignal): Promise<void> {
     let problem: string | undefined;
     try {
-      await withDeadline(signal, timeoutMs, "ask for the status", (own) => this.engine.status(list, own));
+      await withDeadline(signal, timeoutMs, "ask for the status", (own) => this.runner.status(list, own));
     } catch (error) {
       problem = messageOf(error);
     }

@@ -2,7 +2,7 @@
 import {
   createCniParts,
   createPluginOn,
-  type CniEngineOptions,
+  type CniPartsOptions,
   type CniParts,
 } from "../cni/create-cni-plugin.js";
 import type { CniTimeouts } from "../cni/cni-plugin.js";
@@ -19,7 +19,7 @@ import { KubenetNode } from "./kubenet-node.js";
 import { freeLeakedAddresses, type ReadKnownSandboxes } from "./leaked-addresses.js";
 import { NodeRules } from "./node-rules.js";
 
-export interface KubenetPluginOptions extends CniEngineOptions {
+export interface KubenetPluginOptions extends CniPartsOptions {
   readonly reason: string;
   /** Empty: the kubelet tells. */
   readonly podCidrs: readonly string[];
@@ -52,7 +52,7 @@ export function createKubenetPlugin(
   const conntrack = new Conntrack(log, run);
   const families = (): ReadonlySet<"ipv4" | "ipv6"> => new Set(source.subnets.map(({ family }) => family));
   const rules = new NodeRules({ iptables, nonMasqueradeCidr, families, log, clock });
-  const ancestors = new LegacyHostPorts({ iptables, conntrack, log });
+  const legacyHostPorts = new LegacyHostPorts({ iptables, conntrack, log });
   return new KubenetNetworkPlugin({
     reason: options.reason,
     hairpinMode,
@@ -60,11 +60,11 @@ export function createKubenetPlugin(
     source,
     pods,
     rules,
-    ancestors,
+    legacyHostPorts,
     conntrack,
     run,
     log,
-    node: new KubenetNode({ source, rules, ancestors, mtuBytes, run, log }),
+    node: new KubenetNode({ source, rules, legacyHostPorts, mtuBytes, run, log }),
     dedup: new DedupRules(log, run),
     freeAddresses: addressFreer(options, parts, pods, clock),
   });

@@ -13,7 +13,7 @@ import type { NodeRules } from "./node-rules.js";
 export interface KubenetNodeParts {
   readonly source: Pick<KubenetSource, "configure">;
   readonly rules: Pick<NodeRules, "start" | "stop" | "problem">;
-  readonly ancestors: Pick<LegacyHostPorts, "start">;
+  readonly legacyHostPorts: Pick<LegacyHostPorts, "start">;
   /** 0: the smallest of the node's interfaces. */
   readonly mtuBytes: number;
   readonly run: RunCommand;
@@ -100,7 +100,7 @@ export class KubenetNode {
   async #findLegacyChains(): Promise<void> {
     const { signal } = this.#stopped;
     if (signal.aborted) return;
-    await this.parts.ancestors.start(signal).catch((error: unknown) => {
+    await this.parts.legacyHostPorts.start(signal).catch((error: unknown) => {
       if (!signal.aborted) throw error;
     });
   }

@@ -28,7 +28,7 @@ export interface KubenetParts {
   readonly node: Pick<KubenetNode, "engineFound" | "settled" | "stop" | "problem">;
   readonly rules: Pick<NodeRules, "ensureForwarding">;
   readonly dedup: DedupRules;
-  readonly ancestors: LegacyHostPorts;
+  readonly legacyHostPorts: LegacyHostPorts;
   readonly conntrack: Conntrack;
   readonly hairpinMode: HairpinMode;
   /** Known before the kubelet tells, or instead of it. */
@@ -89,11 +89,11 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    const { pods, ancestors, conntrack } = this.parts;
+    const { pods, legacyHostPorts, conntrack } = this.parts;
     const addresses = await this.#knownAddresses(request);
     const failures: unknown[] = [];
     const note = (error: unknown): void => void failures.push(error);
-    if (ancestors.present) await ancestors.remove(request, signal).catch(note);
+    if (legacyHostPorts.present) await legacyHostPorts.remove(request, signal).catch(note);
     await pods.tearDownPod(request, signal).catch(note);
     const failure = aggregate(failures);
     if (failure !== undefined) throw failure;
@@ -120,8 +120,8 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 
   describe(): Readonly<Record<string, unknown>> {
-    const { source, ancestors } = this.parts;
-    return { ...source.describe(), legacyHostPorts: ancestors.present };
+    const { source, legacyHostPorts } = this.parts;
+    return { ...source.describe(), legacyHostPorts: legacyHostPorts.present };
   }
 
   async #addPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {

@@ -89,7 +89,7 @@ export class RunningPlugins {
    * Ends what programs that are gone, and calls that gave up, have left running for the container, or for all; returns
    * when none of it is alive. Throws the reason of `signal` when that takes too long, with what still runs.
    */
-  async endFormer(signal: AbortSignal, containerId?: string): Promise<void> {
+  async killOrphaned(signal: AbortSignal, containerId?: string): Promise<void> {
     for (const record of await this.#records()) {
       if (containerId !== undefined && record.containerId !== containerId) continue;
       if (await this.#isWaitedFor(record)) continue;

@@ -4,7 +4,7 @@ import { letIptablesSeeBridges } from "../host-sysctls.js";
 import type { RunCommand } from "../iptables/run-command.js";
 
 /** What pods of a former plugin are released with. */
-export interface FormerNetworks {
+export interface PreviousPlugin {
   hasAttachment(sandboxId: string): Promise<boolean>;
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
 }
@@ -13,7 +13,7 @@ export interface NoopNetworkOptions {
   /** Why this plugin was chosen. */
   readonly reason: string;
   readonly log: Logger;
-  readonly former?: FormerNetworks;
+  readonly previous?: PreviousPlugin;
   /** For tests. */
   readonly sysctlRoot?: string;
   readonly run?: RunCommand;
@@ -54,8 +54,9 @@ export class NoopNetworkPlugin implements NetworkPlugin {
 
   /** A pod of a time when this node had another plugin still has what that plugin gave it. */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    const { former } = this.options;
-    if ((await former?.hasAttachment(request.sandboxId)) === true) await former?.tearDownPod(request, signal);
+    const { previous } = this.options;
+    if ((await previous?.hasAttachment(request.sandboxId)) === true)
+      await previous?.tearDownPod(request, signal);
   }
 
   podAddresses(): Promise<undefined> {

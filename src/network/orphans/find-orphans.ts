@@ -1,7 +1,7 @@
 /** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
 import type { CacheEntry } from "../libcni/cache.js";
 import type { Holdings, ReservedAddress } from "./held-resources.js";
-import type { AttachmentKey } from "../libcni/network-engine.js";
+import type { AttachmentKey } from "../libcni/network-list-runner.js";
 import { chainNames, readNatRules } from "../cni/nat-rules.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 import { setImmediate as nextTurn } from "node:timers/promises";

@@ -16,7 +16,7 @@ import {
 } from "./find-orphans.js";
 import { removalText } from "../hostport/legacy-chains.js";
 import { parseSavedTable } from "../iptables/saved-table.js";
-import { hasGarbageCollection } from "../libcni/network-engine.js";
+import { hasGarbageCollection } from "../libcni/network-list-runner.js";
 
 export type { KnownSandboxes };
 export type Finding = CniFinding | OrphanedChain;

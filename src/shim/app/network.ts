@@ -41,7 +41,7 @@ export async function openNetwork(
       remembered: await cidrFile.read(),
       remember: (cidrs: readonly string[]) => cidrFile.write(cidrs),
     };
-    const { plugin, leftovers } = await selectNetworkPlugin(
+    const { plugin, orphans: leftovers } = await selectNetworkPlugin(
       {
         ...{ name, cniConfDir, cniBinDirs, cniCacheDir, podCidrs },
         ...{ networkPluginMtuBytes, hairpinMode, nonMasqueradeCidr, iptablesMode, observer },

@@ -46,7 +46,7 @@ test("no-op tears a pod down with the plugin that gave it a network, and other p
   const plugin = new NoopNetworkPlugin({
     reason: "test",
     log: recordingLog(),
-    former: {
+    previous: {
       hasAttachment: (id) => Promise.resolve(id === pod.sandboxId),
       tearDownPod: ({ sandboxId }) => {
         tornDown.push(sandboxId);

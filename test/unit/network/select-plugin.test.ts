@@ -28,10 +28,10 @@ function selection(at: string, name: NetworkSelection["name"]): NetworkSelection
 describe("selectNetworkPlugin()", () => {
   test("auto gives no-op on a node without CNI, and says why", async () => {
     await using at = await temporaryDirectory();
-    const { plugin, leftovers } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
+    const { plugin, orphans } = await selectNetworkPlugin(selection(at.path, "auto"), recordingLog());
     assert.equal(plugin.name, "kubernetes.io/no-op");
     assert.ok(plugin.reason.includes(at.path) && plugin.reason.includes("does not exist"));
-    assert.equal(leftovers, undefined);
+    assert.equal(orphans, undefined);
   });
 
   test("auto does not take a file for the directory", async () => {

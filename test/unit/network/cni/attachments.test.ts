@@ -13,7 +13,7 @@ import {
 } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import { RunningPlugins } from "../../../../src/network/libcni/running-plugins.js";
-import { NetworkEngine, type Attachment } from "../../../../src/network/libcni/network-engine.js";
+import { NetworkListRunner, type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { turns } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, livingNetns, oneAddress, sandboxId } from "./fake-plugins.js";
@@ -40,8 +40,8 @@ beforeEach(async () => {
   cache = new ResultCache(directory, log, [join(directory, "ancestor")]);
   await cache.open();
   running = new RunningPlugins(join(directory, "running"), log);
-  const engine = new NetworkEngine(fake.invoker({ running }), log);
-  attachments = new Attachments({ engine, cache, natTables: async () => [natTable], running, log });
+  const runner = new NetworkListRunner(fake.invoker({ running }), log);
+  attachments = new Attachments({ runner, cache, natTables: async () => [natTable], running, log });
 });
 afterEach(async () => {
   await rm(directory, { recursive: true, force: true });

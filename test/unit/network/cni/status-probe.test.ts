@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NetworkList } from "../../../../src/network/libcni/configuration.js";
-import type { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
+import type { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import { StatusProbe } from "../../../../src/network/cni/status-probe.js";
 
 const listOf = (text: string): NetworkList => ({ text, cniVersion: "1.1.0" }) as unknown as NetworkList;
@@ -15,7 +15,7 @@ function probe(): {
 } {
   const asked: string[] = [];
   const open = new Map<string, (problem?: string) => void>();
-  const engine = {
+  const runner = {
     status: (list: NetworkList) =>
       new Promise<void>((resolve, reject) => {
         asked.push(list.text);
@@ -24,8 +24,8 @@ function probe(): {
           else reject(new Error(problem));
         });
       }),
-  } as unknown as NetworkEngine;
-  return { status: new StatusProbe(engine), asked, answer: (text, problem) => open.get(text)?.(problem) };
+  } as unknown as NetworkListRunner;
+  return { status: new StatusProbe(runner), asked, answer: (text, problem) => open.get(text)?.(problem) };
 }
 
 test("ask() about one list joins those who ask about it already", async () => {

@@ -34,13 +34,13 @@ function nodeOn(run: RunCommand, mtuBytes = 0) {
   const iptables = new HostIptables({ mode: "auto", log, run });
   const families = (): ReadonlySet<"ipv4"> => new Set(["ipv4"]);
   const rules = new NodeRules({ iptables, nonMasqueradeCidr: "10.0.0.0/8", families, log, clock });
-  const ancestors = new LegacyHostPorts({ iptables, conntrack: new Conntrack(log, run), log });
+  const legacyHostPorts = new LegacyHostPorts({ iptables, conntrack: new Conntrack(log, run), log });
   const configured: number[] = [];
   const source = {
     configure: async (change: { mtuBytes?: number }) => void configured.push(change.mtuBytes ?? -1),
   };
-  const parts = { source, rules, ancestors, mtuBytes, run, log, sysctlRoot: "/does/not/exist" };
-  return { node: new KubenetNode(parts), log, clock, ancestors, configured };
+  const parts = { source, rules, legacyHostPorts, mtuBytes, run, log, sysctlRoot: "/does/not/exist" };
+  return { node: new KubenetNode(parts), log, clock, legacyHostPorts, configured };
 }
 
 describe("KubenetNode", () => {
@@ -121,14 +121,14 @@ describe("KubenetNode", () => {
   test("a look for dockershim's host ports that hangs keeps no node from being ready, but tear-downs look", async () => {
     const save = new AbortController();
     const plain = setUp().run;
-    const { node, ancestors } = nodeOn((program, words, options) =>
+    const { node, legacyHostPorts } = nodeOn((program, words, options) =>
       program === "iptables-save"
         ? orAbort(new Promise(() => undefined), AbortSignal.any([options.signal, save.signal]))
         : plain(program, words, options),
     );
     void node.engineFound({ local: true });
     await until("the node is prepared", () => node.problem === undefined);
-    assert.equal(ancestors.present, true);
+    assert.equal(legacyHostPorts.present, true);
     await node.stop();
   });
 

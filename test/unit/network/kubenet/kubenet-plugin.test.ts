@@ -73,7 +73,7 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
     },
     rules: { ensureForwarding: async () => forwardDrops },
     dedup: { ensure: note("dedup") },
-    ancestors: { present: true, remove: note("remove ancestor's ports") },
+    legacyHostPorts: { present: true, remove: note("remove ancestor's ports") },
     conntrack: { forgetBefore: note("forget before"), forgetPod: note("forget pod") },
     freeAddresses: async () => false,
     ...changes,
@@ -134,10 +134,10 @@ describe("KubenetNetworkPlugin", () => {
     await stop();
 
     const failing = await setUp({
-      ancestors: {
+      legacyHostPorts: {
         present: true,
         remove: () => Promise.reject(new ShimError("unknown", "iptables failed")),
-      } as unknown as KubenetParts["ancestors"],
+      } as unknown as KubenetParts["legacyHostPorts"],
     });
     await assert.rejects(failing.plugin.tearDownPod(request, never), { message: "iptables failed" });
     assert.deepEqual(failing.journal, ["DEL"]);

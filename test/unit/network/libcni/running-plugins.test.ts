@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, test } from "node:test";
 import { Attachments } from "../../../../src/network/cni/attachments.js";
 import { ResultCache } from "../../../../src/network/libcni/cache.js";
 import { parseNetworkList } from "../../../../src/network/libcni/configuration.js";
-import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
+import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import { RunningPlugins, type PluginEnd } from "../../../../src/network/libcni/running-plugins.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { hasEnded, parseStat } from "../../../../src/shim/lib/linux/process-stat.js";
@@ -56,8 +56,8 @@ afterEach(async () => {
 /** As another run of the program has it. */
 function openAgain(): void {
   running = new RunningPlugins(join(directory, "running"), log);
-  const engine = new NetworkEngine(fake.invoker({ running }), log);
-  attachments = new Attachments({ engine, cache, natTables: async () => [new FakeNatTable()], running, log });
+  const runner = new NetworkListRunner(fake.invoker({ running }), log);
+  attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });
 }
 
 describe("a plugin of a killed predecessor", () => {
@@ -139,7 +139,7 @@ describe("a plugin of a killed predecessor", () => {
       const path = join(directoryOfRuns(), `${id}.${pid}`);
       const record = JSON.parse(await readFile(path, "utf8")) as object;
       await writeFile(path, JSON.stringify({ ...record, ...changes() }));
-      await running.endFormer(never);
+      await running.killOrphaned(never);
       assert.equal(lives(), stays);
     });
   }
@@ -174,7 +174,7 @@ describe("what a plugin leaves in its process group", () => {
     await noteHelper();
     assert.deepEqual(await readdir(join(directory, "running")), []);
     openAgain();
-    await running.endFormer(never);
+    await running.killOrphaned(never);
     await attachments.remove(removal, never);
     assert.equal(helperLives(), true);
   });

@@ -12,7 +12,7 @@ import {
   reservedAddresses,
 } from "../../../../src/network/orphans/held-resources.js";
 import { chainNames, readNatRules, removalText } from "../../../../src/network/cni/nat-rules.js";
-import { NetworkEngine } from "../../../../src/network/libcni/network-engine.js";
+import { NetworkListRunner } from "../../../../src/network/libcni/network-list-runner.js";
 import {
   attachmentsToKeep,
   compareHoldings,
@@ -53,8 +53,8 @@ function partsIn(directory: string, fake: FakePlugins) {
   const cache = new ResultCache(directory, log, []);
   const invoker = fake.invoker();
   const running = new RunningPlugins(join(directory, "running"), log);
-  const engine = new NetworkEngine(invoker, log);
-  const attachments = new Attachments({ engine, cache, natTables, running, log });
+  const runner = new NetworkListRunner(invoker, log);
+  const attachments = new Attachments({ runner, cache, natTables, running, log });
   return { natTable, natTables, cache, invoker, attachments };
 }
 

@@ -28,7 +28,7 @@ export interface AttachmentKey {
 const containerIdForm = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 const longestInterfaceName = 15;
 
-export class NetworkEngine {
+export class NetworkListRunner {
   constructor(
     readonly invoker: PluginInvoker,
     private readonly log: Pick<Logger, "warn">,

@@ -3,7 +3,7 @@ import { after, before, beforeEach, describe, test } from "node:test";
 import { parseNetworkList, type NetworkList } from "../../../../src/network/libcni/configuration.js";
 import type { CniArgument } from "../../../../src/network/libcni/invoke.js";
 import type { JsonObject } from "../../../../src/shim/lib/json/exact-json.js";
-import { NetworkEngine, type Attachment } from "../../../../src/network/libcni/network-engine.js";
+import { NetworkListRunner, type Attachment } from "../../../../src/network/libcni/network-list-runner.js";
 import { pluginErrorCode } from "../../../../src/network/libcni/plugin-error.js";
 import { silentLogger } from "../../../../src/shim/lib/log.js";
 import { FakePlugins, livingNetns, oneAddress } from "../cni/fake-plugins.js";
@@ -31,14 +31,14 @@ const listOf = (cniVersion: string, members: object = {}): NetworkList =>
   );
 
 let fake: FakePlugins;
-let engine: NetworkEngine;
+let runner: NetworkListRunner;
 before(async () => {
   fake = await FakePlugins.create();
 });
 beforeEach(async () => {
   await fake[Symbol.asyncDispose]();
   fake = await FakePlugins.create("one", "two", "three");
-  engine = new NetworkEngine(fake.invoker(), silentLogger());
+  runner = new NetworkListRunner(fake.invoker(), silentLogger());
 });
 after(() => fake[Symbol.asyncDispose]());
 
@@ -57,7 +57,7 @@ test("environment and stdin are those of the Go library, but for the digits that
   const { env } = recorded.addFirst;
   fake.namespaces.living.set(env["CNI_NETNS"]!, "recorded");
   const portMappings = [{ containerPort: 80, hostIP: "", hostPort: 18080, protocol: "tcp" }];
-  await engine.add(
+  await runner.add(
     parseNetworkList(text, "recorded"),
     {
       containerId: env["CNI_CONTAINERID"]!,
@@ -85,7 +85,7 @@ test("environment and stdin are those of the Go library, but for the digits that
 test("add() runs first to last, each with the result of the one before, and tells of it first", async () => {
   const results: JsonObject[] = [];
   await fake.behave("two", "ADD", `echo '{"ips":[{"version":"4","address":"10.9.9.9/24"}]}'`);
-  await engine.add(listOf("0.4.0"), attachment, never, async (result) => void results.push(result));
+  await runner.add(listOf("0.4.0"), attachment, never, async (result) => void results.push(result));
   const calls = await fake.calls();
   assert.deepEqual(await fake.order(), ["ADD one", "ADD two", "ADD three"]);
   const second = { ips: [{ version: "4", address: "10.9.9.9/24" }], cniVersion: "0.4.0" };
@@ -97,7 +97,7 @@ test("add() runs first to last, each with the result of the one before, and tell
 });
 
 test("add() gives the next plugin the result in the version of the list", async () => {
-  await engine.add(listOf("1.0.0"), attachment, never);
+  await runner.add(listOf("1.0.0"), attachment, never);
   const [, second] = await fake.calls();
   const { ips, cniVersion } = second?.stdin["prevResult"] as { ips: unknown; cniVersion: string };
   assert.deepEqual(
@@ -109,7 +109,7 @@ test("add() gives the next plugin the result in the version of the list", async 
 test("add() stops at the first failure", async () => {
   await fake.behave("two", "ADD", `echo '{"code":7,"msg":"bad"}'; exit 1`);
   await assert.rejects(
-    engine.add(listOf("0.4.0"), attachment, never),
+    runner.add(listOf("0.4.0"), attachment, never),
     (error) => pluginErrorCode(error) === 7,
   );
   assert.deepEqual(await fake.order(), ["ADD one", "ADD two"]);
@@ -122,7 +122,7 @@ for (const [what, script, reason] of [
 ] as const) {
   test(`add() names plugin, command and pod when a plugin succeeds and prints ${what}`, async () => {
     await fake.behave("one", "ADD", `${script}\nreturn 0`);
-    await assert.rejects(engine.add(listOf("0.4.0"), attachment, never), (error: Error) => {
+    await assert.rejects(runner.add(listOf("0.4.0"), attachment, never), (error: Error) => {
       assert.match(error.message, /^CNI plugin "one" ADD for pod "a\/b": /);
       assert.match(error.message, reason);
       return true;
@@ -136,7 +136,7 @@ describe("delete()", () => {
     ["0.4.0", oneAddress],
   ] as const) {
     test(`runs last to first, at ${version} ${given === undefined ? "without" : "with"} the result`, async () => {
-      await engine.delete(listOf(version), attachment, oneAddress, never);
+      await runner.delete(listOf(version), attachment, oneAddress, never);
       assert.deepEqual(await fake.order(), ["DEL three", "DEL two", "DEL one"]);
       for (const { stdin } of await fake.calls()) assert.deepEqual(stdin["prevResult"], given);
     });
@@ -145,7 +145,7 @@ describe("delete()", () => {
   test("stops at a failure, so that a plugin still finds what those before it made", async () => {
     await fake.behave("two", "DEL", "exit 1");
     await assert.rejects(
-      engine.delete(listOf("0.4.0"), attachment, undefined, never),
+      runner.delete(listOf("0.4.0"), attachment, undefined, never),
       /CNI plugin "two" DEL/,
     );
     assert.deepEqual(await fake.order(), ["DEL three", "DEL two"]);
@@ -153,45 +153,45 @@ describe("delete()", () => {
 
   test("goes on when a plugin does not know the container", async () => {
     await fake.behave("two", "DEL", `echo '{"code":3,"msg":"unknown container"}'; exit 1`);
-    await engine.delete(listOf("0.4.0"), attachment, undefined, never);
+    await runner.delete(listOf("0.4.0"), attachment, undefined, never);
     assert.deepEqual(await fake.order(), ["DEL three", "DEL two", "DEL one"]);
   });
 
   test("leaves out a result that does not fit the configuration", async () => {
-    await engine.delete(listOf("0.4.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
-    await engine.delete(listOf("0.1.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
+    await runner.delete(listOf("0.4.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
+    await runner.delete(listOf("0.1.0"), attachment, { cniVersion: "1.0.0", ips: [] }, never);
     assert.equal((await fake.order()).length, 6);
   });
 });
 
 describe("check()", () => {
   test("runs first to last with the result", async () => {
-    await engine.check(listOf("0.4.0"), attachment, oneAddress, never);
+    await runner.check(listOf("0.4.0"), attachment, oneAddress, never);
     assert.deepEqual(await fake.order(), ["CHECK one", "CHECK two", "CHECK three"]);
     assert.deepEqual((await fake.calls())[0]?.stdin["prevResult"], oneAddress);
   });
 
   test("is refused below 0.4.0, and nothing when the list switches it off", async () => {
-    await assert.rejects(engine.check(listOf("0.3.1"), attachment, oneAddress, never), {
+    await assert.rejects(runner.check(listOf("0.3.1"), attachment, oneAddress, never), {
       message: 'configuration version "0.3.1" does not support the CHECK command',
     });
-    await engine.check(listOf("0.4.0", { disableCheck: true }), attachment, oneAddress, never);
+    await runner.check(listOf("0.4.0", { disableCheck: true }), attachment, oneAddress, never);
     assert.deepEqual(await fake.order(), []);
   });
 });
 
 describe("collectGarbage() and status()", () => {
   test("run nothing below 1.1.0", async () => {
-    await engine.collectGarbage(listOf("1.0.0"), [], never);
-    await engine.status(listOf("1.0.0"), never);
-    await engine.collectGarbage(listOf("1.1.0", { disableGC: true }), [], never);
+    await runner.collectGarbage(listOf("1.0.0"), [], never);
+    await runner.status(listOf("1.0.0"), never);
+    await runner.collectGarbage(listOf("1.1.0", { disableGC: true }), [], never);
     assert.deepEqual(await fake.calls("GC", "STATUS"), []);
   });
 
   test("GC names the valid attachments and goes on after a failure", async () => {
     await fake.behave("one", "GC", "exit 1");
     const valid = [{ containerId: "abc", ifName: "eth0" }];
-    await assert.rejects(engine.collectGarbage(listOf("1.1.0"), valid, never), /CNI plugin "one" GC: /);
+    await assert.rejects(runner.collectGarbage(listOf("1.1.0"), valid, never), /CNI plugin "one" GC: /);
     const calls = await fake.calls("GC");
     assert.deepEqual(
       calls.map(({ plugin }) => plugin),
@@ -203,7 +203,7 @@ describe("collectGarbage() and status()", () => {
 
   test("STATUS stops at the first complaint and keeps its code", async () => {
     await fake.behave("two", "STATUS", `echo '{"code":50,"msg":"no backend"}'; exit 1`);
-    await assert.rejects(engine.status(listOf("1.1.0"), never), (error) => pluginErrorCode(error) === 50);
+    await assert.rejects(runner.status(listOf("1.1.0"), never), (error) => pluginErrorCode(error) === 50);
     assert.deepEqual(
       (await fake.calls("STATUS")).map(({ plugin }) => plugin),
       ["one", "two"],
@@ -219,7 +219,7 @@ for (const [what, wrong] of [
   ["the interface name ..", { ifName: ".." }],
 ] as const) {
   test(`add() refuses ${what} before anything runs`, async () => {
-    await assert.rejects(engine.add(listOf("0.4.0"), { ...attachment, ...wrong }, never));
+    await assert.rejects(runner.add(listOf("0.4.0"), { ...attachment, ...wrong }, never));
     assert.deepEqual(await fake.order(), []);
   });
 }
