@@ -18,12 +18,13 @@ export type DecodeResult =
   | { readonly kind: "corrupt"; readonly reason: string };
 
 /**
- * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 writes it. Throws `invalid` when a port is
- * not a 32-bit integer or the file would be too large to be read again.
+ * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 writes it. Throws `invalid` when a
+ * port is not a 32-bit integer or the file would be too large to be read again.
  */
 export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
   const { version, name, namespace, data } = checkpoint;
-  // An empty list is hashed like none: it is written like none, so any other checksum would never be right again.
+  // An empty list is hashed like none: it is written like none, so any other checksum would never be right
+  // again.
   const portMappings = data.portMappings?.length ? data.portMappings.map(toRaw) : undefined;
   const raw: RawCheckpoint = {
     version,
@@ -42,9 +43,9 @@ export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
 }
 
 /**
- * Reads the file of any flavour. Never throws: whatever is not a checkpoint with the right checksum is `corrupt`, and
- * so is one that nobody could act upon (a null entry, a mapping without protocol or ports), although the Go programs
- * accept that, and crash later.
+ * Reads the file of any flavour. Never throws: whatever is not a checkpoint with the right checksum is
+ * `corrupt`, and so is one with a null entry or a mapping without protocol or ports, which the Go programs
+ * accept, and crash later.
  *
  * The version is not looked at: a checksum of the known layout proves the layout.
  */
@@ -92,7 +93,7 @@ function fromRaw(mapping: RawPortMapping | null, index: number): CheckpointPortM
   return { protocol: protocolOf(protocol), containerPort, hostPort, ...(hostIp === "" ? {} : { hostIp }) };
 }
 
-/** As in dockershim, a protocol that is none of the three (never written by anybody) stands for TCP. */
+/** As in dockershim, a protocol that is none of the three (which no program writes) stands for TCP. */
 function protocolOf(text: string): CheckpointPortMapping["protocol"] {
   return text === "udp" || text === "sctp" ? text : "tcp";
 }

@@ -1,10 +1,10 @@
 /**
- * The checksum in checkpoint files. The Go programs hash the text that go-spew prints for the struct (`%#v`, pointers
- * followed), so the names of their Go types and packages are part of it: the same data has another checksum in
- * dockershim than in cri-dockerd, and each refuses the other's files.
+ * The checksum in checkpoint files. The Go programs hash the text that go-spew prints for the struct (`%#v`,
+ * pointers followed), so the names of their Go types and packages are part of it: the same data has another
+ * checksum in dockershim than in cri-dockerd, and each refuses the other's files.
  */
 
-/** A checkpoint as its file has it, before anybody asks whether it makes sense. Undefined is Go's nil. */
+/** A checkpoint as in its file, before validation. Undefined is Go's nil. */
 export interface RawCheckpoint {
   readonly version: string;
   readonly name: string;
@@ -80,8 +80,9 @@ export function checksum(checkpoint: RawCheckpoint, flavour: Flavour): number {
 }
 
 /**
- * The flavour in which `found` is the checksum of `checkpoint`, or undefined. A flavour that knows no host IP or no
- * host network is considered only where there is none: otherwise they could be changed under an unchanged checksum.
+ * The flavour in which `found` is the checksum of `checkpoint`, or undefined. A flavour that knows no host IP
+ * or no host network is considered only where there is none: otherwise they could be changed under an
+ * unchanged checksum.
  */
 export function recogniseChecksum(checkpoint: RawCheckpoint, found: bigint): Flavour | undefined {
   const { portMappings = [], hostNetwork } = checkpoint.data;

@@ -1,4 +1,7 @@
-/** Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over from. */
+/**
+ * Checkpoints as files of a directory that dockershim and cri-dockerd can take over, and were taken over
+ * from.
+ */
 import { join, resolve } from "node:path";
 import {
   ownTemporaryName,
@@ -20,8 +23,8 @@ export interface CheckpointDirectoryOptions {
   /** Where corrupt files go: outside of `directory`, on the same file system. */
   readonly quarantineDirectory: string;
   /**
-   * Checkpoint directories of other programs (`/var/lib/cri-dockerd/sandbox`): read where ours has no file, removed
-   * from, never written or cleaned. Missing ones are empty.
+   * Checkpoint directories of other programs (`/var/lib/cri-dockerd/sandbox`): read where ours has no file,
+   * removed from, never written or cleaned. Missing ones are empty.
    */
   readonly alsoRead?: readonly string[];
   readonly log: Logger;
@@ -46,7 +49,10 @@ const temporaryPrefix = ".dockershim-";
 /** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
 const foreignTemporaryName = /^\.\d+$/;
 const foreignTemporaryAgeMs = 60_000;
-/** Kubelets list pods each second, and other programs hardly ever change these directories while this one runs. */
+/**
+ * Kubelets list pods each second, and other programs hardly ever change these directories while this one
+ * runs.
+ */
 const lookAgainMs = 5_000;
 
 /** The latest answer of `list`. */
@@ -65,7 +71,10 @@ interface Listed {
 export class CheckpointDirectory implements CheckpointStore {
   readonly #locks = new FileLocks();
   readonly #others: readonly string[];
-  /** Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only once. */
+  /**
+   * Reasons by path of corrupt files that could not, or must not, be moved: so that they are reported only
+   * once.
+   */
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
   readonly #names: readonly (readonly [directory: string, names: KnownNames])[];
@@ -80,8 +89,9 @@ export class CheckpointDirectory implements CheckpointStore {
   }
 
   /**
-   * Makes the directory where it is missing and removes what crashed writers left. Throws as `fileError` describes when
-   * it cannot be made; leftovers that cannot be removed (read-only disk) are only reported.
+   * Makes the directory where it is missing and removes what crashed writers left. Throws as `fileError`
+   * describes when it cannot be made; temporary files that cannot be removed (read-only disk) are only
+   * reported.
    */
   static async open(options: CheckpointDirectoryOptions): Promise<CheckpointDirectory> {
     const store = new CheckpointDirectory(options);
@@ -89,7 +99,7 @@ export class CheckpointDirectory implements CheckpointStore {
     try {
       await store.sweep();
     } catch (error) {
-      options.log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
+      options.log.error({ err: messageOf(error) }, "cannot remove temporary files of a crashed writer");
     }
     return store;
   }
@@ -99,7 +109,9 @@ export class CheckpointDirectory implements CheckpointStore {
     return this.#corruptCount;
   }
 
-  /** Removes temporary files: our own, which nobody is writing, and those of others older than a minute. */
+  /**
+   * Removes temporary files: all of this program, and those of other programs that are older than a minute.
+   */
   async sweep(): Promise<void> {
     const { directory, log } = this.options;
     const foreign = { patterns: [foreignTemporaryName], olderThanMs: foreignTemporaryAgeMs };
@@ -122,7 +134,7 @@ export class CheckpointDirectory implements CheckpointStore {
     const { directory, writeFile = writeFileAtomically } = this.options;
     await this.#locks.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
-      await createDirectory(directory, 0o755); // Somebody may have cleaned up too well; dockershim looks each time too.
+      await createDirectory(directory, 0o755); // Another program may have removed it; dockershim creates it each time, too.
       try {
         await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix });
       } finally {
@@ -133,7 +145,7 @@ export class CheckpointDirectory implements CheckpointStore {
 
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
     if (!isFileKey(id)) return undefined;
-    // Under the lock, so that no good file is written between the look at a corrupt one and its removal from here.
+    // Under the lock, so that no valid file is written between the read and the quarantine of a corrupt one.
     return this.#locks.run(id, `read checkpoint of sandbox "${id}"`, async () => {
       for (const directory of this.#directories()) {
         const found = await this.#read(directory, id);
@@ -143,7 +155,10 @@ export class CheckpointDirectory implements CheckpointStore {
     });
   }
 
-  /** Removes it from all directories: a checkpoint that stays in one keeps the sandbox in the kubelet's list for ever. */
+  /**
+   * Removes it from all directories: a checkpoint that stays in one keeps the sandbox in the kubelet's list
+   * for ever.
+   */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
     await this.#locks.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
@@ -163,8 +178,9 @@ export class CheckpointDirectory implements CheckpointStore {
   }
 
   /**
-   * Ids in our directory, then those that only other programs have, without files that are known to be corrupt. The same
-   * array as long as nothing has changed. What others change is seen after five seconds at the latest.
+   * Ids in our directory, then those that only other programs have, without files that are known to be
+   * corrupt. The same array as long as nothing has changed. What others change is seen after five seconds at
+   * the latest.
    */
   async list(): Promise<readonly string[]> {
     const { now = () => performance.now() } = this.options;
@@ -206,7 +222,9 @@ export class CheckpointDirectory implements CheckpointStore {
     return found;
   }
 
-  /** Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it. */
+  /**
+   * Ours is moved to the quarantine. One of another program stays: perhaps a newer release of it can read it.
+   */
   async #setAside(directory: string, id: string, reason: string): Promise<void> {
     const { quarantineDirectory, log, onCorrupt } = this.options;
     const path = join(directory, id);
@@ -229,9 +247,7 @@ export class CheckpointDirectory implements CheckpointStore {
     this.#corruptCount += 1;
     log.error(
       { sandboxId: id, path, reason, quarantined, err: failure },
-      quarantined === undefined
-        ? "corrupt checkpoint, left where it is"
-        : "corrupt checkpoint, moved to the quarantine",
+      quarantined === undefined ? "corrupt checkpoint, not moved" : "corrupt checkpoint, moved to quarantine",
     );
     onCorrupt?.({ id, path, reason, ...(quarantined === undefined ? {} : { quarantined }) });
   }

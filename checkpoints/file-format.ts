@@ -1,4 +1,7 @@
-/** The JSON of a checkpoint file: written as Go's encoder writes it, read as Go's decoder reads it, but never guessing. */
+/**
+ * The JSON of a checkpoint file: written as Go's encoder writes it, read as Go's decoder reads it, but never
+ * guessing.
+ */
 import type { RawCheckpoint, RawData, RawPortMapping } from "./checksum.js";
 import {
   ExactNumber,
@@ -48,7 +51,10 @@ function formatMapping(mapping: RawPortMapping | null): string {
   return `{${members.join(",")}}`;
 }
 
-/** Go escapes what HTML and JavaScript would trip over, and knows (in dockershim's days) no short form of U+0008 and U+000C. */
+/**
+ * Go escapes what HTML and JavaScript would trip over, and knows (in dockershim's days) no short form of
+ * U+0008 and U+000C.
+ */
 function formatString(text: string): string {
   return JSON.stringify(text)
     .replace(/[<>&\u2028\u2029]/g, escapeUnit)
@@ -64,7 +70,10 @@ function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** Reads a file. Throws `MalformedFile`, also where Go would take a key twice, a null for an object, or bad UTF-8. */
+/**
+ * Reads a file. Throws `MalformedFile`, also where Go would take a key twice, a null for an object, or bad
+ * UTF-8.
+ */
 export function parseFile(bytes: Uint8Array): {
   readonly checkpoint: RawCheckpoint;
   readonly checksum: bigint;
@@ -109,8 +118,8 @@ function parseText(bytes: Uint8Array): { readonly value: Json; readonly repeated
 }
 
 function dataOf(value: Json | undefined, repeated: RepeatedKeys): RawData {
-  // Go's reader starts from empty data, so it reads a file without data as {}. A null replaces the empty data by a
-  // nil pointer, and crashes the Go programs.
+  // Go's reader starts from empty data, so it reads a file without data as {}. A null replaces the empty data
+  // by a nil pointer, and crashes the Go programs.
   if (value === undefined) return { portMappings: undefined, hostNetwork: false };
   const fields = fieldsOf(value, "data", ["port_mappings", "host_network"], repeated);
   const list = present(fields.get("port_mappings"));
@@ -171,7 +180,10 @@ function typeName(value: Json): string {
   return isList(value) ? "array" : typeof value;
 }
 
-/** Go compares keys by Unicode's simple folding, in which the long s and the kelvin sign are letters of ASCII too. */
+/**
+ * Go compares keys by Unicode's simple folding, in which the long s and the kelvin sign are letters of ASCII
+ * too.
+ */
 function foldCase(key: string): string {
   return key
     .replace(/\u017f/g, "s")

@@ -1,4 +1,4 @@
-/** Kernel settings of the node that plugins with a bridge need, whoever makes the bridge. */
+/** Kernel settings of the node that networks with a bridge need. */
 import { writeFile } from "node:fs/promises";
 import { messageOf } from "../shim/lib/errors.js";
 import { hasCode } from "../shim/lib/files/file-errors.js";
@@ -17,8 +17,8 @@ const modprobeTimeoutMs = 10_000;
 const defaultRoot = "/proc/sys";
 
 /**
- * Lets iptables see what goes from pod to pod over a bridge, which the rules of Services need. A host that cannot do it
- * still runs pods, so a failure is a warning; ip6tables is only asked for where the kernel has that setting. Throws only
+ * Passes bridged traffic between pods through iptables, which the rules of Services need. Pods run without
+ * it, too, so a failure is a warning; ip6tables is set only where the kernel has the setting. Throws only
  * when `signal` aborts.
  */
 export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: AbortSignal): Promise<void> {
@@ -27,7 +27,7 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
     await outputOf(run, "modprobe", ["br-netfilter"], { signal, timeoutMs: modprobeTimeoutMs });
   } catch (error) {
     signal.throwIfAborted();
-    // Built into the kernel, or no modprobe in a container: the settings themselves will tell.
+    // The module may be built in, or the container has no modprobe: the settings below show it.
     log.debug({ err: messageOf(error) }, "modprobe br-netfilter failed");
   }
   for (const setting of ["net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"]) {
@@ -41,7 +41,10 @@ export async function letIptablesSeeBridges(options: HostSysctlOptions, signal: 
   }
 }
 
-/** Answers to a pod that reaches itself through a Service come from an address that strict filtering does not expect. */
+/**
+ * Answers to a pod that reaches itself through a Service come from an address that strict filtering does not
+ * expect.
+ */
 export async function warnOfStrictFiltering({
   log,
   sysctlRoot = defaultRoot,
@@ -49,8 +52,5 @@ export async function warnOfStrictFiltering({
   const setting = "net/ipv4/conf/all/rp_filter";
   const value = await readKernelFile(`${sysctlRoot}/${setting}`).catch(() => "");
   if (value.trim() !== "1") return;
-  log.warn(
-    { setting },
-    "strict reverse path filtering drops answers to pods that reach themselves through a Service; 2 or 0 does not",
-  );
+  log.warn({ setting }, "strict reverse path filtering breaks pods that reach themselves through a Service");
 }

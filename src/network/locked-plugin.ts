@@ -13,17 +13,24 @@ import type {
 } from "../shim/ports/network-plugin.js";
 
 export interface LockedPluginOptions {
-  /** Decides which pod CIDRs the plugin hears of; all when not given. */
+  /** Decides which pod CIDRs the plugin gets; all when not given. */
   readonly podCidrs?: PodCidrs;
-  /** For plugins that would give one host port to two pods, of which one is never reached. */
+  /** For plugins that would map one host port to two pods. */
   readonly claims?: HostPortClaims;
-  /** Told of each operation on a pod, whose time counts from here, with the wait for the lock. */
+  /** Called after each operation on a pod, with its time, the wait for the lock included. */
   readonly observe?: ((ended: NetworkOperationEnded) => void) | undefined;
 }
 
 /**
- * One lock per pod around the chosen plugin: a pod's new sandbox is set up after its old one was torn down. Questions
- * about addresses and readiness never wait for a lock, because a slow plugin must not stall the kubelet's relist.
+ * One lock per pod around the chosen plugin: a pod's new sandbox is set up after its old one was torn down.
+ * Addresses and readiness are read without a lock, because a slow plugin must not stall the kubelet's relist.
+ *
+ * A set-up or tear-down by CNI plugins waits in this order. No wait covers another one:
+ * - the lock of the sandbox (RPCs): orders the calls for one sandbox, by name or by id;
+ * - the lock of the pod (here): orders the sandboxes of one pod;
+ * - the lock of the container id (`Attachments.alone`): against the clean-up, which knows no pod;
+ * - the semaphore of `CniNetworkPlugin`: limits the plugins that run at once; the time limit begins after it;
+ * - the read lock of `Attachments`: GC, the only writer, must not run beside any ADD or DEL.
  */
 export class LockedNetworkPlugin implements NetworkPlugin {
   readonly name: string;

@@ -1,4 +1,4 @@
-/** Which pod CIDRs a node has, when the flag, the kubelet and the last run of this program name different ones. */
+/** The pod CIDRs of the node, by flag, kubelet and the previous process, and their subnets. */
 import { messageOf, ShimError } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { isIP } from "node:net";
@@ -7,16 +7,17 @@ import type { AddressFamily } from "./iptables/iptables.js";
 export interface PodCidrsOptions {
   /** Value of `--pod-cidr`; empty when it is not given. */
   readonly flag: readonly string[];
-  /** What the kubelet told an earlier run. */
+  /** CIDRs of the kubelet in a previous process. */
   readonly remembered: readonly string[];
-  /** Keeps what the kubelet told for the next run: it tells only when it starts itself. */
+  /** Keeps the CIDRs for the next process: the kubelet sends them only when it starts. */
   readonly remember: (cidrs: readonly string[]) => Promise<void>;
   readonly log: Pick<Logger, "info" | "warn">;
 }
 
 /**
- * The flag wins. Without it, the first that the kubelet tells and that make sense, until the program ends: a node keeps
- * its pod CIDR for life, and dockershim, too, ignored further ones. Until then those of the last run.
+ * The flag wins. Without it, the first valid CIDRs of the kubelet are used until the process ends: a node
+ * keeps its pod CIDR, and dockershim ignored further ones, too. Until then those of the previous process are
+ * used.
  */
 export class PodCidrs {
   #current: readonly string[] = [];
@@ -37,12 +38,18 @@ export class PodCidrs {
     return this.#current;
   }
 
-  /** Why there are none, when some came that make no sense: the kubelet does not show the error of its call. */
+  /**
+   * Why the given CIDRs are invalid, when there are no others: the kubelet does not show the error of its
+   * call.
+   */
   get problem(): string | undefined {
     return this.#current.length === 0 ? this.#problem : undefined;
   }
 
-  /** What the kubelet tells. `use` is called with what is new to the plugin; what it accepts is remembered. */
+  /**
+   * Takes the CIDRs of UpdateRuntimeConfig. `use` is called with new ones; those that it accepts are
+   * remembered.
+   */
   async told(cidrs: readonly string[], use: (accepted: readonly string[]) => Promise<void>): Promise<void> {
     const { log, remember } = this.options;
     const wanted = this.#parse(cidrs);
@@ -54,7 +61,7 @@ export class PodCidrs {
     }
     if (isNew) {
       await use(wanted);
-      log.info({ podCidrs: wanted, before: this.#current }, "the kubelet told the pod CIDR");
+      log.info({ podCidrs: wanted, before: this.#current }, "pod CIDR updated");
     }
     this.#current = wanted;
     this.#fixedBy = "the kubelet";
@@ -66,26 +73,21 @@ export class PodCidrs {
       return parsePodSubnets(cidrs).map(({ cidr }) => cidr);
     } catch (error) {
       this.#problem = messageOf(error);
-      this.options.log.warn(
-        { podCidrs: cidrs, err: this.#problem },
-        "ignoring a pod CIDR that makes no sense",
-      );
+      this.options.log.warn({ podCidrs: cidrs, err: this.#problem }, "ignoring an invalid pod CIDR");
       return undefined;
     }
   }
 
-  /** The kubelet may say it again and again. */
+  /** Logs the same CIDRs only once. */
   #ignore(wanted: readonly string[], fixedBy: string): void {
     if (wanted.join() === this.#ignored) return;
     this.#ignored = wanted.join();
     this.options.log.warn(
       { podCidrs: this.#current, ignored: wanted, fixedBy },
-      "ignoring another pod CIDR until a restart",
+      "ignoring a different pod CIDR until a restart",
     );
   }
 }
-
-/** The node's pod CIDRs, as kubenet uses them. */
 
 export interface PodSubnet {
   readonly family: AddressFamily;
@@ -99,8 +101,8 @@ export interface PodSubnet {
 const leastHostBits = 2;
 
 /**
- * One subnet, or one of each family. Host bits are masked: kubelets hand out CIDRs with some set, which the address
- * plugin refuses. Throws `invalid`.
+ * One subnet, or one of each family. Host bits are masked: host-local refuses them, and kubelets send some.
+ * Throws `invalid`.
  */
 export function parsePodSubnets(cidrs: readonly string[]): readonly PodSubnet[] {
   const subnets = cidrs

@@ -1,4 +1,4 @@
-/** Which network plugin this node gets. */
+/** Chooses the network plugin of this node, and builds it. */
 import { stat } from "node:fs/promises";
 import { unreachable } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
@@ -20,7 +20,7 @@ import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.j
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";
 import { PodCidrs, type PodCidrsOptions } from "./pod-cidrs.js";
 
-/** Values of the network flags, and what the plugins ask of the rest of the program. */
+/** Values of the network flags, and callbacks of the plugins into the rest of the program. */
 export interface NetworkSelection {
   /** Value of `--network-plugin`. */
   readonly name: "auto" | "no-op" | "cni" | "kubenet";
@@ -37,9 +37,9 @@ export interface NetworkSelection {
   readonly podsOfCni: boolean;
   /** Host ports of pods that were set up before this run of the program. */
   readonly hostPortOwners: ReadOwners;
-  /** Which sandboxes there are, for telling whose network is left. */
+  /** All sandboxes, to find network resources without a sandbox. */
   readonly knownSandboxes: ReadKnownSandboxes;
-  /** Told of operations on pods and of runs of CNI plugins. */
+  /** Called for operations on pods and for runs of CNI plugins. */
   readonly observer?: Pick<Observer, "networkOperationEnded" | "pluginRunEnded"> | undefined;
 }
 
@@ -50,8 +50,9 @@ export interface SelectedNetwork {
 }
 
 /**
- * The plugin that the flag names, or the one that suits this node, with the reason for the choice. It is made once: a
- * configuration directory that goes later makes the network not ready, and never turns pods over to Docker's bridge.
+ * The plugin that the flag names, or the one that suits this node, with the reason for the choice. The choice
+ * is made once: when the configuration directory is removed later, the network is not ready, and pods never
+ * get Docker's bridge instead.
  */
 export async function selectNetworkPlugin(
   selection: NetworkSelection,

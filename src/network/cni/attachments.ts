@@ -1,4 +1,7 @@
-/** Attachments with a memory: what was begun is known before it begins, and is undone with what it was begun with. */
+/**
+ * ADD, DEL, CHECK and GC with the result cache: an attachment is cached before its ADD, and DEL uses the
+ * cached data.
+ */
 import { aggregate, messageOf } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { Logger } from "../../shim/lib/log.js";
@@ -23,23 +26,23 @@ export interface AttachmentsOptions {
   readonly runner: NetworkListRunner;
   readonly cache: ResultCache;
   readonly natTables: NatTables;
-  /** What a killed predecessor left running is ended before anything is undone or done. */
+  /** Orphaned plugins of the container are killed before each ADD and DEL. */
   readonly running: Pick<RunningPlugins, "killOrphaned">;
   readonly log: Pick<Logger, "warn" | "debug">;
 }
 
 /**
- * What is to be undone. All but the id stands in for what the cache does not know. `netns` is absent when the caller
- * knows of no living namespace.
+ * An attachment to remove. All members but the id are used only where the cache has no data. `netns` is
+ * absent when the caller knows no namespace.
  */
 export interface Removal extends Partial<PodNamespace> {
   readonly containerId: string;
   readonly ifName: string;
   readonly args: readonly CniArgument[];
   readonly capabilityArgs: JsonObject;
-  /** The network of today, when there is one. */
+  /** The network of the present configuration. */
   readonly network?: NetworkList;
-  /** The container was never attached by anybody else, so a cache that knows nothing of it is right. */
+  /** Only this program has ever attached the container: without a cache entry there is nothing to remove. */
   readonly rememberedOnly?: boolean;
   readonly subject: string;
 }
@@ -52,19 +55,20 @@ export class Attachments {
   constructor(private readonly options: AttachmentsOptions) {}
 
   /**
-   * Runs `work` under the lock of the container, for which an abort ends the wait. Plugins look for what there is and then
-   * take it away, and fail when it has gone in between: a pod is stopped while the clean-up after a start has come to
-   * its remains. So whoever calls `add`, `remove` or `removeRemembered`, or takes away by itself what plugins made, does
-   * it in here; time limits begin inside. Not to be entered from inside again.
+   * Runs `work` under the lock of the container. Plugins fail when two of them remove the same things, as
+   * when a pod is stopped during the clean-up after a start. So callers of `add`, `remove` and
+   * `removeRemembered`, and all code that removes things that plugins made, run in here; time limits begin
+   * inside. Not reentrant.
    */
   alone<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#locks.run(containerId, signal, work);
   }
 
   /**
-   * ADD of the whole list; the result of the last plugin. A failure leaves an entry with everything that `remove`
-   * needs, up to the result of the last plugin that succeeded. An earlier try with the same id is undone first,
-   * because plugins refuse a second ADD. Held by the caller: the lock of the container, as for the next two.
+   * ADD of the whole list; the result of the last plugin. After a failure the cache has an entry with all
+   * that `remove` needs, up to the result of the last plugin that succeeded. An earlier attempt with the same
+   * id is undone first, because plugins refuse a second ADD. The caller holds the lock of the container, as
+   * for the next two.
    */
   async add(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<JsonObject> {
     const { runner, cache } = this.options;
@@ -97,7 +101,7 @@ export class Attachments {
       await cache.write({ ...entry, phase: "adding" });
       let remembered = "";
       const result = await runner.add(list, attachment, signal, async (soFar) => {
-        // Many plugins pass on what they got.
+        // Many plugins print their input unchanged.
         const text = formatJson(soFar);
         if (text !== remembered) await cache.write({ ...entry, result: soFar, phase: "adding" });
         remembered = text;
@@ -108,9 +112,9 @@ export class Attachments {
   }
 
   /**
-   * DEL of everything that the cache knows of the container, each with the configuration, arguments and result of its
-   * ADD; of the present network when the cache knows nothing, unless that is to be believed. With neither there is
-   * nothing that could be done: a warning. Idempotent. After a failure everything is still known, for the next try.
+   * DEL of all cached attachments of the container, each with the configuration, arguments and result of its
+   * ADD. Without one, DEL of the present network, unless `rememberedOnly`. Without both, only a warning.
+   * Idempotent. After a failure the cache keeps the entries, for the next attempt.
    */
   async remove(removal: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
@@ -126,13 +130,13 @@ export class Attachments {
       const believed = rememberedOnly && corrupt.length === 0;
       if (entries.every(isLoopback) && !believed) {
         if (network !== undefined) await this.#delete(network, undefined, removal, signal);
-        else log.warn({ subject, sandboxId: containerId }, "no network configuration to tear down with");
+        else log.warn({ subject, sandboxId: containerId }, "no network configuration for the tear-down");
       }
       await cache.removeCorrupt(corrupt);
     });
   }
 
-  /** DEL of one remembered attachment, with nothing but what is remembered. False when it has been undone meanwhile. */
+  /** DEL of one attachment by its cache entry alone. False when it has been removed meanwhile. */
   async removeRemembered(
     { containerId, networkName, ifName }: Pick<CacheEntry, "containerId" | "networkName" | "ifName">,
     signal: AbortSignal,
@@ -155,15 +159,15 @@ export class Attachments {
     return entry?.result === undefined ? undefined : podAddresses(entry.result, ifName);
   }
 
-  /** Whether anything is remembered of the container, finished or not. */
+  /** Whether the cache has an entry of this program for the container, whatever its phase. */
   async isKnown(containerId: string): Promise<boolean> {
     const { entries } = await this.options.cache.find(containerId);
     return entries.some((entry) => !isLoopback(entry) && entry.phase !== undefined);
   }
 
   /**
-   * CHECK of a remembered attachment; throws what the plugins complain about. False when there is nothing to ask: the
-   * list has no CHECK, or the pod was set up by another program or not to the end.
+   * CHECK of a cached attachment; throws the error of a plugin. False when no plugin was run: the list has no
+   * CHECK, or the pod was set up by another program, or not to the end.
    */
   async check(entry: CacheEntry, signal: AbortSignal): Promise<boolean> {
     const { containerId, ifName, netns, netnsIdentity, cniArgs: args, capabilityArgs } = entry;
@@ -179,8 +183,9 @@ export class Attachments {
   }
 
   /**
-   * GC of the plugins of the list, when nothing else runs. Only then `validAttachments` is asked, so that no pod is born
-   * in between. What it does not name is taken away, of this network: also what other programs have made.
+   * GC of the list, while no other command runs. `validAttachments` is called under the lock, so that no pod
+   * is created in between. Plugins remove all attachments of the network that it does not name, also those of
+   * other programs.
    */
   async collectGarbage(
     list: NetworkList,
@@ -192,7 +197,7 @@ export class Attachments {
     });
   }
 
-  /** For plugins: beside those of other containers, without GC, and after what a killed predecessor left running. */
+  /** Runs `work` while no GC runs, after orphaned plugins of the container were killed. */
   #withPlugins<T>(containerId: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return this.#lock.read(signal, async () => {
       await this.options.running.killOrphaned(signal, containerId);
@@ -202,23 +207,23 @@ export class Attachments {
 
   async #removeEntry(entry: CacheEntry, removal: Removal, signal: AbortSignal): Promise<void> {
     const { cache, log } = this.options;
-    // lo of a namespace dies with it; only the note is left.
+    // The interface lo ends with its namespace; only the entry is left.
     if (!isLoopback(entry)) {
       const list = this.#listOf(entry, removal.network);
       if (list === undefined) {
         log.warn(
           { subject: removal.subject, sandboxId: entry.containerId, network: entry.networkName },
-          "a cached attachment has no configuration to tear it down with",
+          "cached attachment has no configuration for its tear-down",
         );
       } else {
-        // An unfinished DEL must be known as such: the bridge plugin does less where it finds less.
+        // An unfinished DEL must be marked: at the next one the bridge plugin does not find its rules.
         if (entry.phase === "added" && masquerades(list)) {
-          // A full disk must not keep pods from being removed. Without the mark, a repetition after a crash of this
-          // program would know less; within this run the sweep below does not depend on it.
+          // A full disk must not keep pods from being removed. The mark is needed only after a crash of this
+          // process.
           await cache.write({ ...entry, phase: "deleting" }).catch((error: unknown) => {
             log.warn(
               { sandboxId: entry.containerId, err: messageOf(error) },
-              "cannot note the beginning of a tear-down",
+              "cannot record the start of a tear-down",
             );
           });
         }
@@ -249,20 +254,21 @@ export class Attachments {
     try {
       await runner.delete(list, attachment, entry?.result, signal);
     } catch (error) {
-      // The namespace may die while a plugin looks for it; without one, plugins undo what they keep outside.
+      // The namespace may end meanwhile; without one, plugins remove what they keep outside of it.
       if (netns === "" || signal.aborted || this.#isThere(namespace)) throw error;
       await runner.delete(list, { ...attachment, netns: "" }, entry?.result, signal);
     }
-    // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if there are none.
+    // The bridge plugin finds its masquerade rules by the addresses on the interface, and leaves them if
+    // there are none.
     if (masquerades(list) && (netns === "" || entry?.phase !== "added")) {
       await removeNatRules(natTables, new Set([containerId]), signal);
     }
   }
 
   /**
-   * The namespace for a DEL, with an empty path when it is gone. That of the ADD decides where it is known: another
-   * one, as after a restart of the pause container, has nothing of what the ADD made. A remembered path through a
-   * process counts only with the proof that it still leads to the same namespace.
+   * The namespace for a DEL, with an empty path when it is gone. It must be that of the ADD, where that is
+   * cached: after a restart of the pause container the pod has another one. A cached path through a process
+   * is used only when it is proven to lead to the same namespace.
    */
   #livingNamespace({ netns = "", netnsIdentity }: Removal, entry: CacheEntry | undefined): PodNamespace {
     const added = entry?.netnsIdentity;
@@ -295,7 +301,7 @@ export class Attachments {
       } catch (error) {
         this.options.log.warn(
           { sandboxId: entry.containerId, err: messageOf(error) },
-          "the configuration of a cached attachment cannot be read",
+          "cannot read the configuration of a cached attachment",
         );
       }
     }
@@ -316,7 +322,10 @@ function rememberedRemoval(entry: CacheEntry): Removal {
   return { containerId, ifName, args, capabilityArgs, subject: `sandbox ${JSON.stringify(containerId)}` };
 }
 
-/** An empty list of mappings is what the ancestors wrote when they had lost them: the caller may know better. */
+/**
+ * dockershim and cri-dockerd wrote an empty list of mappings when they had lost them: those of the caller are
+ * used.
+ */
 function offeredAtAdd({ capabilityArgs }: CacheEntry): JsonObject {
   const { portMappings, ...others } = capabilityArgs;
   const known = Array.isArray(portMappings) && portMappings.length > 0;

@@ -1,4 +1,4 @@
-/** What the runtime has to say to plugins: arguments for all, and values for those that declare the capability. */
+/** `CNI_ARGS` and capability arguments (`runtimeConfig`) of a pod. */
 import { ShimError } from "../../shim/lib/errors.js";
 import type { PortMapping } from "../../shim/domain/port-mapping.js";
 import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
@@ -6,7 +6,7 @@ import type { CniArgument } from "../libcni/invoke.js";
 import type { Json, JsonObject } from "../../shim/lib/json/exact-json.js";
 import { parseQuantity } from "../../shim/domain/quantity.js";
 
-/** A pod CIDR is needed by whoever declares this. */
+/** Plugins that declare this need a pod CIDR. */
 export const ipRangesCapability = "ipRanges";
 
 /** `CNI_ARGS` of a pod. `IgnoreUnknown` is for plugins that refuse keys they do not know. */
@@ -20,12 +20,12 @@ export function podArguments(pod: PodNetworkReference & { readonly uid?: string 
   ];
 }
 
-/** Whether a pair can be said in `CNI_ARGS`, where ";" separates pairs and cannot be escaped. */
+/** Whether `CNI_ARGS` can hold the pair: ";" separates pairs and cannot be escaped. */
 export function isSayable([, value]: CniArgument): boolean {
   return !value.includes(";") && !value.includes("\0");
 }
 
-/** `pairs`, if all can be said, else `invalid`. */
+/** `pairs`. Throws `invalid` when `CNI_ARGS` cannot hold one of them. */
 export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgument[] {
   const bad = pairs.find((pair) => !isSayable(pair));
   if (bad === undefined) return pairs;
@@ -33,8 +33,8 @@ export function requireSayable(pairs: readonly CniArgument[]): readonly CniArgum
 }
 
 /**
- * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no plugin would
- * look at them, as dockershim had it.
+ * Values for a pod's ADD, only those in `declared`. Bad bandwidth annotations are `invalid`, also when no
+ * plugin uses them, as in dockershim.
  */
 export function podCapabilities(
   pod: PodNetworkRequest,
@@ -71,7 +71,9 @@ export function portMappingsCapability(mappings: readonly PortMapping[]): JsonOb
   return entries.length === 0 ? {} : { portMappings: entries };
 }
 
-/** One range set per CIDR, so that a pod gets an address of each; dual-stack CIDRs may come joined by a comma. */
+/**
+ * One range set per CIDR, so that a pod gets an address of each; dual-stack CIDRs may come joined by a comma.
+ */
 function ipRanges(podCidrs: readonly string[]): Json | undefined {
   const cidrs = splitCidrs(podCidrs);
   return cidrs.length === 0 ? undefined : cidrs.map((subnet) => [{ subnet }]);
@@ -90,8 +92,6 @@ function dnsOf(dns: PodNetworkRequest["dns"]): Json | undefined {
   return { servers: [...servers], searches: [...searches], options: [...options] };
 }
 
-/** The bandwidth annotations of a pod. */
-
 const ingressKey = "kubernetes.io/ingress-bandwidth";
 const egressKey = "kubernetes.io/egress-bandwidth";
 
@@ -102,7 +102,9 @@ const mostMilli = 10n ** 15n * 1000n;
 /** The plugin wants a burst with every rate. This is what dockershim sent: no limit worth the name. */
 const burstBits = 2 ** 31 - 1;
 
-/** The value of the capability `bandwidth`, rates in bit/s; undefined without annotations. Throws `invalid`. */
+/**
+ * The value of the capability `bandwidth`, rates in bit/s; undefined without annotations. Throws `invalid`.
+ */
 export function bandwidthOf(annotations: Readonly<Record<string, string>>): JsonObject | undefined {
   const ingress = rateOf(annotations, ingressKey);
   const egress = rateOf(annotations, egressKey);

@@ -38,7 +38,7 @@ export interface CniTimeouts {
 
 const defaultTimeouts: CniTimeouts = { setUpMs: 220_000, tearDownMs: 220_000 };
 const defaultParallelism = 10;
-/** Plugins mostly answer within milliseconds; the program does not wait longer for one that hangs. */
+/** Plugins mostly answer within milliseconds; the start does not wait for one that hangs. */
 const firstLookMs = 500;
 
 export interface CniPluginParts {
@@ -65,11 +65,11 @@ export class CniNetworkPlugin implements NetworkPlugin {
   readonly dockerNetworkMode = "none";
   readonly dockerPublishesPorts = false;
   readonly #timeouts: CniTimeouts;
-  /** Each has its own, so that nobody waits with a tear-down until hanging set-ups have ended. */
+  /** Two semaphores, so that tear-downs do not wait for set-ups that hang. */
   readonly #setUps: Semaphore;
   readonly #tearDownSemaphore: Semaphore;
   #podCidrs: readonly string[];
-  /** Of pods that are up; what is missing is in the cache on disk. */
+  /** Addresses of running pods; others are in the cache on disk. */
   readonly #addresses = new Map<string, readonly string[]>();
   /** Begins and ends of tear-downs so far. */
   #tearDowns = 0;
@@ -86,7 +86,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     this.#tearDownSemaphore = new Semaphore(parallelism);
   }
 
-  /** Does not wait for plugins that hang: until they have answered, the state of the source says that it is read. */
+  /** Does not wait for plugins that hang: until they have answered, the state is a problem. */
   async start(signal: AbortSignal): Promise<void> {
     await this.parts.open();
     this.#firstLook = this.#look(signal);
@@ -108,7 +108,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
 
   /** After a failure everything that was begun is in the cache, for the tear-down; so it is after a crash. */
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[]> {
-    // Right after the start there may be a network that just is not known yet.
+    // Right after the start the configuration may not have been read yet.
     await orAbort(this.#firstLook, signal);
     const list = this.#usableNetwork();
     const subject = subjectOf(request);
@@ -126,19 +126,18 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (request.portMappings.some(({ hostPort }) => hostPort > 0) && !declared.has("portMappings")) {
       this.parts.log.warn(
         { subject, network: list.name },
-        "the pod wants host ports, but no CNI plugin makes them",
+        "pod requests host ports, but no CNI plugin has the portMappings capability",
       );
     }
     const addresses = await this.#attach(list, attachment, signal);
-    if (addresses.length === 0)
-      this.parts.log.warn({ subject, network: list.name }, "the pod got no address");
+    if (addresses.length === 0) this.parts.log.warn({ subject, network: list.name }, "pod got no address");
     this.#addresses.set(request.sandboxId, addresses);
     return addresses;
   }
 
   /**
-   * Once begun it runs to its end, or to a deadline of its own, also when the caller goes away: half a DEL is worth less
-   * than a whole one for which nobody waits any more.
+   * Once begun, it runs to its end or to its own deadline, also when the caller has left: a partial DEL
+   * leaves leaks.
    */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { tearDownMs } = this.#timeouts;
@@ -161,7 +160,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (known !== undefined) return known;
     const tearDowns = this.#tearDowns;
     const found = await this.parts.attachments.addresses(sandboxId, podInterface);
-    // The pod whose addresses were just read may have been torn down meanwhile: then they are not worth keeping.
+    // The pod may have been torn down during the read: then its addresses are not kept.
     if (found !== undefined && tearDowns === this.#tearDowns) this.#addresses.set(sandboxId, found);
     if (found !== undefined || look === undefined) return found;
     if (await this.parts.attachments.isKnown(sandboxId)) return undefined;
@@ -171,14 +170,14 @@ export class CniNetworkPlugin implements NetworkPlugin {
     return namespaceAddresses(namespaces, namespace, podInterface).catch((error: unknown) => {
       if (!isKind(error, "exhausted")) throw error;
       // A pod without an address, but not without a status.
-      this.parts.log.debug({ sandboxId, err: error.message }, "cannot tell the addresses of the pod");
+      this.parts.log.debug({ sandboxId, err: error.message }, "cannot read the addresses of the pod");
       return undefined;
     });
   }
 
   podCidrChanged(cidrs: readonly string[]): Promise<void> {
     this.#podCidrs = splitCidrs(cidrs);
-    this.parts.log.info({ podCidrs: this.#podCidrs }, "the pod CIDR is known");
+    this.parts.log.info({ podCidrs: this.#podCidrs }, "pod CIDR set");
     return Promise.resolve();
   }
 
@@ -209,7 +208,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     try {
       await source.start(signal);
     } catch (error) {
-      log.warn({ err: messageOf(error) }, "the first look at the network configuration failed");
+      log.warn({ err: messageOf(error) }, "cannot load the network configuration");
     }
   }
 
@@ -219,7 +218,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
     if (network !== undefined) await status.ask(network);
   }
 
-  /** The deadline counts from the slot; who waits for the container's lock or a slot ends with the caller. */
+  /** The time limit begins with the permit. An abort ends the wait for the lock and for the permit. */
   #attach(list: NetworkList, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
     const { runner, attachments } = this.parts;
     const action = `set up the network of ${attachment.subject}`;
@@ -242,7 +241,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
       ifName: podInterface,
       ...(request.netns === undefined ? {} : { netns: request.netns }),
       netnsIdentity: request.netnsIdentity,
-      // What cannot be said was not said at the ADD either, and must not keep a pod from being deleted.
+      // The ADD had no such arguments either, and they must not keep a pod from being deleted.
       args: podArguments(request).filter(isSayable),
       capabilityArgs: {
         ...portMappingsCapability(request.portMappings),
@@ -272,7 +271,7 @@ export class CniNetworkPlugin implements NetworkPlugin {
   }
 }
 
-/** A sandbox of which nothing is left but its id has no pod to name. */
+/** A sandbox of which only the id is known has no pod name. */
 function subjectOf({ namespace, name, sandboxId }: PodNetworkReference): string {
   return name === ""
     ? `sandbox ${JSON.stringify(sandboxId)}`

@@ -10,7 +10,7 @@ import type { PluginInvoker } from "../libcni/invoke.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { binariesOf, validateList } from "../libcni/validate-list.js";
 
-/** The safety net under the watch, and the way in which plugins are seen to come and go. */
+/** How often to check the installed plugins, and the files in case the watch fails. */
 const pollMs = 5000;
 /** Editors and installers write in several steps. */
 const debounceMs = 200;
@@ -29,9 +29,9 @@ export interface SkippedFile {
 }
 
 /**
- * The first file, by name, that is a valid list whose plugins are installed and speak its version. Plugins are asked
- * only when a file or a binary has changed. Without a valid file the state is a problem, and the last good list is
- * kept for tear-down.
+ * The first file, by name, that is a valid list whose plugins are installed and speak its version. Plugins
+ * are run only when a file or a binary has changed. Without a valid file the state is a problem, and the last
+ * valid list is kept for tear-downs.
  */
 export class ConfigurationDirectory implements NetworkSource {
   readonly #versions: PluginVersions;
@@ -40,7 +40,7 @@ export class ConfigurationDirectory implements NetworkSource {
   #state: NetworkState;
   #lastGood: NetworkList | undefined;
   #skipped: readonly SkippedFile[] = [];
-  /** Of each file that was reported, what was said about which content. */
+  /** Of each reported file, the problem and the content. */
   #reported = new Map<string, string>();
   #fingerprint: string | undefined;
   readonly #looks = new CoalescedWork<void>(() => this.#renewAndLook());
@@ -101,14 +101,17 @@ export class ConfigurationDirectory implements NetworkSource {
     };
   }
 
-  /** Looks now. Never throws: what goes wrong becomes the state. Calls during a look share the next one. */
+  /**
+   * Reads the directory now. Never throws: a failure becomes the state. Calls during a read share the next
+   * one.
+   */
   async refresh(): Promise<void> {
     this.#looks.request();
     await this.#looks.settled();
   }
 
   async #renewAndLook(): Promise<void> {
-    // Watching comes first, so that a change after the reading is not missed.
+    // The watch comes first, so that a change after the read is not missed.
     if (!this.#stopped) await this.#watch.renew();
     await this.#look();
   }
@@ -139,7 +142,7 @@ export class ConfigurationDirectory implements NetworkSource {
     const fingerprint = await this.#fingerprintOf(files);
     if (fingerprint === this.#fingerprint) return;
     const { state, skipped, worthRetry } = await this.#choose(files);
-    // Plugins were not given the time to answer.
+    // The plugins were stopped before they answered.
     if (this.#stopping.signal.aborted) return;
     this.#fingerprint = worthRetry ? undefined : fingerprint;
     this.#report(files, skipped);
@@ -204,7 +207,7 @@ export class ConfigurationDirectory implements NetworkSource {
     }
   }
 
-  /** Each file once per content and reason. */
+  /** Logs each file once per content and problem. */
   #report(files: readonly ConfigurationFile[], skipped: readonly SkippedFile[]): void {
     const contents = new Map(files.map(({ path, content }) => [path, content]));
     const reported = new Map<string, string>();
@@ -224,7 +227,7 @@ interface Choice {
   readonly worthRetry: boolean;
 }
 
-/** Exactly one of the two is there. */
+/** Has exactly one of the two. */
 export type NetworkState =
   | { readonly network: NetworkList; readonly problem?: undefined }
   | { readonly network?: undefined; readonly problem: string };
@@ -234,9 +237,9 @@ export interface NetworkSource {
   /** Resolves when the first state is known, whatever it is. */
   start(signal: AbortSignal): Promise<void>;
   stop(): Promise<void>;
-  /** What new pods get. */
+  /** The list for new pods. */
   state(): NetworkState;
-  /** The newest one that was ever valid, for pods of which nothing else is known. */
+  /** The last valid list, to tear down pods without a cached one. */
   lastGood(): NetworkList | undefined;
   /** Facts for verbose Status. */
   describe(): Readonly<Record<string, unknown>>;

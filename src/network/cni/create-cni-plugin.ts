@@ -1,4 +1,4 @@
-/** Puts the parts of CNI together, for the plugin `cni` and for others that bring a list of their own. */
+/** Builds the network plugin `cni`, and the parts that it shares with kubenet and the clean-up. */
 import { join } from "node:path";
 import { deadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
@@ -16,7 +16,7 @@ import { StatusProbe } from "./status-probe.js";
 
 /** In the directory of the cache, beside the results. */
 const runningDirectory = "dockershim-running";
-/** For plugins of a killed predecessor to die; a tear-down waits longer for those of its pod. */
+/** For orphaned plugins to end; a tear-down waits longer for those of its pod. */
 const orphanTimeoutMs = 500;
 
 export interface CniPartsOptions extends Pick<
@@ -28,14 +28,14 @@ export interface CniPartsOptions extends Pick<
   readonly log: Logger;
   /** Result directories beside our own where older shims left entries; the usual ones when not given. */
   readonly legacyResultDirs?: readonly string[];
-  /** The host's packet filter, where it is shared with others; else one of its own that finds out the backend. */
+  /** Shared with other users of iptables; a new one with a detected backend when not given. */
   readonly iptables?: HostIptables;
   readonly natTables?: NatTables;
   /** Set-ups that may run at once, and as many tear-downs. */
   readonly parallelism?: number;
 }
 
-/** What a plugin of one's own is built from; also what clean-up works with. */
+/** Used by network plugins and by the clean-up. */
 export interface CniParts {
   readonly invoker: PluginInvoker;
   readonly running: RunningPlugins;
@@ -102,8 +102,8 @@ export function createPluginOn(
 async function openParts({ cache, running }: CniParts, log: Pick<Logger, "warn">): Promise<void> {
   await cache.open();
   try {
-    await running.killOrphaned(deadline(orphanTimeoutMs, "end CNI plugins of a former run"));
+    await running.killOrphaned(deadline(orphanTimeoutMs, "kill orphaned CNI plugins"));
   } catch (error) {
-    log.warn({ err: messageOf(error) }, "a CNI plugin of a former run still runs");
+    log.warn({ err: messageOf(error) }, "orphaned CNI plugin is still running");
   }
 }

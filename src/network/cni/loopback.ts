@@ -1,4 +1,4 @@
-/** Brings up `lo` of a pod. Its namespace takes it down by dying, so there is no counterpart. */
+/** Brings up `lo` of a pod. It ends with the namespace, so it needs no tear-down. */
 import { ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { parseNetworkList } from "../libcni/configuration.js";
@@ -6,7 +6,7 @@ import { formatJson } from "../../shim/lib/json/exact-json.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
 
-/** The name under which the ancestors cached their loopback attachments. */
+/** The network name of cached loopback attachments of dockershim and cri-dockerd. */
 export const loopbackNetworkName = "cni-loopback";
 
 /** 0.4.0: an older one makes the plugin print a result that contradicts its version. */

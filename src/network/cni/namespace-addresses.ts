@@ -1,4 +1,6 @@
-/** Addresses of a pod by a look into its network namespace, for pods of which no result is kept. Runs nothing. */
+/**
+ * Reads the addresses of a pod from its network namespace, for pods without a cached result. Runs no program.
+ */
 import { isIP } from "node:net";
 import {
   requireNamespace,
@@ -13,9 +15,10 @@ const processPath = /^(\/proc\/[1-9]\d*)\/ns\/net$/;
 const fileLimitBytes = 256 * 1024;
 
 /**
- * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no process.
- * That a pod has addresses does not prove that its set-up ever ended. Throws `precondition` when the namespace is not
- * the pod's, `exhausted` when it has more addresses or routes than any pod that a plugin has set up.
+ * Global addresses of the interface, IPv4 first; undefined when there is none, or the path leads through no
+ * process. That a pod has addresses does not prove that its set-up ever ended. Throws `precondition` when the
+ * namespace is not the pod's, `exhausted` when it has more addresses or routes than any pod that a plugin has
+ * set up.
  */
 export async function namespaceAddresses(
   namespaces: NetworkNamespaces,
@@ -31,15 +34,16 @@ export async function namespaceAddresses(
       return "";
     });
   const [tries, routes, ipv6] = await Promise.all(["fib_trie", "route", "if_inet6"].map(read));
-  // Only now it is certain whose files these were.
+  // Proves that the files were those of the pod.
   requireNamespace(namespaces, namespace);
   const found = [...ipv4Addresses(tries ?? "", routes ?? "", ifName), ...ipv6Addresses(ipv6 ?? "", ifName)];
   return found.length === 0 ? undefined : found;
 }
 
 /**
- * fib_trie has all local addresses, but not of which interface. Those inside a range that is routed to this interface
- * are its own; when there is none, as with addresses that are routed one by one, a single address must be.
+ * fib_trie has all local addresses, but not of which interface. Those inside a range that is routed to this
+ * interface are its own; when there is none, as with addresses that are routed one by one, a single address
+ * must be.
  */
 export function ipv4Addresses(fibTrie: string, routes: string, ifName: string): readonly string[] {
   const local = new Set<string>();
@@ -82,7 +86,7 @@ export function ipv6Addresses(ifInet6: string, ifName: string): readonly string[
     const [digits = "", , , scope, , name] = line.trim().split(/\s+/);
     if (name !== ifName || scope !== "00" || !/^[0-9a-f]{32}$/.test(digits)) return [];
     const groups = digits.match(/.{4}/g)?.join(":") ?? "";
-    // The form that everybody else writes, shortened.
+    // The short form of RFC 5952.
     return [new URL(`http://[${groups}]`).hostname.slice(1, -1)];
   });
 }

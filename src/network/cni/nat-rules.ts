@@ -1,12 +1,12 @@
 /**
- * Rules of CNI plugins in the nat table. The bridge plugin (`ipMasq`) and portmap put the container's id into a
- * comment, and give each container chains of its own.
+ * Finds and removes rules of CNI plugins in the nat table. The bridge plugin (`ipMasq`) and portmap put the
+ * container id into a comment, and give each container chains of its own.
  */
 import { createHash } from "node:crypto";
 import type { HostIptables } from "../iptables/host-iptables.js";
 import { addressFamilies, type AddressFamily } from "../iptables/iptables.js";
 
-/** What of one container stands in an `iptables-save -t nat` text. */
+/** Rules and chains of one container in an `iptables-save -t nat` text. */
 export interface ContainerRules {
   readonly containerId: string;
   /** Rules in chains of others that lead to the container's own, as `-A POSTROUTING …`. */
@@ -21,7 +21,7 @@ const ownChain = /^CNI-(?:DN-[0-9a-f]{21}|[0-9a-f]{24})$/;
 /** As in `--comment "dnat name: \"demo\" id: \"8dbd…\""`. */
 const comment = /^-A (\S+) .*--comment "(?:dnat )?name: \\"[^"\\]*\\" id: \\"([^"\\]+)\\"".* -j (\S+)$/;
 
-/** Everything that names a container, one element per container; and the plugins' chains that nothing leads to. */
+/** Rules and chains by container, and chains of the plugins to which no rule leads. */
 export function readNatRules(save: string): {
   readonly containers: readonly ContainerRules[];
   readonly orphanChains: readonly string[];
@@ -70,7 +70,7 @@ export function chainNames(networkName: string, containerId: string): readonly s
   return [`CNI-${digest.slice(0, 24)}`, `CNI-DN-${digest.slice(0, 21)}`];
 }
 
-/** Text for `iptables-restore --noflush` that takes away rules and chains; undefined when there is nothing to take. */
+/** Text for `iptables-restore --noflush` that removes rules and chains; undefined when there are none. */
 export function removalText(parts: readonly Pick<ContainerRules, "rules" | "chains">[]): string | undefined {
   const rules = parts.flatMap((part) => part.rules.map((rule) => rule.replace(/^-A /, "-D ")));
   const chains = parts.flatMap((part) => part.chains);
@@ -85,7 +85,7 @@ export function removalText(parts: readonly Pick<ContainerRules, "rules" | "chai
   return `${lines.join("\n")}\n`;
 }
 
-/** The nat table of the host, one per address family. */
+/** The nat tables of one iptables backend, one per address family. */
 
 export interface NatTable {
   /** As `iptables-save -t nat` prints it; empty where the host has no tool or table for the family. */
@@ -94,7 +94,7 @@ export interface NatTable {
   restore(family: AddressFamily, text: string, signal: AbortSignal): Promise<void>;
 }
 
-/** Those that rules of plugins may be in: more than one where both backends of iptables are in use, none without it. */
+/** One element per iptables backend in use: none without iptables. */
 export type NatTables = (signal: AbortSignal) => Promise<readonly NatTable[]>;
 
 const tries = 3;
@@ -119,8 +119,8 @@ export async function removeNatRules(
 }
 
 /**
- * Restores what `textFor` makes of each table of the family; undefined leaves it. Others change the table meanwhile, so a
- * text that does not fit any more is worked out anew. Throws when that does not help.
+ * Applies the result of `textFor` to each table of the family; undefined changes nothing. Other programs may
+ * change the table meanwhile, so a text that is refused is made again. Throws after the last attempt.
  */
 export async function changeNatTables(
   tables: NatTables,

@@ -1,4 +1,4 @@
-/** The STATUS command, as an answer that is always at hand. */
+/** The answer to the last STATUS command, kept in memory. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
@@ -29,8 +29,8 @@ export class StatusProbe {
   ) {}
 
   /**
-   * What the plugins of the list last had to complain about. An answer older than 10 s is renewed in the background;
-   * while there is none, there is no complaint. Lists below version 1.1.0 have no such command.
+   * The last error of STATUS, undefined without one and before the first answer. An answer older than 10 s is
+   * renewed in the background. Lists below version 1.1.0 have no such command.
    */
   problemOf(list: NetworkList): string | undefined {
     if (!isAtLeast(list.cniVersion, "1.1.0")) return undefined;

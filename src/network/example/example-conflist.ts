@@ -1,4 +1,4 @@
-/** A network configuration for a single node, for those who have none. */
+/** A network configuration for a single node. */
 import { link, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { randomBytes } from "node:crypto";
@@ -27,16 +27,19 @@ export interface ExampleOptions {
 }
 
 /**
- * Seldom used at homes and in companies, and the default of no other program of containers that we know: Docker has
- * 172.17.0.0/12 and 192.168.0.0/16, Podman 10.88.0.0/15, nerdctl 10.4, k3s 10.42, CRI-O 10.85, Services 10.96.0.0/12,
- * Kubernetes' networks 10.244 and 10.128.0.0/14. Which one is free on the node is found out before one is offered.
+ * Rarely used, and not the default of a known container program: Docker has 172.17.0.0/12 and 192.168.0.0/16,
+ * Podman 10.88.0.0/15, nerdctl 10.4, k3s 10.42, CRI-O 10.85, Services 10.96.0.0/12, Kubernetes' networks
+ * 10.244 and 10.128.0.0/14. `findFreePlace` chooses one that is free on the node.
  */
 export const exampleCidrs = ["10.213.0.0/16", "10.214.0.0/16", "10.215.0.0/16", "10.59.0.0/16"] as const;
 /** The usual name, and one for nodes where something else has a bridge of that name. */
 export const exampleBridges = ["cni0", "dockershim0"] as const;
 export const exampleFileName = "10-dockershim.conflist";
 
-/** A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws `invalid`. */
+/**
+ * A list that works on one node: a bridge with addresses for pods, host ports, bandwidth limits. Throws
+ * `invalid`.
+ */
 export function exampleConflist(options: ExampleOptions = {}): string {
   const { podCidrs = [exampleCidrs[0]], cniVersion = "0.4.0", plugins = optionalPlugins } = options;
   const { networkName = "dockershim", bridge = exampleBridges[0] } = options;
@@ -47,8 +50,8 @@ export function exampleConflist(options: ExampleOptions = {}): string {
 }
 
 /**
- * `exampleConflist` with the installed plugins and the newest version that all of them speak. `unavailable` without the
- * plugins that nothing works without.
+ * `exampleConflist` with the installed plugins and the newest version that all of them speak. `unavailable`
+ * without the plugins that nothing works without.
  */
 export async function exampleForPlugins(
   options: Pick<ExampleOptions, "podCidrs" | "networkName" | "bridge">,
@@ -67,8 +70,8 @@ export async function exampleForPlugins(
 }
 
 /**
- * Writes the list into the directory of configurations, which is made when it is missing, and returns the path. Throws
- * `conflict` when a configuration is there already: it might be the one in use.
+ * Writes the list into the directory of configurations, which is made when it is missing, and returns the
+ * path. Throws `conflict` when a configuration is there already: it might be the one in use.
  */
 export async function writeExampleConflist(directory: string, text: string): Promise<string> {
   const present = (await namesIn(directory)).filter((name) => /\.(?:conf|conflist|json)$/.test(name));
@@ -84,7 +87,7 @@ export async function writeExampleConflist(directory: string, text: string): Pro
   const whole = join(directory, `.dockershim-example-${randomBytes(8).toString("hex")}`);
   await writeFileAtomically(whole, text, { mode: 0o644, temporaryPrefix: ".dockershim-" });
   try {
-    // Unlike a rename it fails when somebody has written that very file meanwhile.
+    // Unlike a rename, a link fails when the file exists.
     await link(whole, path);
     await syncDirectory(directory);
   } catch (error) {

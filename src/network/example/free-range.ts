@@ -1,4 +1,4 @@
-/** Which address ranges a node uses already: pods with such addresses would hide what is there. */
+/** Address ranges that a node uses already, and a free one for pods. */
 import { readFile } from "node:fs/promises";
 import { BlockList } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -10,7 +10,10 @@ export interface NodeRange {
   readonly interfaceName: string;
 }
 
-/** IPv4 ranges of all interfaces and routes of this node; the default route is none. Throws when they cannot be read. */
+/**
+ * IPv4 ranges of all interfaces and routes of this node; the default route is none. Throws when they cannot
+ * be read.
+ */
 export async function readNodeRanges(routeFile = "/proc/net/route"): Promise<readonly NodeRange[]> {
   const ranges = routedRanges(await readFile(routeFile, "utf8"));
   for (const [interfaceName, addresses = []] of Object.entries(networkInterfaces())) {
@@ -21,7 +24,10 @@ export async function readNodeRanges(routeFile = "/proc/net/route"): Promise<rea
   return ranges;
 }
 
-/** Of the text of /proc/net/route: interface, destination, …, mask as eighth field; numbers have the bytes reversed. */
+/**
+ * Of the text of /proc/net/route: interface, destination, …, mask as eighth field; numbers have the bytes
+ * reversed.
+ */
 function routedRanges(text: string): NodeRange[] {
   const ranges: NodeRange[] = [];
   for (const line of text.split("\n").slice(1)) {
@@ -42,9 +48,9 @@ export interface FreePlace {
 }
 
 /**
- * A bridge and an IPv4 range for it that overlaps with nothing else. The first of `bridges` whose addresses, if it is there
- * already, are of a candidate: it is left of an earlier use, and goes on with its range. Another one's addresses would
- * be in the way: the bridge plugin refuses a bridge of another range. Throws `unavailable` with what is in the way.
+ * A bridge and an IPv4 range for it that overlaps with nothing else. A bridge that exists is taken when its
+ * addresses are in the range of a candidate: it keeps its range. The bridge plugin refuses a bridge with
+ * addresses of another range. Throws `unavailable` with the conflicting ranges.
  */
 export function findFreePlace(
   bridges: readonly string[],

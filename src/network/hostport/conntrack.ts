@@ -1,6 +1,6 @@
 /**
- * Flows that the kernel remembers. A UDP flow keeps going where its first packet went, however the rules change: to
- * nobody when it began before its host port was open, to a dead pod when it outlived one.
+ * Deletes connection tracking entries. A UDP flow keeps its first destination when rules change: none when it
+ * began before its host port was open, a dead pod when it outlived one.
  */
 import { isIP } from "node:net";
 import { isKind, messageOf } from "../../shim/lib/errors.js";
@@ -25,7 +25,10 @@ export class Conntrack {
     private readonly run: RunCommand = runCommand,
   ) {}
 
-  /** For a pod that now has these ports: flows that began before. New releases of the portmap plugin do so, too. */
+  /**
+   * For a pod that now has these ports: flows that began before. New releases of the portmap plugin do so,
+   * too.
+   */
   async forgetBefore(
     mappings: readonly PortMapping[],
     addresses: readonly string[],
@@ -62,10 +65,10 @@ export class Conntrack {
       signal.throwIfAborted();
       if (isKind(error, "notFound")) {
         this.#missing = true;
-        this.log.info({}, "conntrack is not installed: UDP flows to host ports outlive their pods");
+        this.log.info({}, "conntrack is not installed, UDP flows to host ports outlive their pods");
         return;
       }
-      this.log.warn({ family, ...flows, err: messageOf(error) }, "cannot make the kernel forget UDP flows");
+      this.log.warn({ family, ...flows, err: messageOf(error) }, "cannot delete UDP flows");
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Which pod has which host port. The portmap plugin would give a port to two pods, of which one is never reached. */
+/** Host ports by pod. The portmap plugin would map one port to two pods, of which one is never reached. */
 import { isIP, SocketAddress } from "node:net";
 import { ShimError } from "../../shim/lib/errors.js";
 import type { PortMapping } from "../../shim/domain/port-mapping.js";
@@ -10,20 +10,23 @@ export interface HostPortOwner {
   readonly portMappings: readonly PortMapping[];
 }
 
-/** Sandboxes whose network is set up, by what is written down of them. */
+/** Sandboxes whose network is set up, by their records. */
 export type ReadOwners = (signal: AbortSignal) => Promise<readonly HostPortOwner[]>;
 
 export class HostPortClaims {
-  /** Of this run of the program; undefined for a sandbox that was torn down, whatever is written down of it. */
+  /** Of this process; undefined for a sandbox that was torn down, whatever its record says. */
   readonly #claims = new Map<string, HostPortOwner | undefined>();
 
   constructor(private readonly readOwners: ReadOwners = () => Promise.resolve([])) {}
 
-  /** Throws `conflict`, naming the owner, when a port of `wanted` is taken; else it is the sandbox's until `release`. */
+  /**
+   * Throws `conflict`, naming the owner, when a port of `wanted` is taken; else it is the sandbox's until
+   * `release`.
+   */
   async claim(wanted: HostPortOwner, signal: AbortSignal): Promise<void> {
     if (!hasHostPorts(wanted)) return;
     const written = await this.readOwners(signal);
-    // No waiting from here on: of two pods at once, the first one has the port.
+    // No await from here on: of two concurrent set-ups the first one gets the port.
     const owners = new Map<string, HostPortOwner | undefined>([
       ...written.map((owner) => [owner.sandboxId, owner] as const),
       ...this.#claims,
@@ -42,7 +45,7 @@ export class HostPortClaims {
       this.#claims.set(owner.sandboxId, undefined);
   }
 
-  /** A released one matters only as long as it is written down as an owner. */
+  /** A released claim is kept as long as a record names the sandbox as an owner. */
   #forgetReleased(written: readonly HostPortOwner[]): void {
     const known = new Set(written.map(({ sandboxId }) => sandboxId));
     for (const [id, owner] of this.#claims)

@@ -1,4 +1,4 @@
-/** Names of the chains that dockershim, cri-dockerd and CRI-O gave to host ports of kubenet pods. */
+/** The iptables chains that dockershim and cri-dockerd made for host ports: names, owners, removal. */
 import { createHash } from "node:crypto";
 import type { PortMapping, PortProtocol } from "../../shim/domain/port-mapping.js";
 import { isIP } from "node:net";
@@ -26,7 +26,7 @@ export function hostPortChainName(
   return chainPrefix + base32(digest).slice(0, hashCharacters);
 }
 
-/** Every name that an ancestor may have given to the mapping. */
+/** The names that dockershim and cri-dockerd give to the mapping. */
 export function hostPortChainNames(
   sandboxId: string,
   mapping: Omit<PortMapping, "containerPort">,
@@ -53,9 +53,7 @@ function base32(bytes: Uint8Array): string {
   return bits === 0 ? text : text + alphabet.charAt((value << (5 - bits)) & 31);
 }
 
-/** Finding the chains that dockershim and cri-dockerd made for host ports, and whose they are. */
-
-/** One chain, with what its rules tell. */
+/** One chain, with the facts in its rules. */
 export interface LegacyChain {
   readonly chain: string;
   /** By the comment of its rules, which names no sandbox. */
@@ -68,7 +66,7 @@ export interface LegacyChain {
   readonly destination?: string;
 }
 
-/** The sandbox whose chains are looked for. */
+/** A sandbox that may own chains. */
 export interface ChainOwner {
   readonly sandboxId: string;
   readonly namespace: string;
@@ -90,11 +88,12 @@ export function legacyChains(table: SavedTable): readonly LegacyChain[] {
 }
 
 /**
- * The names among `chains` that belong to the sandbox. The name is a hash over id, port, protocol and, by some, host
- * address. Where the mappings of the set-up are lost, the rules still tell them.
+ * The names among `chains` that belong to the sandbox. The name is a hash over id, port, protocol and, by
+ * some, host address. Where the mappings of the set-up are lost, they are read from the rules.
  *
- * The comment names only the pod, of which a newer sandbox may run: it decides only about chains that belong to none
- * of `otherSandboxIds`, all sandboxes that exist beside this one. Without that list it decides nothing.
+ * The comment names only the pod, of which a newer sandbox may run: it decides only about chains that belong
+ * to none of `otherSandboxIds`, all sandboxes that exist beside this one. Without that list it decides
+ * nothing.
  */
 export function chainsOfSandbox(
   chains: readonly LegacyChain[],
@@ -126,7 +125,7 @@ export function isBaseRule(rule: SavedRule): boolean {
   return targetOf(rule) === baseChain || commentOf(rule) === "SNAT for localhost access to hostports";
 }
 
-/** Whether the name of the chain is one that the sandbox gave it, by what its rules tell. */
+/** Whether the name of the chain is that of a mapping of the sandbox, by the facts in its rules. */
 export function isChainOf({ chain, hostPort, protocol, hostIp }: LegacyChain, sandboxId: string): boolean {
   if (hostPort === undefined || protocol === undefined) return false;
   // Addresses that mean "all" are in no rule, but in the hash.
@@ -169,14 +168,14 @@ function isProtocol(text: string | undefined): text is PortProtocol {
   return text !== undefined && protocols.includes(text);
 }
 
-/** The input of `iptables-restore --noflush` that takes host port chains away. */
-
 /**
- * Removes the chains `targets` and every rule that leads to them; with the last chain of the table go the base chain
- * and the rules that lead there, for they keep kube-proxy from cleaning up. Undefined when nothing is to be removed.
+ * Removes the chains `targets` and every rule that leads to them; with the last chain of the table go the
+ * base chain and the rules that lead there, for they keep kube-proxy from cleaning up. Undefined when nothing
+ * is to be removed.
  *
- * Rules are deleted one by one, as they were printed. The ancestors wrote the whole of their chains anew, which undid
- * what another program had added meanwhile; here a table that has changed is refused as a whole and can be read again.
+ * Text for `iptables-restore --noflush`. Rules are deleted one by one, as they were printed, so that no rule
+ * of another program is lost; when the table has changed meanwhile, the whole text is refused and can be made
+ * again.
  */
 export function removalText(table: SavedTable, targets: ReadonlySet<string>): string | undefined {
   const chains = table.chains.filter((chain) => targets.has(chain));

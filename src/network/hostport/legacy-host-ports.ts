@@ -29,33 +29,34 @@ interface Place {
 const tries = 3;
 
 /**
- * This program opens host ports by the portmap plugin and never makes such chains. So once a table is without them, it
- * is not looked at again until the next start.
+ * This program opens host ports by the portmap plugin and never makes such chains, so a table without them is
+ * not read again until the next start.
  */
 export class LegacyHostPorts {
-  /** Tables that have some, or that could not be read; undefined before anybody looked. */
+  /** Tables with such chains, or that could not be read; undefined before the first search. */
   #places: Set<Place> | undefined;
 
   constructor(private readonly options: LegacyHostPortsOptions) {}
 
-  /** Looks whether there are any. What cannot be read is looked at again at the first tear-down. */
+  /** Searches for such chains. After a failure the first tear-down searches again. */
   async start(signal: AbortSignal): Promise<void> {
     try {
       await this.#search(signal);
     } catch (error) {
       signal.throwIfAborted();
-      this.options.log.warn({ err: messageOf(error) }, "cannot look for host ports of dockershim");
+      this.options.log.warn({ err: messageOf(error) }, "cannot search for host ports of dockershim");
     }
   }
 
-  /** Whether a tear-down has anything to look for. */
+  /** Whether a tear-down has to search for chains. */
   get present(): boolean {
     return this.#places === undefined || this.#places.size > 0;
   }
 
   /**
-   * Removes the chains of a sandbox, and the base chains with the last one. Others may change the table meanwhile, so a
-   * removal that does not fit any more is worked out anew. Throws when that does not help; a repeat is harmless.
+   * Removes the chains of a sandbox, and the base chains with the last one. Others may change the table
+   * meanwhile, so a removal that does not fit any more is worked out anew. Throws when that does not help; a
+   * repeat is harmless.
    */
   async remove(owner: ChainOwner, signal: AbortSignal, otherSandboxIds?: readonly string[]): Promise<void> {
     const places = this.#places ?? (await this.#search(signal));

@@ -1,4 +1,4 @@
-/** Which iptables of this host the rules belong to. */
+/** Chooses the iptables backend of this host. */
 import { isKind, ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "./run-command.js";
 
@@ -15,9 +15,9 @@ export interface IptablesTools {
 }
 
 /**
- * The kernel can hold rules of both backends at once, and a packet meets both. `auto` takes the backend that holds
- * Kubernetes' chains, which is kube-proxy's; when neither or both do, what plain `iptables` is, or the one with more
- * of them. `unavailable` when the wanted one is not installed.
+ * The kernel can hold rules of both backends at once, and a packet meets both. `auto` takes the backend that
+ * holds Kubernetes' chains, which is kube-proxy's; when neither or both do, what plain `iptables` is, or the
+ * one with more of them. `unavailable` when the wanted one is not installed.
  */
 export async function detectIptables(
   mode: IptablesMode,
@@ -41,7 +41,7 @@ export async function detectIptables(
   return toolsFor(chosen, plain, reason, signal, run);
 }
 
-/** What `iptables` is, which everybody calls who does not care; undefined when it is not installed. */
+/** Plain `iptables`, which the CNI plugins call; undefined when it is not installed. */
 export async function plainIptables(
   signal: AbortSignal,
   run: RunCommand = runCommand,
@@ -84,7 +84,10 @@ async function versionOf(
   return version;
 }
 
-/** Without `-t`: naming a table would make the kernel load it, and an empty table of the wrong backend confuses people. */
+/**
+ * Without `-t`: naming a table would make the kernel load it, and an empty table of the wrong backend
+ * confuses people.
+ */
 async function kubernetesLines(
   backend: IptablesBackend,
   signal: AbortSignal,
@@ -103,8 +106,6 @@ async function kubernetesLines(
   }
   return lines;
 }
-
-/** What `iptables --version` prints, and which flags of waiting a version has. */
 
 export type IptablesBackend = "nft" | "legacy";
 

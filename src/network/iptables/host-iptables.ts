@@ -1,4 +1,4 @@
-/** The one way to the packet filter of this host, for everything that reads or writes its rules. */
+/** The iptables of this host, shared by all readers and writers of rules. */
 import { isKind } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { SingleFlight } from "../../shim/lib/sync/single-flight.js";
@@ -14,7 +14,7 @@ export interface HostIptablesOptions {
 }
 
 /**
- * Finds out at the first use which backend it is, and stays with it. What fails is found out anew by the next caller.
+ * Detects the backend at the first use, and keeps it; after a failure the next caller detects it again.
  * Callers share the objects, so no two commands for one family of one backend run at once.
  */
 export class HostIptables {
@@ -33,8 +33,8 @@ export class HostIptables {
   }
 
   /**
-   * Wherever rules of CNI plugins and of dockershim may be. Those call plain `iptables`, which may be of the other
-   * backend than the chosen one. Empty when none is installed: then nobody could write a rule.
+   * All backends that may hold rules of CNI plugins and of dockershim: these call plain `iptables`, which may
+   * use another backend than the chosen one. Empty when none is installed.
    */
   async everywhere(signal: AbortSignal): Promise<readonly Iptables[]> {
     const chosen = await this.chosen(signal).catch((error: unknown) => {
@@ -53,10 +53,7 @@ export class HostIptables {
     const { version, reason } = tools;
     log.info({ version: version.text, backend: version.backend, reason }, "using iptables");
     if (tools.differsFromDefault) {
-      log.warn(
-        { backend: version.backend },
-        "the CNI plugins call plain iptables, which is of the other backend",
-      );
+      log.warn({ backend: version.backend }, "CNI plugins call plain iptables, which uses the other backend");
     }
     return (this.#found.chosen = this.#open(tools));
   }

@@ -28,8 +28,8 @@ const tries = 5;
 const pauseMs = 200;
 
 /**
- * One command at a time for each family. Errors are of kind `notFound` when the family has no tool, `unavailable` when
- * the tables stay busy, else `unknown`, with command, exit code and stderr as fields.
+ * One command at a time for each family. Errors are of kind `notFound` when the family has no tool,
+ * `unavailable` when the tables stay busy, else `unknown`, with command, exit code and stderr as fields.
  */
 export class Iptables {
   readonly #lock = new KeyedMutex();
@@ -88,7 +88,7 @@ export class Iptables {
     });
   }
 
-  /** As `save`; empty where the host has no tool or no such table for the family, and so nobody's rules. */
+  /** As `save`; empty where the host has no tool or no such table for the family. */
   async saveIfAny(family: AddressFamily, table: Rule["table"], signal: AbortSignal): Promise<string> {
     try {
       return await this.save(family, table, signal);

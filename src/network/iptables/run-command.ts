@@ -1,4 +1,7 @@
-/** Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a shell's text. */
+/**
+ * Runs the tools of the host: iptables, ebtables, conntrack, ip, nsenter. Arguments are words, never a
+ * shell's text.
+ */
 import { execFile } from "node:child_process";
 import { withDeadline } from "../../shim/lib/abort.js";
 import { ShimError } from "../../shim/lib/errors.js";
@@ -29,8 +32,8 @@ const defaultTimeoutMs = 30_000;
 const largestOutputBytes = 256 * 1024 * 1024;
 
 /**
- * Runs `program` (found by PATH) to its end, whatever its exit code. `notFound` when there is no such program,
- * `timeout` after the time limit, the reason of `signal` when that aborts; both kill the program.
+ * Runs `program` (found by PATH) to its end, whatever its exit code. `notFound` when there is no such
+ * program, `timeout` after the time limit, the reason of `signal` when that aborts; both kill the program.
  */
 export const runCommand: RunCommand = (
   program,

@@ -1,4 +1,7 @@
-/** What lists of the standard plugins have in common: addresses by host-local, and the plugins behind the bridge. */
+/**
+ * Network lists with the bridge plugin: its common part, which the example configuration has, too, and the
+ * list of kubenet.
+ */
 import type { PodSubnet } from "../pod-cidrs.js";
 
 export const requiredPlugins = ["bridge", "host-local"] as const;
@@ -14,8 +17,8 @@ const configurations = {
 } as const;
 
 /**
- * The plugins of a list: a bridge with the members `bridge` and an address of each subnet, then those of `optional`.
- * Plugins with capabilities do nothing for pods that do not ask for them.
+ * The plugins of a list: a bridge with the members `bridge` and an address of each subnet, then those of
+ * `optional`. Plugins with capabilities do nothing for pods that do not ask for them.
  */
 export function bridgePlugins(
   bridge: Readonly<Record<string, unknown>>,
@@ -33,9 +36,7 @@ export function bridgePlugins(
   ];
 }
 
-/** The network list that stands for kubenet: dockershim's bridge and addresses, and plugins for what it did itself. */
-
-/** As the ancestors named them: their bridge and their store of addresses go on being used. */
+/** The names of dockershim: its bridge and its address store stay in use. */
 export const kubenetNetworkName = "kubenet";
 export const kubenetBridge = "cbr0";
 
@@ -66,9 +67,9 @@ export function kubenetListText({
         bridge: kubenetBridge,
         mtu: mtuBytes,
         isGateway: true,
-        // Another pod CIDR than last time: the old gateway address gives way.
+        // After a change of the pod CIDR the old gateway address is replaced.
         forceAddress: true,
-        // The rule for the whole node does that.
+        // The masquerade rule of the node covers all pods.
         ipMasq: false,
         hairpinMode: hairpinMode === "hairpin-veth",
         promiscMode: hairpinMode === "promiscuous-bridge",

@@ -1,4 +1,4 @@
-/** Puts kubenet together. */
+/** Builds the network plugin `kubenet`. */
 import {
   createCniParts,
   createPluginOn,
@@ -21,9 +21,9 @@ import { NodeRules } from "./node-rules.js";
 
 export interface KubenetPluginOptions extends CniPartsOptions {
   readonly reason: string;
-  /** Empty: the kubelet tells. */
+  /** Empty: set by UpdateRuntimeConfig. */
   readonly podCidrs: readonly string[];
-  /** 0: found out. */
+  /** 0: the smallest MTU of the node's interfaces. */
   readonly mtuBytes: number;
   readonly hairpinMode: HairpinMode;
   readonly nonMasqueradeCidr: string;
@@ -35,7 +35,7 @@ export interface KubenetPluginOptions extends CniPartsOptions {
   readonly clock?: Clock;
 }
 
-/** A full pool would make every waiting pod look. */
+/** While the pool is full, each pod that waits would search again. */
 const freeAtMostEveryMs = 60_000;
 
 export function createKubenetPlugin(

@@ -1,6 +1,7 @@
 /**
- * A promiscuous bridge sees every packet between a pod and its gateway twice: once from the bridge's own routing and
- * once flooded. These rules let only packets of the gateway itself pass from the bridge's address to pods.
+ * On a promiscuous bridge every packet between a pod and its gateway arrives twice: once routed by the
+ * bridge, and once flooded. These rules let only packets of the gateway itself pass from the address of the
+ * bridge to pods.
  */
 import type { Logger } from "../../shim/lib/log.js";
 import { messageOf } from "../../shim/lib/errors.js";
@@ -14,12 +15,12 @@ import type { PodSubnet } from "../pod-cidrs.js";
 
 const chain = "KUBE-DEDUP";
 const table = ["-t", "filter"] as const;
-/** How long rules that were written, or seen, count for further pods: firewalld and `ebtables -F` wipe rules out. */
+/** For this long the rules are not checked again. firewalld and `ebtables -F` remove rules. */
 const appliedCountsMs = 10_000;
 
 type DedupRuleWords = readonly (readonly string[])[];
 
-/** Rules of the chain in their order: the gateways first, then what is dropped. */
+/** Rules of the chain in their order: packets of the gateways are accepted, then all others dropped. */
 export function dedupRules(macAddress: string, subnets: readonly PodSubnet[]): DedupRuleWords {
   const rule = ({ family }: PodSubnet, source: string, target: string): readonly string[] => {
     const [protocol, flag] = family === "ipv4" ? ["IPv4", "--ip-src"] : ["IPv6", "--ip6-src"];
@@ -40,9 +41,9 @@ interface AppliedRules {
 }
 
 export class DedupRules {
-  /** Pods that come at once share one look, */
+  /** Pods that are set up at the same time share one check. */
   readonly #flights = new SingleFlight<void>();
-  /** and those that want other rules, as for a new address of the bridge, come after it. */
+  /** Checks for other rules, such as for a new address of the bridge, wait. */
   readonly #locks = new KeyedMutex();
   #applied: AppliedRules | undefined;
 
@@ -53,8 +54,8 @@ export class DedupRules {
   ) {}
 
   /**
-   * To be called after each set-up, for the bridge gets its address with its first port. Writes only when something has
-   * changed, and then the whole chain. Best effort.
+   * To be called after each set-up, because the bridge gets its address with its first port. Writes the whole
+   * chain, and only when something has changed. Best effort.
    */
   async ensure(subnets: readonly PodSubnet[], signal: AbortSignal): Promise<void> {
     try {
@@ -67,7 +68,7 @@ export class DedupRules {
       );
     } catch (error) {
       signal.throwIfAborted();
-      this.log.warn({ err: messageOf(error) }, "cannot keep the promiscuous bridge from doubling packets");
+      this.log.warn({ err: messageOf(error) }, "cannot write the ebtables rules against duplicate packets");
     }
   }
 
@@ -76,7 +77,7 @@ export class DedupRules {
     const at = this.clock.now();
     const last = this.#applied?.wanted === wanted ? this.#applied : undefined;
     if (last !== undefined && at - last.at < appliedCountsMs) return;
-    // Until the end nothing is known to be there: a failure or an abort may leave half of it.
+    // A failure or an abort may leave a part of the rules.
     this.#applied = undefined;
     let listing = await this.#listing(signal);
     if (listing === undefined || listing !== last?.listing) {
@@ -90,7 +91,7 @@ export class DedupRules {
   async #write(rules: DedupRuleWords, isMade: boolean, signal: AbortSignal): Promise<void> {
     await this.#ebtables(signal, ...(isMade ? ["-F", chain] : ["-N", chain]));
     for (const rule of rules) await this.#ebtables(signal, "-A", chain, ...rule);
-    this.log.info({ chain, rules: rules.length }, "wrote the rules against doubled packets");
+    this.log.info({ chain, rules: rules.length }, "wrote the ebtables rules against duplicate packets");
   }
 
   async #ensureOneJump(signal: AbortSignal): Promise<void> {

@@ -1,8 +1,8 @@
-/** The MTU of pods when none is given. */
+/** Network interfaces of the node, and the MTU of pods when none is given. */
 import { outputOf, type RunCommand } from "../iptables/run-command.js";
 import { kubenetBridge } from "./bridge-list.js";
 
-/** What dockershim took when it found nothing out: fits into the common tunnels. */
+/** The default of dockershim: it fits into the common tunnels. */
 export const fallbackMtuBytes = 1460;
 const leastMtuBytes = 576;
 const mostMtuBytes = 999_998;
@@ -41,8 +41,9 @@ export function parseLinks(output: string): readonly HostLink[] {
 }
 
 /**
- * The smallest MTU among interfaces that are up and neither loopback nor point-to-point; undefined when there is none
- * or when it is out of reason. Our own bridge and its ports do not count: a low MTU would never go away again.
+ * The smallest MTU among interfaces that are up and neither loopback nor point-to-point; undefined when there
+ * is none or when it is out of bounds. Kubenet's own bridge and its ports do not count: a low MTU would never
+ * be raised again.
  */
 export function smallestMtuBytes(links: readonly HostLink[]): number | undefined {
   const usable = links.filter(

@@ -1,4 +1,6 @@
-/** What kubenet does to the node itself, for all pods: kernel settings, rules, and a look at what dockershim left. */
+/**
+ * Prepares the node for kubenet: kernel settings, iptables rules, and a search for host ports of dockershim.
+ */
 import { orAbort } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
@@ -23,21 +25,24 @@ export interface KubenetNodeParts {
 }
 
 /**
- * Nothing on the node is touched before the engine is known to run on it: with one elsewhere, the rules would be written
- * on the wrong machine. The work runs in the background, because tools of a busy node take their time; until it is done
- * there is a problem, and pods wait.
+ * Changes nothing on the node before the engine is known to run on it: with an engine elsewhere, the rules
+ * would be written on the wrong machine. The work runs in the background, because iptables is slow on a busy
+ * node; until it has ended, `problem` is set and pods wait.
  */
 export class KubenetNode {
   #state: "unknown" | "elsewhere" | "preparing" | "prepared" = "unknown";
   readonly #stopped = new AbortController();
   /** Kernel settings and rules. */
   #tried: Promise<void> = Promise.resolve();
-  /** All that is under way. */
+  /** All work that is under way. */
   #work: Promise<void> = Promise.resolve();
 
   constructor(private readonly parts: KubenetNodeParts) {}
 
-  /** Begins, or looks after the rules once more: an engine that has just started may have changed the tables. */
+  /**
+   * Prepares the node, or checks the rules again: an engine that has just started may have changed the
+   * tables.
+   */
   engineFound({ local }: EngineWhereabouts): Promise<void> {
     if (!local) {
       this.#state = "elsewhere";
@@ -96,7 +101,7 @@ export class KubenetNode {
     }
   }
 
-  /** Tear-downs look for themselves as long as this has no answer. */
+  /** Until this has ended, tear-downs search by themselves. */
   async #findLegacyChains(): Promise<void> {
     const { signal } = this.#stopped;
     if (signal.aborted) return;
@@ -121,10 +126,13 @@ export class KubenetNode {
     try {
       const found = smallestMtuBytes(await readLinks(run, signal));
       if (found !== undefined) return found;
-      log.warn({ mtuBytes: fallbackMtuBytes }, "no interface of the node tells the MTU for pods");
+      log.warn({ mtuBytes: fallbackMtuBytes }, "no node interface has a usable MTU, using the default");
     } catch (error) {
       signal.throwIfAborted();
-      log.warn({ mtuBytes: fallbackMtuBytes, err: messageOf(error) }, "cannot find out the MTU for pods");
+      log.warn(
+        { mtuBytes: fallbackMtuBytes, err: messageOf(error) },
+        "cannot read the MTU of the node's interfaces, using the default",
+      );
     }
     return fallbackMtuBytes;
   }

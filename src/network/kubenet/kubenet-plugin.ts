@@ -1,4 +1,7 @@
-/** The network plugin `kubenet`: a bridge with addresses of the node's pod CIDR, without any configuration file. */
+/**
+ * The network plugin `kubenet`: a bridge with addresses of the node's pod CIDR, without any configuration
+ * file.
+ */
 import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type {
@@ -31,7 +34,7 @@ export interface KubenetParts {
   readonly legacyHostPorts: LegacyHostPorts;
   readonly conntrack: Conntrack;
   readonly hairpinMode: HairpinMode;
-  /** Known before the kubelet tells, or instead of it. */
+  /** Used until UpdateRuntimeConfig sets others, or for good with `--pod-cidr`. */
   readonly podCidrs: readonly string[];
   /** Frees addresses of pods that are gone, never of one of `settingUp`; whether there were any. */
   readonly freeAddresses: (settingUp: ReadonlySet<string>, signal: AbortSignal) => Promise<boolean>;
@@ -55,10 +58,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     const { log, pods, podCidrs, hairpinMode } = this.parts;
     if (hairpinMode === "promiscuous-bridge") {
       // Seen with Linux 6.18: netfilter forgets the connections of packets that go up for this mode only.
-      log.warn(
-        { hairpinMode },
-        "recent kernels keep pods from reaching themselves in this mode; hairpin-veth works",
-      );
+      log.warn({ hairpinMode }, "promiscuous-bridge does not work on recent kernels, use hairpin-veth");
     }
     if (podCidrs.length > 0) await this.podCidrChanged(podCidrs);
     await pods.start(signal);
@@ -104,7 +104,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     return this.parts.pods.podAddresses(reference);
   }
 
-  /** Which ones count is decided elsewhere. Pods that are there keep their addresses. */
+  /** `PodCidrs` decides which CIDRs are used. Existing pods keep their addresses. */
   async podCidrChanged(cidrs: readonly string[]): Promise<void> {
     await this.parts.source.configure({ subnets: parsePodSubnets(cidrs) });
   }
@@ -133,7 +133,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  /** A full pool is mostly one of leaked addresses: those are freed, and the pod gets one. */
+  /** A full pool mostly holds leaked addresses: they are freed, and the set-up is tried again. */
   async #addOrMakeRoom(
     request: PodNetworkRequest,
     signal: AbortSignal,
@@ -178,7 +178,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  /** Only for flows to forget: what is not known is no reason to keep a pod. */
+  /** Only for the deletion of flows: a failure must not keep a pod from being removed. */
   async #knownAddresses(request: PodNetworkTearDown): Promise<readonly string[]> {
     if (!request.portMappings.some(({ protocol, hostPort }) => protocol === "udp" && hostPort > 0)) return [];
     const addresses = await this.parts.pods.podAddresses(request).catch(() => undefined);
@@ -186,17 +186,15 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 }
 
-/** Settings of a pod's network namespace that must be there before its interface. */
-
 /**
- * For pods with IPv6. Docker makes namespaces without a network with IPv6 switched off. And the kernel would wait a
- * second for another owner of each address, which there cannot be, while programs of the pod fail to bind to it.
+ * For pods with IPv6. Docker disables IPv6 in namespaces without a network. Duplicate address detection would
+ * keep programs of the pod from binding to an address for a second.
  */
 const settings = ["net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.dad_transmits=0"] as const;
 
 /** Throws when a setting cannot be made. */
 export async function prepareIpv6(run: RunCommand, netns: string, signal: AbortSignal): Promise<void> {
-  // /proc/sys/net shows the namespace of whoever looks.
+  // /proc/sys/net shows the namespace of the process that reads it.
   const words = [`--net=${netns}`, "--", "sysctl", "-q", "-w", ...settings];
   const exit = await run("nsenter", words, { signal });
   if (exit.exitCode !== 0) throw commandError("nsenter", words, exit);

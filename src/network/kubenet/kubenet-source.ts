@@ -28,7 +28,7 @@ export interface KubenetSourceOptions {
 /** dockershim's words, which people search for. */
 const noSubnets = "kubenet does not have netConfig. This is most likely due to lack of PodCIDR";
 
-/** How soon a plugin is seen to come or go. */
+/** How often to check which plugins are installed. */
 const pollMs = 5000;
 const versionTimeoutMs = 10_000;
 
@@ -86,12 +86,12 @@ export class KubenetSource implements NetworkSource {
     };
   }
 
-  /** Whether pods get what the plugin does. */
+  /** Whether the list has the plugin. */
   has(plugin: OptionalPlugin): boolean {
     return this.#state.network?.plugins.some(({ type }) => type === plugin) === true;
   }
 
-  /** Changes what is given; the state is the new one when the promise resolves. */
+  /** Changes the given settings. The state is up to date when the promise resolves. */
   async configure(change: {
     readonly subnets?: readonly PodSubnet[];
     readonly mtuBytes?: number;
@@ -108,7 +108,7 @@ export class KubenetSource implements NetworkSource {
     await this.refresh();
   }
 
-  /** Looks now. Never throws: what goes wrong becomes the state. */
+  /** Builds the list now. Never throws: a failure becomes the state. */
   async refresh(): Promise<void> {
     this.#looks.request();
     await this.#looks.settled();
@@ -190,7 +190,7 @@ export class KubenetSource implements NetworkSource {
     const { cniVersion, plugins } = state.network;
     this.options.log.info(
       { cniVersion, plugins: plugins.map(({ type }) => type) },
-      "kubenet runs these CNI plugins",
+      "kubenet CNI plugins changed",
     );
   }
 

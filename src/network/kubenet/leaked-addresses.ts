@@ -1,4 +1,4 @@
-/** Addresses whose pods died without a tear-down, as in a power cut: the pool fills up with them. */
+/** Frees addresses of pods that ended without a tear-down, as in a power cut: the pool fills up with them. */
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
@@ -7,24 +7,24 @@ import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-
 import type { KnownSandboxes } from "../orphans/find-orphans.js";
 import { kubenetNetworkName } from "./bridge-list.js";
 
-/** Undefined when it cannot be told which sandboxes are dead, as on another engine than the one they are of. */
+/** Undefined when the dead sandboxes are not known: the engine is not the one that ran them. */
 export type ReadKnownSandboxes = (signal: AbortSignal) => Promise<KnownSandboxes | undefined>;
 
 export interface LeakedAddressesOptions {
   readonly pods: Pick<NetworkPlugin, "tearDownPod">;
   readonly tools: CleanUpTools;
   readonly knownSandboxes: ReadKnownSandboxes;
-  /** Sandboxes that have or will have an address in a moment, whatever is known of them. */
+  /** Sandboxes whose set-up is under way: their addresses are in use, although no record names them yet. */
   readonly settingUp: ReadonlySet<string>;
   readonly log: Pick<Logger, "info" | "warn">;
-  /** Where the address plugin has its directories; the usual place when not given. */
+  /** Data directory of the host-local plugin; its default when not given. */
   readonly addressDir?: string;
 }
 
 /**
- * Frees the addresses of the network `kubenet` that belong to sandboxes of ours without a container, by DEL; returns
- * them. The directory is read before the containers: a container exists before it has an address, so whoever is missing
- * then is dead. Addresses of sandboxes that nobody here has noted may be another shim's: they stay.
+ * Frees the addresses of the network `kubenet` of recorded sandboxes without a container, by DEL; returns
+ * them. The directory is read before the list of containers: a container exists before it has an address, so
+ * a missing one is dead. Addresses of sandboxes without a record may belong to another shim, and stay.
  */
 export async function freeLeakedAddresses(
   options: LeakedAddressesOptions,
@@ -35,7 +35,7 @@ export async function freeLeakedAddresses(
   if (reserved.length === 0) return [];
   const known = await knownSandboxes(signal);
   if (known === undefined) {
-    log.warn({ addresses: reserved.length }, "another engine than before: no address is taken for leaked");
+    log.warn({ addresses: reserved.length }, "engine has changed, leaked addresses are not freed");
     return [];
   }
   const leaked = reserved.filter(
@@ -43,13 +43,13 @@ export async function freeLeakedAddresses(
       known.ownIds.has(containerId) && !known.livingIds.has(containerId) && !settingUp.has(containerId),
   );
   for (const containerId of new Set(leaked.map((address) => address.containerId))) {
-    // All that is remembered of the sandbox goes, not only its addresses.
+    // Undoes everything that is cached of the sandbox, not only its addresses.
     const reference = { namespace: "", name: "", sandboxId: containerId, portMappings: [] };
     await pods.tearDownPod(reference, signal).catch((error: unknown) => {
       signal.throwIfAborted();
       log.warn(
         { sandboxId: containerId, err: messageOf(error) },
-        "tear-down of a sandbox that is gone failed",
+        "cannot tear down the network of a deleted sandbox",
       );
     });
   }
@@ -61,8 +61,9 @@ export async function freeLeakedAddresses(
     certainlyOurs: true,
   }));
   const { failed } = await removeOrphanedAttachments(findings, tools, signal);
-  for (const { finding, reason } of failed) log.warn({ err: reason }, `cannot free ${finding.what}`);
+  for (const { finding, reason } of failed)
+    log.warn({ what: finding.what, err: reason }, "cannot free a leaked address");
   const addresses = leaked.map(({ address }) => address);
-  if (leaked.length > 0) log.info({ addresses }, "freed addresses of pods that are gone");
+  if (leaked.length > 0) log.info({ addresses }, "freed leaked addresses");
   return leaked;
 }

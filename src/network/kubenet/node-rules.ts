@@ -1,4 +1,4 @@
-/** Rules for the whole node: masquerading, and the way through a FORWARD chain that drops. */
+/** iptables rules for the whole node: masquerading, and forwarding where the FORWARD policy is DROP. */
 import { isIP } from "node:net";
 import { isKind, messageOf } from "../../shim/lib/errors.js";
 import { withDeadline } from "../../shim/lib/abort.js";
@@ -12,22 +12,22 @@ import { kubenetBridge } from "./bridge-list.js";
 export interface NodeRulesOptions {
   readonly iptables: HostIptables;
   readonly nonMasqueradeCidr: string;
-  /** Of the pod subnets, as far as they are known. */
+  /** Address families of the known pod subnets. */
   readonly families: () => ReadonlySet<AddressFamily>;
   readonly log: Pick<Logger, "info" | "warn">;
   readonly clock?: Clock;
 }
 
 const checkTimeoutMs = 60_000;
-/** firewalld and restarts of others wipe rules out. */
+/** firewalld and other programs remove rules when they restart. */
 const checkEveryMs = 60_000;
 const retryAfterMs = 5000;
-/** How long a look at FORWARD counts for further pods. */
+/** For this long FORWARD is not checked again. */
 const forwardingCountsMs = 10_000;
 
 /**
- * Traffic of pods, and of the node, to outside of the CIDR leaves with the node's address. The text is dockershim's, so
- * that its rule is found and not doubled. Undefined for the CIDRs that mean everything: nothing is outside.
+ * Traffic to addresses outside of the CIDR leaves with the node's address. The text is that of dockershim, so
+ * that its rule is found and not repeated. Undefined for a CIDR that holds all addresses.
  */
 export function masqueradeRule(
   nonMasqueradeCidr: string,
@@ -47,8 +47,9 @@ export function masqueradeRule(
 }
 
 /**
- * Docker sets the policy of FORWARD to DROP, which cuts pods off from other nodes and from callers of host ports. The
- * firewall plugin lets only answers in. These are appended: they stand against the policy and not against rules of others.
+ * Docker sets the policy of FORWARD to DROP, which cuts pods off from other nodes and from clients of host
+ * ports. The firewall plugin accepts only replies. These rules are appended: they override the policy, but no
+ * rule of another program.
  */
 export const forwardRules: readonly Rule[] = ["-i", "-o"].map((direction) => ({
   table: "filter",
@@ -61,7 +62,7 @@ export class NodeRules {
   readonly #forwarding = new SingleFlight<boolean>();
   #problem: string | undefined;
   #running: AbortController | undefined;
-  /** The last look at FORWARD, for these families. */
+  /** The last check of FORWARD, for these families. */
   #looked: { readonly families: string; readonly drops: boolean; readonly at: number } | undefined;
   #cancel: () => void = () => undefined;
 
@@ -69,7 +70,7 @@ export class NodeRules {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Writes the rules and goes on looking after them until `stop`. What fails is the problem, and is tried again. */
+  /** Writes the rules, and checks them until `stop`. A failure becomes `problem`, and is tried again. */
   async start(signal: AbortSignal): Promise<void> {
     this.stop();
     this.#looked = undefined;
@@ -82,14 +83,15 @@ export class NodeRules {
     this.#cancel();
   }
 
-  /** Why pods would have no way out. */
+  /** Why pods cannot reach addresses outside of the cluster. */
   get problem(): string | undefined {
     return this.#problem;
   }
 
   /**
-   * Whether FORWARD drops what no rule accepts. Then the pods' rules are there when this returns. Pods that come at once
-   * share one look, and so do those of the next seconds: looks run one after the other and take longer than the rest.
+   * Whether the policy of FORWARD is DROP; the rules for pods are there when this returns. Pods that are set
+   * up at the same time, or within the next seconds, share one check: checks run one after the other, and
+   * take longer than the rest of a set-up.
    */
   async ensureForwarding(signal: AbortSignal): Promise<boolean> {
     const families = addressFamilies.filter((each) => this.options.families().has(each));
@@ -115,7 +117,7 @@ export class NodeRules {
         if (await iptables.ensureRule(family, rule, signal)) {
           log.info(
             { family, rule: rule.words.join(" ") },
-            "the FORWARD policy is DROP: added a rule for pod traffic",
+            "FORWARD policy is DROP, added a rule for pod traffic",
           );
         }
       }
@@ -123,7 +125,7 @@ export class NodeRules {
     return drops;
   }
 
-  /** `running` aborts with `stop`, `signal` not later. */
+  /** `running` aborts with `stop`, `signal` at the same time or earlier. */
   async #keep(signal: AbortSignal, running: AbortSignal): Promise<void> {
     const before = this.#problem;
     try {
@@ -137,7 +139,7 @@ export class NodeRules {
       if (running.aborted) return;
       this.#problem = `kubenet cannot write its rules: ${messageOf(error)}`;
       if (this.#problem !== before)
-        this.options.log.warn({ err: messageOf(error) }, "cannot write the rules of kubenet");
+        this.options.log.warn({ err: messageOf(error) }, "cannot write the iptables rules of kubenet");
     }
     if (running.aborted) return;
     const pauseMs = this.#problem === undefined ? checkEveryMs : retryAfterMs;
@@ -150,7 +152,7 @@ export class NodeRules {
     if (wanted === undefined) return;
     const iptables = await this.options.iptables.chosen(signal);
     if (await iptables.ensureRule(wanted.family, wanted.rule, signal)) {
-      log.info({ family: wanted.family }, "added the masquerade rule for traffic to outside of the cluster");
+      log.info({ family: wanted.family }, "added the masquerade rule for traffic that leaves the cluster");
     }
   }
 }

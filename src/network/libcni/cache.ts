@@ -1,4 +1,6 @@
-/** The directory of remembered attachments, shared in place and format with dockershim and cri-dockerd. */
+/**
+ * The result cache: files of attachments, with the path and format that dockershim and cri-dockerd use, too.
+ */
 import { join } from "node:path";
 import {
   ownTemporaryName,
@@ -21,16 +23,16 @@ import {
   type JsonObject,
 } from "../../shim/lib/json/exact-json.js";
 
-/** Where the two ancestors and the library by itself keep theirs, whatever our own directory is. */
+/** The cache directories of dockershim, cri-dockerd and the Go library. */
 export const legacyResultDirs = ["/var/lib/cni/cache/results", "/var/lib/cni/results"] as const;
 
 const fileMode = 0o600;
 const directoryMode = 0o700;
 const largestFileBytes = 16 * 1024 * 1024;
-/** Not the form of an entry's name, so that the library's own listing skips it. */
+/** The Go library skips such names when it lists the entries. */
 const temporaryPrefix = ".dockershim-";
 
-/** What was found of one container: readable entries, and files whose name says that they are its. */
+/** Entries of one container, and paths of unreadable files with its id in their names. */
 export interface FoundEntries {
   readonly entries: readonly CacheEntry[];
   readonly corrupt: readonly string[];
@@ -40,7 +42,10 @@ export class ResultCache {
   readonly #ownDir: string;
   readonly #dirs: readonly string[];
 
-  /** `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `legacyDirs` are only read and cleaned. */
+  /**
+   * `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `legacyDirs` are only read and
+   * cleaned.
+   */
   constructor(
     cacheDir: string,
     private readonly log: Pick<Logger, "warn">,
@@ -53,15 +58,15 @@ export class ResultCache {
   /** Makes the directory and removes what crashed writers left. */
   async open(): Promise<void> {
     await createDirectory(this.#ownDir, directoryMode);
-    // Another instance, with another state directory, may be writing here: it writes again what it does not
-    // find.
+    // Another instance, with another state directory, may be writing here: it repeats a write whose file is
+    // gone.
     await sweepTemporaryFiles(this.#ownDir, { patterns: [ownTemporaryName] });
   }
 
   /**
-   * Throws as `fileError` describes. That an attachment was begun is known after a power cut, too; how far it got need
-   * not be: the namespace and all rules are gone then, and only addresses on disk are left for a DEL, which takes nothing
-   * but the configuration and the id. A crash of this program loses nothing of either.
+   * Throws as `fileError` describes. Only the first write of an attachment is flushed to disk. After a power
+   * cut the namespace and all rules are gone; DEL has to free only addresses on disk, for which the
+   * configuration and the id suffice. A crash of this process loses no write.
    */
   async write(entry: CacheEntry): Promise<void> {
     const path = join(this.#ownDir, cacheFileName(entry));
@@ -70,7 +75,8 @@ export class ResultCache {
     const write = (): Promise<void> =>
       writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, survives });
     await write().catch(async (error: unknown) => {
-      // Somebody has cleaned up too much, perhaps another instance that has just been started.
+      // Another program has removed the directory or the temporary file, perhaps an instance that has just
+      // started.
       if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
       await createDirectory(this.#ownDir, directoryMode);
       await write();
@@ -86,7 +92,7 @@ export class ResultCache {
     );
     for (const { directory, names } of listed) {
       for (const name of names) {
-        // The name is built from the id; whose the file really is stands inside.
+        // The name contains the id, but only the content proves to which container the file belongs.
         if (!name.includes(`-${containerId}-`)) continue;
         const path = join(directory, name);
         const entry = await this.#read(path, name, containerId);
@@ -108,7 +114,7 @@ export class ResultCache {
     return entries;
   }
 
-  /** Forgets the attachment, wherever it is remembered. One that is back after a power cut is torn down once more. */
+  /** Removes the entry from all directories. After a power cut it may be back, and is torn down once more. */
   async remove(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): Promise<void> {
     const name = cacheFileName(entry);
     await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name))));
@@ -125,20 +131,20 @@ export class ResultCache {
     try {
       if (content.kind === "unfit") throw new Error(content.reason);
       const entry = parseCacheEntry(Buffer.from(content.bytes).toString("utf8"), name, containerId);
-      // Also keeps a name inside a file from leading out of the directory when the entry is removed.
+      // Also keeps names in the content from leading out of the directory when the entry is removed.
       if (cacheFileName(entry) !== name) throw new Error("its name belongs to another attachment");
       return entry;
     } catch (error) {
-      // A listing passes by files of other programs; one of a container in question is worth a line.
+      // Listings skip files of other programs without a log line.
       if (containerId !== undefined) {
-        this.log.warn({ path, err: messageOf(error) }, "a cached network attachment cannot be read");
+        this.log.warn({ path, err: messageOf(error) }, "cannot read a cached network attachment");
       }
       return "corrupt";
     }
   }
 }
 
-/** What is remembered of an attachment, in the file format of the Go library (`cniCacheV1`). */
+/** One attachment, in the file format of the Go library (`cniCacheV1`). */
 
 export interface CacheEntry {
   readonly containerId: string;
@@ -152,15 +158,15 @@ export interface CacheEntry {
   readonly capabilityArgs: JsonObject;
   /** Of the last plugin that succeeded. */
   readonly result?: JsonObject;
-  /** How far it is; absent in entries that are not this program's. */
+  /** Absent in entries of other programs. */
   readonly phase?: CachePhase;
-  /** Of the namespace at `netns`, as `NetworkNamespaces` tells it; absent like `phase`. */
+  /** `NamespaceLook.identity` of `netns`; absent like `phase`. */
   readonly netnsIdentity?: string;
 }
 
 /**
- * `adding` from before the first plugin until after the last one, so that a crash between two plugins leaves a trace
- * of what must be undone; `deleting` from the first DEL on.
+ * `adding` from before the first plugin until after the last one, so that the entry survives a crash between
+ * two plugins; `deleting` from the first DEL on.
  */
 export type CachePhase = "adding" | "added" | "deleting";
 
@@ -192,8 +198,9 @@ export function formatCacheEntry(entry: CacheEntry): string {
 }
 
 /**
- * The entry in `text`. A file of another kind is a bare result, whose owner only its name tells: it is taken when
- * `containerId` is known and the name has the form `<network>-<container>-<interface>`. Throws `invalid`.
+ * The entry in `text`. A file of another kind is a bare result, which does not name its container: it is
+ * accepted when `containerId` is given and the name has the form `<network>-<container>-<interface>`. Throws
+ * `invalid`.
  */
 export function parseCacheEntry(text: string, fileName: string, containerId?: string): CacheEntry {
   const value = parseJson(text);

@@ -1,4 +1,4 @@
-/** The files of a configuration directory, read and parsed, not yet compared with what is installed. */
+/** Reads and parses the files of a configuration directory, without a look at the installed plugins. */
 import { constants, open, readdir } from "node:fs/promises";
 import { extname, join } from "node:path";
 import { messageOf } from "../../shim/lib/errors.js";
@@ -18,7 +18,7 @@ const largestFileBytes = 1024 * 1024;
 
 export interface ConfigurationFile {
   readonly path: string;
-  /** Everything that was read for it: another text is another configuration. */
+  /** All text that was read for it, drop-ins included: different text is a different configuration. */
   readonly content: string;
   /** Absent when there is a problem. */
   readonly list?: NetworkList;
@@ -26,8 +26,9 @@ export interface ConfigurationFile {
 }
 
 /**
- * All candidates of the directory in the order of the bytes of their names. A file that cannot be read or parsed is
- * one with a problem. A missing directory is empty; throws as `fileError` describes when it cannot be listed.
+ * All configuration files of the directory, sorted by the bytes of their names. A file that cannot be read or
+ * parsed has a problem. A missing directory is empty; throws as `fileError` describes when it cannot be
+ * listed.
  */
 export async function readConfigurationFiles(directory: string): Promise<readonly ConfigurationFile[]> {
   const files: ConfigurationFile[] = [];
@@ -89,7 +90,7 @@ async function sortedFiles(directory: string): Promise<readonly string[]> {
   }
 }
 
-/** Links are followed: mounted ConfigMaps consist of them. Never waits for the other end of a FIFO. */
+/** Follows links, of which mounted ConfigMaps consist. Never waits for the writer of a FIFO. */
 async function readText(path: string): Promise<string | undefined> {
   try {
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);

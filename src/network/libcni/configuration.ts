@@ -1,4 +1,7 @@
-/** Network configuration as administrators write it: a list of plugins, or a single plugin that becomes a list. */
+/**
+ * Network configuration as administrators write it: a list of plugins, or a single plugin that becomes a
+ * list.
+ */
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import {
   formatJson,
@@ -13,7 +16,7 @@ import { compareVersions, isKnownVersion, oldestVersion } from "./versions.js";
 export interface PluginConfiguration {
   /** Name of the binary. */
   readonly type: string;
-  /** Names that the plugin declares `true` in `capabilities`: what it takes from the runtime. */
+  /** Names that the plugin declares `true` in `capabilities`. */
   readonly capabilities: ReadonlySet<string>;
   /** The whole object, with the keys that only the plugin knows. */
   readonly configuration: JsonObject;
@@ -23,14 +26,17 @@ export interface NetworkList {
   readonly name: string;
   /** Never empty: a missing one is 0.1.0. With `cniVersions` the newest of `versions`. */
   readonly cniVersion: string;
-  /** All that the list permits and this engine can speak, newest first; an unknown one only when it is the only one. */
+  /**
+   * Versions that the list permits and this program knows, newest first; an unknown one only when it is the
+   * only one.
+   */
   readonly versions: readonly string[];
   readonly disableCheck: boolean;
   readonly disableGc: boolean;
   /** False: the directory named after the network may hold further plugins. */
   readonly loadOnlyInlinedPlugins: boolean;
   readonly plugins: readonly PluginConfiguration[];
-  /** The list as JSON with everything that belongs to it, as it goes into the cache. */
+  /** The list as JSON, drop-in plugins included, as it is written to the cache. */
   readonly text: string;
   /** The file or other origin, for messages. */
   readonly source: string;
@@ -40,14 +46,17 @@ export interface NetworkList {
 const nameForm = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
 /**
- * The list in `text`. It may be without plugins, which are then expected in the drop-in directory: `requirePlugins`
- * after that. Throws `invalid` with `source` and, for text that is no JSON, the position.
+ * The list in `text`. A list without plugins is valid until its drop-ins were read: see `requireUsable`.
+ * Throws `invalid` with `source` and, for text that is no JSON, the position.
  */
 export function parseNetworkList(text: string, source: string): NetworkList {
   return within(source, () => listOf(objectOf(text), text, source));
 }
 
-/** A single plugin (`.conf`, `.json`) as a list of one, with its name and version. Throws as `parseNetworkList`. */
+/**
+ * A single plugin (`.conf`, `.json`) as a list of one, with its name and version. Throws as
+ * `parseNetworkList`.
+ */
 export function parseSinglePlugin(text: string, source: string): NetworkList {
   return within(source, () => {
     const plugin = objectOf(text);
@@ -68,7 +77,7 @@ export function parseDropIn(text: string, source: string): PluginConfiguration {
   return within(source, () => pluginOf(objectOf(text)));
 }
 
-/** `list` with further plugins at its end; the text holds them too, so that DEL finds all that ADD ran. */
+/** `list` with further plugins at its end, also in the text, so that DEL runs the same plugins as ADD. */
 export function appendPlugins(list: NetworkList, plugins: readonly PluginConfiguration[]): NetworkList {
   if (plugins.length === 0) return list;
   const all = [...list.plugins, ...plugins];
@@ -76,14 +85,14 @@ export function appendPlugins(list: NetworkList, plugins: readonly PluginConfigu
   return { ...list, plugins: all, text };
 }
 
-/** `list` at one of its versions; the text says so too, so that DEL speaks as ADD did. */
+/** `list` at one of its versions, also in the text, so that DEL uses the version of ADD. */
 export function withVersion(list: NetworkList, cniVersion: string): NetworkList {
   if (list.cniVersion === cniVersion) return list;
   const { cniVersions: _versions, ...members } = objectOf(list.text);
   return { ...list, cniVersion, versions: [cniVersion], text: formatJson({ ...members, cniVersion }) };
 }
 
-/** `list`, when it has something to run and a name that plugins take. Throws `invalid`. */
+/** `list`, when it has plugins and a valid name. Throws `invalid`. */
 export function requireUsable(list: NetworkList): NetworkList {
   return within(list.source, () => {
     if (list.plugins.length === 0) fail("no plugins in the list");
@@ -98,7 +107,7 @@ export function isNetworkName(name: string): boolean {
   return nameForm.test(name);
 }
 
-/** Names of everything that some plugin of the list takes from the runtime. */
+/** Capabilities that any plugin of the list declares. */
 export function declaredCapabilities(list: NetworkList): ReadonlySet<string> {
   return new Set(list.plugins.flatMap(({ capabilities }) => [...capabilities]));
 }
@@ -145,12 +154,12 @@ function versionsOf(list: JsonObject): readonly string[] {
     if (typeof version !== "string") fail(`"cniVersions" holds something else than strings`);
     return version;
   });
-  // One that this engine does not know is left out, unless it is the only one: the check of the plugins reports it.
+  // An unknown version is kept only when it is the only one: the validation of the list reports it.
   const usable = [...offered.filter(isKnownVersion), ...(cniVersion === "" ? [] : [cniVersion])];
   return [...new Set(usable)].sort((left, right) => compareVersions(right, left));
 }
 
-/** The specification wants a boolean; lists in the field have the words as strings. */
+/** A boolean by the specification; existing lists have strings, too. */
 function flagOf(list: JsonObject, key: string): boolean {
   const value = list[key] ?? false;
   if (typeof value === "boolean") return value;

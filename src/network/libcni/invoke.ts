@@ -1,4 +1,7 @@
-/** One command to one plugin, by the protocol: environment in, configuration on stdin, result or error on stdout. */
+/**
+ * Finds a plugin and runs one command, by the protocol of the specification: environment variables,
+ * configuration on stdin, result or error on stdout.
+ */
 import { ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import {
@@ -19,12 +22,12 @@ export type PluginCommand = "ADD" | "DEL" | "CHECK" | "GC" | "STATUS" | "VERSION
 export interface PluginCall extends PodNamespace {
   readonly type: string;
   readonly command: PluginCommand;
-  /** Empty where the command is about no attachment, as is `netns`. */
+  /** Empty for commands about no attachment, like `netns`. */
   readonly containerId: string;
   readonly ifName: string;
   readonly args: readonly CniArgument[];
   readonly input: JsonObject;
-  /** Whom it is done for, as `pod "default/web"`; part of every error. Empty for questions about the node. */
+  /** The pod, as `pod "default/web"`, for errors. Empty for commands about no attachment. */
   readonly subject: string;
 }
 
@@ -41,19 +44,19 @@ export interface PluginRun {
 export interface InvokerOptions {
   readonly binDirs: readonly string[];
   readonly log: Pick<Logger, "debug">;
-  /** What plugins inherit: they call iptables and the like by PATH. */
+  /** Inherited by plugins: they find iptables by PATH. */
   readonly environment?: NodeJS.ProcessEnv;
   readonly limits?: Partial<ProcessLimits>;
   readonly observe?: (run: PluginRun) => void;
   readonly namespaces?: NetworkNamespaces;
-  /** Keeps note of plugins that change something, for the next run of the program. */
+  /** Records plugins that change something, for the next process. */
   readonly running?: Pick<RunningPlugins, "note">;
 }
 
-/** Commands that change something: these must not go on unseen when the program dies. */
+/** Commands that change something: these must be recorded. */
 const changing: ReadonlySet<PluginCommand> = new Set(["ADD", "DEL", "GC"]);
 
-/** How long a plugin that was found is taken to be where it was: the pods of a busy node ask for the same ones. */
+/** How long the path of a plugin is kept: the pods of a busy node use the same plugins. */
 const placeCountsMs = 1000;
 
 export class PluginInvoker {
@@ -71,10 +74,10 @@ export class PluginInvoker {
   }
 
   /**
-   * What the plugin wrote to stdout. Every error names plugin, command and subject; the plugin's own code, message
-   * and details are fields (`cniCode`, `cniMessage`, `cniDetails`). `unavailable` for the codes that pass and for a
-   * binary that is missing or cannot be run, `precondition` when the namespace is not the pod's any more, the reason
-   * of `signal` when that ended it, else `unknown`.
+   * What the plugin wrote to stdout. Every error names plugin, command and subject; the plugin's own code,
+   * message and details are fields (`cniCode`, `cniMessage`, `cniDetails`). `unavailable` for temporary codes
+   * and for a binary that is missing or cannot be run, `precondition` when the namespace is not the pod's any
+   * more, the reason of `signal` when that ended it, else `unknown`.
    */
   async run(call: PluginCall, signal: AbortSignal): Promise<string> {
     const { type, command, subject } = call;
@@ -84,10 +87,10 @@ export class PluginInvoker {
       if (exit.exitCode !== 0) throw failureOf(exit);
       const stderr = exit.stderr.trim();
       if (stderr !== "")
-        this.options.log.debug({ plugin: type, command, stderr }, "a plugin had something to say");
+        this.options.log.debug({ plugin: type, command, stderr }, "CNI plugin wrote to stderr");
       return exit.stdout;
     } catch (error) {
-      // It may be elsewhere at the next try.
+      // The next attempt searches again.
       this.#places.delete(type);
       throw pluginError(call, ShimError.from(error, "unknown")).within(
         `CNI plugin ${JSON.stringify(type)} ${command}${subject === "" ? "" : ` for ${subject}`}`,
@@ -133,7 +136,7 @@ export class PluginInvoker {
       if (exit.signalName === undefined) end = "byItself";
       return exit;
     } finally {
-      // An abort may end the plugin while it is being noted.
+      // An abort may end the plugin while it is being recorded.
       const forget = await noted;
       await forget?.(end);
       const { type, command } = call;
@@ -141,7 +144,7 @@ export class PluginInvoker {
     }
   }
 
-  /** All six variables are always set, so that none of this process's own reaches a plugin. */
+  /** Sets all six variables, so that a plugin inherits none of them. */
   #environmentOf({ command, containerId, netns, ifName, args }: PluginCall): NodeJS.ProcessEnv {
     const question = command === "VERSION";
     return {
@@ -161,24 +164,22 @@ export function nodeCall(type: string, command: PluginCommand, input: JsonObject
   return { type, command, containerId: "", netns: "", ifName: "", args: [], input, subject: "" };
 }
 
-/** Says of an aborted call that the plugin did not end by itself. */
+/** Adds to the error of an aborted call that the plugin was killed. */
 function pluginError({ command }: PluginCall, error: ShimError): ShimError {
   if (error.kind !== "timeout" && error.kind !== "cancelled") return error;
   return error.within(command === "VERSION" || command === "STATUS" ? "no answer" : "killed");
 }
 
-/** Where the binary of a plugin lies. */
-
 export interface FoundPlugin {
   readonly type: string;
   readonly path: string;
-  /** Differs whenever another binary lies under the path. */
+  /** Changes with the file at the path. */
   readonly fingerprint: string;
 }
 
 /**
- * The first regular file `<directory>/<type>`, links followed. Whether it can be executed shows when it is run.
- * `invalid` for a type that is no file name, `unavailable` when no directory has it: it may be installed later.
+ * The first regular file `<directory>/<type>`, links followed. `invalid` for a type that is no file name,
+ * `unavailable` when no directory has it: it may be installed later.
  */
 export async function findPlugin(type: string, binDirs: readonly string[]): Promise<FoundPlugin> {
   if (type === "") throw new ShimError("invalid", "no plugin name provided");

@@ -1,4 +1,4 @@
-/** The commands of the specification over a whole list. Nothing is remembered here: see `attachments.ts`. */
+/** The commands of the CNI specification for a whole network list, without the cache of results. */
 import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
@@ -14,7 +14,7 @@ export interface Attachment extends PodNamespace {
   readonly containerId: string;
   readonly ifName: string;
   readonly args: readonly CniArgument[];
-  /** Everything that the runtime offers; each plugin gets what it declares. */
+  /** All capability arguments; each plugin gets those that it declares. */
   readonly capabilityArgs: JsonObject;
   /** For messages, as `pod "default/web"`. */
   readonly subject: string;
@@ -35,8 +35,9 @@ export class NetworkListRunner {
   ) {}
 
   /**
-   * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes nothing:
-   * what was done is for `delete`. `beforeNext` hears of each result that another plugin follows, before that starts.
+   * ADD, first plugin to last, each with the result of the one before. The first failure ends it and undoes
+   * nothing: that is the task of `delete`. `beforeNext` is called with each result but the last, before the
+   * next plugin starts.
    */
   async add(
     list: NetworkList,
@@ -62,9 +63,9 @@ export class NetworkListRunner {
   }
 
   /**
-   * DEL, last plugin to first. The first failure ends it, as the specification wants: a plugin may need what those
-   * before it in the list have made (its veth, its address) to undo its own part, also at the next try. Since DEL is
-   * repeated until it has succeeded as a whole, nothing is left out in the end.
+   * DEL, last plugin to first. The first failure ends it, as the specification demands: to undo its part, a
+   * plugin may need what the plugins before it in the list have made (veth, address), also at the next try.
+   * DEL is repeated until the whole list has succeeded.
    */
   async delete(
     list: NetworkList,
@@ -78,7 +79,7 @@ export class NetworkListRunner {
       try {
         await this.#run("DEL", list, plugin, attachment, result, signal);
       } catch (error) {
-        // The specification: this plugin has nothing to undo. The others may.
+        // By the specification this plugin has nothing to undo.
         if (pluginErrorCode(error) !== errorCodes.unknownContainer) throw error;
       }
     }
@@ -104,7 +105,10 @@ export class NetworkListRunner {
     for (const plugin of list.plugins) await this.#run("CHECK", list, plugin, attachment, result, signal);
   }
 
-  /** GC of every plugin, going on after failures. Nothing runs below version 1.1.0 or when the list switches it off. */
+  /**
+   * GC of every plugin, going on after failures. Nothing runs below version 1.1.0 or when the list switches
+   * it off.
+   */
   async collectGarbage(
     list: NetworkList,
     valid: readonly AttachmentKey[],
@@ -148,7 +152,7 @@ export class NetworkListRunner {
     return this.invoker.run({ ...about, type: plugin.type, command, input }, signal);
   }
 
-  /** Lists below 0.4.0 take none on DEL; one that cannot be converted is left out rather than in the way. */
+  /** DEL of lists below 0.4.0 has no previous result. A result that cannot be converted is left out. */
   #previousResult(
     list: NetworkList,
     { subject }: Attachment,
@@ -158,16 +162,13 @@ export class NetworkListRunner {
     try {
       return convertResult(result, list.cniVersion);
     } catch (error) {
-      this.log.warn(
-        { subject, err: messageOf(error) },
-        "a cached network result does not fit its configuration",
-      );
+      this.log.warn({ subject, err: messageOf(error) }, "cached CNI result does not fit its configuration");
       return undefined;
     }
   }
 }
 
-/** Whether there is a command for it, and the list does not switch it off. */
+/** Whether the version of the list has the command GC, and the list does not disable it. */
 export function hasGarbageCollection(list: NetworkList): boolean {
   return !list.disableGc && isAtLeast(list.cniVersion, "1.1.0");
 }

@@ -26,7 +26,7 @@ export function pluginErrorCode(error: unknown): number | undefined {
   return typeof code === "number" ? code : undefined;
 }
 
-/** The error of a plugin that ended with anything but exit code 0. Its stderr counts only when it has no error to show. */
+/** The error of a plugin whose exit code is not 0. Its stderr is used only when stdout has no error. */
 export function failureOf(exit: ProcessExit): ShimError {
   const status = statusOf(exit);
   const stderr = exit.stderr.trim();

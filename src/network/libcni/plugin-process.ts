@@ -1,4 +1,4 @@
-/** Runs a plugin's binary, and ends it with everything that it started. */
+/** Runs the binary of a plugin in a process group of its own, which is killed as a whole. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { open } from "node:fs/promises";
 import { linkAbort, sleep } from "../../shim/lib/abort.js";
@@ -10,21 +10,21 @@ export interface ProcessOptions {
   readonly input: string;
   readonly signal: AbortSignal;
   readonly limits?: Partial<ProcessLimits>;
-  /** Called right before each try; what it throws ends the run. */
+  /** Called right before each attempt. An error ends the run. */
   readonly beforeStart?: () => void;
-  /** Told of the process, which gets its input only afterwards; what it throws ends the process. */
+  /** Called with the pid before the process gets its input. An error ends the process. */
   readonly onStart?: (pid: number) => Promise<void>;
 }
 
 export interface ProcessLimits {
   readonly stdoutBytes: number;
-  /** What a plugin writes beyond this is read and dropped. */
+  /** Output beyond this is read and dropped. */
   readonly stderrBytes: number;
-  /** How long to wait for the pipes after the exit: a child of the plugin may hold them open for ever. */
+  /** How long to wait for the pipes after the exit: a child of the plugin may keep them open. */
   readonly graceMs: number;
-  /** How long a killed process may take to die before it is left to the kernel. */
+  /** How long to wait for a killed process. */
   readonly deathMs: number;
-  /** Tries, and the pause between, while the binary is being replaced. */
+  /** Attempts, and the pause between them, while the binary is being replaced (ETXTBSY). */
   readonly busyTries: number;
   readonly busyPauseMs: number;
 }
@@ -47,8 +47,8 @@ export interface ProcessExit {
 }
 
 /**
- * Runs `path` without arguments in a process group of its own. When `signal` aborts, the whole group is killed and
- * the abort's reason is thrown. A binary that cannot be started is `unavailable`, with the path.
+ * Runs `path` without arguments in a process group of its own. When `signal` aborts, the whole group is
+ * killed and the abort's reason is thrown. `unavailable`, with the path, for a binary that cannot be started.
  */
 export async function runProcess(path: string, options: ProcessOptions): Promise<ProcessExit> {
   const limits = { ...defaults, ...options.limits };
@@ -66,7 +66,10 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   }
 }
 
-/** libuv passes a file that the kernel refuses to execute (ENOEXEC) to /bin/sh, which would run any text as root. */
+/**
+ * libuv passes a file that the kernel refuses to execute (ENOEXEC) to /bin/sh, which would run any text as
+ * root.
+ */
 async function requireProgram(path: string): Promise<void> {
   const file = await open(path, "r");
   try {
@@ -82,7 +85,7 @@ async function requireProgram(path: string): Promise<void> {
 
 async function runOnce(path: string, options: ProcessOptions, limits: ProcessLimits): Promise<ProcessExit> {
   const { environment, input, signal, onStart } = options;
-  // Detached: it leads a process group, which can be killed as one.
+  // Detached: the leader of a process group of its own.
   const child = spawn(path, [], { env: environment, detached: true, stdio: ["pipe", "pipe", "pipe"] });
   return new Promise((resolve, reject) => {
     const stdout = new Collector(limits.stdoutBytes);
@@ -132,10 +135,10 @@ async function runOnce(path: string, options: ProcessOptions, limits: ProcessLim
       }
     });
     child.stderr.on("data", (chunk: Buffer) => void stderr.add(chunk));
-    // A plugin may exit without reading its configuration: its exit tells more than EPIPE does.
+    // A plugin may exit without reading its configuration: its exit says more than EPIPE.
     child.stdin.on("error", () => undefined);
     const instruct = async (): Promise<void> => {
-      // A program that could not be started has no number: its error event says why.
+      // A program that could not be started has no pid: its error event has the reason.
       if (child.pid !== undefined) await onStart?.(child.pid);
       child.stdin.end(input);
     };
@@ -148,12 +151,11 @@ function killGroup(child: ChildProcessWithoutNullStreams): void {
   try {
     process.kill(-child.pid, "SIGKILL");
   } catch (error) {
-    // The group is gone already. Anything else leaves the leader, which can be killed by itself.
+    // ESRCH: the group has ended. After any other error at least the leader is killed.
     if (!hasCode(error, "ESRCH")) child.kill("SIGKILL");
   }
 }
 
-/** Says why a file of the right name could not be run. */
 function startError(path: string, error: unknown): ShimError {
   if (error instanceof ShimError) return error;
   const reason = hasCode(error, "EACCES")
@@ -175,7 +177,7 @@ class Collector {
 
   constructor(private readonly limit: number) {}
 
-  /** False when something did not fit any more. */
+  /** False when the limit is reached. */
   add(chunk: Buffer): boolean {
     const room = this.limit - this.#bytes;
     const kept = chunk.length <= room ? chunk : chunk.subarray(0, room);

@@ -1,4 +1,4 @@
-/** Results of ADD: reading what a plugin printed, and the same data in the shape of another version. */
+/** Results of ADD: parsing, conversion between versions, and the addresses of the pod. */
 import { isIP } from "node:net";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import {
@@ -13,8 +13,8 @@ import {
 import { isAtLeast, isKnownVersion, oldestVersion } from "./versions.js";
 
 /**
- * The result in `stdout`, with `cniVersion` filled in from the configuration when the plugin left it out. `null` is an
- * empty result. Throws `unknown` for anything that is no result.
+ * The result in `stdout`, with the `cniVersion` of the configuration when it has none. `null` is an empty
+ * result. Throws `unknown` for anything else.
  */
 export function parseResult(stdout: string, configVersion: string): JsonObject {
   if (stdout.trim() === "") throw problem("failed to unmarshal raw result: unexpected end of JSON input");
@@ -34,7 +34,10 @@ export function parseResult(stdout: string, configVersion: string): JsonObject {
   return value;
 }
 
-/** `result` in the shape of `version`; unchanged when it has that already. Throws `unknown` when data cannot be kept. */
+/**
+ * `result` in the shape of `version`; unchanged when it has that already. Throws `unknown` when data cannot
+ * be kept.
+ */
 export function convertResult(result: JsonObject, version: string): JsonObject {
   const from = stringAt(result, "cniVersion") ?? oldestVersion;
   if (from === version) return result;
@@ -51,9 +54,10 @@ export function convertResult(result: JsonObject, version: string): JsonObject {
 }
 
 /**
- * Addresses of the pod, without prefix length, IPv4 first: those on its interface `ifName` inside a sandbox and those
- * that name no interface. Chained plugins add interfaces of the host, so an index decides, never a position. When a
- * plugin lists the pod's interface without a sandbox or under another name, that is taken rather than no address.
+ * Addresses of the pod, without prefix length, IPv4 first: those of the interface `ifName` inside a sandbox,
+ * and those without an interface. Chained plugins add interfaces of the host, so the index of the interface
+ * counts, not its position. Without such addresses, those of any interface with a sandbox or of that name are
+ * taken.
  */
 export function podAddresses(result: JsonObject, ifName: string): readonly string[] {
   const { interfaces, ips } = commonForm(result);
@@ -79,7 +83,7 @@ function shapeOf(version: string): Shape {
   return isAtLeast(version, "1.0.0") ? "plain" : "versioned";
 }
 
-/** The newest shape, into which every other one fits. */
+/** The newest shape, which can hold all others. */
 interface CommonForm {
   readonly interfaces: readonly JsonObject[];
   readonly ips: readonly JsonObject[];
@@ -89,7 +93,7 @@ interface CommonForm {
 
 function commonForm(result: JsonObject): CommonForm {
   const { dns } = result;
-  // The loopback plugin labels the new shape with the old version of its configuration: the content decides.
+  // The loopback plugin prints the new shape with the old version of its configuration: the content decides.
   if (isList(result["ips"])) {
     const ips = objectsIn(result["ips"]).map(({ version: _version, ...ip }) => ip);
     return { interfaces: objectsIn(result["interfaces"]), ips, routes: objectsIn(result["routes"]), dns };
@@ -132,7 +136,7 @@ function toList(form: CommonForm, version: string, ip: (ip: JsonObject) => JsonO
   });
 }
 
-/** Without what 1.1.0 added. */
+/** Without the members that 1.1.0 added. */
 function plainRoute({ dst, gw }: JsonObject): JsonObject {
   return withoutMissing({ dst, gw });
 }

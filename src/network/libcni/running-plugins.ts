@@ -1,7 +1,7 @@
 /**
- * Plugins that change something, as files, so that none outlives this program unseen: a killed program's plugin goes
- * on, and could finish an ADD after the DEL that was to undo it. Helpers that a plugin left when it had done its work
- * are none of them.
+ * Records of running plugins that change something. When this program is killed, its plugins go on: an ADD
+ * could end after the DEL that was to undo it. So the next process kills them first. Helpers that a plugin
+ * has left running after its end, such as a DHCP client, are not killed.
  */
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -22,13 +22,13 @@ export interface RunningPlugin {
   readonly command: string;
 }
 
-/** `killed` also by others: nobody meant what such a plugin left behind. */
+/** `killed` also by other programs. */
 export type PluginEnd = "byItself" | "killed";
 
-/** To be called when the plugin has ended, or was given up. */
+/** To be called when the plugin has ended, or is no longer waited for. */
 export type ForgetPlugin = (end: PluginEnd) => Promise<void>;
 
-/** A process, and not another one with its number. */
+/** Identifies a process also after its pid was reused. */
 interface ProcessMark {
   readonly pid: number;
   readonly startTime: string;
@@ -40,7 +40,7 @@ interface RunRecord {
   readonly type: string;
   readonly command: string;
   readonly bootId: string;
-  /** Leads a group of its own. */
+  /** The leader of a process group of its own. */
   readonly plugin: ProcessMark;
   /** The program that started it. */
   readonly owner: ProcessMark;
@@ -56,15 +56,18 @@ export class RunningPlugins {
   /** Paths of the records of runs that this object waits for. */
   readonly #active = new Set<string>();
 
-  /** Records lie in `directory`, which is made when it is needed. They need not survive a reboot: no plugin does. */
+  /**
+   * Records are files in `directory`, which is made when needed. They need not survive a reboot: no plugin
+   * does.
+   */
   constructor(
     private readonly directory: string,
     private readonly log: Pick<Logger, "info" | "warn">,
   ) {}
 
   /**
-   * Notes the process, which must not have been told yet what to do. Returns what forgets it again. A disk that cannot
-   * remember it is logged: pods must be removable all the same. Never rejects.
+   * Records the process, which must not have got its input yet. Returns a function that removes the record. A
+   * failed write is only logged: pods must be removable without a disk. Never rejects.
    */
   async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
     const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
@@ -75,19 +78,19 @@ export class RunningPlugins {
       this.#active.add(path);
       await this.#write(path, JSON.stringify(record));
     } catch (error) {
-      this.log.warn({ path, err: messageOf(error) }, "cannot note a CNI plugin that runs");
+      this.log.warn({ path, err: messageOf(error) }, "cannot record a running CNI plugin");
     }
     return async (end) => {
       this.#active.delete(path);
-      // A group that was killed and does not die stays noted, for the next DEL to wait for. What lives on of a plugin
-      // that ended by itself is meant to, as the DHCP client of a pod.
+      // The record of a killed group that does not die stays: the next DEL waits for it. What a plugin leaves
+      // running after its own end is intended, such as the DHCP client of a pod.
       if (end === "byItself" || !groupLives(pid)) await rm(path, { force: true }).catch(() => undefined);
     };
   }
 
   /**
-   * Ends what programs that are gone, and calls that gave up, have left running for the container, or for all; returns
-   * when none of it is alive. Throws the reason of `signal` when that takes too long, with what still runs.
+   * Kills plugins of previous processes, and of calls that no longer wait for them, for the container or for
+   * all. Returns when all of them have ended. Throws the reason of `signal`, with the plugin that still runs.
    */
   async killOrphaned(signal: AbortSignal, containerId?: string): Promise<void> {
     for (const record of await this.#records()) {
@@ -105,20 +108,20 @@ export class RunningPlugins {
       if (tries === 0) {
         this.log.info(
           { plugin: type, command, sandboxId: containerId, pid: plugin.pid },
-          "ending a CNI plugin of a former run",
+          "killing an orphaned CNI plugin",
         );
       }
       killGroup(plugin.pid);
       try {
         await sleep(pollMs, signal);
       } catch (error) {
-        const text = `end CNI plugin ${JSON.stringify(type)} ${command} of a former run, process ${plugin.pid}`;
+        const text = `end CNI plugin ${JSON.stringify(type)} ${command} of a previous run, process ${plugin.pid}`;
         throw ShimError.from(error).within(text);
       }
     }
   }
 
-  /** By this program, or by another one that lives: that is its business. */
+  /** By this process, or by another one that is alive. */
   async #isWaitedFor({ path, owner }: RunRecord): Promise<boolean> {
     if (owner.pid !== process.pid) return isAlive(owner);
     return this.#active.has(path) && (await isAlive(owner));
@@ -141,7 +144,7 @@ export class RunningPlugins {
       const content = await readRegularFile(path, largestFileBytes);
       if (content.kind !== "read") continue;
       const record = recordIn(Buffer.from(content.bytes).toString("utf8"), path);
-      // Written in part: its plugin never got to know what to do.
+      // Written in part: the plugin never got its input.
       if (record === undefined) await rm(path, { force: true });
       else found.push(record);
     }
@@ -170,7 +173,7 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
   if (!isObject(value)) return undefined;
   const pid = Number(value["pid"]);
   const startTime = stringAt(value, "startTime");
-  // Never 0 or 1: as the number of a group these mean one's own, and all processes.
+  // As process groups, 0 means that of the caller, and 1 all processes.
   return Number.isInteger(pid) && pid > 1 && startTime !== undefined ? { pid, startTime } : undefined;
 }
 
@@ -189,8 +192,9 @@ async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
 }
 
 /**
- * Processes of the plugin's group, none when it is not provably that group: its leader must be the process of then, or
- * a member must have the plugin's environment. The number of a group is not given out again while it has members.
+ * Processes of the plugin's group; empty unless it is proven to be that group: its leader is the recorded
+ * process, or a member has the environment of the plugin. The kernel does not reuse the number of a group
+ * that has members.
  */
 async function provenMembers({ plugin, containerId, command }: RunRecord): Promise<readonly ProcessStat[]> {
   if (!groupLives(plugin.pid)) return [];

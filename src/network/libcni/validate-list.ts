@@ -1,4 +1,4 @@
-/** Whether the plugins of a list are installed and speak its version. */
+/** Checks that the plugins of a list are installed and support its version. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { withVersion, type NetworkList } from "./configuration.js";
@@ -9,10 +9,10 @@ import type { PluginVersions } from "./versions.js";
 const versionTimeoutMs = 10_000;
 
 export interface Validation {
-  /** The list at the newest of its versions that all its plugins speak; absent when there is a problem. */
+  /** The list at the newest of its versions that all its plugins support; absent when there is a problem. */
   readonly network?: NetworkList;
   readonly problems: readonly string[];
-  /** A plugin could not be asked: another try may end otherwise although nothing has changed. */
+  /** A plugin did not answer: the next validation may succeed although no file has changed. */
   readonly worthRetry: boolean;
 }
 
@@ -43,7 +43,7 @@ export async function validateList(
   }
   for (const type of delegatedTypes(list)) await invoker.find(type).catch(complain);
   if (problems.length > 0) return { problems, worthRetry };
-  // Literally, as the library compares: there are no ranges of versions.
+  // Compared literally, as in the Go library.
   const version = list.versions.find((each) => types.every((type) => supported.get(type)?.includes(each)));
   if (version !== undefined) return { network: withVersion(list, version), problems, worthRetry };
   for (const [type, known] of supported) {
@@ -61,8 +61,8 @@ export function binariesOf(list: NetworkList): readonly string[] {
 }
 
 /**
- * What plugins run themselves by CNI's conventions: `ipam` of those that give addresses, `delegate` of meta-plugins such
- * as flannel. They must be there, but need not be asked: their version is the matter of the plugin that runs them.
+ * Plugins that other plugins run: `ipam`, and `delegate` of meta-plugins such as flannel. They must be
+ * installed, but their versions are checked by the plugin that runs them.
  */
 function delegatedTypes({ plugins }: NetworkList): readonly string[] {
   const found = new Set<string>();

@@ -1,24 +1,24 @@
-/** Which versions of the specification the installed plugins speak, asked once per binary. */
+/** Versions that the installed plugins support, asked once per binary. */
 import { messageOf, ShimError, isKind } from "../../shim/lib/errors.js";
 import { LruMap } from "../../shim/lib/lru-map.js";
 import { nodeCall, type PluginInvoker } from "./invoke.js";
 import { isList, isObject, parseJson, stringAt } from "../../shim/lib/json/exact-json.js";
 
-/** Versions of the CNI specification. */
+/** Versions of the CNI specification: which exist, and which the installed plugins support. */
 
-/** All that this engine can speak, oldest first. */
+/** Versions that this program supports, oldest first. */
 export const knownVersions = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const;
 
 export const newestVersion = "1.1.0";
 
-/** What a missing or empty `cniVersion` means. */
+/** The meaning of a missing or empty `cniVersion`. */
 export const oldestVersion = "0.1.0";
 
 export function isKnownVersion(version: string): boolean {
   return (knownVersions as readonly string[]).includes(version);
 }
 
-/** Negative when `left` is older than `right`; parts that are no numbers count as 0. */
+/** Negative when `left` is older than `right`. Parts that are no numbers count as 0. */
 export function compareVersions(left: string, right: string): number {
   const [leftParts, rightParts] = [left, right].map(parts);
   for (let index = 0; index < 3; index += 1) {
@@ -43,7 +43,7 @@ export class PluginVersions {
 
   constructor(private readonly invoker: PluginInvoker) {}
 
-  /** Throws what `PluginInvoker.run` throws, and `unknown` for an answer without sense. */
+  /** Throws as `PluginInvoker.run`, and `unknown` for an invalid answer. */
   async supportedBy(type: string, signal: AbortSignal): Promise<readonly string[]> {
     const { fingerprint } = await this.invoker.find(type);
     const known = this.#known.get(fingerprint);
@@ -58,7 +58,7 @@ export class PluginVersions {
     try {
       reply = await this.invoker.run(nodeCall(type, "VERSION", { cniVersion: newestVersion }), signal);
     } catch (error) {
-      // So speak plugins that are older than the command.
+      // The answer of plugins that are older than the command.
       if (error instanceof ShimError && error.fields["cniMessage"] === "unknown CNI_COMMAND: VERSION") {
         return [oldestVersion];
       }
@@ -85,13 +85,11 @@ function versionsIn(type: string, reply: string): readonly string[] {
   return supportedVersions.filter((version) => typeof version === "string");
 }
 
-/** Which plugins are there, and the newest version that all of them speak. */
-
 export interface VersionSource {
   supportedBy(type: string, signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** From here on DEL is told the result of ADD, without which some plugins leave rules behind. */
+/** From this version on DEL gets the result of ADD, without which some plugins leave rules behind. */
 const leastVersion = "0.4.0";
 
 /** Those of `types` that are installed. */
@@ -110,7 +108,7 @@ export async function installedOf<T extends string>(
   return types.filter((_, index) => found[index]);
 }
 
-/** Never throws: what goes wrong is the problem. */
+/** The newest version that all of `types` support. Never throws: a failure is the `problem`. */
 export async function commonVersion(
   types: readonly string[],
   versions: VersionSource,

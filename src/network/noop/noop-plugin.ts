@@ -3,7 +3,7 @@ import type { NetworkPlugin, PodNetworkTearDown } from "../../shim/ports/network
 import { letIptablesSeeBridges } from "../host-sysctls.js";
 import type { RunCommand } from "../iptables/run-command.js";
 
-/** What pods of a former plugin are released with. */
+/** Tears down pods that were set up with another plugin. */
 export interface PreviousPlugin {
   hasAttachment(sandboxId: string): Promise<boolean>;
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
@@ -20,8 +20,8 @@ export interface NoopNetworkOptions {
 }
 
 /**
- * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker publishes the host
- * ports. There is nothing to set up, and nothing to tear down but what a former plugin made.
+ * The fallback: Docker's own bridge is the pod network, Docker's addresses are the pod's, and Docker
+ * publishes the host ports. Sets up nothing, and tears down only pods that another plugin has set up.
  */
 export class NoopNetworkPlugin implements NetworkPlugin {
   readonly name = "kubernetes.io/no-op";
@@ -40,7 +40,7 @@ export class NoopNetworkPlugin implements NetworkPlugin {
   }
 
   engineFound(): Promise<void> {
-    // Wherever it is, its networks are there, too.
+    // The networks of the engine are where the engine is.
     return Promise.resolve();
   }
 
@@ -52,7 +52,7 @@ export class NoopNetworkPlugin implements NetworkPlugin {
     return Promise.resolve(undefined);
   }
 
-  /** A pod of a time when this node had another plugin still has what that plugin gave it. */
+  /** A pod that was set up with another plugin is torn down with that plugin. */
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
     const { previous } = this.options;
     if ((await previous?.hasAttachment(request.sandboxId)) === true)

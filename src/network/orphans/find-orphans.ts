@@ -1,4 +1,4 @@
-/** The comparison of what a node holds with the sandboxes that there are. Changes nothing. */
+/** Compares the network resources of the node with the existing sandboxes. Changes nothing. */
 import type { CacheEntry } from "../libcni/cache.js";
 import type { Holdings, ReservedAddress } from "./held-resources.js";
 import type { AttachmentKey } from "../libcni/network-list-runner.js";
@@ -9,19 +9,23 @@ import { parseSavedTable } from "../iptables/saved-table.js";
 import { legacyChains, isChainOf, type LegacyChain } from "../hostport/legacy-chains.js";
 
 export interface KnownSandboxes {
-  /** All containers that the engine knows, in any state. Must be complete: what is not among them counts as dead. */
+  /**
+   * All containers that the engine knows, in any state. Must be complete: all other containers count as dead.
+   */
   readonly livingIds: ReadonlySet<string>;
-  /** Sandboxes, dead or alive, that this program or its ancestors have a checkpoint or record of. */
+  /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
   readonly ownIds: ReadonlySet<string>;
 }
 
-/** Something that belongs to no living container. */
+/** A resource without a living container. */
 export type Finding = FindingSubject & {
   /** One line for people. */
   readonly what: string;
-  /** The container it was made for; absent when nothing tells. */
+  /** The container that it was made for; absent when it is unknown. */
   readonly ownerId?: string;
-  /** Other runtimes use the same plugins and directories. Only what is certainly ours may be removed unasked. */
+  /**
+   * Other runtimes use the same plugins and directories: only resources of recorded sandboxes may be removed.
+   */
   readonly certainlyOurs: boolean;
 };
 
@@ -32,12 +36,12 @@ type FindingSubject =
   | { readonly kind: "natChain"; readonly family: AddressFamily; readonly chain: string };
 
 const sandboxIdForm = /^[0-9a-f]{64}$/;
-/** Of every pod of this program and its ancestors. */
+/** The interface of each pod of this program, dockershim and cri-dockerd. */
 const usualInterface = "eth0";
 
 /**
- * Reads the holdings first and asks for the sandboxes afterwards: a container is made before its network, so whatever
- * was held has an owner in the later list, unless it is dead.
+ * Reads the resources first and the sandboxes afterwards: a container is made before its network, so each
+ * resource has an owner in the later list, unless the owner is dead.
  */
 export async function findOrphaned(
   readHoldings: () => Promise<Holdings>,
@@ -88,8 +92,8 @@ export function compareHoldings(holdings: Holdings, known: KnownSandboxes): read
 }
 
 /**
- * What plugins must keep when they collect garbage of a network: everything that anybody holds of it, but for what is
- * certainly ours and dead; and all our living sandboxes, whatever is known of them. Too many do no harm.
+ * Attachments that GC must keep in a network: all of which a resource exists, except those of recorded, dead
+ * sandboxes; and all living sandboxes with a record. Too many do no harm.
  */
 export function attachmentsToKeep(
   networkName: string,
@@ -110,12 +114,14 @@ export function attachmentsToKeep(
   return [...kept.values()];
 }
 
-/** The cache is shared with other runtimes, and with other shims on other engines: only our own notes count. */
+/**
+ * The cache is shared with other runtimes, and with shims of other engines: only a record proves the owner.
+ */
 function isOwn(id: string, { ownIds }: KnownSandboxes): boolean {
   return sandboxIdForm.test(id) && ownIds.has(id);
 }
 
-/** Names of chains are hashes of network and container: those of all pairs that anything else tells of. */
+/** Owners by chain name, which is a hash of network and container, for all known pairs. */
 function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string, string> {
   const owners = new Map<string, string>();
   for (const { networkName, containerId } of [...cacheEntries, ...addresses]) {
@@ -124,21 +130,19 @@ function chainOwners({ cacheEntries, addresses }: Holdings): ReadonlyMap<string,
   return owners;
 }
 
-/** Host ports of dockershim and cri-dockerd whose pods are dead. */
-
-/** A chain that belongs to no living container. */
+/** A host port chain of dockershim or cri-dockerd without a living container. */
 export interface OrphanedChain {
   readonly kind: "hostPortChain";
   readonly family: AddressFamily;
   readonly chain: string;
   /** One line for people. */
   readonly what: string;
-  /** The dead sandbox of ours whose it was; absent when it is of none that is known. */
+  /** The dead, recorded sandbox that owned it; absent when it is unknown. */
   readonly ownerId?: string;
   readonly certainlyOurs: boolean;
 }
 
-/** The name of a chain is a hash over its sandbox, so it tells of each sandbox whether the chain is its. */
+/** The name of a chain is a hash over its sandbox id, so each sandbox can be compared. */
 export async function orphanedChains(
   natTables: readonly { readonly family: AddressFamily; readonly save: string }[],
   { livingIds, ownIds }: KnownSandboxes,

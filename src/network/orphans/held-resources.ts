@@ -34,14 +34,14 @@ export interface Holdings {
 export interface HoldingsSource {
   readonly cache: Pick<ResultCache, "list">;
   readonly natTables: NatTables;
-  /** Networks in use, whose configuration may put the addresses elsewhere. */
+  /** Networks in use: their configuration may have another data directory. */
   readonly networks: readonly NetworkList[];
   readonly addressDir?: string;
 }
 
 const largestAddressFileBytes = 4096;
 
-/** Reads everything; nothing is changed. Throws when a part cannot be read, for half a picture misleads. */
+/** Reads everything and changes nothing. Throws when a part cannot be read. */
 export async function readHoldings(source: HoldingsSource, signal: AbortSignal): Promise<Holdings> {
   const cacheEntries = await source.cache.list();
   const base = source.addressDir ?? hostLocalDirectory;
@@ -72,7 +72,7 @@ function addressDirsOf(list: NetworkList, base: string): readonly string[] {
   });
 }
 
-/** What the host-local plugin has given out in a network. Throws as `fileError` describes. */
+/** Addresses that the host-local plugin has reserved in a network. Throws as `fileError` describes. */
 export async function reservedAddresses(
   dataDir: string,
   networkName: string,
@@ -97,7 +97,7 @@ function listOf(entry: CacheEntry): readonly NetworkList[] {
   try {
     return [parseNetworkList(entry.config, `cache of ${entry.networkName}`)];
   } catch {
-    // It names no directory then. That it is broken is said when the attachment is torn down.
+    // Without a data directory. The tear-down of the attachment logs the error.
     return [];
   }
 }

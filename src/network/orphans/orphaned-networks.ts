@@ -1,4 +1,4 @@
-/** What dead pods have left behind on the node: found for `dockershim doctor network`, cleaned when the shim starts. */
+/** Network resources of dead pods: listed by `dockershim doctor network`, removed after a start. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { removeOrphanedAttachments } from "./remove-orphans.js";
@@ -24,22 +24,25 @@ export type Finding = CniFinding | OrphanedChain;
 export interface CleanUp {
   readonly cleaned: readonly Finding[];
   readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
-  /** Not certainly ours, and therefore left alone. */
+  /** Of unknown owners, therefore skipped. */
   readonly left: readonly Finding[];
 }
 
 const chainTimeoutMs = 60_000;
 
 export class OrphanedNetworks {
-  /** `networks` are those of today: their addresses are looked at also when the cache knows nothing of them. */
+  /**
+   * `networks` are those of the present configuration: their addresses are read also without a cache entry.
+   */
   constructor(
     private readonly parts: CniParts,
     private readonly networks: () => Promise<readonly NetworkList[]>,
   ) {}
 
   /**
-   * Compares cache, addresses and rules with the sandboxes that there are. Changes nothing. `known` is asked after the
-   * node was read: a container is made before its network, so whatever was held then has an owner, unless it is dead.
+   * Compares cache, addresses and rules with the existing sandboxes. Changes nothing. `known` is called after
+   * the node was read: a container is made before its network, so each resource has an owner, unless the
+   * owner is dead.
    */
   async find(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<readonly Finding[]> {
     const { cache, natTables } = this.parts;
@@ -52,7 +55,10 @@ export class OrphanedNetworks {
     ];
   }
 
-  /** Removes what is certainly ours; the rest is left and reported. Throws only when `signal` aborts. */
+  /**
+   * Removes resources that are certainly ours; others are skipped and reported. Throws only when `signal`
+   * aborts.
+   */
   async clean(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<CleanUp> {
     const findings = await this.find(known, signal);
     const isChain = (finding: Finding): finding is OrphanedChain => finding.kind === "hostPortChain";
@@ -98,14 +104,12 @@ export class OrphanedNetworks {
   }
 }
 
-/** What CNI plugins are asked about all pods: to collect garbage, and whether the pods that run are well. */
-
-/** All set-ups and tear-downs wait while plugins collect garbage: one that hangs must not keep them for long. */
+/** All set-ups and tear-downs wait during GC, so a plugin that hangs must not hold them up for long. */
 const garbageTimeoutMs = 30_000;
 
 /**
- * GC of every list that has the command: plugins take away what only they can see. What is not certainly ours and dead
- * is named to them as in use. Throws what the plugins complain about.
+ * GC of each list that supports it: plugins remove resources that only they can see. All attachments but
+ * those of recorded, dead sandboxes are named as valid. Throws the errors of the plugins.
  */
 export async function collectGarbage(
   { cache, natTables, attachments }: CniParts,
@@ -129,8 +133,8 @@ export async function collectGarbage(
 }
 
 /**
- * CHECK of all attachments of containers that live. What the plugins complain about, one line each; some complain
- * about pods that are well, so this is for people to judge.
+ * CHECK of all attachments of living containers; returns the errors of the plugins. Some plugins report
+ * errors for healthy pods, so the result is only shown to the administrator.
  */
 export async function checkAttachments(
   { cache, attachments }: CniParts,

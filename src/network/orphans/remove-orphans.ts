@@ -1,4 +1,4 @@
-/** Removes what dead sandboxes of ours have left behind. */
+/** Removes orphaned attachments, addresses and nat rules of our own sandboxes. */
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Attachments } from "../cni/attachments.js";
@@ -13,7 +13,10 @@ import {
 } from "../cni/nat-rules.js";
 import type { Finding } from "./find-orphans.js";
 
-/** For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about the pod. */
+/**
+ * For one attachment with all its plugins, or one address, or all rules; from when nothing else is done about
+ * the pod.
+ */
 const stepTimeoutMs = 60_000;
 
 export interface CleanUpTools {
@@ -25,16 +28,16 @@ export interface CleanUpTools {
 export interface CleanUp {
   readonly cleaned: readonly Finding[];
   readonly failed: readonly { readonly finding: Finding; readonly reason: string }[];
-  /** Not certainly ours, and therefore left alone. */
+  /** Of unknown owners, therefore skipped. */
   readonly left: readonly Finding[];
 }
 
 const order = ["cacheEntry", "address", "natRules", "natChain"] as const;
 
 /**
- * Undoes each finding that is certainly ours; a failure of one does not stop the others. Attachments come first,
- * because their DEL releases addresses and rules by the plugins' own means; what is then still there is removed by
- * itself. Throws only when `signal` aborts.
+ * Undoes each finding that is certainly ours; a failure of one does not stop the others. Attachments come
+ * first, because their DEL also releases addresses and rules; the rest is then removed one by one. Throws
+ * only when `signal` aborts.
  */
 export async function removeOrphanedAttachments(
   findings: readonly Finding[],
@@ -65,7 +68,7 @@ async function clean(finding: Finding, tools: CleanUpTools, signal: AbortSignal)
   return ownerId === undefined ? work() : tools.attachments.alone(ownerId, signal, work);
 }
 
-/** As `clean`. What is gone already is no error. */
+/** As `clean`. A missing resource is no error. */
 async function takeAway(
   finding: Finding,
   { attachments, invoker, natTables }: CleanUpTools,
@@ -93,9 +96,9 @@ async function takeAway(
 }
 
 /**
- * By a DEL of the plugin that owns the file, under the plugin's own lock (flock, which Node.js does not have): a file
- * removed behind its back could be one that it has just written for another pod. DEL looks for the container among all
- * files of the network, so the range, which the configuration must have, may be any.
+ * By a DEL of the plugin that owns the file, under the plugin's own lock (flock, which Node.js does not
+ * have): a file removed behind its back could be one that it has just written for another pod. DEL looks for
+ * the container among all files of the network, so the range, which the configuration must have, may be any.
  */
 async function releaseAddress(
   { networkName, dataDir, containerId, ifName }: ReservedAddress,

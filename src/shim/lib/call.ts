@@ -19,7 +19,10 @@ export function runInCall<T>(call: Call, work: () => T): T {
   return storage.run(call, work);
 }
 
-/** The call on whose behalf the present code runs, for instrumentation only: behaviour takes `Call` as an argument. */
+/**
+ * The call on whose behalf the present code runs, for instrumentation only: behaviour takes `Call` as an
+ * argument.
+ */
 export function currentCall(): Call | undefined {
   return storage.getStore();
 }

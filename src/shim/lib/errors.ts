@@ -1,6 +1,7 @@
 /**
- * The one error class of the program. Adapters translate what they catch at their edge (`ShimError.from`), and
- * `grpc/status.ts` is the only place that turns a kind into a gRPC code. Callers match on `kind`, never on text.
+ * The one error class of the program. Adapters translate what they catch at their edge (`ShimError.from`),
+ * and `grpc/status.ts` is the only place that turns a kind into a gRPC code. Callers match on `kind`, never
+ * on text.
  */
 
 /** What went wrong, seen from the caller of a CRI call. */
@@ -34,8 +35,8 @@ export type ErrorKind =
 export type ErrorFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 /**
- * Wording of messages: the action, the quoted value, a colon, the state or reason; no full stop. The kubelet copies
- * them into pod events, so they are written for the reader of `kubectl describe pod`.
+ * Wording of messages: the action, the quoted value, a colon, the state or reason; no full stop. The kubelet
+ * copies them into pod events, so they are written for the reader of `kubectl describe pod`.
  */
 export class ShimError extends Error {
   override readonly name = "ShimError";
@@ -49,7 +50,10 @@ export class ShimError extends Error {
     super(message, options);
   }
 
-  /** `error` itself when it is a ShimError, else one that wraps it: aborts by their reason, all else as `fallback`. */
+  /**
+   * `error` itself when it is a ShimError, else one that wraps it: aborts by their reason, all else as
+   * `fallback`.
+   */
   static from(error: unknown, fallback: ErrorKind = "internal"): ShimError {
     if (error instanceof ShimError) return error;
     if (error instanceof Error) {
@@ -64,8 +68,8 @@ export class ShimError extends Error {
   }
 
   /**
-   * The same kind, fields and cause with `action: ` before the message, as in `pull image "x": no such host`. A constant
-   * of the CRI at the beginning stays there, because kubelets look for it there.
+   * The same kind, fields and cause with `action: ` before the message, as in `pull image "x": no such host`.
+   * A constant of the CRI at the beginning stays there, because kubelets look for it there.
    */
   within(action: string, fields: ErrorFields = {}): ShimError {
     const constant = criConstant.exec(this.message)?.[0] ?? "";
@@ -93,8 +97,8 @@ export function isKind(error: unknown, ...kinds: readonly ErrorKind[]): error is
 }
 
 /**
- * One error for several, in order: the kind of the first, the distinct messages as `[a, b]` (dockershim's form).
- * Undefined when `errors` is empty.
+ * One error for several, in order: the kind of the first, the distinct messages as `[a, b]` (dockershim's
+ * form). Undefined when `errors` is empty.
  */
 export function aggregate(errors: readonly unknown[]): ShimError | undefined {
   const [first, ...rest] = errors.map((error) => ShimError.from(error));

@@ -2,14 +2,17 @@
 import { pino, type DestinationStream, type Logger as PinoLogger } from "pino";
 
 /**
- * One line per record on stderr. Standard keys: rpc, req, pod (namespace/name), sandboxId, containerId, image, ms,
- * code, err. An error is logged once, where it is handled. Never credentials, environment values or exec output.
+ * One line per record on stderr. Standard keys: rpc, req, pod (namespace/name), sandboxId, containerId,
+ * image, ms, code, err. An error is logged once, where it is handled. Never credentials, environment values
+ * or exec output.
  */
 export interface Logger extends Pick<
   PinoLogger,
   "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "isLevelEnabled"
 > {
-  /** A logger whose lines have these fields, too; a line's own field of the same name stands in their place. */
+  /**
+   * A logger whose lines have these fields, too; a line's own field of the same name stands in their place.
+   */
   child(bindings: Record<string, unknown>): Logger;
 }
 
@@ -34,8 +37,9 @@ export function silentLogger(): Logger {
 type Fields = Readonly<Record<string, unknown>>;
 
 /**
- * In the place of pino's child loggers: those write a key twice that a line has, too (a call and its error name the same
- * container), which strict readers of JSON refuse, and encode their fields when they are made, for each call once.
+ * In the place of pino's child loggers: those write a key twice that a line has, too (a call and its error
+ * name the same container), which strict readers of JSON refuse, and encode their fields when they are made,
+ * for each call once.
  */
 class BoundLogger implements Logger {
   constructor(

@@ -1,6 +1,6 @@
 import type { Writable } from "node:stream";
 
-/** Ends `stream` and waits until all of it has been handed on, or it is of no use any more. Never rejects. */
+/** Ends `stream` and waits until all data is flushed, or the stream is closed. Never rejects. */
 export async function endOf(stream: Writable | undefined, lastChunk?: string): Promise<void> {
   if (stream === undefined || stream.writableFinished || stream.destroyed) return;
   await new Promise<void>((resolve) => {
@@ -12,7 +12,7 @@ export async function endOf(stream: Writable | undefined, lastChunk?: string): P
   });
 }
 
-/** All items, in order; for what cannot go on with the first one alone. */
+/** All items, in order. */
 export async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
   const all: Item[] = [];
   for await (const item of items) all.push(item);

@@ -1,4 +1,4 @@
-/** Nanosecond timestamps as the CRI and Docker write them. */
+/** Timestamps of the CRI and Docker, the wall clock, and a clock that tests can replace. */
 
 /** Nanoseconds since the Unix epoch. Exceeds 2^53: never a Number. */
 export type Nanoseconds = bigint;
@@ -6,8 +6,8 @@ export type Nanoseconds = bigint;
 const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
 /**
- * Nanoseconds of an RFC 3339 time with up to 9 fractional digits. Docker writes year 1 for "never": that, the empty
- * string and anything unreadable give 0n, which is how the CRI says "never".
+ * Nanoseconds of an RFC 3339 time with up to 9 fractional digits. Docker writes year 1 for "never": that, the
+ * empty string and any invalid text give 0n, the "never" of the CRI.
  */
 export function parseTimestamp(text: string | undefined): Nanoseconds {
   const match = rfc3339.exec(text ?? "");
@@ -22,8 +22,6 @@ export function parseTimestamp(text: string | undefined): Nanoseconds {
 export function nowNanoseconds(): Nanoseconds {
   return BigInt(Date.now()) * 1_000_000n;
 }
-
-/** The time of day, with microseconds. */
 
 /**
  * Above this the two clocks have been moved against each other; below it they are only read one after the
@@ -52,11 +50,14 @@ export class WallClock {
   }
 }
 
-/** Time, as tests can turn it. */
+/** A monotonic clock with timers, which tests replace. */
 export interface Clock {
   /** Milliseconds that only grow. */
   now(): number;
-  /** Runs `work` once after `milliseconds`, unless the returned function is called before. Keeps no process alive. */
+  /**
+   * Runs `work` once after `milliseconds`, unless the returned function is called before. Keeps no process
+   * alive.
+   */
   after(milliseconds: number, work: () => void): () => void;
 }
 

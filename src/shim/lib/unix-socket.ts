@@ -1,4 +1,4 @@
-/** A private unix socket that replaces a dead predecessor and never a living one. */
+/** A private unix socket that replaces a stale socket file, and never that of a running server. */
 import { randomBytes } from "node:crypto";
 import { chmod, link, lstat, mkdir, rename, unlink } from "node:fs/promises";
 import { connect, type Server } from "node:net";
@@ -8,20 +8,21 @@ import { messageOf, ShimError } from "./errors.js";
 
 /** `sun_path` of Linux holds 108 bytes, the last of them zero. */
 const longestPathBytes = 107;
-/** A living server accepts at once; one that does not within this time is alive but stuck. */
+/** A running server accepts at once; one that does not within this time hangs. */
 const probeTimeoutMs = 2000;
 
 export interface BoundSocket {
   readonly path: string;
-  /** Removes the socket file, unless somebody has replaced it meanwhile. Never fails. */
+  /** Removes the socket file, unless another process has replaced it meanwhile. Never fails. */
   unlink(): Promise<void>;
 }
 
 /**
- * Makes `server` listen on `path` with permissions `mode`. The parent directory is made (0750) when it is missing.
- * The socket is bound under a temporary name and linked to its own, so that a client never finds it half made, and a
- * stale file of a killed predecessor is replaced. Of several servers that start at once one gets the name. `conflict` when another server answers on `path`, `precondition`
- * when something else than a socket lies there or the system refuses, `invalid` when the path is too long.
+ * Makes `server` listen on `path` with permissions `mode`. The parent directory is made (0750) when it is
+ * missing. The socket is bound under a temporary name and linked to its own, so that a client never finds it
+ * half made, and a stale file of a killed process is replaced. Of several servers that start at once one gets
+ * the name. `conflict` when another server answers on `path`, `precondition` when something else than a
+ * socket lies there or the system refuses, `invalid` when the path is too long.
  */
 export async function bindUnixSocket(server: Server, path: string, mode = 0o600): Promise<BoundSocket> {
   const directory = dirname(path);
@@ -39,7 +40,8 @@ export async function bindUnixSocket(server: Server, path: string, mode = 0o600)
     const { dev, ino } = await lstat(temporary);
     await takeName(temporary, path);
     await unlink(temporary);
-    // A server that judged the stale socket at the same time may have moved this one away, and a third one come in.
+    // A server that judged the stale socket at the same time may have moved this one away, and a third one
+    // come in.
     await sleep(settleMs);
     const named = await lstat(path).catch(() => undefined);
     if (named?.dev !== dev || named.ino !== ino)
@@ -72,8 +74,9 @@ const settleMs = 50;
 const takeAttempts = 10;
 
 /**
- * Gives the bound socket its name. Of servers that start at the same time one gets it: `link` fails where a name is
- * taken, and a stale socket is moved away before it is removed, so that it is certain which one was removed.
+ * Gives the bound socket its name. Of servers that start at the same time one gets it: `link` fails where a
+ * name is taken, and a stale socket is moved away before it is removed, so that it is certain which one was
+ * removed.
  */
 async function takeName(temporary: string, path: string): Promise<void> {
   for (let attempt = 0; attempt < takeAttempts; attempt++) {
@@ -110,7 +113,10 @@ async function removeStale(path: string, stale: FileIdentity): Promise<void> {
   await unlink(aside);
 }
 
-/** The dead socket at `path`; undefined when nothing is there. Throws when somebody answers, or it is no socket. */
+/**
+ * The dead socket at `path`; undefined when nothing is there. Throws when a server answers, or it is no
+ * socket.
+ */
 async function staleSocketAt(path: string): Promise<FileIdentity | undefined> {
   const present = await lstat(path).catch((error: unknown) => {
     if (codeOf(error) === "ENOENT") return undefined;

@@ -1,6 +1,6 @@
 /**
- * What is used of the package yaml, to be imported when it is needed. The bundle could not tell the names that a package in
- * CommonJS exports if the package itself were imported so late.
+ * The used exports of the package yaml, for a dynamic import. The bundle could not tell the names that a
+ * package in CommonJS exports if the package itself were imported so late.
  */
 export {
   isMap,

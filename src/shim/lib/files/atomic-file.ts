@@ -8,19 +8,23 @@ import { fileError, hasCode } from "./file-errors.js";
 export interface AtomicWriteOptions {
   /** Permission bits of the file, whatever the umask. */
   readonly mode: number;
-  /** Begin of the temporary file's name; 16 hex digits follow. Begins with a dot where others list the directory. */
+  /**
+   * Begin of the temporary file's name; 16 hex digits follow. Begins with a dot where others list the
+   * directory.
+   */
   readonly temporaryPrefix: string;
   /**
-   * What the new content outlives: a power cut when not given. `crash`: the end of this process only, without the two
-   * flushes, for what has no meaning after a power cut; the file may then be the old one, empty or gone.
+   * What the new content outlives: a power cut when not given. `crash`: the end of this process only, without
+   * the two flushes, for what has no meaning after a power cut; the file may then be the old one, empty or
+   * gone.
    */
   readonly survives?: "powerCut" | "crash";
 }
 
 /**
- * Writes a temporary file beside `path`, flushes it, renames it over `path` and flushes the directory. When it throws
- * (see `fileError`), `path` holds the old content or the new, never a mixture, and the temporary file is gone. A crash
- * leaves a temporary file at worst, for `sweepTemporaryFiles` to find.
+ * Writes a temporary file beside `path`, flushes it, renames it over `path` and flushes the directory. When
+ * it throws (see `fileError`), `path` holds the old content or the new, never a mixture, and the temporary
+ * file is gone. A crash leaves a temporary file at worst, for `sweepTemporaryFiles` to find.
  */
 export async function writeFileAtomically(
   path: string,
@@ -31,11 +35,11 @@ export async function writeFileAtomically(
   const flushes = options.survives !== "crash";
   const temporary = join(directory, options.temporaryPrefix + randomBytes(8).toString("hex"));
   try {
-    // "wx" creates or fails: a link that somebody planted under this name is not followed.
+    // "wx" creates or fails: an existing link of this name is not followed.
     const file = await open(temporary, "wx", options.mode);
     try {
       try {
-        // A umask takes nothing from the owner that is not taken from everybody's files.
+        // A umask removes no permission of the owner alone.
         if ((options.mode & 0o077) !== 0) await file.chmod(options.mode);
         await file.writeFile(content);
         if (flushes) await file.sync();
@@ -44,7 +48,8 @@ export async function writeFileAtomically(
       }
       await rename(temporary, path);
     } catch (error) {
-      // What made the write fail often makes this fail too. It is the first error that counts, and the sweep is left.
+      // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
+      // is left.
       await rm(temporary, { force: true }).catch(() => undefined);
       throw error;
     }
@@ -66,7 +71,10 @@ export async function removeFileDurably(path: string): Promise<boolean> {
   }
 }
 
-/** Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError` describes. */
+/**
+ * Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError`
+ * describes.
+ */
 export async function removeFile(path: string): Promise<boolean> {
   try {
     await unlink(path);
@@ -81,8 +89,8 @@ export interface SweepOptions {
   /** One of these must match the whole file name. */
   readonly patterns: readonly RegExp[];
   /**
-   * Younger files may belong to a write that is still under way. Not given where nobody else writes: then all
-   * go.
+   * Younger files may belong to a write that is still under way. Not given where no other process writes:
+   * then all are removed.
    */
   readonly olderThanMs?: number;
 }
@@ -91,8 +99,8 @@ export interface SweepOptions {
 export const ownTemporaryName = /^\.dockershim-[0-9a-f]{16}$/;
 
 /**
- * Removes temporary files that crashed writers left in `directory`, regular files only, and returns their names. A
- * missing directory is empty. Throws as `fileError` describes.
+ * Removes temporary files that crashed writers left in `directory`, regular files only, and returns their
+ * names. A missing directory is empty. Throws as `fileError` describes.
  */
 export async function sweepTemporaryFiles(
   directory: string,

@@ -4,8 +4,8 @@ import { dirname } from "node:path";
 import { fileError, hasCode } from "./file-errors.js";
 
 /**
- * Makes the directory and its missing parents, durably, with the permission bits `mode` (less the umask). One that
- * exists is left alone. Throws as `fileError` describes.
+ * Makes the directory and its missing parents, durably, with the permission bits `mode` (less the umask). One
+ * that exists is left alone. Throws as `fileError` describes.
  */
 export async function createDirectory(path: string, mode: number): Promise<void> {
   // Not mkdir's `recursive`: that reports a read-only file system as ENOENT, and flushes nothing.
@@ -35,7 +35,10 @@ async function isDirectory(path: string): Promise<boolean> {
   }
 }
 
-/** Flushes the names in a directory, so that a rename, creation or removal in it survives a power cut. Throws raw system errors. */
+/**
+ * Flushes the names in a directory, so that a rename, creation or removal in it survives a power cut. Throws
+ * raw system errors.
+ */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -49,15 +52,15 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Younger times of a directory prove nothing: two changes within one tick of the file system's clock (2 s on the coarsest)
- * leave it with one time.
+ * Younger times of a directory prove nothing: two changes within one tick of the file system's clock (2 s on
+ * the coarsest) leave it with one time.
  */
 const settledMs = 3_000;
 const none: readonly string[] = [];
 
 /**
- * The names in a directory that others change, too. They are read again only when the times of the directory say that
- * something changed, or are too young to say that nothing did: one look costs a fifth of a reading.
+ * The names in a directory that others change, too. They are read again only when the times of the directory
+ * say that something changed, or are too young to say that nothing did: one look costs a fifth of a reading.
  */
 export class KnownNames {
   /** Undefined: to be read. `state` is what the directory looked like before it was read. */
@@ -78,7 +81,10 @@ export class KnownNames {
     return names;
   }
 
-  /** Which directory it is and when it was changed last; undefined when that is not enough to tell a later change. */
+  /**
+   * Which directory it is and when it was changed last; undefined when that is not enough to tell a later
+   * change.
+   */
   async #look(): Promise<string | undefined> {
     try {
       const { dev, ino, mtimeNs, ctimeNs } = await stat(this.directory, { bigint: true });

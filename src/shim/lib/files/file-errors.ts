@@ -17,8 +17,8 @@ const passing: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * `error` as a ShimError that says `action "path": reason`: `unavailable` for faults that pass (disk full, read-only,
- * I/O error, out of file descriptors), `internal` for the rest. A ShimError is returned as it is.
+ * `error` as a ShimError that says `action "path": reason`: `unavailable` for faults that pass (disk full,
+ * read-only, I/O error, out of file descriptors), `internal` for the rest. A ShimError is returned as it is.
  */
 export function fileError(action: string, path: string, error: unknown): ShimError {
   if (error instanceof ShimError) return error;

@@ -1,4 +1,6 @@
-/** Reading files that a stranger may have replaced by something else. */
+/**
+ * Files of state directories: safe reads, valid names with one lock each, and a quarantine for corrupt files.
+ */
 import { constants, open, rename } from "node:fs/promises";
 import { fileError, hasCode } from "./file-errors.js";
 import { orAbort, withDeadline } from "../abort.js";
@@ -14,8 +16,9 @@ export type ReadResult =
   | { readonly kind: "read"; readonly bytes: Uint8Array };
 
 /**
- * Content of a regular file of at most `limitBytes`. Never follows a link in the last component and never waits for
- * the other end of a FIFO. Throws as `fileError` describes when the disk or the rights do not permit to read.
+ * Content of a regular file of at most `limitBytes`. Never follows a link in the last component and never
+ * waits for the other end of a FIFO. Throws as `fileError` describes when the disk or the rights do not
+ * permit to read.
  */
 export async function readRegularFile(path: string, limitBytes: number): Promise<ReadResult> {
   try {
@@ -36,13 +39,12 @@ export async function readRegularFile(path: string, limitBytes: number): Promise
   }
 }
 
-/** Keys under which things are kept in directories, and one lock per key for those who read and write them. */
-
 const keyForm = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 
 /**
- * Whether `key` may be a file name: the rule of the kubelet's file store (letters, digits, and between them `-`, `_`
- * and `.`, at most 250 characters). Excludes separators, `.` and `..`, and every name that begins with a dot.
+ * Whether `key` may be a file name: the rule of the kubelet's file store (letters, digits, and between them
+ * `-`, `_` and `.`, at most 250 characters). Excludes separators, `.` and `..`, and every name that begins
+ * with a dot.
  */
 export function isFileKey(key: string): boolean {
   return key.length <= 250 && keyForm.test(key);
@@ -55,8 +57,9 @@ export class FileLocks {
   constructor(private readonly timeoutMs = 30_000) {}
 
   /**
-   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error, although a disk
-   * that hangs cannot be told to let go: the lock stays taken until it does, and those behind time out in their turn.
+   * Runs `work` alone under the lock of `key`. After the time limit the caller gets a `timeout` error,
+   * although a write to a disk that hangs cannot be cancelled: the lock stays held until the write returns,
+   * and later callers time out, too.
    */
   run<T>(key: string, action: string, work: () => Promise<T>): Promise<T> {
     return withDeadline(undefined, this.timeoutMs, action, (signal) =>
@@ -65,12 +68,10 @@ export class FileLocks {
   }
 }
 
-/** Where files go that cannot be understood: out of the way, but never lost. */
-
 /**
  * Moves `path` into `directory` (made 0700 when missing, on the same file system) under the name
- * `<origin>-<old name>-<16 hex digits>`, which overwrites nothing, and returns the new path. Throws as `fileError`
- * describes; the file is then still where it was.
+ * `<origin>-<old name>-<16 hex digits>`, which overwrites nothing, and returns the new path. Throws as
+ * `fileError` describes; the file is then still where it was.
  */
 export async function quarantineFile(path: string, directory: string, origin: string): Promise<string> {
   await createDirectory(directory, 0o700);

@@ -1,7 +1,7 @@
 /**
- * JSON without loss. `JSON.parse` rounds integers beyond 2^53 and turns `1.50` into `1.5`; a plugin must get its
- * configuration as the administrator wrote it. Errors name line and column on every version of Node.js, because
- * the administrator reads them.
+ * JSON without loss. `JSON.parse` rounds integers beyond 2^53 and turns `1.50` into `1.5`; a plugin must get
+ * its configuration as the administrator wrote it. Errors name line and column on every version of Node.js,
+ * because the administrator reads them.
  */
 
 /** A number whose text `Number` does not give back, such as `12345678901234567` or `1.50`. */
@@ -15,7 +15,7 @@ export interface JsonObject {
   readonly [key: string]: Json;
 }
 
-/** What is wrong with a text, and where (both counted from 1, columns in UTF-16 units). */
+/** Line and column are counted from 1, columns in UTF-16 units. */
 export class JsonSyntaxError extends Error {
   override readonly name = "JsonSyntaxError";
 

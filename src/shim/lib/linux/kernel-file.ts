@@ -1,4 +1,7 @@
-/** Files of /proc, /sys and cgroups: the kernel makes their text when they are read, and says that their size is 0. */
+/**
+ * Files of /proc, /sys and cgroups: the kernel makes their text when they are read, and says that their size
+ * is 0.
+ */
 import { open, type FileHandle } from "node:fs/promises";
 import { ShimError } from "../errors.js";
 import { readlinkSync } from "node:fs";
@@ -9,12 +12,16 @@ const firstBytes = 2 * 1024;
 const largestBytes = 256 * 1024;
 /** Of a file that is read whole. The processes of containers decide how long some of these files are. */
 const wholeLimitBytes = 4 * 1024 * 1024;
-/** Of one line. A line of a mount table has up to four paths of 4 KiB, and four characters for some of their bytes. */
+/**
+ * Of one line. A line of a mount table has up to four paths of 4 KiB, and four characters for some of their
+ * bytes.
+ */
 const lineLimitBytes = 64 * 1024;
 
 /**
- * The whole text. Node's own `readFile` takes 64 KiB for each file without a size, outside of the heap, where the garbage
- * of a look at some hundred processes stays for long. Errors are those of the system, and `exhausted` for a longer file.
+ * The whole text. Node's own `readFile` takes 64 KiB for each file without a size, outside of the heap, where
+ * the garbage of a look at some hundred processes stays for long. Errors are those of the system, and
+ * `exhausted` for a longer file.
  */
 export async function readKernelFile(path: string, limitBytes = wholeLimitBytes): Promise<string> {
   const file = await open(path, "r");
@@ -40,8 +47,9 @@ export async function readKernelFile(path: string, limitBytes = wholeLimitBytes)
 }
 
 /**
- * The lines of a file that may be long, some at a time, without their ends. A line of more than 64 KiB is left out. The
- * file is closed when the reader stops. Errors are those of the system, and `exhausted` after `limitBytes`.
+ * The lines of a file that may be long, some at a time, without their ends. A line of more than 64 KiB is
+ * left out. The file is closed when the reader stops. Errors are those of the system, and `exhausted` after
+ * `limitBytes`.
  */
 export async function* kernelFileLines(
   path: string,
@@ -91,9 +99,10 @@ function tooLong(path: string, limitBytes: number): ShimError {
   });
 }
 
-/** Names of block devices. */
-
-/** `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. In memory, no disk is waited for. */
+/**
+ * `/dev/sda`; `8:0` where the kernel has no device of that number, as for file systems over several. In
+ * memory, no disk is waited for.
+ */
 export function blockDeviceName(major: number, minor: number, root = "/sys/dev/block"): string {
   const number = `${major}:${minor}`;
   try {

@@ -1,4 +1,6 @@
-/** Which network namespace a path leads to: a path through a process may lead to another one a moment later. */
+/**
+ * Which network namespace a path leads to: a path through a process may lead to another one a moment later.
+ */
 import { fstatSync, readFileSync, statfsSync, statSync, type Stats } from "node:fs";
 import { parseStat } from "./process-stat.js";
 import { ShimError } from "../errors.js";
@@ -10,8 +12,8 @@ export interface NetworkNamespaces {
 
 export interface NamespaceLook {
   /**
-   * Equal texts mean the same namespace, also across restarts of this program: device and inode, which the kernel gives
-   * out again; the boot; and for a path through a process the time when that one started.
+   * Equal texts mean the same namespace, also across restarts of this program: device and inode, which the
+   * kernel gives out again; the boot; and for a path through a process the time when that one started.
    */
   readonly identity: string;
   /** It is the namespace of this program or of the node's first process, and so never a pod's. */
@@ -85,20 +87,18 @@ export function bootId(): string {
   }
 }
 
-/** That a plugin acts on the pod's network namespace, and on no other. */
-
-/** A namespace as plugins are told of it. */
+/** The network namespace of a pod, as plugins get it. */
 export interface PodNamespace {
   /** A path; empty for a DEL when the namespace is gone. */
   readonly netns: string;
-  /** Of the namespace that was proven to be the pod's, as `NetworkNamespaces` tells it. */
+  /** `NamespaceLook.identity` of the namespace that was proven to be that of the pod. */
   readonly netnsIdentity?: string | undefined;
 }
 
 /**
- * Throws `precondition` unless the pod's namespace still lies at the path. To be called right before each run of a
- * plugin: the path leads through a process, whose number the kernel may have given to another one in the meantime,
- * and a plugin would then work on the links, addresses and rules of the node or of another pod.
+ * Throws `precondition` unless the pod's namespace still lies at the path. To be called right before each run
+ * of a plugin: the path leads through a process, whose number the kernel may have given to another one in the
+ * meantime, and a plugin would then work on the links, addresses and rules of the node or of another pod.
  */
 export function requireNamespace(
   namespaces: NetworkNamespaces,
@@ -119,7 +119,7 @@ export function requireNamespace(
   }
 }
 
-/** Whether the path means a process, whose number another one may have by now. */
+/** Whether the path leads through a process, whose pid may have been reused. */
 export function isProcessPath(path: string): boolean {
   return path.startsWith("/proc/");
 }

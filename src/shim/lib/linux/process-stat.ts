@@ -8,13 +8,15 @@ export interface ProcessStat {
   /** As `S`, `D`, `T`, `Z`. */
   readonly state: string;
   readonly threads: number;
-  /** Clock ticks since boot: with the pid it names one process for ever, the pid alone only while it lives. */
+  /**
+   * Clock ticks since boot: with the pid it names one process for ever, the pid alone only while it lives.
+   */
   readonly startTime: string;
 }
 
 /**
- * `pid (command) state parent group session …`, with the number of threads as field 20 and the start time as field 22.
- * The command may hold blanks, parentheses and line feeds.
+ * `pid (command) state parent group session …`, with the number of threads as field 20 and the start time as
+ * field 22. The command may hold blanks, parentheses and line feeds.
  */
 export function parseStat(text: string): ProcessStat | undefined {
   const end = text.lastIndexOf(")");

@@ -12,8 +12,9 @@ const firstDescriptor = 3;
 const notifyTimeoutMs = 5000;
 
 /**
- * The descriptor of the first socket of a socket unit. `precondition` when this process (`pid`) was not started by
- * socket activation; the variables count only for the process that LISTEN_PID names, a child may have inherited them.
+ * The descriptor of the first socket of a socket unit. `precondition` when this process (`pid`) was not
+ * started by socket activation; the variables count only for the process that LISTEN_PID names, a child may
+ * have inherited them.
  */
 export function activatedDescriptor(environment: Environment, pid: number): number {
   const listenPid = environment["LISTEN_PID"];
@@ -25,7 +26,10 @@ export function activatedDescriptor(environment: Environment, pid: number): numb
   return firstDescriptor;
 }
 
-/** Makes `server` accept from the listening socket `fd`. `precondition` when that is no listening stream socket. */
+/**
+ * Makes `server` accept from the listening socket `fd`. `precondition` when that is no listening stream
+ * socket.
+ */
 export async function listenOnDescriptor(server: Server, fd: number): Promise<void> {
   try {
     await new Promise<void>((resolve, reject) => {
@@ -49,9 +53,9 @@ export interface NotifyOptions {
 }
 
 /**
- * Tells systemd the state of the service (`READY=1`, `STOPPING=1`) and a line for `systemctl status`. Does nothing
- * without NOTIFY_SOCKET; a failure is logged and never thrown, because the service works without. The unit needs
- * `NotifyAccess=all`: the message comes from a child process.
+ * Tells systemd the state of the service (`READY=1`, `STOPPING=1`) and a line for `systemctl status`. Does
+ * nothing without NOTIFY_SOCKET; a failure is logged and never thrown, because the service works without. The
+ * unit needs `NotifyAccess=all`: the message comes from a child process.
  */
 export function notifySystemd(
   state: "READY=1" | "STOPPING=1",

@@ -1,6 +1,6 @@
 /**
- * Work that is asked for again and again: one run at a time, and at most one that waits, with the newest of what it was
- * asked for. `work` never throws.
+ * Work that is asked for again and again: one run at a time, and at most one that waits, with the newest of
+ * what it was asked for. `work` never throws.
  */
 export class CoalescedWork<T> {
   #running: Promise<void> | undefined;

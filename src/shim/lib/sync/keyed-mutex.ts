@@ -1,16 +1,18 @@
 import { orAbort } from "../abort.js";
 
 /**
- * One lock per key: at most one holder at a time, waiters in order of arrival. A lock costs nothing while nobody
- * holds it.
+ * One lock per key: at most one holder at a time, waiters in order of arrival. A free lock takes no memory.
  *
- * Who needs more than one lock takes them in the order name → sandbox id → container id → what network plugins have made: two callers that took them in
- * opposite orders would wait for each other for ever. Of one kind only one is held at a time by one line of work.
+ * A caller of several locks takes them in the order name → sandbox id → container id → network attachment:
+ * two callers with opposite orders would deadlock. A caller holds only one lock of each kind.
  */
 export class KeyedMutex {
   readonly #tails = new Map<string, Promise<void>>();
 
-  /** Runs `work` alone under the lock of `key`. An abort while waiting leaves the lock in order for those behind. */
+  /**
+   * Runs `work` alone under the lock of `key`. An abort while waiting leaves the lock in order for those
+   * behind.
+   */
   async run<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const previous = this.#tails.get(key) ?? Promise.resolve();
     let release!: () => void;

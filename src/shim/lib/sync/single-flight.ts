@@ -2,8 +2,8 @@ import { orAbort } from "../abort.js";
 import { ShimError } from "../errors.js";
 
 /**
- * Identical concurrent calls share one piece of work. The work is cancelled when the last caller has left, and only
- * then; a caller that leaves sees the reason of its own signal.
+ * Identical concurrent calls share one piece of work. The work is cancelled when the last caller has left,
+ * and only then; a caller that leaves sees the reason of its own signal.
  */
 export class SingleFlight<T> {
   readonly #flights = new Map<
@@ -19,7 +19,7 @@ export class SingleFlight<T> {
       const promise = work(stop.signal).finally(() => {
         if (this.#flights.get(key) === flight) this.#flights.delete(key);
       });
-      promise.catch(() => undefined); // Heard by the callers below; one that left must not make it unhandled.
+      promise.catch(() => undefined); // The callers below handle it; when all have left, it must not be an unhandled rejection.
       flight = { promise, stop, callers: 0 };
       this.#flights.set(key, flight);
     }

@@ -49,7 +49,9 @@ test("namesIn() takes a missing directory for an empty one", async () => {
 });
 
 describe("KnownNames.read()", () => {
-  /** With a clock that the test sets: by default so late that what the directory says of its changes counts. */
+  /**
+   * With a clock that the test sets: by default so late that what the directory says of its changes counts.
+   */
   async function setUp() {
     const directory = await temporaryDirectory();
     const path = join(directory.path, "names");
@@ -61,7 +63,9 @@ describe("KnownNames.read()", () => {
       path,
       clock,
       names,
-      /** Returns when a change would get another time than the latest one did: file systems count in ticks. */
+      /**
+       * Returns when a change would get another time than the latest one did: file systems count in ticks.
+       */
       tick: async (): Promise<void> => {
         const { ctimeNs } = await stat(path, { bigint: true });
         do await writeFile(probe, "x");

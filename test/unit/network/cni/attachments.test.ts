@@ -210,7 +210,7 @@ describe("remove()", () => {
     await attachments.remove(removal, never);
     assert.deepEqual(
       log.lines.map(({ level, message }) => [level, message]),
-      [["warn", "no network configuration to tear down with"]],
+      [["warn", "no network configuration for the tear-down"]],
     );
   });
 

@@ -66,7 +66,9 @@ export class FakePlugins implements AsyncDisposable {
     return fake;
   }
 
-  /** Installs a plugin that answers ADD with its previous result or `oneAddress`, and VERSION with `versions`. */
+  /**
+   * Installs a plugin that answers ADD with its previous result or `oneAddress`, and VERSION with `versions`.
+   */
   async install(
     name: string,
     versions: readonly string[] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"],

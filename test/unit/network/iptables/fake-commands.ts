@@ -9,7 +9,9 @@ export interface RecordedCommand {
 
 export type Answer = Partial<CommandExit> | "notFound" | undefined;
 
-/** Commands that are recorded, and answered by `answer`; exit code 0 without output where that says nothing. */
+/**
+ * Commands that are recorded, and answered by `answer`; exit code 0 without output where that says nothing.
+ */
 export function fakeCommands(
   answer: (command: RecordedCommand) => Answer | Promise<Answer> = () => undefined,
 ): RunCommand & { readonly ran: RecordedCommand[]; readonly lines: () => string[] } {

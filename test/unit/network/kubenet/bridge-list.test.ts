@@ -14,7 +14,10 @@ interface BridgeConfiguration {
   readonly [key: string]: unknown;
 }
 
-/** What dockershim 1.20.2 gave to the bridge plugin for 10.180.0.0/24 in promiscuous-bridge mode; see the file. */
+/**
+ * What dockershim 1.20.2 gave to the bridge plugin for 10.180.0.0/24 in promiscuous-bridge mode; see the
+ * file.
+ */
 const { generatedBridgeConfig } = JSON.parse(
   readFileSync(new URL("../../../golden/network/kubenet.json", import.meta.url), "utf8"),
 ) as { readonly generatedBridgeConfig: BridgeConfiguration };

@@ -97,7 +97,7 @@ describe("KubenetNode", () => {
       clock.advance(5000);
       await until("the second try is over", () => node.problem === undefined);
       assert.equal(
-        log.lines.filter(({ message }) => message === "cannot write the rules of kubenet").length,
+        log.lines.filter(({ message }) => message === "cannot write the iptables rules of kubenet").length,
         1,
       );
       await node.stop();
