@@ -39,7 +39,7 @@ const emptySlice = "empty (non-nil) slice, only reachable by a hand-edited file"
 describe("recorded files", () => {
   for (const vector of vectors) {
     if (minusNull.has(vector.name)) {
-      test(`decodeCheckpoint() calls corrupt what nobody can act upon: ${vector.name}`, () => {
+      test(`decodeCheckpoint() refuses unusable mappings: ${vector.name}`, () => {
         assert.match(reasonOf(vector.dockershim.file), /^port_mappings\[0\] /);
         assert.match(reasonOf(vector.criDockerd.file), /^port_mappings\[0\] /);
       });
@@ -73,7 +73,7 @@ describe("recorded files", () => {
 
   for (const { content, result } of readCases) {
     test(`decodeCheckpoint() and ${JSON.stringify(content)}`, () => {
-      // Both programs' files are accepted here, whoever reads them.
+      // Files of both programs are accepted.
       const ours = result === "accepted" || content.includes("8080") ? "checkpoint" : "corrupt";
       assert.equal(decodeText(content).kind, ours);
     });
@@ -219,7 +219,7 @@ describe("decodeCheckpoint() is as tolerant as Go where nothing can be misread",
       signed('{"port_m\\u0061ppings":[{"protocol":"tcp","container_port":80,"host_port":8080}]}', [mapping]),
     ],
     [
-      "a protocol that nobody knows",
+      "an unknown protocol",
       signed('{"port_mappings":[{"protocol":"x","container_port":80,"host_port":8080}]}', [
         { ...mapping, protocol: "x" },
       ]),

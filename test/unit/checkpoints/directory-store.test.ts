@@ -235,7 +235,7 @@ describe("corrupt checkpoints", () => {
   });
 });
 
-describe("crash leftovers", () => {
+describe("temporary files of a crashed writer", () => {
   test("open() sweeps temporary files of this program, old ones of dockershim, and nothing else", async () => {
     await using at = await setUp();
     const old = new Date(Date.now() - 3_600_000);

@@ -159,7 +159,7 @@ describe("bindUnixSocket()", () => {
     await assertAnswers(path);
   });
 
-  test("unlink() removes its own socket and not that of a successor", async () => {
+  test("unlink() removes its own socket and not that of the next process", async () => {
     await using place = await newPlace();
     const first = await bindUnixSocket(place.newServer(), place.path);
     await rm(place.path);

@@ -10,7 +10,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { turns } from "../../fakes/turns.js";
 import { fakePlugin } from "./fake-plugin.js";
 
-/** Everything that can go on without one of the slow ends has gone on. */
+/** Until all work waits for a slow operation. */
 const settle = (): Promise<void> => turns(20);
 
 const noAbort = new AbortController().signal;
@@ -87,7 +87,7 @@ describe("LockedNetworkPlugin", () => {
     await up;
   });
 
-  test("a caller that leaves while it waits keeps nobody from the lock", async () => {
+  test("a caller that leaves while it waits does not hold up the next one", async () => {
     const { plugin, steps, endFirst } = slowPlugin();
     const stop = new AbortController();
     const first = plugin.setUpPod(request("web", "one"), noAbort);
@@ -129,8 +129,9 @@ describe("LockedNetworkPlugin", () => {
   }
 
   test("passes on what the plugin says of itself", async () => {
-    const seen: (readonly string[])[] = [];
+    const seen: unknown[] = [];
     const inner = fakePlugin({
+      engineFound: async (engine) => void seen.push(engine),
       notReadyReason: () => "no configuration",
       describe: () => ({ conf: "x" }),
       podCidrChanged: async (cidrs) => {
@@ -139,7 +140,8 @@ describe("LockedNetworkPlugin", () => {
     });
     const locked = new LockedNetworkPlugin(inner);
     await locked.podCidrChanged(["10.1.0.0/24"]);
-    assert.deepEqual(seen, [["10.1.0.0/24"]]);
+    await locked.engineFound({ local: false });
+    assert.deepEqual(seen, [["10.1.0.0/24"], { local: false }]);
     assert.deepEqual(
       [locked.name, locked.reason, locked.dockerNetworkMode, locked.dockerPublishesPorts],
       [inner.name, inner.reason, "none", false],
@@ -148,7 +150,7 @@ describe("LockedNetworkPlugin", () => {
   });
 });
 
-test("a host port that a pod has is refused to the next one by name of the owner, and free after its tear-down", async () => {
+test("a host port of a pod is refused to the next pod, with its owner, until the tear-down", async () => {
   const plugin = new LockedNetworkPlugin(fakePlugin(), { claims: new HostPortClaims() });
   const portMappings = [{ protocol: "tcp" as const, containerPort: 80, hostPort: 8080, hostIp: "" }];
   const one = { ...request("one", "a".repeat(64)), portMappings };
@@ -159,7 +161,7 @@ test("a host port that a pod has is refused to the next one by name of the owner
   await plugin.setUpPod(two, noAbort);
 });
 
-test("why there is no pod CIDR is told with the plugin's own reason, and is none by itself", async () => {
+test("notReadyReason() names an invalid pod CIDR together with the reason of the plugin, never alone", async () => {
   let reason: string | undefined = "lack of PodCIDR";
   const options = { flag: [], remembered: [], remember: async () => undefined, log: recordingLog() };
   const podCidrs = new PodCidrs(options);
@@ -170,16 +172,7 @@ test("why there is no pod CIDR is told with the plugin's own reason, and is none
   assert.equal(plugin.notReadyReason(), undefined);
 });
 
-test("whether the engine is local goes to the plugin", async () => {
-  const seen: unknown[] = [];
-  const plugin = new LockedNetworkPlugin(
-    fakePlugin({ engineFound: async (engine) => void seen.push(engine) }),
-  );
-  await plugin.engineFound({ local: false });
-  assert.deepEqual(seen, [{ local: false }]);
-});
-
-test("each operation on a pod is observed with its outcome, and its time has the wait for the lock in it", async (context) => {
+test("observe() gets each operation on a pod with its outcome, and its time with the wait for the lock", async (context) => {
   let nowMs = 1000;
   context.mock.method(performance, "now", () => nowMs);
   const seen: NetworkOperationEnded[] = [];

@@ -107,7 +107,7 @@ describe("KnownNames.read()", () => {
     }
   });
 
-  test("sees a change behind which somebody has set the time of the directory back", async () => {
+  test("sees a change after which the time of the directory was set back", async () => {
     await using bed = await setUp();
     const { path, names, tick } = bed;
     const { atime, mtime } = await stat(path);

@@ -78,7 +78,7 @@ describe("KeyedMutex", () => {
     assert.equal(ran, false);
   });
 
-  test("a lock costs nothing once nobody holds it", async () => {
+  test("a free lock takes no memory", async () => {
     const lock = new KeyedMutex();
     await Promise.all(["a", "b", "a"].map((key) => lock.run(key, never, () => turns(1))));
     await turns(1);

@@ -19,7 +19,7 @@ class Work {
 }
 
 describe("ReadWriteLock", () => {
-  test("lets sharers overlap, and one that wants to be alone wait for a quiet moment", async () => {
+  test("lets readers overlap, and a writer wait until no reader is left", async () => {
     const lock = new ReadWriteLock();
     const [first, second, alone, late] = [new Work(), new Work(), new Work(), new Work()];
     const all = [lock.read(never, first.run), lock.write(never, alone.run), lock.read(never, second.run)];
@@ -33,7 +33,7 @@ describe("ReadWriteLock", () => {
     assert.equal(alone.started, true);
     all.push(lock.read(never, late.run));
     await turns(2);
-    assert.equal(late.started, false, "nobody may join the one that is alone");
+    assert.equal(late.started, false, "no reader runs beside the writer");
     alone.end();
     await turns(2);
     assert.equal(late.started, true);

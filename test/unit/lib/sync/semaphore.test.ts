@@ -26,7 +26,7 @@ function held(): {
 describe("Semaphore", () => {
   const never = new AbortController().signal;
 
-  test("lets in as many as there are places, the others in order of arrival", async () => {
+  test("lets in as many as there are permits, the others in order of arrival", async () => {
     const semaphore = new Semaphore(2);
     const jobs = [held(), held(), held(), held()];
     const runs = jobs.map(async ({ work }) => semaphore.run(never, work));
@@ -47,7 +47,7 @@ describe("Semaphore", () => {
     assert.ok(jobs.every(({ begun }) => begun()));
   });
 
-  test("whoever leaves the queue takes no place", async () => {
+  test("a caller that leaves the queue takes no permit", async () => {
     const semaphore = new Semaphore(1);
     const first = held();
     const last = held();
@@ -63,7 +63,7 @@ describe("Semaphore", () => {
     assert.ok(last.begun());
   });
 
-  test("a failure gives its place back", async () => {
+  test("a failure releases its permit", async () => {
     const semaphore = new Semaphore(1);
     await assert.rejects(
       semaphore.run(never, () => Promise.reject(new Error("failed"))),

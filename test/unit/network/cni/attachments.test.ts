@@ -34,10 +34,10 @@ let attachments: Attachments;
 beforeEach(async () => {
   fake = await FakePlugins.create("one", "two", "three");
   directory = await mkdtemp(join(tmpdir(), "cni-attachments-"));
-  await mkdir(join(directory, "ancestor"));
+  await mkdir(join(directory, "legacy"));
   log = recordingLog();
   natTable = new FakeNatTable();
-  cache = new ResultCache(directory, log, [join(directory, "ancestor")]);
+  cache = new ResultCache(directory, log, [join(directory, "legacy")]);
   await cache.open();
   running = new RunningPlugins(join(directory, "running"), log);
   const runner = new NetworkListRunner(fake.invoker({ running }), log);
@@ -221,20 +221,20 @@ describe("remove()", () => {
       networkName: "net",
       config: list.text,
       cniArgs: [["K8S_POD_NAME", "old"]],
-      // What the ancestors wrote when they had lost the checkpoint.
+      // dockershim and cri-dockerd write this when they have lost the checkpoint.
       capabilityArgs: { portMappings: [] },
       result: oneAddress,
     };
     const loopback = { ...entry, networkName: "cni-loopback" };
     for (const each of [entry, loopback]) {
-      await writeFile(join(directory, "ancestor", cacheFileName(each)), formatCacheEntry(each));
+      await writeFile(join(directory, "legacy", cacheFileName(each)), formatCacheEntry(each));
     }
     assert.deepEqual(await attachments.addresses(id, "eth0"), ["10.1.2.3"]);
     await attachments.remove({ ...removal, capabilityArgs: { portMappings } }, never);
     const calls = await fake.calls();
     assert.equal(calls.length, 3, "lo is not torn down by plugins");
     assert.deepEqual(calls[0]?.stdin["runtimeConfig"], { portMappings });
-    assert.deepEqual(await readdir(join(directory, "ancestor")), []);
+    assert.deepEqual(await readdir(join(directory, "legacy")), []);
   });
 
   test("tears down with the present network when the entry is corrupt, and forgets it", async () => {

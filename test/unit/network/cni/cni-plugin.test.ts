@@ -407,7 +407,7 @@ describe("of one sandbox", () => {
     containerId: request.sandboxId,
     ifName: "eth0",
   };
-  const leftovers: readonly Finding[] = [
+  const orphans: readonly Finding[] = [
     { kind: "natRules", family: "ipv4", ...ours },
     { kind: "natChain", family: "ipv4", chain: "CNI-0123456789abcdef01234567", ...ours },
     { kind: "address", address, ...ours },
@@ -459,7 +459,7 @@ describe("of one sandbox", () => {
     assert.deepEqual(await chain(), ["ADD one", "ADD two", "DEL two", "DEL one", "ADD one", "ADD two"]);
   });
 
-  for (const finding of leftovers) {
+  for (const finding of orphans) {
     test(`${finding.kind}: taken away when no plugin is at work`, async () => {
       await fake.install("host-local");
       const busy = join(fake.directory, "busy");
@@ -480,7 +480,7 @@ describe("of one sandbox", () => {
       release = resolve;
     });
     const holding = parts.attachments.alone(request.sandboxId, never, () => held);
-    const cleaning = removeOrphanedAttachments(leftovers.slice(0, 1), parts, never);
+    const cleaning = removeOrphanedAttachments(orphans.slice(0, 1), parts, never);
     await turns(5);
     t.mock.timers.tick(3_600_000);
     release();

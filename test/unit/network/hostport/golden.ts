@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 interface Vector {
   readonly id: string;
   readonly hostPort: number;
-  /** Upper case, as the ancestors hash it, but for one that shows that the case matters. */
+  /** Upper case, as dockershim and cri-dockerd hash it, except one that shows that the case matters. */
   readonly protocol: string;
   readonly hostIP: string;
   readonly chain: string;

@@ -12,10 +12,10 @@ import { golden, webChains, webId, webMappings, otherChain } from "./golden.js";
 import { parseSavedTable, targetOf } from "../../../../src/network/iptables/saved-table.js";
 
 describe("hostPortChainName()", () => {
-  for (const [ancestor, { vectors }] of Object.entries(golden.chainHash)) {
+  for (const [program, { vectors }] of Object.entries(golden.chainHash)) {
     // One vector of the file shows what comes out when the protocol is hashed in lower case.
     const right = vectors.filter(({ protocol }) => protocol === protocol.toUpperCase());
-    test(`gives the ${right.length} names of ${ancestor}`, () => {
+    test(`gives the ${right.length} names of ${program}`, () => {
       assert.ok(right.length > 0);
       for (const { id, hostPort, protocol, hostIP, chain } of right) {
         const mapping = { hostPort, protocol: protocol.toLowerCase() as PortProtocol, hostIp: hostIP };
@@ -134,7 +134,7 @@ describe("removalText()", () => {
     assert.ok(!lines.some((line) => line.includes("-X KUBE-MARK-MASQ")));
   });
 
-  test("keeps a base chain in which somebody else has a rule", () => {
+  test("keeps a base chain with a rule of another program", () => {
     const after = parseSavedTable(
       golden.natTableAfterRemove.replace("COMMIT", "-A KUBE-HOSTPORTS -p tcp --dport 1 -j ACCEPT\nCOMMIT"),
     );

@@ -8,7 +8,7 @@ import { fakeCommands, never, type Answer, type RecordedCommand } from "../iptab
 import { golden, webId, webMappings } from "./golden.js";
 
 const web = { sandboxId: webId, namespace: "default", name: "web", portMappings: webMappings };
-const stranger = { sandboxId: "other", namespace: "default", name: "other", portMappings: [] };
+const other = { sandboxId: "other", namespace: "default", name: "other", portMappings: [] };
 
 /** A host whose IPv4 table is `save()`; IPv6 has none. */
 function setUp(save: () => string, restore: (command: RecordedCommand) => Answer = () => undefined) {
@@ -54,14 +54,14 @@ describe("LegacyHostPorts", () => {
   test("writes nothing for a sandbox without chains", async () => {
     const { ports, run } = setUp(() => golden.natTableAfterAdd);
     await ports.start(never);
-    await ports.remove(stranger, never);
+    await ports.remove(other, never);
     assert.ok(!run.ran.some(({ program }) => program === "iptables-restore"));
   });
 
   test("does not look again when the last of them is gone", async () => {
     const { ports } = setUp(() => golden.natTableAfterRemove);
     await ports.start(never);
-    await ports.remove({ ...stranger, sandboxId: "x", name: "three" }, never, []);
+    await ports.remove({ ...other, sandboxId: "x", name: "three" }, never, []);
     assert.equal(ports.present, false);
   });
 

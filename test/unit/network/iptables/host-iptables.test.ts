@@ -94,7 +94,7 @@ describe("removeNatRules() on the tables of the host", () => {
     );
   });
 
-  test("does nothing on a host without iptables, where nobody could have made rules", async () => {
+  test("does nothing on a host without iptables", async () => {
     const { host, run } = setUp({});
     await removeNatRules(hostNatTables(host), new Set([id]), never);
     assert.ok(run.ran.every(({ program }) => !program.endsWith("-restore")));

@@ -73,7 +73,7 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
     },
     rules: { ensureForwarding: async () => forwardDrops },
     dedup: { ensure: note("dedup") },
-    legacyHostPorts: { present: true, remove: note("remove ancestor's ports") },
+    legacyHostPorts: { present: true, remove: note("remove legacy ports") },
     conntrack: { forgetBefore: note("forget before"), forgetPod: note("forget pod") },
     freeAddresses: async () => false,
     ...changes,
@@ -127,10 +127,10 @@ describe("KubenetNetworkPlugin", () => {
     });
   }
 
-  test("tears down both: host ports of an ancestor, and its own; a failure of one does not stop the other", async () => {
+  test("tears down host ports of dockershim and its own; a failure of one does not stop the other", async () => {
     const { plugin, journal, stop } = await setUp();
     await plugin.tearDownPod({ ...request, portMappings: [udp] }, never);
-    assert.deepEqual(journal, ["remove ancestor's ports", "DEL", "forget pod"]);
+    assert.deepEqual(journal, ["remove legacy ports", "DEL", "forget pod"]);
     await stop();
 
     const failing = await setUp({

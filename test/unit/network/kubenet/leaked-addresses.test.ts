@@ -56,7 +56,7 @@ describe("freeLeakedAddresses()", () => {
       "10.1.0.3": id("d"),
       "fd00::3": id("d"),
       "10.1.0.4": id("e"),
-      "10.1.0.5": "somebody-else",
+      "10.1.0.5": "foreign",
     });
     const knownSandboxes = known([id("a")], [id("a"), id("d"), id("e")]);
     const freed = await freeLeakedAddresses({ ...options, knownSandboxes }, never);

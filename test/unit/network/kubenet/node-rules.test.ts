@@ -127,7 +127,7 @@ describe("NodeRules", () => {
     assert.equal(await rules.ensureForwarding(never), false);
   });
 
-  test("writes a rule again that somebody has wiped out", async () => {
+  test("writes a rule again after another program has removed it", async () => {
     let present = false;
     const { rules, run, clock } = setUp(({ words }) => {
       if (words.includes("-S")) return accepting;

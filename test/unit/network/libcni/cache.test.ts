@@ -63,16 +63,16 @@ describe("the format", () => {
 
 describe("ResultCache", () => {
   let directory: string;
-  let ancestor: string;
+  let legacy: string;
   let cache: ResultCache;
   let log: ReturnType<typeof recordingLog>;
 
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), "cni-cache-"));
-    ancestor = join(directory, "ancestor", "results");
-    await mkdir(ancestor, { recursive: true });
+    legacy = join(directory, "legacy", "results");
+    await mkdir(legacy, { recursive: true });
     log = recordingLog();
-    cache = new ResultCache(join(directory, "own"), log, [ancestor]);
+    cache = new ResultCache(join(directory, "own"), log, [legacy]);
     await cache.open();
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
@@ -101,7 +101,7 @@ describe("ResultCache", () => {
     assert.deepEqual((await cache.find(id)).entries, [entry]);
   });
 
-  test("write() makes its directory again when somebody has removed it", async () => {
+  test("write() makes its directory again after it was removed", async () => {
     await rm(own("."), { recursive: true });
     await cache.write(entry);
     assert.equal((await stat(own("."))).mode & 0o777, 0o700);
@@ -110,9 +110,9 @@ describe("ResultCache", () => {
 
   test("find() also finds what other shims left, our own first, each attachment once", async () => {
     const { phase: _phase, ...foreign } = { ...entry, netns: "/old" };
-    await writeFile(join(ancestor, cacheFileName(entry)), formatCacheEntry(foreign));
+    await writeFile(join(legacy, cacheFileName(entry)), formatCacheEntry(foreign));
     const second = { ...foreign, ifName: "eth1" };
-    await writeFile(join(ancestor, cacheFileName(second)), formatCacheEntry(second));
+    await writeFile(join(legacy, cacheFileName(second)), formatCacheEntry(second));
     assert.deepEqual((await cache.find(id)).entries, [foreign, second]);
     await cache.write(entry);
     assert.deepEqual((await cache.find(id)).entries, [entry, second]);
@@ -120,11 +120,11 @@ describe("ResultCache", () => {
   });
 
   test("remove() takes an entry away wherever it is", async () => {
-    await writeFile(join(ancestor, cacheFileName(entry)), formatCacheEntry(entry));
+    await writeFile(join(legacy, cacheFileName(entry)), formatCacheEntry(entry));
     await cache.write(entry);
     await cache.remove(entry);
     await cache.remove(entry);
-    assert.deepEqual([await readdir(ancestor), await readdir(own("."))], [[], []]);
+    assert.deepEqual([await readdir(legacy), await readdir(own("."))], [[], []]);
   });
 
   test("find() reports files of the container that cannot be read, and list() passes by them", async () => {

@@ -271,7 +271,7 @@ async function poll(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-/** A killed process may stay as a zombie until somebody asks for it. */
+/** A killed process may stay as a zombie until its parent waits for it. */
 function alive(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -60,22 +60,22 @@ function openAgain(): void {
   attachments = new Attachments({ runner, cache, natTables: async () => [new FakeNatTable()], running, log });
 }
 
-describe("a plugin of a killed predecessor", () => {
+describe("a plugin of a killed process", () => {
   const leader = "sleep 1000; :";
   /** Ends when its input does, and leaves a child. */
   const parent = "sleep 1000 & read x";
-  let former: ChildProcess;
+  let orphan: ChildProcess;
   let pid: number;
   const directoryOfRuns = (): string => join(directory, "running");
 
   /** As a shim that was killed left it: its process has ended, and its plugin has not. */
-  async function startFormer(script: string, changes: object = {}): Promise<void> {
-    former = spawn("/bin/sh", ["-c", script], {
+  async function startOrphan(script: string, changes: object = {}): Promise<void> {
+    orphan = spawn("/bin/sh", ["-c", script], {
       detached: true,
       stdio: ["pipe", "ignore", "ignore"],
       env: { ...process.env, CNI_CONTAINERID: id, CNI_COMMAND: "ADD" },
     });
-    pid = former.pid ?? 0;
+    pid = orphan.pid ?? 0;
     await running.note({ containerId: id, type: "one", command: "ADD" }, pid);
     const path = join(directoryOfRuns(), `${id}.${pid}`);
     const record = JSON.parse(await readFile(path, "utf8")) as object;
@@ -102,10 +102,10 @@ describe("a plugin of a killed predecessor", () => {
   ] as const) {
     test(what, async () => {
       await attachments.add(list, attachment, never);
-      await startFormer(script);
+      await startOrphan(script);
       if (script === parent) {
-        former.stdin?.end("\n");
-        await once(former, "exit");
+        orphan.stdin?.end("\n");
+        await once(orphan, "exit");
       }
       assert.equal(lives(), true);
       await fake.behave("three", "DEL", `if ${livesText()}; then exit 7; fi`);
@@ -115,7 +115,7 @@ describe("a plugin of a killed predecessor", () => {
   }
 
   const cases: readonly (readonly [string, boolean, () => object])[] = [
-    ["is ended by endFormer() for all containers", false, () => ({})],
+    ["is killed by killOrphaned() for all containers", false, () => ({})],
     [
       "is left while its shim lives",
       true,
@@ -135,7 +135,7 @@ describe("a plugin of a killed predecessor", () => {
   ];
   for (const [what, stays, changes] of cases) {
     test(what, async () => {
-      await startFormer(leader);
+      await startOrphan(leader);
       const path = join(directoryOfRuns(), `${id}.${pid}`);
       const record = JSON.parse(await readFile(path, "utf8")) as object;
       await writeFile(path, JSON.stringify({ ...record, ...changes() }));
@@ -146,7 +146,7 @@ describe("a plugin of a killed predecessor", () => {
 
   test("that does not die keeps the DEL from running", async () => {
     await attachments.add(list, attachment, never);
-    await startFormer(leader);
+    await startOrphan(leader);
     const before = await fake.order();
     const stop = new AbortController();
     stop.abort(new ShimError("timeout", "enough"));

@@ -302,7 +302,7 @@ describe("orphanedChains()", () => {
   ][] = [
     ["chains of a dead sandbox that we have noted are ours", [], [webId], webChains, [otherChain]],
     ["chains of a container that is still there are left out", [webId], [webId], [], [otherChain]],
-    ["chains of nobody that is known are perhaps not ours", [], [], [], [...webChains, otherChain]],
+    ["chains of unknown owners are perhaps not ours", [], [], [], [...webChains, otherChain]],
   ];
   for (const [name, living, own, ours, strange] of rows) {
     test(name, async () => {
