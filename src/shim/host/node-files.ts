@@ -6,7 +6,6 @@ import { blockDeviceName, splitDeviceNumber } from "../lib/linux/kernel-file.js"
 import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { CdiSpecDocument, FileSystemUsage } from "../ports/host.js";
 import type { Logger } from "../lib/log.js";
-import { constants, open, readFile, stat, statfs } from "node:fs/promises";
 
 const appArmorProfiles = "/sys/kernel/security/apparmor/profiles";
 

@@ -8,8 +8,6 @@ import type { CommandClient } from "../command-session.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
 import { resetStatus } from "./frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
-import { detachedReadable, detachedWritable } from "./detached-stream.js";
-import type { Duplex } from "node:stream";
 
 /** Best first. v1 to v3 have no exit codes, v1 and v2 no sizes. */
 export const spdyCommandProtocols = [
