@@ -31,14 +31,14 @@ import { ContainerEvents } from "../cri/events/container-events.js";
 import { forgetContainer } from "../recovery/forget-container.js";
 import { ImagePins } from "../images/image-pins.js";
 import { AbandonedRequests } from "../recovery/abandoned-requests.js";
-import { LimitReconciler } from "../limits/limit-reconciler.js";
+import { LimitReconciler } from "../limits/cgroup-limits.js";
 import { repairAfterStart } from "../recovery/repair.js";
 import { ResolvConfReconciler } from "../recovery/resolv-conf-reconciler.js";
 import type { Services } from "../cri/services.js";
 import { readConditions } from "../cri/runtime/status.js";
 import { EngineLink } from "../state/engine-link.js";
-import { ImageCache } from "../state/image-cache.js";
-import { OutsideImages } from "../state/outside-images.js";
+import { ImageCache } from "../images/image-cache.js";
+import { OutsideImages } from "../images/unmanaged-images.js";
 import { ReadModel } from "../state/read-model.js";
 import { StateSync } from "../state/state-sync.js";
 

@@ -1,5 +1,5 @@
 import { ShimError } from "../lib/errors.js";
-import { quote } from "../plan/field-errors.js";
+import { quote } from "../domain/field-errors.js";
 import { normalizePath } from "../plan/paths.js";
 import type { Engine } from "../ports/engine.js";
 

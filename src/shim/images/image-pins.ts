@@ -1,7 +1,7 @@
 /** Which images kubelets are told to spare when they collect garbage. */
 import { imageNameMatcher } from "../domain/image-patterns.js";
 import type { ListedImage } from "../domain/snapshot.js";
-import type { OutsideImages } from "../state/outside-images.js";
+import type { OutsideImages } from "./unmanaged-images.js";
 
 /** What is to be known of an image, listed or inspected. */
 export type Pinnable = Pick<ListedImage, "id" | "repoTags" | "repoDigests" | "hasRegistry">;

@@ -8,7 +8,7 @@
  */
 import type { DockerDevice, DockerMount } from "../domain/create-body.js";
 import type { ContainerConfig } from "../domain/cri.js";
-import { invalidField, quote, unsupportedField } from "./field-errors.js";
+import { invalidField, quote, unsupportedField } from "../domain/field-errors.js";
 
 /** One specification file, parsed; `content` is whatever the file held. */
 export interface CdiSpecFile {

@@ -1,7 +1,7 @@
 /** The cgroup parent of a pod in the form that the engine's cgroup driver takes. */
 import type { NodeFacts } from "../domain/node-facts.js";
 import { unlessBlank } from "./defined.js";
-import { invalidField } from "./field-errors.js";
+import { invalidField } from "../domain/field-errors.js";
 import { climbs } from "./paths.js";
 
 /**

@@ -20,7 +20,7 @@ import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js"
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
 import { cgroupParent } from "./cgroup-parent.js";
-import { cgroupSettings } from "./cgroup-settings.js";
+import { cgroupSettings } from "./cgroups.js";
 import { engineInjectsCdi } from "./container-needs.js";
 import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { planDevices } from "./devices.js";

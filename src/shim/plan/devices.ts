@@ -2,7 +2,7 @@
 import type { Device } from "../domain/cri.js";
 import type { DockerDevice } from "../domain/create-body.js";
 import type { FoundDevices } from "../ports/host.js";
-import { preconditionField, problemField, unsupportedField } from "./field-errors.js";
+import { preconditionField, problemField, unsupportedField } from "../domain/field-errors.js";
 import { isBelow, normalizePath } from "./paths.js";
 
 /**

@@ -1,6 +1,6 @@
 /** Environment of a container. Values may be secrets: no error names one. */
 import type { KeyValue } from "../domain/cri.js";
-import { unsupportedField } from "./field-errors.js";
+import { unsupportedField } from "../domain/field-errors.js";
 
 /** `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be sent. */
 export function environment(envs: readonly KeyValue[]): readonly string[] {

@@ -1,6 +1,6 @@
 /** Where a container's log appears on the node. */
 import { climbs, isBelow, normalizePath } from "./paths.js";
-import { invalidField } from "./field-errors.js";
+import { invalidField } from "../domain/field-errors.js";
 
 /**
  * Absolute path of the log, `""` for none. Without a log directory, or without a log path in it, there is no log: the

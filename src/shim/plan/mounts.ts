@@ -5,7 +5,7 @@ import type { DockerMount } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { defined, unlessEmpty } from "./defined.js";
 import type { FoundMount } from "../ports/host.js";
-import { preconditionField, problemField, quote, unsupportedField } from "./field-errors.js";
+import { preconditionField, problemField, quote, unsupportedField } from "../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
 import { readOnlyOptionsApiMinor, whyNoRecursiveReadOnly } from "./recursive-read-only.js";
 

@@ -2,7 +2,7 @@
 import { NamespaceMode, type NamespaceOption } from "../domain/cri.js";
 import type { HostConfig } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import { unsupportedField } from "./field-errors.js";
+import { unsupportedField } from "../domain/field-errors.js";
 import { securityContextField } from "./security-profile.js";
 
 export interface PodNamespaces {

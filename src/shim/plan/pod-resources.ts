@@ -1,6 +1,6 @@
 /** What a pod as a whole may use, as kubelets tell it: the kubelet itself sets the cgroup of the pod. */
 import type { LinuxContainerResources } from "../domain/cri.js";
-import { invalidField } from "./field-errors.js";
+import { invalidField } from "../domain/field-errors.js";
 
 export interface PodResources {
   readonly overhead: LinuxContainerResources | null;

@@ -2,7 +2,7 @@
 import type { LinuxContainerResources } from "../domain/cri.js";
 import type { DockerResources } from "../domain/create-body.js";
 import { unlessBlank } from "./defined.js";
-import { invalidField, unsupportedField } from "./field-errors.js";
+import { invalidField, unsupportedField } from "../domain/field-errors.js";
 
 /** The path of the resources in a request, for error messages. */
 export type ResourcesField = "linux" | "config.linux.resources";

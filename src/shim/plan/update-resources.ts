@@ -4,7 +4,7 @@ import type { DockerResources } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ResourceSnapshot } from "../domain/snapshot.js";
 import type { CgroupSettings } from "../ports/host.js";
-import { cgroupSettings } from "./cgroup-settings.js";
+import { cgroupSettings } from "./cgroups.js";
 import { checkSwap, cpuResources } from "./resources.js";
 
 export interface UpdatePlan {

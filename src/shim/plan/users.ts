@@ -3,7 +3,7 @@ import { ShimError } from "../lib/errors.js";
 import { SupplementalGroupsPolicy, type Int64Value } from "../domain/cri.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { unlessEmpty } from "./defined.js";
-import { invalidField } from "./field-errors.js";
+import { invalidField } from "../domain/field-errors.js";
 import { securityContextField } from "./security-profile.js";
 
 export interface UserRequest {

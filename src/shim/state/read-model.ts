@@ -7,9 +7,9 @@ import { podUidLabel, sandboxIdLabel, typeLabel } from "../domain/labels.js";
 import type { Sandbox, SandboxEntry, SandboxRecord } from "../domain/sandbox.js";
 import { toSandbox } from "../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
-import { findId, idCharacters } from "./find-id.js";
+import { findId, idCharacters } from "../domain/id-lookup.js";
 import { LabelIndex } from "./label-index.js";
-import { PendingInspects } from "./unread-entries.js";
+import { PendingInspects } from "./pending-inspects.js";
 
 /** The parts of a list's filter that there are indexes for. */
 export interface Wanted {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { cgroupSettings, needsCgroup } from "../../../src/shim/plan/cgroup-settings.js";
+import { cgroupSettings, needsCgroup } from "../../../src/shim/plan/cgroups.js";
 import { createResources } from "../../../src/shim/plan/resources.js";
 import { containerResources as resources } from "../../fakes/requests.js";
 import { nodeFacts } from "./builders.js";

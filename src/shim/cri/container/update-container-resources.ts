@@ -8,7 +8,7 @@ import type { Snapshot } from "../../domain/snapshot.js";
 import { planUpdate, type UpdatePlan } from "../../plan/update-resources.js";
 import type { CgroupSettings } from "../../ports/host.js";
 import { mergeCgroupSettings } from "../../state/container-record.js";
-import { applyCgroupLimits } from "../../limits/cgroup-limits.js";
+import { applyCgroupLimits } from "../../limits/apply-cgroup-limits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

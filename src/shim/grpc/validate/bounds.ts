@@ -2,7 +2,7 @@
  * What holds for every field of every request, so that a field that is new in the protocol is covered by itself, except for maps, whose names are
  * kept here: no NUL byte, and sizes that the engine, the kernel and the list answers can bear.
  */
-import { invalidField } from "../../plan/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 import { at, maxArgumentBytes } from "./fields.js";
 
 /** Kubernetes allows 256 KiB of annotations per object; labels are shorter. */

@@ -3,7 +3,7 @@ import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../
 import type { ValidContainerConfig } from "../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
 import { environment } from "../../plan/environment.js";
-import { invalidField, unsupportedField } from "../../plan/field-errors.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
 import { imageName } from "./images.js";
 import { containerMetadata, labels } from "./metadata.js";

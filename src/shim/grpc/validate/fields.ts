@@ -1,6 +1,6 @@
 /** Checks of single fields. Each takes the field's path first and throws `invalid` naming it. */
 import { isIP } from "node:net";
-import { invalidField } from "../../plan/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */

@@ -1,6 +1,6 @@
 /** Resource limits, of new containers and of updates. */
 import type { LinuxContainerResources } from "../../domain/cri.js";
-import { invalidField } from "../../plan/field-errors.js";
+import { invalidField } from "../../domain/field-errors.js";
 import { checkSwap, type ResourcesField } from "../../plan/resources.js";
 import { at, integer, maxInteger, noNul } from "./fields.js";
 

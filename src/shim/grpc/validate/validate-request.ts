@@ -7,7 +7,7 @@ import type { RawRequest, ValidatedRpc, ValidRequests } from "../../domain/reque
 import { containerLogPath } from "../../plan/log-path.js";
 import { climbs } from "../../plan/paths.js";
 import { podResources } from "../../plan/pod-resources.js";
-import { invalidField, unsupportedField } from "../../plan/field-errors.js";
+import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { checkBounds } from "./bounds.js";
 import { containerConfig } from "./container-config.js";
 import {

@@ -1,6 +1,5 @@
 /** Refusals of a request: each names the field by its path in the message, as `config.mounts[2].host_path`. */
-import { ShimError } from "../lib/errors.js";
-import type { PathProblem } from "../ports/host.js";
+import { ShimError, type ErrorKind } from "../lib/errors.js";
 
 const shownCharacters = 80;
 
@@ -24,8 +23,12 @@ export function preconditionField(field: string, reason: string, value?: string)
   return new ShimError("precondition", describe(field, reason, value), { field });
 }
 
-/** A path of the node cannot be used. */
-export function problemField(field: string, { kind, reason }: PathProblem, path: string): ShimError {
+/** A path on the node cannot be used. */
+export function problemField(
+  field: string,
+  { kind, reason }: { readonly kind: ErrorKind; readonly reason: string },
+  path: string,
+): ShimError {
   return new ShimError(kind, describe(field, reason, path), { field });
 }
 

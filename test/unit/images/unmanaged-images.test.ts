@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { containerType, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
-import { OutsideImages } from "../../../src/shim/state/outside-images.js";
+import { OutsideImages } from "../../../src/shim/images/unmanaged-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { turns } from "../../fakes/turns.js";

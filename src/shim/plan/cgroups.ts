@@ -2,7 +2,7 @@
 import type { LinuxContainerResources } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { CgroupSettings } from "../ports/host.js";
-import { invalidField } from "./field-errors.js";
+import { invalidField } from "../domain/field-errors.js";
 import type { ResourcesField } from "./resources.js";
 
 /** Undefined when the request asks for none. */
