@@ -16,7 +16,7 @@ import type {
   PathsToFind,
   ProvenNamespace,
 } from "../../src/shim/ports/host.js";
-import { mergeCgroupSettings } from "../../src/shim/state/container-record.js";
+import { mergeCgroupSettings } from "../../src/shim/state/container-records.js";
 import { Journal } from "./journal.js";
 
 /** A host that notes what is done to it, as `host.<verb>` in the journal. */

@@ -8,7 +8,7 @@ import {
 import type { KubenetNetworkPlugin } from "../../src/network/kubenet/kubenet-plugin.js";
 import { HostPortClaims } from "../../src/network/hostport/host-port-claims.js";
 import { LockedNetworkPlugin } from "../../src/network/locked-plugin.js";
-import type { PortMapping } from "../../src/shim/domain/port-mapping.js";
+import type { PortMapping } from "../../src/shim/domain/sandbox.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";

@@ -1,6 +1,6 @@
 /** `CNI_ARGS` and capability arguments (`runtimeConfig`) of a pod. */
 import { ShimError } from "../../shim/lib/errors.js";
-import type { PortMapping } from "../../shim/domain/port-mapping.js";
+import type { PortMapping } from "../../shim/domain/sandbox.js";
 import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
 import type { CniArgument } from "../libcni/invoke.js";
 import type { Json, JsonObject } from "../../shim/lib/json/exact-json.js";

@@ -5,7 +5,7 @@
 import { isIP } from "node:net";
 import { isKind, messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
-import type { PortMapping } from "../../shim/domain/port-mapping.js";
+import type { PortMapping } from "../../shim/domain/sandbox.js";
 import type { AddressFamily } from "../iptables/iptables.js";
 import { commandError, runCommand, type RunCommand } from "../iptables/run-command.js";
 

@@ -1,7 +1,7 @@
 /** Host ports by pod. The portmap plugin would map one port to two pods, of which one is never reached. */
 import { isIP, SocketAddress } from "node:net";
 import { ShimError } from "../../shim/lib/errors.js";
-import type { PortMapping } from "../../shim/domain/port-mapping.js";
+import type { PortMapping } from "../../shim/domain/sandbox.js";
 
 export interface HostPortOwner {
   readonly sandboxId: string;

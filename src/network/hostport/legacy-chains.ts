@@ -1,8 +1,8 @@
 /** The iptables chains that dockershim and cri-dockerd made for host ports: names, owners, removal. */
 import { createHash } from "node:crypto";
-import type { PortMapping, PortProtocol } from "../../shim/domain/port-mapping.js";
-import { isIP } from "node:net";
+import type { PortMapping, PortProtocol } from "../../shim/domain/sandbox.js";
 import { commentOf, targetOf, wordAfter, type SavedRule, type SavedTable } from "../iptables/saved-table.js";
+import { isIP } from "node:net";
 
 /** In the nat table: the chain with one rule for each host port. */
 export const baseChain = "KUBE-HOSTPORTS";

@@ -5,12 +5,11 @@ import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostAccess } from "../ports/host.js";
-import { ImageUserReader } from "../images/image-user-reader.js";
+import { ImageUserReader, ImageUsersCache } from "../images/image-user-reader.js";
 import { ImageVolumeStore } from "../images/image-volume-store.js";
 import { defaultImageVolumeLimits, ImageVolumes } from "../images/image-volumes.js";
 import { ScratchContainers } from "../images/scratch-containers.js";
 import type { Services } from "../cri/services.js";
-import { ImageUsersCache } from "../state/image-users-cache.js";
 import type { ReadModel } from "../state/read-model.js";
 
 export function openImageHelpers(

@@ -4,7 +4,7 @@ import { isAbsolute, normalize } from "node:path/posix";
 import { ShimError } from "../lib/errors.js";
 import { formatGoDuration, parseGoDuration } from "./go-duration.js";
 import type { ValueKind } from "./option.js";
-import { imagePatternFault } from "../domain/image-patterns.js";
+import { imagePatternFault } from "../domain/image-reference.js";
 import type { LogLevel } from "../lib/log.js";
 
 function refuse(reason: string): never {

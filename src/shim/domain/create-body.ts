@@ -114,12 +114,29 @@ export interface CreateBody {
   readonly StdinOnce?: boolean;
   readonly Tty?: boolean;
   readonly StopSignal?: string;
-  /**
-   * Seconds between the stop signal and SIGKILL, where a stop names none: above all when the engine itself
-   * stops.
-   */
+  /** Seconds between the stop signal and SIGKILL where a stop names none, as when the engine itself stops. */
   readonly StopTimeout?: number;
   readonly ExposedPorts?: Readonly<Record<string, Readonly<Record<string, never>>>>;
   readonly Healthcheck?: { readonly Test: readonly string[] };
   readonly HostConfig: HostConfig;
+}
+
+/** `T` with an optional field in place of each that may be undefined. */
+export type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** A copy without the fields whose value is undefined: a field that is not meant must be absent in the body. */
+export function defined<T extends object>(value: T): Defined<T> {
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as Defined<T>;
+}
+
+/** The list, or undefined when it is empty: Docker takes several empty lists for "none" rather than "default". */
+export function unlessEmpty<T>(list: readonly T[]): readonly T[] | undefined {
+  return list.length === 0 ? undefined : list;
+}
+
+/** The text, or undefined when it is empty. */
+export function unlessBlank(text: string): string | undefined {
+  return text === "" ? undefined : text;
 }

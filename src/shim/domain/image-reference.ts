@@ -1,4 +1,4 @@
-/** Image references as Docker normalises them: registry, repository, tag, digest. */
+/** Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image names. */
 
 export interface ImageReference {
   /** With registry: `docker.io/library/busybox`. */
@@ -64,4 +64,33 @@ export function normalizeReference(text: string): string {
   if (reference === undefined) return text;
   if (reference.digest !== undefined) return `${reference.repository}@${reference.digest}`;
   return `${reference.repository}:${reference.tag ?? "latest"}`;
+}
+
+/**
+ * Why no image could ever match `pattern`; undefined when one can. Patterns have CRI-O's three forms: a name, a prefix
+ * (`registry.example/*`), a part (`*web*`). Names are compared in their full form.
+ */
+export function imagePatternFault(pattern: string): string | undefined {
+  const text = pattern.endsWith("*") ? pattern.slice(pattern.startsWith("*") ? 1 : 0, -1) : pattern;
+  if (text.includes("*")) return "may have a * at its end, or one at each end";
+  return text === pattern && parseReference(text) === undefined ? "is not an image reference" : undefined;
+}
+
+/** Whether one of `patterns` matches an image by this tag or digest reference. */
+export function imageNameMatcher(patterns: readonly string[]): (name: string) => boolean {
+  const names = new Set<string>();
+  const prefixes: string[] = [];
+  const parts: string[] = [];
+  for (const pattern of patterns) {
+    if (!pattern.endsWith("*")) names.add(normalizeReference(pattern));
+    else if (pattern.startsWith("*")) parts.push(pattern.slice(1, -1));
+    else prefixes.push(pattern.slice(0, -1));
+  }
+  if (patterns.length === 0) return () => false;
+  return (name) => {
+    const full = normalizeReference(name);
+    const matches = (text: string): boolean =>
+      prefixes.some((prefix) => text.startsWith(prefix)) || parts.some((part) => text.includes(part));
+    return names.has(full) || matches(name) || matches(full);
+  };
 }

@@ -148,3 +148,29 @@ function parseJson(text: string | undefined): unknown {
     return undefined;
   }
 }
+
+/** A container by its Docker name, without the leading slash, and its labels. */
+interface NamedContainer {
+  readonly name: string;
+  readonly labels: Labels;
+}
+
+/**
+ * Whether a container may have its pod labels from its image: Docker adds an image's labels to each container of it.
+ * Containers of pods have names as dockershim made them, unless an administrator renames one, so that only the images of
+ * containers with other names must be inspected.
+ */
+export function mayInheritPodType({ name, labels }: NamedContainer): boolean {
+  return hasPodType(labels) && !name.startsWith("k8s_");
+}
+
+/**
+ * Whether a container is part of a pod only by the labels of its image. A renamed container of a pod, made of such an
+ * image, is taken for one, too: the two cannot be told apart.
+ */
+export function inheritsPodType(
+  container: NamedContainer,
+  image: { readonly labels: Labels } | undefined,
+): boolean {
+  return mayInheritPodType(container) && image?.labels[typeLabel] === container.labels[typeLabel];
+}

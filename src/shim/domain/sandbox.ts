@@ -1,6 +1,5 @@
 /** A pod sandbox as the CRI sees it, derived from Docker's snapshot and, when this program made it, from its record. */
-import type { PodSandbox } from "./cri.js";
-import { NamespaceMode, PodSandboxState } from "./cri.js";
+import { type PodSandbox, NamespaceMode, PodSandboxState } from "./cri.js";
 import {
   fromDockerLabels,
   podNameLabel,
@@ -8,10 +7,9 @@ import {
   podUidLabel,
   sandboxType,
   typeLabel,
+  type Labels,
 } from "./labels.js";
-import type { Labels } from "./labels.js";
-import type { PodIdentity } from "./names.js";
-import { parseName } from "./names.js";
+import { type PodIdentity, parseName } from "./names.js";
 import type { Snapshot } from "./snapshot.js";
 
 /** The parts of a pod record (state/pod-records.ts) that a sandbox is derived from. */
@@ -117,4 +115,15 @@ function namespacesOf(snapshot: Snapshot, record: SandboxRecord | undefined): Sa
     pid: snapshot.pidMode === "host" ? NamespaceMode.NODE : pid,
     ipc: snapshot.ipcMode === "host" ? NamespaceMode.NODE : NamespaceMode.POD,
   };
+}
+
+export type PortProtocol = "tcp" | "udp" | "sctp";
+
+/** One port mapping of a pod, as requested; host port 0 maps nothing but is kept in the checkpoint. */
+export interface PortMapping {
+  readonly protocol: PortProtocol;
+  readonly containerPort: number;
+  readonly hostPort: number;
+  /** Empty: all addresses. */
+  readonly hostIp: string;
 }

@@ -113,6 +113,11 @@ export interface ListedContainer {
   readonly imageName: string;
 }
 
+/** Its own name, not one that a legacy link gave it (`other/alias`). */
+export function listedName({ names }: ListedContainer): string {
+  return names.find((name) => !name.includes("/")) ?? names[0] ?? "";
+}
+
 /** What `GET /images/{reference}/json` said. */
 export interface ImageSnapshot {
   /** `sha256:…` */

@@ -1,5 +1,5 @@
 /** Which images kubelets are told to spare when they collect garbage. */
-import { imageNameMatcher } from "../domain/image-patterns.js";
+import { imageNameMatcher } from "../domain/image-reference.js";
 import type { ListedImage } from "../domain/snapshot.js";
 import type { OutsideImages } from "./unmanaged-images.js";
 

@@ -2,11 +2,10 @@ import { orAbort, withDeadline } from "../lib/abort.js";
 import type { Logger } from "../lib/log.js";
 import { messageOf } from "../lib/errors.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { ImageUserFiles } from "../domain/image-users.js";
-import { parseImageUserFiles } from "../domain/image-users.js";
+import { type ImageUserFiles, parseImageUserFiles } from "../domain/image-users.js";
 import type { Engine } from "../ports/engine.js";
-import type { ImageUsersCache } from "../state/image-users-cache.js";
 import type { ScratchContainers } from "./scratch-containers.js";
+import { LruMap } from "../lib/lru-map.js";
 
 /** A user database larger than this belongs to no container that anybody meant to run. */
 const userFileLimitBytes = 256 * 1024;
@@ -83,5 +82,21 @@ export class ImageUserReader {
       cache.put(imageId, files);
       return files;
     });
+  }
+}
+
+/** Images whose user databases are kept. */
+const capacity = 32;
+
+/** `/etc/passwd` and `/etc/group` of images by image id: the content of an id never changes. */
+export class ImageUsersCache {
+  readonly #files = new LruMap<string, ImageUserFiles>(capacity);
+
+  get(imageId: string): ImageUserFiles | undefined {
+    return this.#files.get(imageId);
+  }
+
+  put(imageId: string, files: ImageUserFiles): void {
+    this.#files.set(imageId, files);
   }
 }

@@ -11,8 +11,7 @@ import { engineImageSource, type ImageVolumeNeed, type ImageVolumeSource } from 
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "../state/read-model.js";
 import { findImage } from "./find-image.js";
-import { findImageDirectory } from "./find-image-directory.js";
-import type { ImageVolumeStore } from "./image-volume-store.js";
+import { findImageDirectory, type ImageVolumeStore } from "./image-volume-store.js";
 import type { ScratchContainers } from "./scratch-containers.js";
 
 export interface ImageVolumesDeps {

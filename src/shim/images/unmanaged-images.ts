@@ -2,10 +2,8 @@ import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
-import { mayBeImageClaim } from "../domain/image-claims.js";
-import { typeLabel } from "../domain/labels.js";
-import type { ListedContainer } from "../domain/snapshot.js";
-import { listedName } from "../domain/unread.js";
+import { mayInheritPodType, typeLabel } from "../domain/labels.js";
+import { listedName, type ListedContainer } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /** Limit of one list, whose callers share it. */
@@ -99,5 +97,5 @@ export class OutsideImages {
  */
 function isOutsideOfPods(container: ListedContainer): boolean {
   const { labels } = container;
-  return !Object.hasOwn(labels, typeLabel) || mayBeImageClaim({ labels, name: listedName(container) });
+  return !Object.hasOwn(labels, typeLabel) || mayInheritPodType({ labels, name: listedName(container) });
 }

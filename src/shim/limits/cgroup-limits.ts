@@ -1,14 +1,15 @@
 import { withDeadline } from "../lib/abort.js";
-import { messageOf, ShimError } from "../lib/errors.js";
+import { messageOf, ShimError, isKind } from "../lib/errors.js";
 import type { Nanoseconds } from "../lib/time.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import { applyCgroupLimits } from "./apply-cgroup-limits.js";
-import type { HostAccess } from "../ports/host.js";
+import type { HostAccess, CgroupSettings } from "../ports/host.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
 import type { ContainerRecords } from "../state/container-records.js";
 import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
+import type { Call } from "../lib/call.js";
+import { needsCgroup } from "../plan/cgroups.js";
 
 interface Deps {
   readonly host: () => HostAccess;
@@ -97,5 +98,27 @@ export class LimitReconciler implements ContainerLimits {
       })
       .finally(() => this.#running.delete(work));
     this.#running.add(work);
+  }
+}
+
+/**
+ * Writes limits that Docker cannot express into the cgroup of a running container. A container that has ended in the
+ * meantime needs none, and where no cgroup is in reach those that kubelets send for every container are done without.
+ */
+export async function applyCgroupLimits(
+  container: Snapshot,
+  settings: CgroupSettings,
+  { host, sync }: { readonly host: () => HostAccess; readonly sync: Pick<StateSync, "refresh"> },
+  call: Pick<Call, "signal" | "log">,
+): Promise<void> {
+  try {
+    await host().applyCgroup(container, settings, call.signal);
+  } catch (error) {
+    if (isKind(error, "unsupported") && !needsCgroup(settings)) {
+      call.log.debug({ containerId: container.id, err: messageOf(error) }, "cgroup limits not applied");
+      return;
+    }
+    const now = await sync.refresh(container.id).catch(() => container);
+    if (now?.state.running === true) throw error;
   }
 }

@@ -2,7 +2,7 @@
 import type { SecurityProfile } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { preconditionField, unsupportedField } from "../domain/field-errors.js";
-import { fromMessage, localhostPrefix, type ProfileChoice } from "./security-profile.js";
+import { fromMessage, localhostPrefix, type ProfileChoice } from "./security-options.js";
 
 /** The message wins over the older string; nothing, or `runtime/default`, is the engine's default profile. */
 export function chooseAppArmor(

@@ -1,11 +1,42 @@
-/** Limits that no field of the Engine API can express: they are written into the container's cgroup after its start. */
+/** The cgroup parent of a pod, and limits that are written into the cgroup of a container. */
 import type { LinuxContainerResources } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { CgroupSettings } from "../ports/host.js";
 import { invalidField } from "../domain/field-errors.js";
-import type { ResourcesField } from "./resources.js";
+import { unlessBlank } from "../domain/create-body.js";
+import { climbs } from "./paths.js";
 
-/** Undefined when the request asks for none. */
+/** The path of the resources in a request, for error messages. */
+export type ResourcesField = "linux" | "config.linux.resources";
+
+/**
+ * The cgroup parent of a pod in the form that the engine's cgroup driver takes: with cgroupfs the path as it is; with
+ * systemd the name of the slice, which is its last part (`/kubepods.slice/kubepods-podX.slice` →
+ * `kubepods-podX.slice`); without a driver none.
+ */
+export function cgroupParent(
+  requested: string,
+  driver: NodeFacts["cgroupDriver"],
+  field: string,
+): string | undefined {
+  if (climbs(requested)) throw invalidField(field, 'has a ".." part', requested);
+  if (requested === "" || driver === "none") return undefined;
+  if (driver === "cgroupfs") return requested;
+  const slice = unlessBlank(requested.replace(/\/+$/, "").replace(/^.*\//, ""));
+  if (slice?.endsWith(".slice") !== true) {
+    throw invalidField(
+      field,
+      "the engine uses the systemd cgroup driver, which needs a path that ends in .slice (is the client's cgroup driver cgroupfs?)",
+      requested,
+    );
+  }
+  return slice;
+}
+
+/**
+ * Limits that the Engine API has no field for: they are written into the container's cgroup after its start. Undefined when
+ * the request asks for none.
+ */
 export function cgroupSettings(
   resources: LinuxContainerResources | null | undefined,
   facts: NodeFacts,
@@ -32,11 +63,10 @@ function isSentForEveryContainer([key, value]: readonly [string, string]): boole
 }
 
 /**
- * Whether a container must not run without these settings. Kubelets send three of them for every container: hugepage
- * limits of 0 (which the pod's own cgroup enforces as well) and, on cgroup v2, `memory.oom.group` and, unless the node
- * lets pods swap, a `memory.swap.max` of 0. Docker sets the last one itself where there is a memory limit, because a
- * `MemorySwap` that is equal to `Memory` leaves no swap. Where the cgroup is out of reach, those alone are no reason to
- * refuse each and every pod.
+ * Whether a container must not run without these settings. Kubelets send some of them for every container: hugepage
+ * limits of 0, which the pod's cgroup enforces, too; on cgroup v2 `memory.oom.group`; and, unless the node lets pods swap,
+ * a `memory.swap.max` of 0, which Docker sets itself with a memory limit (`MemorySwap` equals `Memory`). Where the cgroup
+ * is out of reach, a container may run without those, else no pod could run.
  */
 export function needsCgroup(settings: CgroupSettings): boolean {
   return (

@@ -5,7 +5,7 @@ import { chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices } from "./cdi.js";
 import { imageVolumeNeeds, type ImageVolumeNeed } from "./image-volumes.js";
 import { localhostSeccompPath } from "./seccomp.js";
-import { securityContextField } from "./security-profile.js";
+import { securityContextField } from "./security-options.js";
 import { imageUserNeed, type ImageUserNeed } from "./users.js";
 
 /** Each list is without duplicates; the results go into `ContainerInputs`. */

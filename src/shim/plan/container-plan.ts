@@ -1,6 +1,13 @@
 /** Everything that CreateContainer will do, as data. */
 import { ShimError } from "../lib/errors.js";
-import type { CreateBody, DockerUlimit, HostConfig } from "../domain/create-body.js";
+import {
+  type CreateBody,
+  type DockerUlimit,
+  type HostConfig,
+  defined,
+  unlessBlank,
+  unlessEmpty,
+} from "../domain/create-body.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
 import { formatImageMounts } from "../domain/image-mounts.js";
 import {
@@ -15,28 +22,25 @@ import {
 import { alternativeName, containerName } from "../domain/names.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { ValidContainerConfig, ValidCreateContainer } from "../domain/requests.js";
-import { stopSignalName } from "../domain/stop-signal.js";
+import { stopSignalName, gracePeriodSeconds } from "../domain/stop-signal.js";
 import type { CgroupSettings, FoundDevices, FoundMount } from "../ports/host.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
-import { cgroupParent } from "./cgroup-parent.js";
-import { cgroupSettings } from "./cgroups.js";
+import { cgroupParent, cgroupSettings } from "./cgroups.js";
 import { engineInjectsCdi } from "./container-needs.js";
-import { defined, unlessBlank, unlessEmpty } from "./defined.js";
 import { planDevices } from "./devices.js";
-import { environment, overrideEnvironment } from "./environment.js";
-import { gracePeriodSeconds } from "./grace-period.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
-import { containerLogPath } from "./log-path.js";
+import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
 import { allowedAnnotations, annotationsField, stopTimeoutProperty } from "./oci-annotations.js";
 import { createResources } from "./resources.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
-import { securityOptions } from "./security-options.js";
-import { securityContextField } from "./security-profile.js";
+import { securityOptions, securityContextField } from "./security-options.js";
 import { ulimitsField } from "./ulimits.js";
 import { userFields } from "./users.js";
+import type { KeyValue } from "../domain/cri.js";
+import { unsupportedField } from "../domain/field-errors.js";
 
 export { containerNeeds, type ContainerNeeds } from "./container-needs.js";
 
@@ -228,4 +232,32 @@ function deviceRequests(config: ValidContainerConfig, facts: NodeFacts): HostCon
   const names = requestedCdiDevices(config);
   if (names.length === 0 || !engineInjectsCdi(facts)) return undefined;
   return [{ Driver: "cdi", DeviceIDs: names }];
+}
+
+/**
+ * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be sent. Values may be
+ * secrets: no error shows one.
+ */
+export function environment(envs: readonly KeyValue[]): readonly string[] {
+  return envs.map(({ key, value }, index) => {
+    try {
+      return `${key}=${new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value)}`;
+    } catch {
+      throw unsupportedField(
+        `config.envs[${String(index)}].value`,
+        `the value of ${key} is not UTF-8, which Docker cannot take`,
+      );
+    }
+  });
+}
+
+/** `entries` with `overrides`, each of which replaces the entries of its name that come before it. */
+function overrideEnvironment(entries: readonly string[], overrides: readonly string[]): readonly string[] {
+  const last = new Map(overrides.map((entry) => [nameOf(entry), entry]));
+  return [...entries.filter((entry) => !last.has(nameOf(entry))), ...last.values()];
+}
+
+function nameOf(entry: string): string {
+  const equals = entry.indexOf("=");
+  return equals === -1 ? entry : entry.slice(0, equals);
 }

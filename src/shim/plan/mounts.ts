@@ -1,13 +1,12 @@
 /** Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it. */
 import { ShimError } from "../lib/errors.js";
 import { MountPropagation, type Mount } from "../domain/cri.js";
-import type { DockerMount } from "../domain/create-body.js";
+import { type DockerMount, defined, unlessEmpty } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import { defined, unlessEmpty } from "./defined.js";
 import type { FoundMount } from "../ports/host.js";
 import { preconditionField, problemField, quote, unsupportedField } from "../domain/field-errors.js";
 import { imageVolumeMount, type ImageVolumeSource } from "./image-volumes.js";
-import { readOnlyOptionsApiMinor, whyNoRecursiveReadOnly } from "./recursive-read-only.js";
+import { runtimeFacts } from "./runtime-handler.js";
 
 export interface MountContext {
   readonly facts: NodeFacts;
@@ -57,6 +56,8 @@ export function recursiveReadOnlyMounts(facts: NodeFacts, runtime: string): bool
 
 /** First API version in which `Mounts` can have the engine make a missing host path. */
 const createMountpointApiMinor = 42;
+/** First API version whose bind options tell recursive and plain read-only apart; before, read-only is never recursive. */
+const readOnlyOptionsApiMinor = 44;
 
 /**
  * Whether the engine is to make the path if it is missing. Errors are preconditions: the request is sound and may succeed
@@ -160,4 +161,26 @@ function bindText(mount: Mount, { relabels }: { readonly relabels: boolean }): s
   return [mount.host_path, mount.container_path, ...(options.length === 0 ? [] : [options.join(",")])].join(
     ":",
   );
+}
+
+/**
+ * Why a directory cannot be mounted read-only with all mounts below it; undefined when `runtime` (a Docker runtime, `""` for
+ * the default) can. Needs the engine's bind options, mount_setattr of Linux 5.12, and an OCI runtime that announces it.
+ */
+function whyNoRecursiveReadOnly(facts: NodeFacts, runtime: string): string | undefined {
+  if (facts.apiMinor < readOnlyOptionsApiMinor) {
+    return `needs Docker API 1.${String(readOnlyOptionsApiMinor)}, the engine is used with 1.${String(facts.apiMinor)}`;
+  }
+  if (!kernelAtLeast(facts.kernelVersion, 5, 12))
+    return `needs Linux 5.12, the node runs ${facts.kernelVersion}`;
+  if (runtimeFacts(runtime, facts)?.recursiveReadOnly !== true)
+    return "the engine's OCI runtime does not offer it";
+  return undefined;
+}
+
+function kernelAtLeast(version: string, major: number, minor: number): boolean {
+  const match = /^(\d+)\.(\d+)/.exec(version);
+  if (match === null) return false;
+  const [actualMajor, actualMinor] = [Number(match[1]), Number(match[2])];
+  return actualMajor > major || (actualMajor === major && actualMinor >= minor);
 }

@@ -3,7 +3,7 @@ import { NamespaceMode, type NamespaceOption } from "../domain/cri.js";
 import type { HostConfig } from "../domain/create-body.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { unsupportedField } from "../domain/field-errors.js";
-import { securityContextField } from "./security-profile.js";
+import { securityContextField } from "./security-options.js";
 
 export interface PodNamespaces {
   readonly network: NamespaceMode;

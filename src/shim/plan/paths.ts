@@ -1,4 +1,5 @@
-/** Paths as text. The plans are pure, and the node's paths are POSIX paths even where this program is developed on another system. */
+/** POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer. */
+import { invalidField } from "../domain/field-errors.js";
 
 /** Without empty and `.` parts; `..` parts stay. Absolute stays absolute, relative stays relative; `/` and `""` stay. */
 export function normalizePath(path: string): string {
@@ -19,4 +20,19 @@ export function isBelow(path: string, directory: string): boolean {
     normalizePath(path).startsWith(base === "/" ? "/" : `${base}/`) &&
     normalizePath(path) !== base
   );
+}
+
+/**
+ * Absolute path of a container's log, `""` for none. Without a log directory, or without a log path in it, there is no
+ * log: dockershim took the directory itself for the log, and could then remove neither. A path that leaves the directory is
+ * refused, because root later replaces and deletes what is there.
+ */
+export function containerLogPath(logDirectory: string, logPath: string): string {
+  if (logDirectory === "" || logPath === "") return "";
+  if (climbs(logPath)) throw invalidField("config.log_path", "leaves the log directory", logPath);
+  const path = `${normalizePath(logDirectory)}/${normalizePath(`/${logPath}`).slice(1)}`;
+  if (logPath.endsWith("/") || !isBelow(path, logDirectory)) {
+    throw invalidField("config.log_path", "names a directory, not a file", logPath);
+  }
+  return path.replace(/^\/\//, "/");
 }

@@ -1,20 +1,20 @@
-/** Resource limits of a new container. */
+/** Resources of new containers, of updates and of pods: from the CRI's fields to Docker's. */
 import type { LinuxContainerResources } from "../domain/cri.js";
-import type { DockerResources } from "../domain/create-body.js";
-import { unlessBlank } from "./defined.js";
+import { type DockerResources, unlessBlank } from "../domain/create-body.js";
 import { invalidField, unsupportedField } from "../domain/field-errors.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { ResourceSnapshot } from "../domain/snapshot.js";
+import type { CgroupSettings } from "../ports/host.js";
+import { cgroupSettings, type ResourcesField } from "./cgroups.js";
 
-/** The path of the resources in a request, for error messages. */
-export type ResourcesField = "linux" | "config.linux.resources";
-
-/** Zero and empty mean "not given" and are left out. */
+/** The limits of a new container. Zero and empty mean "not given" and are left out. */
 export function createResources(resources: LinuxContainerResources | null | undefined): DockerResources {
   if (resources === null || resources === undefined) return {};
   return { ...cpuResources(resources), ...memoryResources(resources) };
 }
 
 /** CPU shares, quota and sets; the same for create and update. */
-export function cpuResources(resources: LinuxContainerResources): DockerResources {
+function cpuResources(resources: LinuxContainerResources): DockerResources {
   return {
     ...number("CpuPeriod", resources.cpu_period),
     ...number("CpuQuota", resources.cpu_quota),
@@ -55,4 +55,77 @@ function number<Key extends keyof DockerResources>(key: Key, value: string): Par
 function text<Key extends keyof DockerResources>(key: Key, value: string): Partial<Record<Key, string>> {
   const given = unlessBlank(value);
   return given === undefined ? {} : ({ [key]: given } as Record<Key, string>);
+}
+
+/** Of a pod as a whole, as the kubelet sends them, which sets the cgroup of the pod itself. */
+export interface PodResources {
+  readonly overhead: LinuxContainerResources | null;
+  readonly resources: LinuxContainerResources | null;
+}
+
+/** The pod record keeps it, and is read as a whole at each start. */
+const maximumTextLength = 64 * 1024;
+
+/** Undefined when neither is given. `path` is the prefix of both fields in the request. */
+export function podResources({ overhead, resources }: PodResources, path: string): PodResources | undefined {
+  if (overhead === null && resources === null) return undefined;
+  if (JSON.stringify({ overhead, resources }).length > maximumTextLength) {
+    throw invalidField(`${path}resources`, `must be shorter than ${maximumTextLength} characters as JSON`);
+  }
+  return { overhead, resources };
+}
+
+export interface UpdatePlan {
+  /** Empty when there is nothing that Docker must change. */
+  readonly body: DockerResources;
+  readonly cgroup?: CgroupSettings;
+}
+
+/**
+ * Plans UpdateContainerResources. Zero and empty fields change nothing. No runtime can change the oom_score_adj of a running
+ * container, but kubelets send it with every resize, so it is not refused.
+ */
+export function planUpdate(
+  resources: LinuxContainerResources,
+  current: ResourceSnapshot,
+  facts: NodeFacts,
+): UpdatePlan {
+  const cgroup = cgroupSettings(resources, facts, "linux");
+  return {
+    body: { ...cpuResources(resources), ...memoryUpdate(resources, current) },
+    ...(cgroup === undefined ? {} : { cgroup }),
+  };
+}
+
+/**
+ * "No limit" in an update: the engine refuses -1 for memory and ignores it for the sum of memory and swap. The first value
+ * leaves room for a sum above it; the second one is the kernel's own value for unlimited.
+ */
+const liftedMemory = 2 ** 62;
+const liftedSum = 2 ** 63 - 4096;
+
+/** Whether a number of bytes in force stands for a limit that was lifted. */
+export function isLifted(bytes: number): boolean {
+  return bytes >= liftedMemory;
+}
+
+/** Sets both fields: Docker refuses a memory limit above the old sum of memory and swap without a new sum. */
+function memoryUpdate(resources: LinuxContainerResources, current: ResourceSnapshot): DockerResources {
+  const memory = Number(resources.memory_limit_in_bytes);
+  const swap = Number(resources.memory_swap_limit_in_bytes);
+  if (memory === 0 && swap === 0) return {};
+  const isLimited = current.memory > 0 && !isLifted(current.memory);
+  const newMemory = memory === 0 && isLimited ? current.memory : memory;
+  checkSwap(newMemory, swap, "linux");
+  if (newMemory > 0) return { Memory: newMemory, MemorySwap: newSum(newMemory, swap, current) };
+  return isLimited ? { Memory: liftedMemory, MemorySwap: newSum(liftedMemory, swap, current) } : {};
+}
+
+/** The sum of memory and swap. Without `swap` the container keeps its swap: none, unlimited, or the same number of bytes. */
+function newSum(newMemory: number, swap: number, current: ResourceSnapshot): number {
+  // Unlimited since the create, it stays so.
+  if (current.memorySwap === -1 && swap <= 0) return -1;
+  if (swap > 0) return swap;
+  const swapBytes = current.memory > 0 ? Math.max(0, current.memorySwap - current.memory) : 0;
+  return swap < 0 || isLifted(swapBytes * 2) ? liftedSum : newMemory + swapBytes;
 }

@@ -1,6 +1,6 @@
 /** Everything that RunPodSandbox will do, as data. */
-import type { CreateBody } from "../domain/create-body.js";
-import { NamespaceMode } from "../domain/cri.js";
+import { type CreateBody, defined, unlessBlank, unlessEmpty } from "../domain/create-body.js";
+import { NamespaceMode, type DNSConfig } from "../domain/cri.js";
 import {
   containerNameLabel,
   sandboxContainerName,
@@ -10,21 +10,18 @@ import {
 } from "../domain/labels.js";
 import { alternativeName, sandboxName, type PodIdentity } from "../domain/names.js";
 import type { NodeFacts } from "../domain/node-facts.js";
-import type { PortMapping } from "../domain/port-mapping.js";
+import type { PortMapping } from "../domain/sandbox.js";
 import type { SandboxConfig, ValidRunPodSandbox } from "../domain/requests.js";
 import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.js";
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
-import { cgroupParent } from "./cgroup-parent.js";
-import { defined, unlessBlank, unlessEmpty } from "./defined.js";
+import { cgroupParent } from "./cgroups.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
 import { allowedAnnotations, annotationsField } from "./oci-annotations.js";
-import { podResources, type PodResources } from "./pod-resources.js";
+import { podResources, type PodResources } from "./resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
-import { resolvConfContent } from "./resolv-conf.js";
 import { dockerRuntime } from "./runtime-handler.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
-import { securityOptions } from "./security-options.js";
-import { securityContextField } from "./security-profile.js";
+import { securityOptions, securityContextField } from "./security-options.js";
 import { podSysctls } from "./sysctls.js";
 import { sandboxUserFields } from "./users.js";
 
@@ -195,4 +192,16 @@ function networkRequest(
     cgroupParent: config.linux?.cgroup_parent ?? "",
     ...(dns === null ? {} : { dns: { servers: dns.servers, searches: dns.searches, options: dns.options } }),
   };
+}
+
+/**
+ * Content of the pod's resolv.conf, in dockershim's format: a line for each server, then one `search` and one `options`
+ * line. Undefined when the request asks for nothing: then the engine's own file stays.
+ */
+function resolvConfContent(dns: DNSConfig | null): string | undefined {
+  if (dns === null) return undefined;
+  const lines = dns.servers.map((server) => `nameserver ${server}`);
+  if (dns.searches.length > 0) lines.push(`search ${dns.searches.join(" ")}`);
+  if (dns.options.length > 0) lines.push(`options ${dns.options.join(" ")}`);
+  return lines.length === 0 ? undefined : `${lines.join("\n")}\n`;
 }

@@ -8,7 +8,7 @@ import {
   localhostPrefix,
   securityContextField,
   type ProfileChoice,
-} from "./security-profile.js";
+} from "./security-options.js";
 
 /** The CRI fields, and their place in the request. */
 export interface SeccompRequest {

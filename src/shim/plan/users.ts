@@ -2,9 +2,9 @@
 import { ShimError } from "../lib/errors.js";
 import { SupplementalGroupsPolicy, type Int64Value } from "../domain/cri.js";
 import type { ResolvedImageUser } from "../domain/image-users.js";
-import { unlessEmpty } from "./defined.js";
+import { unlessEmpty } from "../domain/create-body.js";
 import { invalidField } from "../domain/field-errors.js";
-import { securityContextField } from "./security-profile.js";
+import { securityContextField } from "./security-options.js";
 
 export interface UserRequest {
   readonly run_as_user: Int64Value | null;

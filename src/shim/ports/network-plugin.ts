@@ -1,5 +1,5 @@
 /** Pod networks, as dockershim's plugin interface with explicit types. Implemented in src/network. */
-import type { PortMapping } from "../domain/port-mapping.js";
+import type { PortMapping } from "../domain/sandbox.js";
 
 export interface PodNetworkReference {
   readonly namespace: string;

@@ -1,7 +1,7 @@
 import { withDeadline } from "../lib/abort.js";
 import { messageOf } from "../lib/errors.js";
 import type { Container } from "../domain/container.js";
-import { isContainerId } from "../domain/container-id.js";
+import { isContainerId } from "../domain/filter.js";
 import { isBelow } from "../plan/paths.js";
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "../state/read-model.js";

@@ -1,41 +1,66 @@
-/** The shim's own state of containers. */
+/** What this program remembers of containers with limits beyond Docker's fields, and the files that keep it. */
 import type { Logger } from "../lib/log.js";
 import type { CgroupSettings } from "../ports/host.js";
 import {
-  formatContainerRecord,
-  keepUnknownKeys,
-  mergeCgroupSettings,
-  parseContainerRecord,
-  type ContainerRecord,
-} from "./container-record.js";
-import { RecordDirectory, type RecordCodec, type RecordDirectoryOptions } from "./record-directory.js";
+  RecordDirectory,
+  isString,
+  isTable,
+  type RecordDirectoryOptions,
+  type RecordType,
+  type SchemaOf,
+} from "./record-directory.js";
 
-export type { ContainerRecord } from "./container-record.js";
+export interface ContainerRecord {
+  readonly version: 1;
+  readonly containerId: string;
+  /** Limits that Docker has no field for: they are written to the container's cgroup after each start. */
+  readonly cgroup: CgroupSettings;
+}
 
-const codec: RecordCodec<ContainerRecord> = {
+/** As in the file, where byte counts are decimal strings. */
+type ContainerRecordFile = Omit<ContainerRecord, "cgroup"> & {
+  readonly cgroup: Omit<CgroupSettings, "hugepages"> & {
+    readonly hugepages: readonly { readonly pageSize: string; readonly limitBytes: string }[];
+  };
+};
+
+type Hugepages = CgroupSettings["hugepages"][number];
+
+export const containerRecordType: RecordType<ContainerRecord> = {
   kind: "container",
   subject: "container",
   idField: "containerId",
   idOf: ({ containerId }) => containerId,
-  format: formatContainerRecord,
-  parse: parseContainerRecord,
-  keepUnknownKeys,
+  schema: {
+    version: (value) => value === 1,
+    containerId: isString,
+    cgroup: {
+      unified: (value) => isTable(value) && Object.values(value).every(isString),
+      hugepages: (value) => Array.isArray(value) && value.every(isHugepages),
+    } satisfies SchemaOf<CgroupSettings>,
+  } satisfies SchemaOf<ContainerRecord>,
+  fromFile: (object) => {
+    // The schema covers every field of the type.
+    const { cgroup, ...rest } = object as unknown as ContainerRecordFile;
+    const hugepages = cgroup.hugepages.map((entry) => ({ ...entry, limitBytes: BigInt(entry.limitBytes) }));
+    return { ...rest, cgroup: { ...cgroup, hugepages } };
+  },
 };
 
-/** One record per container that has settings beyond Docker's, by its id. */
+/** One record per container with settings beyond Docker's, by its id. */
 export class ContainerRecords extends RecordDirectory<ContainerRecord> {
-  /** The records in `directory`, which is made when missing. Throws only when it cannot be made or listed. */
+  /** The records in `directory`, which is created when missing. Throws only when it cannot be created or listed. */
   static async open(
     directory: string,
     log: Logger,
     options?: RecordDirectoryOptions,
   ): Promise<ContainerRecords> {
-    const records = new ContainerRecords(codec, directory, log, options);
+    const records = new ContainerRecords(containerRecordType, directory, log, options);
     await records.load();
     return records;
   }
 
-  /** Replaces the settings that `cgroup` names and keeps the others; makes the record when there is none. */
+  /** Replaces the settings that `cgroup` names and keeps the others; creates the record when there is none. */
   async merge(containerId: string, cgroup: Partial<CgroupSettings>): Promise<void> {
     await this.putChanged(containerId, (present) => ({
       version: 1,
@@ -43,4 +68,27 @@ export class ContainerRecords extends RecordDirectory<ContainerRecord> {
       cgroup: mergeCgroupSettings(present?.cgroup ?? { unified: {}, hugepages: [] }, cgroup),
     }));
   }
+}
+
+/** `present` with each setting that `changes` names replaced: unified ones by key, hugepages by page size. */
+export function mergeCgroupSettings(
+  present: CgroupSettings,
+  changes: Partial<CgroupSettings>,
+): CgroupSettings {
+  const hugepages = new Map([...present.hugepages, ...(changes.hugepages ?? [])].map(byPageSize));
+  return {
+    ...present,
+    unified: { ...present.unified, ...changes.unified },
+    hugepages: [...hugepages.values()],
+  };
+}
+
+function byPageSize(entry: Hugepages): readonly [string, Hugepages] {
+  return [entry.pageSize, entry];
+}
+
+function isHugepages(value: unknown): boolean {
+  if (!isTable(value)) return false;
+  const { pageSize, limitBytes } = value;
+  return isString(pageSize) && isString(limitBytes) && /^\d{1,20}$/.test(limitBytes);
 }

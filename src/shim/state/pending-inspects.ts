@@ -1,9 +1,8 @@
-import type { ContainerEntry } from "../domain/container.js";
+import { type ContainerEntry, toContainerEntry } from "../domain/container.js";
 import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../domain/labels.js";
 import type { PodIdentity } from "../domain/names.js";
-import type { SandboxEntry, SandboxRecord } from "../domain/sandbox.js";
-import type { ListedContainer } from "../domain/snapshot.js";
-import { unreadContainer, unreadSandbox } from "../domain/unread.js";
+import { type SandboxEntry, type SandboxRecord, toSandboxEntry } from "../domain/sandbox.js";
+import { listedName, type ListedContainer } from "../domain/snapshot.js";
 
 interface Unread<Entry> {
   readonly listed: ListedContainer;
@@ -77,4 +76,27 @@ export class PendingInspects {
   get containerIndex(): ReadonlyMap<string, unknown> {
     return this.#containers;
   }
+}
+
+/**
+ * Sandboxes and containers that the engine has listed but not described yet, because their inspect hangs or fails: what
+ * lists can say of them.
+ */
+
+/** Undefined when it is no sandbox, or its pod cannot be told from record, name or labels. */
+export function unreadSandbox(
+  listed: ListedContainer,
+  record: SandboxRecord | undefined,
+): SandboxEntry | undefined {
+  const running = ["running", "paused", "restarting"].includes(listed.status);
+  return toSandboxEntry({ ...listed, name: listedName(listed), state: { running } }, record);
+}
+
+/** Undefined when it is no container of a pod. Lists tell no exit codes: a failed start looks like none. */
+export function unreadContainer(
+  listed: ListedContainer,
+  pod: PodIdentity | undefined,
+): ContainerEntry | undefined {
+  const state = { status: listed.status, exitCode: 0 };
+  return toContainerEntry({ ...listed, name: listedName(listed), state }, pod);
 }

@@ -1,32 +1,108 @@
-/** The shim's own state of pods. */
+/** What this program remembers of each pod beyond Docker's labels and the checkpoint, and the files that keep it. */
+import type { LinuxContainerResources } from "../domain/cri.js";
 import type { Logger } from "../lib/log.js";
-import { formatPodRecord, keepUnknownKeys, parsePodRecord, type PodRecord } from "./pod-record.js";
 import {
   RecordDirectory,
-  type RecordCodec,
+  isString,
+  isTable,
+  type FieldCheck,
   type RecordDirectoryOptions,
-  type RecordListener,
+  type RecordType,
+  type SchemaOf,
 } from "./record-directory.js";
 
-export type { PodNetworkRecord, PodRecord } from "./pod-record.js";
-export type PodRecordsOptions = RecordDirectoryOptions;
-export type PodRecordListener = RecordListener<PodRecord>;
+export interface PodRecord {
+  readonly version: 1;
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly attempt: number;
+  /**
+   * creating: RunPodSandbox has not finished; the sandbox is NOTREADY even while its container runs. ready: it has
+   * finished. stopped: StopPodSandbox was called.
+   */
+  readonly phase: "creating" | "ready" | "stopped";
+  readonly runtimeHandler: string;
+  /** Modes as requested, as numbers of the CRI's NamespaceMode: Docker cannot tell the PID modes POD and CONTAINER apart. */
+  readonly namespaces: { readonly network: number; readonly pid: number; readonly ipc: number };
+  readonly network: PodNetworkRecord;
+  readonly logDirectory: string;
+  readonly cgroupParent: string;
+  /** SHA-256 of the RunPodSandbox request, to recognise a repeated one. */
+  readonly requestHash?: string;
+  /** Content of its resolv.conf. Missing where the engine's own file stays, and in records of earlier releases. */
+  readonly resolvConf?: string;
+  /** The pod's overhead and the sum of its containers' resources, as the kubelet sent them. */
+  readonly resources?: {
+    readonly overhead: LinuxContainerResources | null;
+    readonly resources: LinuxContainerResources | null;
+  };
+}
 
-const codec: RecordCodec<PodRecord> = {
+export interface PodNetworkRecord {
+  /** Name of the plugin that set up the pod's network, or that took over its tear-down. */
+  readonly plugin: string;
+  /** settingUp: the plugin may have done any part of the set-up. tornDown: nothing is left to tear down. */
+  readonly state: "none" | "settingUp" | "ready" | "tornDown";
+  /** The pod's addresses, the primary one first. */
+  readonly ips: readonly string[];
+}
+
+const phases = ["creating", "ready", "stopped"] as const satisfies readonly PodRecord["phase"][];
+const networkStates = [
+  "none",
+  "settingUp",
+  "ready",
+  "tornDown",
+] as const satisfies readonly PodNetworkRecord["state"][];
+
+const isCount: FieldCheck = (value) => typeof value === "number" && Number.isInteger(value) && value >= 0;
+const isOptionalString: FieldCheck = (value) => value === undefined || isString(value);
+
+function oneOf(words: readonly string[]): FieldCheck {
+  return (value) => isString(value) && words.includes(value);
+}
+
+export const podRecordType: RecordType<PodRecord> = {
   kind: "pod",
   subject: "sandbox",
   idField: "sandboxId",
   idOf: ({ sandboxId }) => sandboxId,
-  format: formatPodRecord,
-  parse: parsePodRecord,
-  keepUnknownKeys,
+  schema: {
+    version: (value) => value === 1,
+    sandboxId: isString,
+    namespace: isString,
+    name: isString,
+    uid: isString,
+    attempt: isCount,
+    phase: oneOf(phases),
+    runtimeHandler: isString,
+    namespaces: {
+      network: isCount,
+      pid: isCount,
+      ipc: isCount,
+    } satisfies SchemaOf<PodRecord["namespaces"]>,
+    network: {
+      plugin: isString,
+      state: oneOf(networkStates),
+      ips: (value) => Array.isArray(value) && value.every(isString),
+    } satisfies SchemaOf<PodNetworkRecord>,
+    logDirectory: isString,
+    cgroupParent: isString,
+    requestHash: isOptionalString,
+    resolvConf: isOptionalString,
+    resources: (value) => value === undefined || isTable(value),
+  } satisfies SchemaOf<PodRecord>,
+  // The schema covers every field of the type.
+  fromFile: (object) => object as unknown as PodRecord,
 };
 
 /** One record per pod, by the id of its sandbox. */
 export class PodRecords extends RecordDirectory<PodRecord> {
-  /** The records in `directory`, which is made when missing. Throws only when it cannot be made or listed. */
-  static async open(directory: string, log: Logger, options?: PodRecordsOptions): Promise<PodRecords> {
-    const records = new PodRecords(codec, directory, log, options);
+  /** The records in `directory`, which is created when missing. Throws only when it cannot be created or listed. */
+  static async open(directory: string, log: Logger, options?: RecordDirectoryOptions): Promise<PodRecords> {
+    const records = new PodRecords(podRecordType, directory, log, options);
     await records.load();
     return records;
   }

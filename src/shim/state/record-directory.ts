@@ -1,4 +1,4 @@
-/** Records of the shim's own state: in memory for every reader, on disk for the next start. */
+/** Records of pods and containers beyond what Docker keeps: in memory for readers, on disk for the next start. */
 import { dirname, join } from "node:path";
 import {
   ownTemporaryName,
@@ -10,22 +10,29 @@ import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../lib/files/state-files.js";
 import type { Logger } from "../lib/log.js";
-import type { ParsedRecord } from "./record-json.js";
 
-/** What tells one kind of record from another. */
-export interface RecordCodec<R> {
-  /** Whose records they are, for messages. */
+export type Table = Readonly<Record<string, unknown>>;
+
+/** Whether a field is as its type says. */
+export type FieldCheck = (value: unknown) => boolean;
+
+/** The check of each field that this release knows, by its name; for an object, the checks of its fields. */
+export type RecordSchema = Readonly<{ [field: string]: FieldCheck | RecordSchema }>;
+
+/** The schema of `T`: a new field of the type must be in it. */
+export type SchemaOf<T> = Readonly<Record<keyof T, FieldCheck | RecordSchema>>;
+
+export interface RecordType<R> {
+  /** In names of quarantined files. */
   readonly kind: "pod" | "container";
-  /** What their ids are ids of. */
+  /** What has the id. */
   readonly subject: "sandbox" | "container";
   /** The name of the id in the record and in log lines. */
   readonly idField: "sandboxId" | "containerId";
+  readonly schema: RecordSchema;
   idOf(record: R): string;
-  format(record: R): string;
-  /** Never throws. */
-  parse(bytes: Uint8Array): ParsedRecord<R>;
-  /** `next` with the keys of `previous` that this release does not know. */
-  keepUnknownKeys(previous: R, next: R): R;
+  /** From the object in the file, which fits the schema. */
+  fromFile(object: Table): R;
 }
 
 export interface RecordDirectoryOptions {
@@ -36,7 +43,7 @@ export interface RecordDirectoryOptions {
   readonly removeFile?: typeof removeFileDurably;
 }
 
-export type RecordListener<R> = (id: string, record: R | undefined) => void;
+type RecordListener<R> = (id: string, record: R | undefined) => void;
 
 const suffix = ".json";
 const temporaryPrefix = ".dockershim-";
@@ -45,27 +52,26 @@ const maximumFileBytes = 4 * 1024 * 1024;
 /**
  * One file per record, `<directory>/<id>.json`. Changes of one record run one after the other, in order of arrival.
  *
- * The disk goes first: memory changes only after the write is durable. So nobody can act upon a state that a crash
- * would take back, and a call that failed has changed nothing that a reader sees. The one exception lies on the safe
- * side: when only the flush of the directory failed, the disk may already hold what memory does not, and the retry
- * that the error asks for brings them together.
+ * Memory changes only after the write is durable: readers never see a state that a crash would revert, and a failed call
+ * changes nothing that they see. When only the flush of the directory fails, the disk may be ahead of memory until the
+ * caller retries.
  */
-export abstract class RecordDirectory<R> {
+export abstract class RecordDirectory<R extends object> {
   readonly #locks = new FileLocks();
   readonly #records = new Map<string, R>();
   readonly #listeners = new Set<RecordListener<R>>();
 
   protected constructor(
-    private readonly codec: RecordCodec<R>,
+    private readonly type: RecordType<R>,
     private readonly directory: string,
     private readonly log: Logger,
     private readonly options: RecordDirectoryOptions = {},
   ) {}
 
   /**
-   * Makes the directory where it is missing, removes what crashed writers left, and loads all records. A file that
-   * cannot be understood is moved to the quarantine and reported, one of a later release is reported and left alone;
-   * neither is fatal. Throws when the directory cannot be made or listed.
+   * Creates the directory if it is missing, removes temporary files of crashed writers, and loads all records. A corrupt
+   * file is moved to the quarantine and reported; a file of a later release is reported and left alone. Throws when the
+   * directory cannot be created or listed.
    */
   protected async load(): Promise<void> {
     await createDirectory(this.directory, 0o700);
@@ -73,7 +79,7 @@ export abstract class RecordDirectory<R> {
       // The state directory is this process's alone.
       await sweepTemporaryFiles(this.directory, { patterns: [ownTemporaryName] });
     } catch (error) {
-      this.log.error({ err: messageOf(error) }, "temporary files of a crashed writer cannot be removed");
+      this.log.error({ err: messageOf(error) }, "cannot remove the temporary files of a crashed writer");
     }
     for (const name of await namesIn(this.directory)) {
       const id = name.endsWith(suffix) ? name.slice(0, -suffix.length) : "";
@@ -89,7 +95,7 @@ export abstract class RecordDirectory<R> {
     return this.#records.values();
   }
 
-  /** Calls `listener` after each change, with undefined for a removal. Returns what ends that. */
+  /** Calls `listener` after each change, with undefined for a removal. The returned function unsubscribes. */
   onChange(listener: RecordListener<R>): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -97,7 +103,7 @@ export abstract class RecordDirectory<R> {
 
   /** Stores the record, durably when the promise resolves. Throws as `fileError` describes. */
   async put(record: R): Promise<void> {
-    const id = this.codec.idOf(record);
+    const id = this.type.idOf(record);
     await this.#locked("write", id, () => this.#write(id, record));
   }
 
@@ -105,16 +111,14 @@ export abstract class RecordDirectory<R> {
   async update(id: string, change: (record: R) => R): Promise<R> {
     return this.putChanged(id, (present) => {
       if (present === undefined) {
-        const { subject, idField } = this.codec;
-        throw new ShimError("notFound", `update record of ${subject} "${id}": no such record`, {
-          [idField]: id,
-        });
+        const message = `update record of ${this.type.subject} "${id}": no such record`;
+        throw new ShimError("notFound", message, { [this.type.idField]: id });
       }
       return change(present);
     });
   }
 
-  /** As `update`, but `change` also gets undefined when there is no record, and then makes the first one. */
+  /** As `update`, but without a record `change` gets undefined, and its result becomes the first one. */
   protected putChanged(id: string, change: (record: R | undefined) => R): Promise<R> {
     return this.#locked("update", id, async () => {
       const present = this.#records.get(id);
@@ -129,7 +133,7 @@ export abstract class RecordDirectory<R> {
     const { removeFile = removeFileDurably } = this.options;
     await this.#locked("remove", id, async () => {
       await removeFile(this.#path(id));
-      if (this.#records.delete(id)) this.#tell(id, undefined);
+      if (this.#records.delete(id)) this.#notify(id, undefined);
     });
   }
 
@@ -138,14 +142,14 @@ export abstract class RecordDirectory<R> {
   }
 
   #action(verb: string, id: string): string {
-    return `${verb} record of ${this.codec.subject} ${JSON.stringify(id.slice(0, 256))}`;
+    return `${verb} record of ${this.type.subject} ${JSON.stringify(id.slice(0, 256))}`;
   }
 
   async #write(id: string, wanted: R): Promise<R> {
     const previous = this.#records.get(id);
-    const record = previous === undefined ? wanted : this.codec.keepUnknownKeys(previous, wanted);
-    const text = this.codec.format(record);
-    const problem = this.#problemOf(id, this.codec.parse(new TextEncoder().encode(text)));
+    const record = previous === undefined ? wanted : keepUnknownKeys(previous, wanted, this.type.schema);
+    const text = formatRecord(record);
+    const problem = this.#problemOf(id, parseRecord(new TextEncoder().encode(text), this.type));
     if (problem !== undefined || !isFileKey(id)) {
       const reason = problem ?? "the id cannot be a file name";
       throw new ShimError("internal", `${this.#action("write", id)}: ${reason}`);
@@ -154,51 +158,50 @@ export abstract class RecordDirectory<R> {
     await createDirectory(this.directory, 0o700);
     await writeFile(this.#path(id), text, { mode: 0o600, temporaryPrefix });
     this.#records.set(id, record);
-    this.#tell(id, record);
+    this.#notify(id, record);
     return record;
   }
 
   async #load(id: string): Promise<void> {
-    const { kind, idField } = this.codec;
+    const { kind, idField } = this.type;
     const path = this.#path(id);
     const fields = { [idField]: id, path };
     try {
       const file = await readRegularFile(path, maximumFileBytes);
       if (file.kind === "absent") return;
       const parsed: ParsedRecord<R> =
-        file.kind === "unfit" ? { kind: "corrupt", reason: file.reason } : this.codec.parse(file.bytes);
+        file.kind === "unfit" ? { kind: "corrupt", reason: file.reason } : parseRecord(file.bytes, this.type);
       const reason = this.#problemOf(id, parsed);
       if (reason === undefined && parsed.kind === "record") {
         this.#records.set(id, parsed.record);
       } else if (parsed.kind === "newer") {
-        this.log.error({ ...fields, reason }, `${kind} record of a later release, ignored`);
+        this.log.error({ ...fields, reason }, "record of a later release, ignored");
       } else {
         const { quarantineDirectory = join(dirname(this.directory), "quarantine") } = this.options;
         const quarantined = await quarantineFile(path, quarantineDirectory, kind);
-        this.log.error({ ...fields, reason, quarantined }, `corrupt ${kind} record, moved to the quarantine`);
+        this.log.error({ ...fields, reason, quarantined }, "corrupt record, moved to the quarantine");
       }
     } catch (error) {
-      // A file that cannot be read or moved must not keep the node from starting: it is as if there were no record.
-      this.log.error({ ...fields, err: messageOf(error) }, `${kind} record cannot be read, ignored`);
+      // A file that cannot be read or moved must not keep the program from starting.
+      this.log.error({ ...fields, err: messageOf(error) }, "cannot read a record, ignored");
     }
   }
 
   #problemOf(id: string, parsed: ParsedRecord<R>): string | undefined {
     if (parsed.kind === "corrupt") return parsed.reason;
-    if (parsed.kind === "newer") return `version ${String(parsed.version)} is not known`;
-    return this.codec.idOf(parsed.record) === id
+    if (parsed.kind === "newer") return `version ${parsed.version} is not known`;
+    return this.type.idOf(parsed.record) === id
       ? undefined
-      : `the ${this.codec.idField} is not that of the file name`;
+      : `the ${this.type.idField} is not that of the file name`;
   }
 
-  #tell(id: string, record: R | undefined): void {
+  #notify(id: string, record: R | undefined): void {
     for (const listener of this.#listeners) {
       try {
         listener(id, record);
       } catch (error) {
-        // The change has been made; its caller must not be told otherwise.
-        const { kind, idField } = this.codec;
-        this.log.error({ [idField]: id, err: messageOf(error) }, `listener of ${kind} records failed`);
+        // The change is durable: its caller must not get an error.
+        this.log.error({ [this.type.idField]: id, err: messageOf(error) }, "listener of records failed");
       }
     }
   }
@@ -206,4 +209,80 @@ export abstract class RecordDirectory<R> {
   #path(id: string): string {
     return join(this.directory, id + suffix);
   }
+}
+
+export type ParsedRecord<R> =
+  | { readonly kind: "record"; readonly record: R }
+  /** A later release wrote it. */
+  | { readonly kind: "newer"; readonly version: number }
+  | { readonly kind: "corrupt"; readonly reason: string };
+
+/** Reads a file. Keys that this release does not know stay in the record. Never throws. */
+export function parseRecord<R>(
+  bytes: Uint8Array,
+  { schema, fromFile }: Pick<RecordType<R>, "schema" | "fromFile">,
+): ParsedRecord<R> {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    return { kind: "corrupt", reason: error instanceof SyntaxError ? "not JSON" : "not UTF-8" };
+  }
+  if (!isTable(value)) return { kind: "corrupt", reason: "not an object" };
+  const version = value["version"];
+  if (typeof version === "number" && Number.isInteger(version) && version > 1) {
+    return { kind: "newer", version };
+  }
+  const wrong = wrongField(value, schema);
+  return wrong === undefined
+    ? { kind: "record", record: fromFile(value) }
+    : { kind: "corrupt", reason: `${wrong} is missing or malformed` };
+}
+
+/** Readable JSON. Big integers become decimal strings: JSON has no exact integers beyond 2^53. */
+export function formatRecord(record: object): string {
+  const plain = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
+  return `${JSON.stringify(record, plain, 2)}\n`;
+}
+
+/** The path of the first field that its check refuses. */
+function wrongField(object: Table, schema: RecordSchema): string | undefined {
+  for (const [key, check] of Object.entries(schema)) {
+    const value = object[key];
+    if (typeof check === "function") {
+      if (!check(value)) return key;
+    } else if (!isTable(value)) {
+      return key;
+    } else {
+      const wrong = wrongField(value, check);
+      if (wrong !== undefined) return `${key}.${wrong}`;
+    }
+  }
+  return undefined;
+}
+
+/**
+ * `next` with the keys of `previous` that this release does not know: the later release that wrote them needs them.
+ * Known optional keys that `next` lacks stay away.
+ */
+function keepUnknownKeys<R extends object>(previous: R, next: R, schema: RecordSchema): R {
+  const unknown = Object.entries(previous).filter(([key]) => !Object.hasOwn(schema, key));
+  const kept: Record<string, unknown> = { ...Object.fromEntries(unknown), ...next };
+  for (const [key, nested] of Object.entries(schema)) {
+    const before = (previous as Table)[key];
+    const after = kept[key];
+    if (typeof nested === "object" && isTable(before) && isTable(after)) {
+      kept[key] = keepUnknownKeys(before, after, nested);
+    }
+  }
+  // Every key of `next` is there.
+  return kept as R;
+}
+
+export function isTable(value: unknown): value is Table {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function isString(value: unknown): value is string {
+  return typeof value === "string";
 }

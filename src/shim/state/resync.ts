@@ -1,9 +1,13 @@
 import { orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { isKind } from "../lib/errors.js";
-import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
-import { containerType, sandboxType, typeLabel } from "../domain/labels.js";
-import type { ListedContainer } from "../domain/snapshot.js";
-import { listedName } from "../domain/unread.js";
+import {
+  inheritsPodType,
+  mayInheritPodType,
+  containerType,
+  sandboxType,
+  typeLabel,
+} from "../domain/labels.js";
+import { listedName, type ListedContainer } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 import type { ReadModel } from "./read-model.js";
 
@@ -79,12 +83,12 @@ export class Resync {
   async #imageClaims(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { engine, patienceMs } = this.deps;
     const claims = new Set<string>();
-    const named = listed.map((one) => ({ ...one, name: listedName(one) })).filter(mayBeImageClaim);
+    const named = listed.map((one) => ({ ...one, name: listedName(one) })).filter(mayInheritPodType);
     const ask = async (one: (typeof named)[number]): Promise<void> => {
       const image = await withDeadline(signal, patienceMs, `inspect image ${one.imageId}`, (limited) =>
         engine.inspectImage(one.imageId, limited),
       ).catch(() => undefined);
-      if (isImageClaim(one, image)) claims.add(one.id);
+      if (inheritsPodType(one, image)) claims.add(one.id);
     };
     await Promise.all(named.map(ask));
     signal.throwIfAborted();

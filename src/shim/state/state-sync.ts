@@ -3,8 +3,7 @@ import { runInCall } from "../lib/call.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
-import { isImageClaim, mayBeImageClaim } from "../domain/image-claims.js";
-import { typeLabel } from "../domain/labels.js";
+import { inheritsPodType, mayInheritPodType, typeLabel } from "../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
 import { descriptionLimitBytes, type Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
@@ -172,9 +171,9 @@ export class StateSync {
   async #describe(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
     const { engine } = this.deps;
     const snapshot = await engine.inspectContainer(id, signal);
-    if (snapshot === undefined || !mayBeImageClaim(snapshot)) return snapshot;
+    if (snapshot === undefined || !mayInheritPodType(snapshot)) return snapshot;
     const image = await engine.inspectImage(snapshot.imageId, signal);
-    return isImageClaim(snapshot, image) ? { ...snapshot, labels: {} } : snapshot;
+    return inheritsPodType(snapshot, image) ? { ...snapshot, labels: {} } : snapshot;
   }
 
   async #follow(signal: AbortSignal): Promise<void> {

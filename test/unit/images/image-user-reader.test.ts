@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/lib/errors.js";
-import { ImageUserReader } from "../../../src/shim/images/image-user-reader.js";
+import { ImageUserReader, ImageUsersCache } from "../../../src/shim/images/image-user-reader.js";
 import { ScratchContainers, scratchLabel } from "../../../src/shim/images/scratch-containers.js";
-import { ImageUsersCache } from "../../../src/shim/state/image-users-cache.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { turns } from "../../fakes/turns.js";

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/image-users.js";
 import { planContainer } from "../../../src/shim/plan/container-plan.js";
 import { planSandbox, type SandboxContext } from "../../../src/shim/plan/sandbox-plan.js";
-import { planUpdate } from "../../../src/shim/plan/update-resources.js";
+import { planUpdate } from "../../../src/shim/plan/resources.js";
 import { containerResources as resources } from "../../fakes/requests.js";
 import { noResources } from "../../fakes/snapshots.js";
 import {

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { cgroupSettings, needsCgroup } from "../../../src/shim/plan/cgroups.js";
-import { createResources } from "../../../src/shim/plan/resources.js";
+import { createResources, planUpdate } from "../../../src/shim/plan/resources.js";
 import { containerResources as resources } from "../../fakes/requests.js";
 import { nodeFacts } from "./builders.js";
 import { refusal } from "./errors.js";
+import type { ResourceSnapshot } from "../../../src/shim/domain/snapshot.js";
+import { noResources } from "../../fakes/snapshots.js";
 
 describe("createResources()", () => {
   for (const [memory, swap, expected] of [
@@ -53,4 +55,95 @@ test("needsCgroup() tells what kubelets send for every container from what a con
   assert.equal(needsCgroup({ unified: { "memory.swap.max": "4096" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: { "memory.high": "1" }, hugepages: [] }), true);
   assert.equal(needsCgroup({ unified: {}, hugepages: [zero, { pageSize: "1GB", limitBytes: 1n }] }), true);
+});
+
+function current(memory: number, memorySwap: number): ResourceSnapshot {
+  return { ...noResources, memory, memorySwap };
+}
+
+/** As the engine takes "no limit": so large that it limits nothing, and the kernel's own number. */
+const lifted = 2 ** 62;
+const unlimited = 2 ** 63 - 4096;
+
+describe("planUpdate()", () => {
+  test("changes nothing for zero and empty fields, nor for the OOM score", () => {
+    assert.deepEqual(planUpdate(resources({ oom_score_adj: "500" }), current(10, 10), nodeFacts()), {
+      body: {},
+    });
+  });
+
+  for (const [what, memory, swap, before, expected] of [
+    ["raises without swap", "20", "0", current(10, 10), { Memory: 20, MemorySwap: 20 }],
+    ["lowers without swap", "5", "0", current(10, 10), { Memory: 5, MemorySwap: 5 }],
+    ["first limit means no swap", "20", "0", current(0, 0), { Memory: 20, MemorySwap: 20 }],
+    ["keeps the bytes of swap", "20", "0", current(10, 14), { Memory: 20, MemorySwap: 24 }],
+    ["keeps unlimited swap", "20", "0", current(10, -1), { Memory: 20, MemorySwap: -1 }],
+    ["takes the swap that is given", "20", "30", current(10, 10), { Memory: 20, MemorySwap: 30 }],
+    ["swap alone comes with the memory in force", "0", "30", current(10, 10), { Memory: 10, MemorySwap: 30 }],
+    ["lifts the limit of swap", "0", "-1", current(10, 14), { Memory: 10, MemorySwap: unlimited }],
+    [
+      "keeps a lifted limit of swap",
+      "20",
+      "0",
+      current(10, unlimited),
+      { Memory: 20, MemorySwap: unlimited },
+    ],
+    [
+      "lifts a limit of a container without swap",
+      "-1",
+      "0",
+      current(10, 10),
+      { Memory: lifted, MemorySwap: lifted },
+    ],
+    [
+      "lifts a limit of one with unlimited swap",
+      "-1",
+      "0",
+      current(10, -1),
+      { Memory: lifted, MemorySwap: -1 },
+    ],
+    [
+      "lifts a limit, and that of swap",
+      "-1",
+      "-1",
+      current(10, 14),
+      { Memory: lifted, MemorySwap: unlimited },
+    ],
+    ["lifts a limit that was lifted: nothing to do", "-1", "0", current(lifted, lifted), {}],
+    ["a limit after a lifted one", "20", "0", current(lifted, lifted), { Memory: 20, MemorySwap: 20 }],
+    ["unlimited memory of an unlimited container is what it has", "-1", "0", current(0, 0), {}],
+    ["unlimited swap of an unlimited container is what it has", "0", "-1", current(0, 0), {}],
+  ] as const) {
+    test(what, () => {
+      const request = resources({ memory_limit_in_bytes: memory, memory_swap_limit_in_bytes: swap });
+      assert.deepEqual(planUpdate(request, before, nodeFacts()).body, expected);
+    });
+  }
+
+  test("refuses swap below memory, and swap without a memory limit", () => {
+    const request = resources({ memory_swap_limit_in_bytes: "5" });
+    assert.throws(
+      () => planUpdate(request, current(10, 10), nodeFacts()),
+      refusal("invalid", /^linux\.memory_swap/),
+    );
+    assert.throws(
+      () => planUpdate(request, current(0, 0), nodeFacts()),
+      refusal("unsupported", /^linux\.memory_swap/),
+    );
+  });
+
+  test("refuses a limit of swap for memory that is not limited any more", () => {
+    assert.throws(
+      () => planUpdate(resources({ memory_swap_limit_in_bytes: "5" }), current(lifted, lifted), nodeFacts()),
+      refusal("unsupported", /^linux\.memory_swap/),
+    );
+  });
+
+  test("sends CPU fields, and hands over what only the cgroup knows", () => {
+    const request = resources({ cpu_quota: "-1", cpuset_cpus: "0-1", unified: { "memory.high": "5" } });
+    assert.deepEqual(planUpdate(request, current(0, 0), nodeFacts({ cgroupVersion: 2 })), {
+      body: { CpuQuota: -1, CpusetCpus: "0-1" },
+      cgroup: { unified: { "memory.high": "5" }, hugepages: [] },
+    });
+  });
 });

@@ -18,7 +18,7 @@ import { parseReference } from "../../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
 import { normalizePath } from "../../plan/paths.js";
-import { isLifted } from "../../plan/update-resources.js";
+import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

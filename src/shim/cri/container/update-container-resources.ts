@@ -5,10 +5,10 @@ import { ContainerState } from "../../domain/cri.js";
 import type { Answer, UpdateContainerResourcesResponse } from "../../domain/cri.js";
 import type { ValidUpdateContainerResources } from "../../domain/requests.js";
 import type { Snapshot } from "../../domain/snapshot.js";
-import { planUpdate, type UpdatePlan } from "../../plan/update-resources.js";
+import { planUpdate, type UpdatePlan } from "../../plan/resources.js";
 import type { CgroupSettings } from "../../ports/host.js";
-import { mergeCgroupSettings } from "../../state/container-record.js";
-import { applyCgroupLimits } from "../../limits/apply-cgroup-limits.js";
+import { mergeCgroupSettings } from "../../state/container-records.js";
+import { applyCgroupLimits } from "../../limits/cgroup-limits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

@@ -1,7 +1,6 @@
 import { isKind } from "../../lib/errors.js";
 import type { Call } from "../../lib/call.js";
-import type { PortMapping } from "../../domain/port-mapping.js";
-import type { Sandbox } from "../../domain/sandbox.js";
+import type { PortMapping, Sandbox } from "../../domain/sandbox.js";
 import type { PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";
 import type { Services } from "../services.js";

@@ -4,7 +4,7 @@ import type {
   UpdatePodSandboxResourcesRequest,
   UpdatePodSandboxResourcesResponse,
 } from "../../domain/cri.js";
-import { podResources } from "../../plan/pod-resources.js";
+import { podResources } from "../../plan/resources.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 

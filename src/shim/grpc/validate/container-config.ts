@@ -2,7 +2,7 @@
 import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../domain/cri.js";
 import type { ValidContainerConfig } from "../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
-import { environment } from "../../plan/environment.js";
+import { environment } from "../../plan/container-plan.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
 import { imageName } from "./images.js";

@@ -1,7 +1,8 @@
 /** Resource limits, of new containers and of updates. */
 import type { LinuxContainerResources } from "../../domain/cri.js";
 import { invalidField } from "../../domain/field-errors.js";
-import { checkSwap, type ResourcesField } from "../../plan/resources.js";
+import type { ResourcesField } from "../../plan/cgroups.js";
+import { checkSwap } from "../../plan/resources.js";
 import { at, integer, maxInteger, noNul } from "./fields.js";
 
 const cpuSetPattern = /^\d+(-\d+)?(,\d+(-\d+)?)*$/;

@@ -3,7 +3,7 @@ import { Protocol, type DNSConfig, type PodSandboxConfig, type PortMapping } fro
 import type { SandboxConfig } from "../../domain/requests.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { climbs } from "../../plan/paths.js";
-import { podResources } from "../../plan/pod-resources.js";
+import { podResources } from "../../plan/resources.js";
 import { absolutePath, at, enumValue, ipAddress, noNul, present, word } from "./fields.js";
 import { labels, podMetadata } from "./metadata.js";
 import { sandboxSecurityContext } from "./security-context.js";

@@ -4,9 +4,8 @@
  */
 import { ContainerState, PodSandboxState } from "../../domain/cri.js";
 import type { RawRequest, ValidatedRpc, ValidRequests } from "../../domain/requests.js";
-import { containerLogPath } from "../../plan/log-path.js";
-import { climbs } from "../../plan/paths.js";
-import { podResources } from "../../plan/pod-resources.js";
+import { containerLogPath, climbs } from "../../plan/paths.js";
+import { podResources } from "../../plan/resources.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { checkBounds } from "./bounds.js";
 import { containerConfig } from "./container-config.js";

@@ -5,7 +5,7 @@ import {
   requireFreePorts,
   type HostPortOwner,
 } from "../../../../src/network/hostport/host-port-claims.js";
-import type { PortMapping } from "../../../../src/shim/domain/port-mapping.js";
+import type { PortMapping } from "../../../../src/shim/domain/sandbox.js";
 import { never } from "../iptables/fake-commands.js";
 
 function owner(name: string, ...portMappings: Partial<PortMapping>[]): HostPortOwner {
