@@ -19,7 +19,7 @@ import { forgetContainer } from "../../src/shim/recovery/forget-container.js";
 import { AbandonedRequests } from "../../src/shim/recovery/abandoned-requests.js";
 import { LimitReconciler } from "../../src/shim/limits/cgroup-limits.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
-import { OutsideImages } from "../../src/shim/images/unmanaged-images.js";
+import { UnmanagedImages } from "../../src/shim/images/unmanaged-images.js";
 import { ReadModel } from "../../src/shim/state/read-model.js";
 import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
@@ -128,7 +128,7 @@ export class TestShim implements AsyncDisposable {
     const podRecords = await openPodRecords(world);
     const model = new ReadModel((id) => podRecords.get(id));
     const images = new ImageCache(world.engine);
-    const outsideImages = new OutsideImages({ engine: world.engine, now: () => 0, log });
+    const unmanagedImages = new UnmanagedImages({ engine: world.engine, now: () => 0, log });
     const pauseImages = new FakePauseImages(world);
     const logs = new ContainerLogWriters({
       ...{
@@ -154,7 +154,7 @@ export class TestShim implements AsyncDisposable {
           images.forget();
         },
         onOtherContainer: () => {
-          outsideImages.forget();
+          unmanagedImages.forget();
         },
         onChange: (id, snapshot) => {
           if (snapshot !== undefined) abandonedRequests.observe(snapshot);
@@ -216,7 +216,7 @@ export class TestShim implements AsyncDisposable {
       stats: () => stats,
       layers: { usageOf: (id) => world.layers.get(id) },
       pauseImages,
-      imagePins: new ImagePins({ pauseImages, outsideImages, patterns: options.pinnedImages ?? [] }),
+      imagePins: new ImagePins({ pauseImages, unmanagedImages, patterns: options.pinnedImages ?? [] }),
       oomScores: new FakeOomScores(),
       sandboxLocks: new KeyedMutex(),
       containerLocks,

@@ -38,7 +38,7 @@ import type { Services } from "../cri/services.js";
 import { readConditions } from "../cri/runtime/status.js";
 import { EngineLink } from "../state/engine-link.js";
 import { ImageCache } from "../images/image-cache.js";
-import { OutsideImages } from "../images/unmanaged-images.js";
+import { UnmanagedImages } from "../images/unmanaged-images.js";
 import { ReadModel } from "../state/read-model.js";
 import { StateSync } from "../state/state-sync.js";
 
@@ -109,8 +109,8 @@ async function open(
   });
   const images = new ImageCache(engine);
   const pauseImages = createPauseImages(config, engine, link, log);
-  const outsideImages = new OutsideImages({ engine, now: () => performance.now(), log });
-  const imagePins = new ImagePins({ pauseImages, outsideImages, patterns: config.pinnedImages });
+  const unmanagedImages = new UnmanagedImages({ engine, now: () => performance.now(), log });
+  const imagePins = new ImagePins({ pauseImages, unmanagedImages, patterns: config.pinnedImages });
   const forgetImages = (): void => {
     images.forget();
     pauseImages.invalidate();
@@ -156,7 +156,7 @@ async function open(
         engineProcesses.start();
       }
       forgetImages();
-      outsideImages.forget();
+      unmanagedImages.forget();
     },
     onConnectError: (error) => outcome.connectFailed(error),
     onLive: (facts) => {
@@ -165,7 +165,7 @@ async function open(
     },
     onImageEvent: forgetImages,
     onOtherContainer: () => {
-      outsideImages.forget();
+      unmanagedImages.forget();
     },
     onChange: (id, snapshot) => {
       if (snapshot !== undefined) {
@@ -293,10 +293,10 @@ class FirstOutcome {
   }
 
   /** An engine that can never be served is a reason not to start; one that was exchanged later may come back. */
-  connectFailed(error: ShimError): "giveUp" | "tryAgain" {
-    if (this.#everLive || !isKind(error, "precondition", "invalid")) return "tryAgain";
+  connectFailed(error: ShimError): "stop" | "retry" {
+    if (this.#everLive || !isKind(error, "precondition", "invalid")) return "retry";
     this.#reject(error);
-    return "giveUp";
+    return "stop";
   }
 }
 

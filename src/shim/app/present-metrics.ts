@@ -11,7 +11,7 @@ import type { StatsCounts } from "./stats.js";
 
 export interface PresentState {
   readonly link: Pick<EngineLink, "state" | "facts">;
-  readonly model: Pick<ReadModel, "sandboxes" | "containers" | "doubtful">;
+  readonly model: Pick<ReadModel, "sandboxes" | "containers" | "unsynced">;
   readonly sync: Pick<StateSync, "comparedAtMs">;
   readonly network: Pick<NetworkPlugin, "name" | "notReadyReason">;
   readonly logs: Pick<ContainerLogWriters, "counts">;
@@ -61,14 +61,14 @@ function engineMetrics({ link, model, sync, network }: PresentState): readonly P
         "dockershim_read_model_unread",
         "Sandboxes and containers that the Docker Engine has listed and not described yet",
       ),
-      read: () => one(model.doubtful.unread),
+      read: () => one(model.unsynced.pending),
     },
     {
       ...gauge(
         "dockershim_read_model_stale",
         "Sandboxes and containers whose latest inspect is due or has failed",
       ),
-      read: () => one(model.doubtful.stale),
+      read: () => one(model.unsynced.stale),
     },
     {
       ...gauge("dockershim_network_plugin_ready", "1 while pods can get a network"),

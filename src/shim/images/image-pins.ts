@@ -1,14 +1,14 @@
 /** Which images kubelets are told to spare when they collect garbage. */
 import { imageNameMatcher } from "../domain/image-reference.js";
 import type { ListedImage } from "../domain/snapshot.js";
-import type { OutsideImages } from "./unmanaged-images.js";
+import type { UnmanagedImages } from "./unmanaged-images.js";
 
 /** What is to be known of an image, listed or inspected. */
 export type Pinnable = Pick<ListedImage, "id" | "repoTags" | "repoDigests" | "hasRegistry">;
 
 export interface ImagePinsDeps {
   readonly pauseImages: { isPinned(names: readonly string[]): boolean };
-  readonly outsideImages: Pick<OutsideImages, "ids">;
+  readonly unmanagedImages: Pick<UnmanagedImages, "ids">;
   /** Of `--pinned-images`. */
   readonly patterns: readonly string[];
 }
@@ -33,7 +33,7 @@ export class ImagePins {
 
   /** As of now. Makes an engine request only when containers outside of pods have come or gone since the last one. */
   async rule(signal: AbortSignal): Promise<(image: Pinnable) => boolean> {
-    const outside = await this.deps.outsideImages.ids(signal);
+    const outside = await this.deps.unmanagedImages.ids(signal);
     return (image) => {
       const names = [...image.repoTags, ...image.repoDigests];
       const isLocal = !image.hasRegistry || this.#withoutRegistry.has(image.id);

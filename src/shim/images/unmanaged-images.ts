@@ -13,7 +13,7 @@ const retryMs = 30_000;
 /** A list is believed for so long without an event, since the engine drops events for a slow reader. */
 const freshMs = 10 * 60_000;
 
-export interface OutsideImagesDeps {
+export interface UnmanagedImagesDeps {
   readonly engine: Pick<Engine, "listContainers">;
   /** Milliseconds of a clock that never goes back. */
   readonly now: () => number;
@@ -31,7 +31,7 @@ interface Known {
  * Ids of the images that containers outside of pods are made of, running or not. The read model has no such containers,
  * so the engine's whole list is asked for, but only after one of them was created or removed.
  */
-export class OutsideImages {
+export class UnmanagedImages {
   readonly #flights = new SingleFlight<ReadonlySet<string>>();
   #generation = 0;
   #known: Known = { ids: new Set(), generation: -1, readAtMs: 0 };
@@ -39,7 +39,7 @@ export class OutsideImages {
   #retryAtMs = -Infinity;
   #isFailing = false;
 
-  constructor(private readonly deps: OutsideImagesDeps) {}
+  constructor(private readonly deps: UnmanagedImagesDeps) {}
 
   /**
    * What was known last when the engine does not answer: it is about garbage collection, and an image that a container uses

@@ -8,7 +8,7 @@ export type LinkState =
   | { readonly phase: "live"; readonly facts: NodeFacts }
   /** The engine answers; the model is being filled. */
   | { readonly phase: "recovering"; readonly facts: NodeFacts | undefined }
-  /** The engine does not answer; `reason` is for people. */
+  /** The engine does not answer. */
   | { readonly phase: "lost"; readonly reason: ShimError };
 
 /** The state of the link to the engine, and waiting for it. Written by StateSync alone. */
@@ -16,8 +16,8 @@ export class EngineLink {
   #state: LinkState = { phase: "recovering", facts: undefined };
   #waiters: (() => void)[] = [];
 
-  /** @param patienceMs How long a read waits for a link that is coming up before it fails. */
-  constructor(private readonly patienceMs = 5_000) {}
+  /** @param waitMs How long a read waits for a recovering link before it fails. */
+  constructor(private readonly waitMs = 5_000) {}
 
   get state(): LinkState {
     return this.#state;
@@ -31,22 +31,22 @@ export class EngineLink {
   }
 
   /**
-   * Returns when the model is live. Waits a little while it recovers; fails `unavailable` when the engine is lost,
-   * rather than let anybody believe that a dead engine has no pods.
+   * Returns when the model is live. Waits a while for a recovering link; fails `unavailable` when the engine is lost:
+   * an empty list would tell the kubelet that its pods are gone.
    */
   async live(signal: AbortSignal): Promise<NodeFacts> {
-    // The way of every list and status call: no timers, no allocation.
+    // Every list and status call comes here: no timers, no allocation.
     const { state } = this;
     if (state.phase === "live") return state.facts;
-    const patience = AbortSignal.timeout(this.patienceMs);
-    const either = AbortSignal.any([signal, patience]);
+    const timeout = AbortSignal.timeout(this.waitMs);
+    const either = AbortSignal.any([signal, timeout]);
     for (;;) {
       const now = this.state;
       if (now.phase === "live") return now.facts;
       if (now.phase === "lost") {
         throw new ShimError("unavailable", now.reason.message, {}, { cause: now.reason });
       }
-      if (patience.aborted)
+      if (timeout.aborted)
         throw new ShimError("unavailable", "the state of the Docker Engine is still being read");
       try {
         await orAbort(new Promise<void>((wake) => this.#waiters.push(wake)), either);

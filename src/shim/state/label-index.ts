@@ -5,13 +5,13 @@ interface Labelled {
   readonly snapshot: { readonly labels: Labels };
 }
 
-/** Entities by the value of one of Docker's labels; those that lack it are not in it. */
+/** Entities by the value of one Docker label; entities without the label are not in it. */
 export class LabelIndex<Entity extends Labelled> {
   readonly #byValue = new Map<string, Map<string, Entity>>();
 
   constructor(private readonly label: string) {}
 
-  /** In the place of the one with the same id. */
+  /** Replaces the entity with the same id. */
   put(entity: Entity): void {
     const value = entity.snapshot.labels[this.label];
     if (value === undefined) return;
@@ -28,7 +28,7 @@ export class LabelIndex<Entity extends Labelled> {
     if (entities?.size === 0) this.#byValue.delete(value);
   }
 
-  /** Those whose label has that value, in the order in which they came. */
+  /** Entities whose label has that value, in the order in which they were put. */
   of(value: string): Iterable<Entity> {
     return this.#byValue.get(value)?.values() ?? [];
   }

@@ -1,34 +1,41 @@
-import { type ContainerEntry, toContainerEntry } from "../domain/container.js";
+import { toContainerEntry, type ContainerEntry } from "../domain/container.js";
 import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../domain/labels.js";
 import type { PodIdentity } from "../domain/names.js";
-import { type SandboxEntry, type SandboxRecord, toSandboxEntry } from "../domain/sandbox.js";
+import { toSandboxEntry, type SandboxEntry, type SandboxRecord } from "../domain/sandbox.js";
 import { listedName, type ListedContainer } from "../domain/snapshot.js";
 
-interface Unread<Entry> {
+interface Pending<Entry> {
   readonly listed: ListedContainer;
-  /** Undefined when the list does not say enough for one; the same object until something changes. */
+  /** Undefined when the list does not say enough for an entry; the same object until something changes. */
   readonly entry: Entry | undefined;
 }
 
-/** The part of the read model that is known from the engine's list alone. */
+/**
+ * The part of the read model that is known from the engine's list alone: sandboxes and containers whose first inspect has
+ * not ended, hangs or fails.
+ */
 export class PendingInspects {
-  readonly #sandboxes = new Map<string, Unread<SandboxEntry>>();
-  readonly #containers = new Map<string, Unread<ContainerEntry>>();
+  readonly #sandboxes = new Map<string, Pending<SandboxEntry>>();
+  readonly #containers = new Map<string, Pending<ContainerEntry>>();
 
   constructor(
     private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined,
     private readonly podOf: (sandboxId: string) => PodIdentity | undefined,
   ) {}
 
-  /** Containers that no pod owns are not kept. */
+  /** Ignores containers that are not part of a pod. */
   put(listed: ListedContainer): void {
-    const { id, labels } = listed;
+    const { id, labels, status } = listed;
     const type = labels[typeLabel];
+    const named = { ...listed, name: listedName(listed) };
     if (type === sandboxType) {
-      this.#sandboxes.set(id, { listed, entry: unreadSandbox(listed, this.recordOf(id)) });
+      const state = { running: ["running", "paused", "restarting"].includes(status) };
+      this.#sandboxes.set(id, { listed, entry: toSandboxEntry({ ...named, state }, this.recordOf(id)) });
     } else if (type === containerType) {
+      // Lists have no exit codes: a failed start is shown as a created container.
+      const state = { status, exitCode: 0 };
       const pod = this.podOf(labels[sandboxIdLabel] ?? "");
-      this.#containers.set(id, { listed, entry: unreadContainer(listed, pod) });
+      this.#containers.set(id, { listed, entry: toContainerEntry({ ...named, state }, pod) });
     }
   }
 
@@ -37,7 +44,7 @@ export class PendingInspects {
     this.#containers.delete(id);
   }
 
-  /** Its record changed, or its identity became known: what is derived from that is derived anew. */
+  /** The pod's record changed, or its identity became known: its entries are derived again. */
   podChanged(sandboxId: string): void {
     const sandbox = this.#sandboxes.get(sandboxId);
     if (sandbox !== undefined) this.put(sandbox.listed);
@@ -68,35 +75,13 @@ export class PendingInspects {
     return this.#containers.get(containerId)?.listed.labels[sandboxIdLabel];
   }
 
-  /** Keys are the ids. */
+  /** By id. */
   get sandboxIndex(): ReadonlyMap<string, unknown> {
     return this.#sandboxes;
   }
 
+  /** By id. */
   get containerIndex(): ReadonlyMap<string, unknown> {
     return this.#containers;
   }
-}
-
-/**
- * Sandboxes and containers that the engine has listed but not described yet, because their inspect hangs or fails: what
- * lists can say of them.
- */
-
-/** Undefined when it is no sandbox, or its pod cannot be told from record, name or labels. */
-export function unreadSandbox(
-  listed: ListedContainer,
-  record: SandboxRecord | undefined,
-): SandboxEntry | undefined {
-  const running = ["running", "paused", "restarting"].includes(listed.status);
-  return toSandboxEntry({ ...listed, name: listedName(listed), state: { running } }, record);
-}
-
-/** Undefined when it is no container of a pod. Lists tell no exit codes: a failed start looks like none. */
-export function unreadContainer(
-  listed: ListedContainer,
-  pod: PodIdentity | undefined,
-): ContainerEntry | undefined {
-  const state = { status: listed.status, exitCode: 0 };
-  return toContainerEntry({ ...listed, name: listedName(listed), state }, pod);
 }

@@ -11,40 +11,41 @@ import { findId, idCharacters } from "../domain/filter.js";
 import { LabelIndex } from "./label-index.js";
 import { PendingInspects } from "./pending-inspects.js";
 
-/** The parts of a list's filter that there are indexes for. */
+/** The parts of a list's filter that have an index. */
 export interface Wanted {
-  /** A full id, a prefix, or empty: no matter which. */
+  /** A full id, a prefix, or empty for any. */
   readonly id: string;
-  /** Of containers; as `id`. */
+  /** As `id`; only for containers. */
   readonly sandboxId?: string;
-  /** Exact values of Docker's labels. */
+  /** Exact values of Docker labels. */
   readonly labels: Labels;
 }
 
-/** What one write changed, of what readers can see. */
+/** One write, as readers see it. */
 export interface ModelChange {
   /** Of a sandbox or container. */
   readonly id: string;
   readonly sandboxId: string;
-  /** The sandbox as it is now, or was when it went; undefined when it is not known. */
+  /** The sandbox as it is now, or as it was when it was removed; undefined when it is unknown. */
   readonly sandbox: Sandbox | undefined;
-  /** Undefined: not there. Both are when something went that was never read. */
+  /** Undefined: absent. Both are undefined when an entry is removed that was never inspected. */
   readonly before: Snapshot | undefined;
   readonly after: Snapshot | undefined;
 }
 
-interface Sight {
+/** What readers see of one id. */
+interface VisibleState {
   readonly sandboxId: string;
   readonly sandbox: Sandbox | undefined;
   readonly snapshot: Snapshot | undefined;
 }
 
 /**
- * All sandboxes and containers, in memory. StateSync is the one writer (`expect`, `put`, `delete`); everybody else
- * reads, and what they read never changes under them: an entity is replaced, not altered.
+ * All sandboxes and containers, in memory. StateSync is the only writer (`expect`, `put`, `failed`, `delete`). Entities are
+ * immutable: a write replaces them.
  *
- * What the engine has listed and no inspect has described yet is unread: its id is known and lists show it, but there
- * is no entity. Nobody may take it for gone.
+ * An id that the engine has listed and no inspect has described yet is pending: lists show it, but there is no entity.
+ * Readers must not take it for removed.
  */
 export class ReadModel {
   readonly #sandboxes = new Map<string, Sandbox>();
@@ -52,49 +53,49 @@ export class ReadModel {
   readonly #sandboxesOfPod = new LabelIndex<Sandbox>(podUidLabel);
   readonly #containersOfPod = new LabelIndex<Container>(podUidLabel);
   readonly #containersOfSandbox = new LabelIndex<Container>(sandboxIdLabel);
-  readonly #unread: PendingInspects;
+  readonly #pending: PendingInspects;
   readonly #stale = new Set<string>();
-  /** Docker names of sandboxes that are being made → ids of those that had such a name before. */
+  /** Docker names of sandboxes that RunPodSandbox is creating → ids of earlier sandboxes with that name. */
   readonly #hiddenNames = new Map<string, ReadonlySet<string>>();
   readonly #hiddenIds = new Set<string>();
   readonly #listeners = new Set<(change: ModelChange) => void>();
 
   constructor(private readonly recordOf: (sandboxId: string) => SandboxRecord | undefined) {
-    this.#unread = new PendingInspects(recordOf, (sandboxId) => this.#sandboxes.get(sandboxId)?.pod);
+    this.#pending = new PendingInspects(recordOf, (sandboxId) => this.#sandboxes.get(sandboxId)?.pod);
   }
 
-  /** The engine's list has it, and a fresh inspect is due. What is known stays as it is, but counts as stale. */
+  /** The engine's list has the id, and an inspect is due. A known entity stays, but is stale. */
   expect(listed: ListedContainer): void {
-    if (this.snapshot(listed.id) === undefined) this.#unread.put(listed);
+    if (this.snapshot(listed.id) === undefined) this.#pending.put(listed);
     else this.#stale.add(listed.id);
   }
 
-  /** The latest inspect failed: what is known of it may be outdated. */
+  /** The latest inspect failed: a known entity is stale. */
   failed(id: string): void {
     if (this.snapshot(id) !== undefined) this.#stale.add(id);
   }
 
-  /** What a fresh inspect said. Containers that no pod owns are not kept, nor what was known of them before. */
+  /** Stores what an inspect returned. A container that is not part of a pod is removed. */
   put(snapshot: Snapshot): void {
     const { id } = snapshot;
-    const before = this.#sightOf(id);
-    this.#unread.delete(id);
+    const before = this.#visibleState(id);
+    this.#pending.delete(id);
     this.#stale.delete(id);
     if (!this.#keep(snapshot)) this.#remove(id);
-    this.#tell(id, before, this.#sightOf(id));
+    this.#notify(id, before, this.#visibleState(id));
   }
 
-  /** False when it is no part of a pod, or of which one cannot be told. */
+  /** False when the container is not part of a pod, or its pod is unknown. */
   #keep(snapshot: Snapshot): boolean {
     const sandbox = toSandbox(snapshot, this.recordOf(snapshot.id));
     if (sandbox !== undefined) {
       const isNew = !this.#sandboxes.has(sandbox.id);
       this.#sandboxes.set(sandbox.id, sandbox);
       this.#sandboxesOfPod.put(sandbox);
-      // Names of containers that were seen before their sandbox were read without its help.
+      // Containers that came before their sandbox were parsed without the pod's identity.
       if (isNew) {
         for (const container of this.containersOf(sandbox.id)) this.#keep(container.snapshot);
-        this.#unread.podChanged(sandbox.id);
+        this.#pending.podChanged(sandbox.id);
       }
       return true;
     }
@@ -107,13 +108,13 @@ export class ReadModel {
     return true;
   }
 
-  /** The engine does not have it any more. */
+  /** The engine has no such container any more. */
   delete(id: string): void {
-    const before = this.#sightOf(id);
-    this.#unread.delete(id);
+    const before = this.#visibleState(id);
+    this.#pending.delete(id);
     this.#stale.delete(id);
     this.#remove(id);
-    this.#tell(id, before, undefined);
+    this.#notify(id, before, undefined);
   }
 
   #remove(id: string): void {
@@ -131,15 +132,15 @@ export class ReadModel {
   }
 
   /**
-   * Calls `listener`, which must not throw, after each write that changes what readers see of a sandbox or container; a
-   * hidden sandbox changes when it is shown. Returns what ends that.
+   * Calls `listener`, which must not throw, after each write to a visible sandbox or container, and when a hidden sandbox
+   * becomes visible. The returned function unsubscribes.
    */
   onChange(listener: (change: ModelChange) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  #tell(id: string, before: Sight | undefined, after: Sight | undefined): void {
+  #notify(id: string, before: VisibleState | undefined, after: VisibleState | undefined): void {
     const either = after ?? before;
     if (either === undefined) return;
     const { sandboxId, sandbox } = either;
@@ -147,33 +148,33 @@ export class ReadModel {
     for (const listener of this.#listeners) listener(change);
   }
 
-  /** What readers see; undefined for what they cannot see, or what belongs to no pod. */
-  #sightOf(id: string): Sight | undefined {
+  /** Undefined for ids that are hidden, unknown, or not part of a pod. Without listeners it is not needed. */
+  #visibleState(id: string): VisibleState | undefined {
     if (this.#listeners.size === 0) return undefined;
     const sandbox = this.#sandboxes.get(id);
     if (sandbox !== undefined) {
       return this.#isHidden(sandbox) ? undefined : { sandboxId: id, sandbox, snapshot: sandbox.snapshot };
     }
     const container = this.#containers.get(id);
-    const sandboxId = container?.sandboxId ?? this.#unread.sandboxIdOf(id);
+    const sandboxId = container?.sandboxId ?? this.#pending.sandboxIdOf(id);
     if (sandboxId === undefined) return undefined;
     return { sandboxId, sandbox: this.#sandboxes.get(sandboxId), snapshot: container?.snapshot };
   }
 
-  /** The record of a sandbox changed: derive it anew from the same snapshot. */
+  /** The record of a sandbox changed: the sandbox is derived again from the same snapshot. */
   recordChanged(sandboxId: string): void {
     const known = this.#sandboxes.get(sandboxId);
     if (known !== undefined) this.#keep(known.snapshot);
-    else this.#unread.podChanged(sandboxId);
+    else this.#pending.podChanged(sandboxId);
   }
 
   /**
-   * Keeps a sandbox out of lists while RunPodSandbox works on it: its id belongs to nobody before the answer. `id` is
-   * told as soon as there is one; disposing shows the sandbox again. One that has had the name before stays visible.
+   * Hides the sandbox of this name from lists while RunPodSandbox creates it, until the result is disposed: its client does
+   * not know the id yet. Earlier sandboxes of the name stay visible. The caller sets the id as soon as there is one.
    */
   hide(dockerName: string): { setId(id: string): void } & Disposable {
     const hiddenIds = new Set<string>();
-    const namesakes = [...this.#sandboxes.values(), ...this.#unread.sandboxes()].filter(
+    const namesakes = [...this.#sandboxes.values(), ...this.#pending.sandboxes()].filter(
       ({ snapshot }) => properName(snapshot.name) === dockerName,
     );
     this.#hiddenNames.set(dockerName, new Set(namesakes.map(({ id }) => id)));
@@ -188,29 +189,29 @@ export class ReadModel {
         );
         this.#hiddenNames.delete(dockerName);
         for (const id of hiddenIds) this.#hiddenIds.delete(id);
-        for (const { id } of shown) this.#tell(id, undefined, this.#sightOf(id));
+        for (const { id } of shown) this.#notify(id, undefined, this.#visibleState(id));
       },
     };
   }
 
-  /** Sandboxes that are not hidden: all that are wanted, and perhaps others. */
+  /** Visible sandboxes: all that are wanted, and perhaps others. */
   *sandboxes(wanted?: Wanted): IterableIterator<Sandbox> {
-    for (const sandbox of this.#sandboxesNear(wanted)) {
+    for (const sandbox of this.#sandboxCandidates(wanted)) {
       if (this.#hiddenNames.size === 0 || !this.#isHidden(sandbox)) yield sandbox;
     }
   }
 
-  #sandboxesNear(wanted: Wanted | undefined): Iterable<Sandbox> {
+  #sandboxCandidates(wanted: Wanted | undefined): Iterable<Sandbox> {
     if (wanted === undefined) return this.#sandboxes.values();
     const uid = wanted.labels[podUidLabel];
-    if (isWhole(wanted.id)) return whole(this.#sandboxes.get(wanted.id));
+    if (isFullId(wanted.id)) return oneOrNone(this.#sandboxes.get(wanted.id));
     return uid === undefined ? this.#sandboxes.values() : this.#sandboxesOfPod.of(uid);
   }
 
-  /** As `sandboxes`, with unread ones as far as their pod can be told. */
+  /** As `sandboxes`, with pending ones whose pod is known. */
   *sandboxEntries(wanted?: Wanted): IterableIterator<SandboxEntry> {
     yield* this.sandboxes(wanted);
-    for (const entry of this.#unread.sandboxes()) if (!this.#isHidden(entry)) yield entry;
+    for (const entry of this.#pending.sandboxes()) if (!this.#isHidden(entry)) yield entry;
   }
 
   #isHidden({ id, snapshot }: SandboxEntry): boolean {
@@ -222,73 +223,70 @@ export class ReadModel {
   containers(wanted?: Wanted): Iterable<Container> {
     if (wanted === undefined) return this.#containers.values();
     const { id, sandboxId = "", labels } = wanted;
-    if (isWhole(id)) return whole(this.#containers.get(id));
-    if (isWhole(sandboxId)) return this.#containersOfSandbox.of(sandboxId);
+    if (isFullId(id)) return oneOrNone(this.#containers.get(id));
+    if (isFullId(sandboxId)) return this.#containersOfSandbox.of(sandboxId);
     const uid = labels[podUidLabel];
     return uid === undefined ? this.#containers.values() : this.#containersOfPod.of(uid);
   }
 
-  /** As `containers`, with unread ones as far as their names can be told. */
+  /** As `containers`, with pending ones whose names can be parsed. */
   *containerEntries(wanted?: Wanted): IterableIterator<ContainerEntry> {
     yield* this.containers(wanted);
-    yield* this.#unread.containers();
+    yield* this.#pending.containers();
   }
 
   containersOf(sandboxId: string): readonly Container[] {
     return [...this.#containersOfSandbox.of(sandboxId)];
   }
 
-  /** Ids of all containers of a sandbox, unread ones too. */
+  /** Ids of all containers of a sandbox, also of pending ones. */
   containerIdsOf(sandboxId: string): readonly string[] {
-    return [...this.containersOf(sandboxId).map(({ id }) => id), ...this.#unread.containerIdsOf(sandboxId)];
+    return [...this.containersOf(sandboxId).map(({ id }) => id), ...this.#pending.containerIdsOf(sandboxId)];
   }
 
-  /** Whether the sandbox and every container of it that the engine has listed were described by an inspect. */
-  isWhollyRead(sandboxId: string): boolean {
-    return !this.#unread.sandboxIndex.has(sandboxId) && this.#unread.containerIdsOf(sandboxId).length === 0;
+  /** Whether neither the sandbox nor any of its containers is pending. */
+  isFullyInspected(sandboxId: string): boolean {
+    return !this.#pending.sandboxIndex.has(sandboxId) && this.#pending.containerIdsOf(sandboxId).length === 0;
   }
 
-  /** Whether the id is that of a sandbox or container, unread or not, or of a sandbox that is just being made. */
+  /** Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating. */
   has(id: string): boolean {
-    return this.snapshot(id) !== undefined || this.#unread.has(id) || this.#hiddenIds.has(id);
+    return this.snapshot(id) !== undefined || this.#pending.has(id) || this.#hiddenIds.has(id);
   }
 
-  /** Ids of all sandboxes and containers, hidden and unread ones too. */
+  /** Ids of all sandboxes and containers, also of hidden and pending ones. */
   ids(): readonly string[] {
     return [...this.#sandboxes.keys(), ...this.#containers.keys(), ...this.pendingIds()];
   }
 
   pendingIds(): readonly string[] {
-    return [...this.#unread.sandboxIndex.keys(), ...this.#unread.containerIndex.keys()];
+    return [...this.#pending.sandboxIndex.keys(), ...this.#pending.containerIndex.keys()];
   }
 
-  /** How many sandboxes and containers are unread, and how many of the others are stale. */
-  get doubtful(): { readonly unread: number; readonly stale: number } {
-    return { unread: this.pendingIds().length, stale: this.#stale.size };
+  /** How many sandboxes and containers are pending, and how many of the others are stale. */
+  get unsynced(): { readonly pending: number; readonly stale: number } {
+    return { pending: this.pendingIds().length, stale: this.#stale.size };
   }
 
-  /** Whether what is known of it may be outdated because an inspect is due or has failed. Unread ones are. */
+  /** Whether the entity may be outdated because an inspect is due or has failed. Pending ids are stale. */
   isStale(id: string): boolean {
-    return this.#stale.has(id) || this.#unread.has(id);
+    return this.#stale.has(id) || this.#pending.has(id);
   }
 
   snapshot(id: string): Snapshot | undefined {
     return (this.#sandboxes.get(id) ?? this.#containers.get(id))?.snapshot;
   }
 
-  /**
-   * The full id of a sandbox, unread or not, by that or an unambiguous prefix; undefined when unknown. Ambiguous
-   * prefixes throw `invalid`.
-   */
+  /** The full id of a known or pending sandbox by its id or an unambiguous prefix; ambiguous prefixes are `invalid`. */
   sandboxId(idOrPrefix: string): string | undefined {
-    return findId([this.#sandboxes, this.#unread.sandboxIndex], idOrPrefix, "pod sandbox");
+    return findId([this.#sandboxes, this.#pending.sandboxIndex], idOrPrefix, "pod sandbox");
   }
 
   containerId(idOrPrefix: string): string | undefined {
-    return findId([this.#containers, this.#unread.containerIndex], idOrPrefix, "container");
+    return findId([this.#containers, this.#pending.containerIndex], idOrPrefix, "container");
   }
 
-  /** By full id or unambiguous prefix; undefined when unknown or unread; ambiguous prefixes throw `invalid`. */
+  /** By full id or unambiguous prefix; undefined when unknown or pending; ambiguous prefixes are `invalid`. */
   sandbox(idOrPrefix: string): Sandbox | undefined {
     return this.#sandboxes.get(idOrPrefix) ?? this.#sandboxes.get(this.sandboxId(idOrPrefix) ?? "");
   }
@@ -297,12 +295,12 @@ export class ReadModel {
     return this.#containers.get(idOrPrefix) ?? this.#containers.get(this.containerId(idOrPrefix) ?? "");
   }
 
-  /** As `sandbox`, but unknown ids throw `notFound`, and unread ones `unavailable`. */
+  /** As `sandbox`, but unknown ids throw `notFound`, and pending ones `unavailable`. */
   requireSandbox(idOrPrefix: string): Sandbox {
     const sandbox = this.sandbox(idOrPrefix);
     if (sandbox === undefined) {
       const sandboxId = this.sandboxId(idOrPrefix);
-      if (sandboxId !== undefined) throw unreadError(`pod sandbox "${sandboxId}"`, { sandboxId });
+      if (sandboxId !== undefined) throw pendingError(`pod sandbox "${sandboxId}"`, { sandboxId });
       throw new ShimError("notFound", `no such pod sandbox: "${idOrPrefix}"`, { sandboxId: idOrPrefix });
     }
     return sandbox;
@@ -312,8 +310,8 @@ export class ReadModel {
     const container = this.container(idOrPrefix);
     if (container === undefined) {
       const containerId = this.containerId(idOrPrefix);
-      if (containerId !== undefined) throw unreadError(`container "${containerId}"`, { containerId });
-      // Kubelets and tests of both ancestors look for Docker's words.
+      if (containerId !== undefined) throw pendingError(`container "${containerId}"`, { containerId });
+      // Kubelets, and the tests of dockershim and cri-dockerd, match Docker's message.
       throw new ShimError("notFound", `No such container: ${idOrPrefix}`, { containerId: idOrPrefix });
     }
     return container;
@@ -325,19 +323,19 @@ export class ReadModel {
   }
 }
 
-function isWhole(id: string): boolean {
+function isFullId(id: string): boolean {
   return id.length >= idCharacters;
 }
 
-function whole<Entity>(entity: Entity | undefined): readonly Entity[] {
+function oneOrNone<Entity>(entity: Entity | undefined): readonly Entity[] {
   return entity === undefined ? [] : [entity];
 }
 
-/** A Docker name without the suffix that it got because its proper name was taken. */
+/** A Docker name without the random suffix of a name that was taken. */
 function properName(name: string): string {
   return name.replace(/_[0-9a-f]{8}$/, "");
 }
 
-function unreadError(what: string, fields: ErrorFields): ShimError {
-  return new ShimError("unavailable", `${what}: the engine has not described it yet`, fields);
+function pendingError(what: string, fields: ErrorFields): ShimError {
+  return new ShimError("unavailable", `${what}: waiting for its first inspect`, fields);
 }

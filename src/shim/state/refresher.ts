@@ -1,43 +1,43 @@
 import { orAbort } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
 
-/** One refresh, queued, under way or ended. */
+/** One refresh. */
 interface Turn {
-  /** Assigned as soon as the turn is under its lock. */
+  /** Assigned right after the turn was created. */
   done: Promise<void>;
   readonly stop: AbortController;
   phase: "queued" | "running" | "ended";
-  /** Callers that may leave, and have not. */
+  /** Waiting callers that gave a signal. */
   waiting: number;
-  /** Somebody wants it who cannot leave. */
-  isWanted: boolean;
+  /** A caller without a signal waits for it. */
+  isRequired: boolean;
 }
 
-interface Lock {
+interface Queue {
   readonly running: Turn;
-  /** The one that begins when `running` has ended. */
+  /** Begins when `running` has ended. */
   next: Turn | undefined;
 }
 
 /**
- * Refreshes of one id never overlap, and a trigger during a refresh makes one more afterwards. So the inspect that
- * started last also ends last, and the newest answer wins without versions, locks or merging.
+ * Refreshes of one id never overlap, and a trigger during a refresh causes one more afterwards. So the inspect that
+ * started last also ends last, and the newest answer wins.
  */
 export class Refresher {
-  readonly #locks = new Map<string, Lock>();
+  readonly #queues = new Map<string, Queue>();
 
-  /** `work` inspects one id and stores what it finds; it has its own deadline, ends with its signal, and may throw. */
+  /** `work` inspects one id and stores the result; it has its own deadline, ends with its signal, and may throw. */
   constructor(private readonly work: (id: string, signal: AbortSignal) => Promise<void>) {}
 
   /**
-   * Resolves when a refresh that began after this call has ended; throws what that refresh threw. Who gives a signal may
-   * leave; a refresh that nobody waits for any longer ends, or never begins.
+   * Resolves when a refresh that began after this call has ended; throws its error. An abort of `signal` ends the wait; when
+   * all callers have left, the refresh is cancelled, or never begins.
    */
   async refresh(id: string, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     const turn = this.#join(id);
     if (signal === undefined) {
-      turn.isWanted = true;
+      turn.isRequired = true;
       return turn.done;
     }
     turn.waiting += 1;
@@ -45,59 +45,59 @@ export class Refresher {
       await orAbort(turn.done, signal);
     } finally {
       turn.waiting -= 1;
-      if (turn.phase === "running" && isDeserted(turn)) turn.stop.abort(deserted());
+      if (turn.phase === "running" && isAbandoned(turn)) turn.stop.abort(abandonedError());
     }
   }
 
-  /** Ends all refreshes that are under way. */
+  /** Ends all running refreshes. */
   abort(reason: ShimError): void {
-    for (const { running } of this.#locks.values()) running.stop.abort(reason);
+    for (const { running } of this.#queues.values()) running.stop.abort(reason);
   }
 
   #join(id: string): Turn {
-    const lock = this.#locks.get(id);
-    if (lock?.next !== undefined) return lock.next;
+    const queue = this.#queues.get(id);
+    if (queue?.next !== undefined) return queue.next;
     const turn: Turn = {
       done: Promise.resolve(),
       stop: new AbortController(),
       phase: "queued",
       waiting: 0,
-      isWanted: false,
+      isRequired: false,
     };
-    if (lock === undefined) {
+    if (queue === undefined) {
       turn.done = this.#run(id, turn);
     } else {
-      lock.next = turn;
-      turn.done = lock.running.done
+      queue.next = turn;
+      turn.done = queue.running.done
         .catch(() => undefined)
         .then(() => {
-          if (!isDeserted(turn)) return this.#run(id, turn);
-          this.#locks.delete(id);
-          throw deserted();
+          if (!isAbandoned(turn)) return this.#run(id, turn);
+          this.#queues.delete(id);
+          throw abandonedError();
         });
     }
-    turn.done.catch(() => undefined); // Heard by those who wait for it.
+    turn.done.catch(() => undefined); // The callers throw it.
     return turn;
   }
 
   async #run(id: string, turn: Turn): Promise<void> {
-    const lock: Lock = { running: turn, next: undefined };
-    this.#locks.set(id, lock);
+    const queue: Queue = { running: turn, next: undefined };
+    this.#queues.set(id, queue);
     turn.phase = "running";
     try {
       await this.work(id, turn.stop.signal);
     } finally {
       turn.phase = "ended";
-      // A queued refresh replaces the lock by its own when it begins.
-      if (this.#locks.get(id) === lock && lock.next === undefined) this.#locks.delete(id);
+      // A queued refresh replaces the queue by its own when it begins.
+      if (this.#queues.get(id) === queue && queue.next === undefined) this.#queues.delete(id);
     }
   }
 }
 
-function isDeserted({ waiting, isWanted }: Turn): boolean {
-  return waiting === 0 && !isWanted;
+function isAbandoned({ waiting, isRequired }: Turn): boolean {
+  return waiting === 0 && !isRequired;
 }
 
-function deserted(): ShimError {
-  return new ShimError("cancelled", "nobody waits for it any longer");
+function abandonedError(): ShimError {
+  return new ShimError("cancelled", "all callers left");
 }

@@ -14,39 +14,39 @@ import type { ReadModel } from "./read-model.js";
 export interface ResyncDeps {
   readonly engine: Pick<Engine, "listContainers" | "inspectImage">;
   readonly model: ReadModel;
-  /** Has limits of its own. */
+  /** Has its own deadline. */
   readonly refresh: (id: string) => Promise<void>;
   readonly warnOfStale: (id: string, error: unknown) => void;
-  /** How long the list may stand still. */
+  /** Limit of the list without progress. */
   readonly listTimeoutMs: number;
-  /** How long one refresh is waited for. */
-  readonly patienceMs: number;
+  /** How long `run` waits for one refresh. */
+  readonly waitMs: number;
 }
 
-/** Refreshes that are waited for at the same time. */
-const width = 8;
+/** Refreshes at the same time. */
+const concurrency = 8;
 
-/** The comparison of the read model with the engine's list. Runs one at a time. */
+/** Compares the read model with the engine's list. `run` is called by one caller at a time. */
 export class Resync {
-  /** What turned out to be gone since the list was asked for: it must not come back because an older list has it. */
-  #goneSinceListing = new Set<string>();
+  /** Ids that were found to be removed after the list was requested: the list must not bring them back. */
+  #removedSinceListing = new Set<string>();
   #comparedAtMs: number | undefined;
 
   constructor(private readonly deps: ResyncDeps) {}
 
-  /** When the list was asked for that the model was compared with last, in milliseconds of `performance.now()`. */
+  /** When the latest list was requested, in milliseconds of `performance.now()`. */
   get comparedAtMs(): number | undefined {
     return this.#comparedAtMs;
   }
 
   /** A refresh found that the engine has no such container. */
-  noteGone(id: string): void {
-    this.#goneSinceListing.add(id);
+  noteRemoved(id: string): void {
+    this.#removedSinceListing.add(id);
   }
 
   /**
-   * Lists, and refreshes every id, or those that are missing, extra, stale, or in another state than the model has it.
-   * Returns when each has been answered or has had its time; slow ones then go on in the background.
+   * Lists, and refreshes all ids, or those that are missing, removed, stale, or in another state than in the model. Waits
+   * for each refresh up to `waitMs`; slower ones end in the background.
    */
   async run(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
     const { model } = this.deps;
@@ -58,7 +58,7 @@ export class Resync {
       ({ id, status }) => only === "all" || model.isStale(id) || model.snapshot(id)?.state.status !== status,
     );
     for (const one of due) model.expect(one);
-    // Names of containers are read with the help of their sandbox.
+    // Sandboxes first: the names of containers are parsed with the identity of their pod.
     await this.#refreshAll(
       idsOf(due, (type) => type === sandboxType),
       signal,
@@ -69,49 +69,52 @@ export class Resync {
 
   async #list(signal: AbortSignal): Promise<readonly ListedContainer[]> {
     const { engine, listTimeoutMs } = this.deps;
-    const gone = new Set<string>();
-    this.#goneSinceListing = gone;
-    // Tenants decide how long it is: what counts is that it arrives.
+    const removed = new Set<string>();
+    this.#removedSinceListing = removed;
+    // The list may be long: its deadline starts again with each part that arrives.
     const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited, restart) =>
       engine.listContainers({ labelKey: typeLabel }, limited, restart),
     );
-    const claims = await this.#imageClaims(listed, signal);
-    return listed.filter(({ id }) => !gone.has(id) && !claims.has(id));
+    const foreign = await this.#foreignIds(listed, signal);
+    return listed.filter(({ id }) => !removed.has(id) && !foreign.has(id));
   }
 
-  /** Those that are no parts of pods. One whose image cannot be asked is none: it must not seem to be gone. */
-  async #imageClaims(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
-    const { engine, patienceMs } = this.deps;
-    const claims = new Set<string>();
+  /**
+   * Containers that are part of a pod only by the labels of their image. Without an answer about the image a container stays
+   * in the list: it must not look removed.
+   */
+  async #foreignIds(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { engine, waitMs } = this.deps;
+    const foreign = new Set<string>();
     const named = listed.map((one) => ({ ...one, name: listedName(one) })).filter(mayInheritPodType);
     const ask = async (one: (typeof named)[number]): Promise<void> => {
-      const image = await withDeadline(signal, patienceMs, `inspect image ${one.imageId}`, (limited) =>
+      const image = await withDeadline(signal, waitMs, `inspect image ${one.imageId}`, (limited) =>
         engine.inspectImage(one.imageId, limited),
       ).catch(() => undefined);
-      if (inheritsPodType(one, image)) claims.add(one.id);
+      if (inheritsPodType(one, image)) foreign.add(one.id);
     };
     await Promise.all(named.map(ask));
     signal.throwIfAborted();
-    return claims;
+    return foreign;
   }
 
-  /** Neither a failing nor a slow refresh holds back the rest; an engine that is gone ends everything. */
+  /** Failing and slow refreshes do not delay the others; an unavailable engine ends all. */
   async #refreshAll(ids: readonly string[], signal: AbortSignal): Promise<void> {
     const queue = ids.values();
     const worker = async (): Promise<void> => {
-      for (const id of queue) await this.#refreshPatiently(id, signal);
+      for (const id of queue) await this.#refreshOne(id, signal);
     };
-    await Promise.all(Array.from({ length: width }, worker));
+    await Promise.all(Array.from({ length: concurrency }, worker));
   }
 
-  async #refreshPatiently(id: string, signal: AbortSignal): Promise<void> {
-    const { refresh, warnOfStale, patienceMs } = this.deps;
+  async #refreshOne(id: string, signal: AbortSignal): Promise<void> {
+    const { refresh, warnOfStale, waitMs } = this.deps;
     const ended = refresh(id).then(
       () => undefined,
       (error: unknown) => ({ error }),
     );
-    const patience = new AbortController();
-    const tooSlow = sleep(patienceMs, patience.signal).then(
+    const timer = new AbortController();
+    const tooSlow = sleep(waitMs, timer.signal).then(
       () => "tooSlow" as const,
       () => "tooSlow" as const,
     );
@@ -124,7 +127,7 @@ export class Resync {
         return;
       }
     } finally {
-      patience.abort();
+      timer.abort();
     }
     void ended.then((failure) => {
       if (failure !== undefined) warnOfStale(id, failure.error);

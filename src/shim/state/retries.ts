@@ -5,12 +5,12 @@ import { ShimError } from "../lib/errors.js";
 export interface RetriesDeps {
   /** Before each retry of an id. */
   readonly pausesMs: BackoffTimes;
-  /** Whether trying again is of any use now. */
+  /** Whether the work is still needed. */
   readonly isDue: (id: string) => boolean;
   readonly work: (id: string) => Promise<void>;
 }
 
-/** Tries again what failed for an id, until that succeeds or is of no use any more. One retry per id at a time. */
+/** Repeats failed work for an id until it succeeds or is not needed any more. One retry per id at a time. */
 export class Retries {
   readonly #running = new Map<string, Promise<void>>();
   readonly #reported = new Set<string>();
@@ -24,11 +24,11 @@ export class Retries {
     this.#running.set(id, retrying);
   }
 
-  /** Whether it is the first failure since the last success. */
-  isNews(id: string): boolean {
-    const isNews = !this.#reported.has(id);
+  /** Notes a failure, and returns whether it is the first one since the last success. */
+  isFirstFailure(id: string): boolean {
+    const isFirst = !this.#reported.has(id);
     this.#reported.add(id);
-    return isNews;
+    return isFirst;
   }
 
   succeeded(id: string): void {
@@ -40,7 +40,7 @@ export class Retries {
     await Promise.all(this.#running.values());
   }
 
-  /** Never rejects: whoever did the work reports its failures. */
+  /** Never rejects: the work reports its own failures. */
   async #retry(id: string): Promise<void> {
     const backoff = new Backoff(this.deps.pausesMs);
     for (;;) {
@@ -50,7 +50,6 @@ export class Retries {
         await this.deps.work(id);
         return;
       } catch {
-        // The next round, if there is one.
         if (this.#stop.signal.aborted) return;
       }
     }

@@ -14,14 +14,14 @@ import { Retries } from "./retries.js";
 import { Resync } from "./resync.js";
 
 export interface StateSyncOptions {
-  /** A full comparison with the engine's list happens this often, against silently lost events. */
+  /** Interval of full comparisons with the engine's list, because events can be lost. */
   readonly resyncIntervalMs: number;
-  /** Limit of one inspect. One container whose inspect hangs makes only its own status stale. */
+  /** Limit of one inspect. */
   readonly inspectTimeoutMs: number;
-  /** An inspect that failed is tried again after this time, later ones after twice as long, up to `resyncIntervalMs`. */
+  /** First pause before a failed inspect is tried again; it doubles up to `resyncIntervalMs`. */
   readonly retryMs: number;
-  /** A comparison goes on without an inspect that takes longer; that ends in the background. */
-  readonly inspectPatienceMs: number;
+  /** How long a comparison waits for one inspect, which then ends in the background. */
+  readonly inspectWaitMs: number;
   readonly connectTimeoutMs: number;
   /** Pauses between attempts to reach a lost engine. */
   readonly reconnectMs: BackoffTimes;
@@ -31,7 +31,7 @@ export const defaultStateSyncOptions: StateSyncOptions = {
   resyncIntervalMs: 30_000,
   inspectTimeoutMs: 10_000,
   retryMs: 500,
-  inspectPatienceMs: 1_000,
+  inspectWaitMs: 1_000,
   connectTimeoutMs: 10_000,
   reconnectMs: { first: 100, longest: 3_000 },
 };
@@ -42,47 +42,47 @@ export interface StateSyncDeps {
   readonly link: EngineLink;
   readonly log: Logger;
   /**
-   * Called after each connect, before the model is live. A throw counts as a failed connect, and so does taking longer
-   * than a connect may: then it must change nothing any more.
+   * Called after each connect, before the model is live. A throw or a timeout is a failed connect; after the timeout it must
+   * not change anything.
    */
   readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
-  /** Told of each failed connect and each broken link; may say that trying again is of no use. */
-  readonly onConnectError?: (error: ShimError) => "giveUp" | "tryAgain";
-  /** Called each time that the model has become live, without being waited for. */
+  /** Called for each failed connect and each broken link; decides whether to try again. */
+  readonly onConnectError?: (error: ShimError) => "stop" | "retry";
+  /** Called each time that the model becomes live. */
   readonly onLive: (facts: NodeFacts) => void;
-  /** Image events, for the caches of images. */
+  /** Called for each image event. */
   readonly onImageEvent: (event: EngineEvent) => void;
-  /** A container outside of pods was created or removed. */
+  /** Called when an unmanaged container (not part of a pod) was created or removed. */
   readonly onOtherContainer?: () => void;
   /**
-   * What an inspect said, before the read model has it; undefined: the container is gone. Only that container waits for
-   * it. Must end by itself and never throw.
+   * Called with the result of an inspect before the read model has it; undefined: the container was removed. Delays only
+   * that container. Must end by itself and never throw.
    */
   readonly beforeChange?: (id: string, snapshot: Snapshot | undefined) => Promise<void>;
-  /** A container of ours changed; `snapshot` is undefined when it is gone. */
+  /** Called after each change of a container of a pod; `snapshot` is undefined when it was removed. */
   readonly onChange?: (id: string, snapshot: Snapshot | undefined) => void;
 }
 
 /**
  * Keeps the read model equal to the engine.
  *
- *     connect → subscribe to events → list → inspect all → live (and now and then: list → inspect what differs)
+ *     connect → subscribe to events → list → inspect all → live (periodically: list → inspect what differs)
  *        ^                                                            |
  *        +------------- event stream broke: wait, again <-------------+
  *
- * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Everything else (an event, a resync, the end
- * of a mutating RPC) merely names ids to refresh: the payload of an event is never believed, because events come late,
- * twice, or not at all. Only that an id exists is taken from a list, until it can be inspected: an inspect that hangs
- * neither keeps the others from being seen, nor makes its own container look gone.
+ * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Events, resyncs and mutating RPCs only name ids
+ * to refresh: payloads of events are not used, because events come late, twice, or not at all. A list adds ids as pending
+ * entries, so that an inspect that hangs neither delays other containers nor makes its own look removed.
  */
 export class StateSync {
   readonly #refresher = new Refresher((id, signal) => this.#inspect(id, signal));
   readonly #resync: Resync;
   readonly #retries: Retries;
-  /** Container descriptions that were too large, and were reported. */
+  /** Containers whose descriptions were too large, and were reported. */
   readonly #trimmed = new Set<string>();
-  /** What is to be done before the pause between two comparisons is over; and what ends that pause. */
+  /** What has to be done before the next periodic comparison. */
   #due = { comparison: false, facts: false };
+  /** Aborted to end the pause between two comparisons. */
   #pause = new AbortController();
   #stop = new AbortController();
   #finished: Promise<void> = Promise.resolve();
@@ -92,31 +92,32 @@ export class StateSync {
     private readonly options: StateSyncOptions = defaultStateSyncOptions,
   ) {
     this.#resync = new Resync({
-      ...{ engine: deps.engine, model: deps.model },
+      engine: deps.engine,
+      model: deps.model,
       refresh: (id) => this.#refresher.refresh(id),
       warnOfStale: (id, error) => {
         this.#warnOfStale(id, error);
       },
       listTimeoutMs: options.connectTimeoutMs,
-      patienceMs: options.inspectPatienceMs,
+      waitMs: options.inspectWaitMs,
     });
     this.#retries = new Retries({
       pausesMs: { first: options.retryMs, longest: options.resyncIntervalMs },
-      // Without an engine there is nothing to ask; when it is back, everything is read.
+      // While the engine is lost, nothing is inspected; after the reconnect everything is.
       isDue: (id) => deps.link.state.phase === "live" && deps.model.isStale(id),
       work: (id) => this.#refresher.refresh(id),
     });
   }
 
   /**
-   * As of when the model is known to be whole, in milliseconds of `performance.now()`: the last comparison with the
-   * engine's list. Undefined before the first one.
+   * When the last comparison with the engine's list began, in milliseconds of `performance.now()`; undefined before the
+   * first one.
    */
   get comparedAtMs(): number | undefined {
     return this.#resync.comparedAtMs;
   }
 
-  /** Begins to follow the engine in the background. */
+  /** Starts to follow the engine in the background. */
   start(): void {
     this.#stop = new AbortController();
     const { signal } = this.#stop;
@@ -132,25 +133,25 @@ export class StateSync {
   }
 
   /**
-   * Read-your-writes: awaited at the end of every mutating RPC. Waits for an inspect that began after the call. When
-   * the engine cannot say, the caller's action is done all the same, and the error is the caller's to weigh. `signal`
-   * ends the waiting, and the inspect when nobody else wants it.
+   * Read-your-writes for mutating RPCs: waits for an inspect that began after this call, and throws its error. The caller
+   * decides what a failed inspect means for an action that has succeeded. `signal` ends the wait, and the inspect unless
+   * others wait for it.
    */
   async refresh(id: string, signal?: AbortSignal): Promise<Snapshot | undefined> {
     await this.#refresher.refresh(id, signal);
     return this.deps.model.snapshot(id);
   }
 
-  async #inspect(id: string, deserted: AbortSignal): Promise<void> {
+  async #inspect(id: string, cancelled: AbortSignal): Promise<void> {
     const { model } = this.deps;
     this.#stop.signal.throwIfAborted();
     let snapshot: Snapshot | undefined;
     try {
       snapshot = await withDeadline(
-        deserted,
+        cancelled,
         this.options.inspectTimeoutMs,
         `inspect container ${id}`,
-        (signal) => this.#describe(id, signal),
+        (signal) => this.#snapshot(id, signal),
       );
     } catch (error) {
       model.failed(id);
@@ -162,13 +163,13 @@ export class StateSync {
     await this.deps.beforeChange?.(id, snapshot);
     if (snapshot === undefined) {
       model.delete(id);
-      this.#resync.noteGone(id);
+      this.#resync.noteRemoved(id);
     } else model.put(snapshot);
     this.deps.onChange?.(id, snapshot);
   }
 
-  /** Without its labels when they make it a part of a pod only because its image has them. */
-  async #describe(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
+  /** Without labels when the container is part of a pod only by the labels of its image. */
+  async #snapshot(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
     const { engine } = this.deps;
     const snapshot = await engine.inspectContainer(id, signal);
     if (snapshot === undefined || !mayInheritPodType(snapshot)) return snapshot;
@@ -187,16 +188,15 @@ export class StateSync {
       } catch (error) {
         if (signal.aborted) return;
         const reason = ShimError.from(error, "unavailable");
-        if (this.deps.onConnectError?.(reason) === "giveUp") return;
+        if (this.deps.onConnectError?.(reason) === "stop") return;
         if (link.state.phase === "live") {
-          // Often only the stream broke; the next round tells.
           log.warn({ err: reason.message }, "engine link broken, connecting again");
           link.set({ phase: "recovering", facts: link.state.facts });
-          // A stream that breaks at once every time must not become a busy loop.
+          // Against a busy loop with an event stream that breaks at once every time.
           await sleep(this.options.reconnectMs.first, signal).catch(() => undefined);
           continue;
         }
-        // One line per change, not one per attempt.
+        // One line per outage.
         if (link.state.phase !== "lost") log.error({ err: reason.message }, "engine lost");
         link.set({ phase: "lost", reason });
         await sleep(backoff.next(), signal).catch(() => undefined);
@@ -210,7 +210,7 @@ export class StateSync {
     const facts = await this.#connect(signal);
     if (link.state.phase === "lost") link.set({ phase: "recovering", facts });
     const { connectTimeoutMs } = this.options;
-    await withDeadline(signal, connectTimeoutMs, "look at the host of the Docker Engine", (limited) =>
+    await withDeadline(signal, connectTimeoutMs, "examine the host of the Docker Engine", (limited) =>
       orAbort(this.deps.onConnect(facts, limited), limited),
     );
 
@@ -224,18 +224,18 @@ export class StateSync {
         opened = resolve;
       });
       const reading = this.#readEvents(opened, session.signal);
-      reading.catch(() => undefined); // Heard by the races below; it also ends when one of them was lost earlier.
+      reading.catch(() => undefined); // The races below throw it; it may also fail after the session ended.
       await withDeadline(
         session.signal,
         connectTimeoutMs,
         "subscribe to the events of the Docker Engine",
         (limited) => orAbort(Promise.race([subscribed, reading]), limited),
       );
-      // All of it: whatever happened while nobody listened may have left the state as it was (a restart).
+      // All containers: a restart during the outage may have left a container in the same state.
       await this.#resync.run(session.signal, { only: "all" });
       link.set({ phase: "live", facts });
       onLive();
-      log.info({ engine: facts.engineVersion, api: `1.${String(facts.apiMinor)}` }, "engine live");
+      log.info({ engine: facts.engineVersion, api: `1.${facts.apiMinor}` }, "engine live");
       this.deps.onLive(facts);
       return await Promise.race([reading, this.#keepUp(facts, session.signal)]);
     } finally {
@@ -249,7 +249,7 @@ export class StateSync {
     );
   }
 
-  /** Kept trivial, because the engine drops events for a slow reader: mark and return. */
+  /** Handlers return at once: the engine drops events for a slow reader. */
   async #readEvents(opened: () => void, signal: AbortSignal): Promise<never> {
     for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
       if (event.type === "image") this.deps.onImageEvent(event);
@@ -266,7 +266,7 @@ export class StateSync {
     });
   }
 
-  /** Once for each container. */
+  /** Logs once for each container. */
   #noteTrimmed(id: string, snapshot: Snapshot | undefined): void {
     if (snapshot?.isTrimmed !== true) {
       this.#trimmed.delete(id);
@@ -279,9 +279,9 @@ export class StateSync {
     }
   }
 
-  /** Once, until an inspect succeeds. */
+  /** Logs once, until an inspect succeeds. */
   #warnOfStale(id: string, error: unknown): void {
-    if (this.#stop.signal.aborted || !this.#retries.isNews(id)) return;
+    if (this.#stop.signal.aborted || !this.#retries.isFirstFailure(id)) return;
     this.deps.log.warn({ containerId: id, err: messageOf(error) }, "inspect failed, its status is stale");
   }
 
@@ -291,7 +291,7 @@ export class StateSync {
     this.#pause.abort();
   }
 
-  /** Compares now and then, and when an event asks for it. Throws when the engine is another one than before. */
+  /** Compares periodically and after events that require it. Throws when the engine is another one than at the connect. */
   async #keepUp(facts: NodeFacts, signal: AbortSignal): Promise<never> {
     let known = facts;
     for (;;) {
@@ -311,12 +311,12 @@ export class StateSync {
       pause.abort();
     });
     if (!this.#due.comparison) await sleep(resyncIntervalMs, pause.signal).catch(() => undefined);
-    // Events that nobody can read may come in any number: one comparison is enough for all of this time.
+    // Unreadable events may come in any number: one comparison is enough for all of this time.
     if (this.#due.comparison) await sleep(retryMs, signal);
     signal.throwIfAborted();
   }
 
-  /** The engine has reloaded its configuration, which can change its runtimes. */
+  /** For an engine that has reloaded its configuration, which can change its runtimes. */
   async #readFactsAgain(known: NodeFacts, signal: AbortSignal): Promise<NodeFacts> {
     const { link, log } = this.deps;
     const facts = await this.#connect(signal);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { containerType, sandboxType, typeLabel } from "../../../src/shim/domain/labels.js";
-import { OutsideImages } from "../../../src/shim/images/unmanaged-images.js";
+import { UnmanagedImages } from "../../../src/shim/images/unmanaged-images.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { turns } from "../../fakes/turns.js";
@@ -17,7 +17,7 @@ class Setting {
   readonly b = this.engine.images.add({ tags: ["b:1"] });
   readonly log = recordingLog();
   nowMs = 0;
-  readonly images = new OutsideImages({ engine: this.engine, now: () => this.nowMs, log: this.log });
+  readonly images = new UnmanagedImages({ engine: this.engine, now: () => this.nowMs, log: this.log });
 
   create(name: string, image: string, labels: Readonly<Record<string, string>> = {}): string {
     return this.engine.containers.create(name, { Image: image, Labels: labels, HostConfig: {} });

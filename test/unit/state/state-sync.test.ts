@@ -69,7 +69,7 @@ describe("StateSync start", () => {
   });
 
   test("containers that have the type of a sandbox from their image alone are not even expected", async () => {
-    await using harness = new Harness({ inspectPatienceMs: 300 });
+    await using harness = new Harness({ inspectWaitMs: 300 });
     const { engine } = harness;
     const labels = { [typeLabel]: sandboxType, "io.kubernetes.pod.name": "a" };
     engine.images.add({ tags: ["posing:1"], snapshot: { labels } });
@@ -193,7 +193,7 @@ describe("StateSync while live", () => {
   });
 
   test("an inspect that hangs at the start holds back nobody for its whole limit, and ends in the background", async () => {
-    await using harness = new Harness({ inspectPatienceMs: 50 });
+    await using harness = new Harness({ inspectWaitMs: 50 });
     const { engine, model } = harness;
     const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
     engine.hangs = (verb, [id]) => verb === "inspectContainer" && id === stuck;
@@ -207,7 +207,7 @@ describe("StateSync while live", () => {
   });
 
   test("an inspect that hangs after a reconnect leaves its container as it was known", async () => {
-    await using harness = new Harness({ inspectPatienceMs: 50 });
+    await using harness = new Harness({ inspectWaitMs: 50 });
     const { engine, model, link } = harness;
     const stuck = harness.sandbox("a");
     await harness.start();
@@ -222,7 +222,7 @@ describe("StateSync while live", () => {
   });
 
   test("many inspects that hang are waited for side by side and one after the other, then all are live", async () => {
-    await using harness = new Harness({ inspectPatienceMs: 10 });
+    await using harness = new Harness({ inspectWaitMs: 10 });
     const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${String(index)}`));
     harness.engine.hangs = (verb) => verb === "inspectContainer";
     await harness.start();

@@ -13,7 +13,7 @@ const patient: StateSyncOptions = {
   resyncIntervalMs: 60_000,
   inspectTimeoutMs: 60_000,
   retryMs: 60_000,
-  inspectPatienceMs: 60_000,
+  inspectWaitMs: 60_000,
   connectTimeoutMs: 60_000,
   reconnectMs: { first: 1, longest: 2 },
 };

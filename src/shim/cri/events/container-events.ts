@@ -93,7 +93,7 @@ export class ContainerEvents implements ContainerEventSource {
     const isSandboxGone = id === sandboxId && after === undefined;
     if (isSandboxGone && sandbox !== undefined) this.#goneSandboxes.set(id, sandbox);
     if (happenings.length === 0) return;
-    if (!model.isWhollyRead(sandboxId)) {
+    if (!model.isFullyInspected(sandboxId)) {
       this.#wait(sandboxId, happenings);
       return;
     }

@@ -56,7 +56,7 @@ async function describeContainers(
   signal: AbortSignal,
 ): Promise<Pick<Answer<PodSandboxStatusResponse>, "containers_statuses" | "timestamp">> {
   const { model, events } = services;
-  if (!model.isWhollyRead(id)) return {};
+  if (!model.isFullyInspected(id)) return {};
   const timestamp = String(events.timestamp());
   const containers = newestFirst(model.containersOf(id));
   return {
