@@ -18,25 +18,28 @@ interface Deps {
   readonly containerRecords: ContainerRecords;
   readonly containerLocks: KeyedMutex;
   readonly log: Logger;
-  /** Milliseconds for the limits of one container, from when its lock is free. */
+  /** Milliseconds for the limits of one container, not counting the wait for its lock. */
   readonly timeoutMs: number;
 }
 
-/** Limits of running containers that Docker has no field for. */
+/** Limits that the Engine API has no field for. */
 export interface ContainerLimits {
-  /** Under the lock of the container: writes what is on record. Throws when that fails, unless the container has ended. */
+  /**
+   * Writes the recorded limits of a running container into its cgroup. Throws when that fails, unless the container has
+   * ended. The caller holds the container's lock.
+   */
   apply(container: Snapshot, signal: AbortSignal): Promise<void>;
 }
 
 /**
- * Sees to it that each start of a container gets the limits that Docker cannot set, also one that StartContainer did not
- * live to complete, or that somebody else made. What runs already when this program starts gets them once more: whether
- * they were written before is nowhere on record.
+ * Applies the limits that Docker cannot set after each start of a container, also after a start that StartContainer could
+ * not complete or that another program made. Containers that run when this program starts get them once more: no record
+ * says whether they have them.
  */
 export class LimitReconciler implements ContainerLimits {
-  /** Container id → the start that has its limits, or for which they failed. */
+  /** Container id → the start for which the limits were applied or failed. */
   readonly #done = new Map<string, Nanoseconds>();
-  /** Containers whose lock is waited for. */
+  /** Containers whose lock is awaited. */
   readonly #waiting = new Set<string>();
   readonly #running = new Set<Promise<void>>();
   readonly #stop = new AbortController();
@@ -52,7 +55,7 @@ export class LimitReconciler implements ContainerLimits {
     await applyCgroupLimits(container, record.cgroup, this.deps, { log, signal });
   }
 
-  /** Told of every container that was inspected or is gone. */
+  /** Called for every inspected container, and with undefined for a removed one. */
   observe(id: string, container: Snapshot | undefined): void {
     if (container === undefined) this.#done.delete(id);
     else if (!this.#stop.signal.aborted && !this.#waiting.has(id) && this.#lacks(container))
@@ -73,9 +76,8 @@ export class LimitReconciler implements ContainerLimits {
   }
 
   /**
-   * Unlike StartContainer it lets one run on whose limits fail: it may have run well for a long time. The lock may be
-   * held for as long as a checkpoint takes, and nobody may inspect the container after that: it is waited for until it is
-   * free. A container that has ended or is gone by then gets nothing.
+   * Unlike StartContainer this does not stop a container when the limits fail: it may have run well for a long time. Waits
+   * for the lock without a limit: a checkpoint may hold it for long, and there may be no later inspect to try again.
    */
   #inBackground(id: string): void {
     const { model, containerLocks, log, timeoutMs } = this.deps;
@@ -85,7 +87,7 @@ export class LimitReconciler implements ContainerLimits {
         this.#waiting.delete(id);
         const container = model.snapshot(id);
         if (container === undefined || !this.#lacks(container)) return;
-        await withDeadline(this.#stop.signal, timeoutMs, "apply its cgroup limits", (signal) =>
+        await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
           this.apply(container, signal),
         );
       })
@@ -93,7 +95,7 @@ export class LimitReconciler implements ContainerLimits {
         if (this.#stop.signal.aborted) return;
         log.error(
           { containerId: id, err: messageOf(error) },
-          "a running container is without its cgroup limits",
+          "cannot apply the cgroup limits of a running container",
         );
       })
       .finally(() => this.#running.delete(work));
@@ -102,8 +104,8 @@ export class LimitReconciler implements ContainerLimits {
 }
 
 /**
- * Writes limits that Docker cannot express into the cgroup of a running container. A container that has ended in the
- * meantime needs none, and where no cgroup is in reach those that kubelets send for every container are done without.
+ * Writes limits that the Engine API has no field for into the cgroup of a running container. A container that has ended
+ * meanwhile needs none. Where its cgroup is out of reach, limits that kubelets send for every container are skipped.
  */
 export async function applyCgroupLimits(
   container: Snapshot,

@@ -4,11 +4,11 @@ import type { Logger } from "../lib/log.js";
 import { LruMap } from "../lib/lru-map.js";
 import type { Snapshot } from "../domain/snapshot.js";
 
-/** What a request may do after its caller was told that it failed. */
+/** A request that may take effect after its call has failed. */
 export interface AbandonedRequest {
-  /** Whether that is what a fresh inspect shows. */
+  /** Whether an inspect shows its effect. */
   readonly hasHappened: (container: Snapshot) => boolean;
-  /** Undoes or completes it. Ends with its signal. */
+  /** Reverts or completes the effect. Ends with its signal. */
   readonly respond: (container: Snapshot, signal: AbortSignal) => Promise<void>;
 }
 
@@ -18,12 +18,12 @@ export interface AbandonedRequestsOptions {
   readonly timeoutMs: number;
 }
 
-/** More are not expected at once; the oldest is forgotten first, and kubelets clean up after it. */
+/** Beyond this the oldest request is forgotten; the kubelet then removes its effect. */
 const capacity = 1_000;
 
 /**
- * Creates and starts whose caller left without an answer. The engine goes on with them, and an engine that was frozen
- * begins with them when it goes on, minutes later: what they do then is undone or completed when it is seen.
+ * Creates and starts whose callers left without an answer. The engine still executes them, a frozen engine minutes later
+ * when it resumes. When an inspect shows their effect, it is reverted or completed.
  */
 export class AbandonedRequests {
   /** By name or id of the container. */
@@ -33,30 +33,33 @@ export class AbandonedRequests {
 
   constructor(private readonly options: AbandonedRequestsOptions) {}
 
-  /** `look` has the container inspected now, because that may have been seen before it was expected. */
+  /** `look` inspects the container now: the effect may have been seen before this call. */
   expect(
     nameOrId: string,
-    effect: AbandonedRequest,
+    request: AbandonedRequest,
     look: (signal: AbortSignal) => Promise<unknown>,
   ): Promise<void> {
-    this.#expected.set(nameOrId, effect);
+    this.#expected.set(nameOrId, request);
     return this.#inBackground({ container: nameOrId }, look);
   }
 
-  /** A new request for the same container takes over. */
+  /** For a new request for the same container. */
   forget(nameOrId: string): void {
     this.#expected.delete(nameOrId);
   }
 
-  /** Told of every inspect, before its caller goes on. */
+  /** Called with the result of every inspect, before its caller continues. */
   observe(container: Snapshot): void {
     for (const key of [container.id, container.name]) {
-      const effect = this.#expected.get(key);
-      if (effect?.hasHappened(container) !== true) continue;
+      const request = this.#expected.get(key);
+      if (request?.hasHappened(container) !== true) continue;
       this.#expected.delete(key);
       const { id, name } = container;
-      this.options.log.info({ containerId: id, name }, "the engine did what nobody waited for any longer");
-      void this.#inBackground({ containerId: id }, (signal) => effect.respond(container, signal));
+      this.options.log.info(
+        { containerId: id, name },
+        "abandoned request took effect, reverting or completing it",
+      );
+      void this.#inBackground({ containerId: id }, (signal) => request.respond(container, signal));
     }
   }
 
@@ -71,12 +74,12 @@ export class AbandonedRequests {
     work: (signal: AbortSignal) => Promise<unknown>,
   ): Promise<void> {
     const { log, timeoutMs } = this.options;
-    const running = withDeadline(this.#stop.signal, timeoutMs, "follow up a request without an answer", work)
+    const running = withDeadline(this.#stop.signal, timeoutMs, "follow up an abandoned request", work)
       .then(
         () => undefined,
         (error: unknown) => {
           if (!this.#stop.signal.aborted)
-            log.error({ ...fields, err: messageOf(error) }, "cannot follow up a request without an answer");
+            log.error({ ...fields, err: messageOf(error) }, "cannot follow up an abandoned request");
         },
       )
       .finally(() => this.#running.delete(running));

@@ -10,14 +10,14 @@ import type { StateSync } from "../state/state-sync.js";
 import type { PodRecords } from "../state/pod-records.js";
 import type { AbandonedRequests } from "./abandoned-requests.js";
 
-/** What became of the container that has the wanted name. */
+/** The decision about the container that has the name. */
 export type ConflictOutcome =
-  /** It is gone now: the name is free. */
+  /** It was removed: the name is free. */
   | "removed"
-  /** It is nobody's that we may remove: take another name. */
+  /** It must not be removed: the create takes another name. */
   | "foreign";
 
-/** Of creates under one name. */
+/** Creates under one name. */
 const attempts = 3;
 
 interface Deps {
@@ -34,12 +34,12 @@ interface Creation {
 }
 
 /**
- * Creates a container under `name`. When the name is taken, `onConflict` decides about the container that has it: remove
- * it (never one that runs), call it foreign, or throw. A foreign conflicting container, or one that nobody can find, makes the name get
- * a random suffix, as dockershim did; both ancestors read such names.
+ * Creates a container under `name`. When the name is taken, `onConflict` decides about the conflicting container: remove it
+ * (never a running one), treat it as foreign, or throw. With a foreign or unknown conflicting container the name gets a
+ * random suffix, as in dockershim; cri-dockerd reads such names, too.
  *
- * A create whose answer is lost is sent once more: what the first one made is then a conflicting container. When nobody waits any longer
- * it is looked for and removed.
+ * A create whose answer is lost is sent again: the container of the first one is then the conflicting container. When the
+ * caller has left, that container is looked for and removed.
  */
 export async function createOrRecover(
   create: Creation,
@@ -62,20 +62,20 @@ export async function createOrRecover(
       } else {
         const isLast = attempt === attempts || call.signal.aborted || isKind(error, "timeout");
         if (isLast || !mayHaveHappened(error, call.signal))
-          return await giveUp({ name, body }, error, deps, call);
-        call.log.warn({ name, err: messageOf(error) }, "the answer to a create was lost, creating again");
+          return await abandon({ name, body }, error, deps, call);
+        call.log.warn({ name, err: messageOf(error) }, "answer to a create was lost, creating again");
       }
     }
   }
   const alternative = create.alternativeName(randomInt(2 ** 32));
   return engine
     .createContainer(alternative, body, call.signal)
-    .catch((error: unknown) => giveUp({ name: alternative, body }, error, deps, call));
+    .catch((error: unknown) => abandon({ name: alternative, body }, error, deps, call));
 }
 
 type Sent = Pick<Creation, "name" | "body">;
 
-async function giveUp(sent: Sent, error: unknown, deps: Deps, { signal }: Call): Promise<never> {
+async function abandon(sent: Sent, error: unknown, deps: Deps, { signal }: Call): Promise<never> {
   if (mayHaveHappened(error, signal)) {
     const looked = removeWhenSeen(sent, deps);
     if (!signal.aborted) await looked;
@@ -83,7 +83,7 @@ async function giveUp(sent: Sent, error: unknown, deps: Deps, { signal }: Call):
   throw error;
 }
 
-/** Removes what a create made, or makes yet, that nobody waits for. Returns when that has been looked for. */
+/** Removes the container of an abandoned create, now or when it appears. Returns after the first look. */
 function removeWhenSeen(
   { name, body }: Sent,
   { engine, sync, podRecords, abandonedRequests }: Deps,
@@ -91,7 +91,7 @@ function removeWhenSeen(
   return abandonedRequests.expect(
     name,
     {
-      // One that has run, or that is on record, was made by an earlier call; one without these labels by somebody else.
+      // A container that has run or is on record is from an earlier call; without these labels it is from another program.
       hasHappened: (found) =>
         found.state.status === "created" &&
         podRecords.get(found.id) === undefined &&

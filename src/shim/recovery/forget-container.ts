@@ -14,9 +14,8 @@ interface Deps {
 }
 
 /**
- * Of a container that the engine does not have any more, whoever removed it: its log is not written any longer, its log
- * link goes, and its record. Before the read model forgets the container. Never throws: what fails is logged, and repaired after the
- * next start.
+ * Ends the log writer of a container that the engine does not have any more, and removes its log link and its record. Called
+ * before the read model forgets the container. Never throws: failures are logged, and repaired after the next start.
  */
 export async function forgetContainer(id: string, deps: Deps): Promise<void> {
   const { containerRecords, model, host, logs, log } = deps;

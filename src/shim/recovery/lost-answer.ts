@@ -1,4 +1,4 @@
-/** Requests whose answer nobody heard: the engine may have done what they asked for, or may do it a little later. */
+/** Requests whose answer was lost: the engine may have executed them, or may execute them later. */
 import { sleep, withDeadline } from "../lib/abort.js";
 import { Backoff } from "../lib/sync/backoff.js";
 import { isKind, messageOf } from "../lib/errors.js";
@@ -6,11 +6,11 @@ import type { Logger } from "../lib/log.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
-/** How long the effect of a request that was given up may take to appear. */
+/** How long the effect of an abandoned request may take to appear. */
 export const appearanceMs = 5_000;
 const pollMs = { first: 25, longest: 800 };
 
-/** Whether the engine may have done, or may yet do, what a request asked for that failed with `error`. */
+/** Whether the engine may execute a request that failed with `error`, or has executed it. */
 export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
   return (
     signal.aborted ||
@@ -20,18 +20,18 @@ export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
 }
 
 /**
- * What `look` says as soon as it says something, undefined when it has not until `appearanceMs` have passed. Throws what
- * `look` throws, and the reason of `signal`.
+ * Repeats `look` until it returns a value; undefined when it has not within `appearanceMs`. Throws errors of `look`, and the
+ * reason of `signal`.
  */
 export async function untilAppears<T>(
   look: (signal: AbortSignal) => Promise<T | undefined>,
   signal: AbortSignal,
 ): Promise<T | undefined> {
-  const giveUpAt = performance.now() + appearanceMs;
+  const deadlineAt = performance.now() + appearanceMs;
   const backoff = new Backoff(pollMs);
   for (;;) {
     const seen = await look(signal);
-    if (seen !== undefined || performance.now() >= giveUpAt) return seen;
+    if (seen !== undefined || performance.now() >= deadlineAt) return seen;
     await sleep(backoff.next(), signal);
   }
 }
@@ -43,7 +43,7 @@ export interface LostCreate {
   readonly timeoutMs: number;
 }
 
-/** Looks a while for what a create made whose answer was lost, and removes it. Never throws: what fails is logged. */
+/** Looks for the container of a create whose answer was lost, and removes it. Never throws: failures are logged. */
 export async function removeLostCreate(
   { name, isOurs, timeoutMs }: LostCreate,
   deps: {
@@ -59,6 +59,6 @@ export async function removeLostCreate(
         await engine.removeContainer(found.id, { force: true }, signal);
     });
   } catch (error) {
-    log.error({ name, err: messageOf(error) }, "cannot remove a container whose creation was given up");
+    log.error({ name, err: messageOf(error) }, "cannot remove the container of an abandoned create");
   }
 }

@@ -32,40 +32,40 @@ interface Deps {
 const repairTimeoutMs = 60_000;
 
 /**
- * Mends what a killed predecessor left half made. Runs each time that the read model has become live:
- * - running containers whose log is a link that is missing get it (the kubelet sends no second StartContainer); those
- *   whose log is a file of ours without a record are written on; what another program may write is not touched,
- * - scratch containers are removed, and image volumes that nobody uses,
- * - the user databases of the images in use are read again, for the statuses,
- * - log links of containers that are gone are removed from the log directories of pods on record: in them only dockershims
- *   make links to files of the engine,
- * - records of containers, logs and pods that are gone, and have nothing left to release, are forgotten.
+ * Repairs what a killed process left unfinished. Runs each time that the read model becomes live:
+ * - Running containers get a missing log link: the kubelet sends no second StartContainer. A log file of this program
+ *   without a record is continued; files that another program may write stay as they are.
+ * - Orphaned scratch containers and unused image volumes are removed.
+ * - The user databases of the images in use are read, for statuses.
+ * - Log links of removed containers are removed from the log directories of pods on record. There only dockershim,
+ *   cri-dockerd and this program create links to files of the engine.
+ * - Records of removed containers, logs and pods are removed, unless a pod's network must still be torn down.
  *
- * Sandboxes whose set-up never ended need nothing: their record says so, and they are not ready for ever.
+ * Sandboxes whose RunPodSandbox was killed need no repair: their record keeps them NOTREADY.
  */
 export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Promise<void> {
   await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
-    // Each step fails alone: the others do not need what it would have done.
+    // A step that fails does not end the others.
     const step = async (action: string, work: () => Promise<void>): Promise<void> => {
       try {
         await work();
       } catch (error) {
         signal.throwIfAborted();
-        deps.log.warn({ err: messageOf(error) }, `cannot ${action}`);
+        deps.log.warn({ step: action, err: messageOf(error) }, "a step of the repair after start failed");
       }
     };
     const known = [...deps.model.containers()];
-    await step("link logs", () => linkLogs(known, deps, signal));
-    await step("remove leftover scratch containers", () => deps.scratch.removeOrphaned(signal));
-    await step("remove the log links of gone containers", () => unlinkDeadLogs(deps, signal));
-    await step("forget the records of what is gone", () => forgetGone(deps, signal));
+    await step("create missing log links", () => linkLogs(known, deps, signal));
+    await step("remove orphaned scratch containers", () => deps.scratch.removeOrphaned(signal));
+    await step("remove log links of removed containers", () => unlinkDeadLogs(deps, signal));
+    await step("remove orphaned records", () => removeOrphanedRecords(deps, signal));
     prepareUsers(known, deps);
-    await step("link logs of containers that were read late", async () => {
-      const late = await readLate(deps, signal);
+    await step("create missing log links of pending containers", async () => {
+      const late = await inspectPending(deps, signal);
       await linkLogs(late, deps, signal);
       prepareUsers(late, deps);
     });
-    await step("tidy up image volumes", () => deps.imageVolumes.cleanUp(signal));
+    await step("clean up image volumes", () => deps.imageVolumes.cleanUp(signal));
   });
 }
 
@@ -75,37 +75,37 @@ async function linkLogs(
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, sandboxId, logPath } of containers) {
-    // The list is as old as the repair: a kubelet removes containers meanwhile.
+    // The container may have been removed since the list was made.
     const snapshot = model.snapshot(id);
     if (snapshot === undefined || logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
     try {
       if (await host().restoreLogLink(logPath, snapshot, signal)) {
-        // Removed in these very moments: whoever did that looked for the link before it was there.
+        // Removed meanwhile: the removal looked for the link before it was created.
         if (!model.has(id)) await host().unlinkLog(logPath, id);
         continue;
       }
-      // A pod of this state directory has no logs that another program writes.
+      // Only this program writes the logs of pods of this state directory.
       const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
       const isOurs = directory !== "" && isBelow(logPath, directory);
       if (isOurs && (await logs.adopt(snapshot, { directory, path: logPath }))) {
         log.warn(
           { containerId: id, path: logPath },
-          "the record of the log of a running container was lost: the log goes on behind the last line of its file",
+          "log record of a running container is missing, continuing after the last line of its file",
         );
-        // It may have ended before there was a record, and nobody would look again. A failed look is repeated anyway.
+        // It may have ended before there was a record. A failed inspect is repeated in the background.
         await sync.refresh(id, signal).catch(() => undefined);
         continue;
       }
       log.warn(
         { containerId: id, path: logPath },
         logs.ownerOf(id) === "engine"
-          ? "a file is in the way of the link to the engine's log of a running container: it is left"
-          : "the log of a running container is a file of which this state directory knows nothing: it is left to who writes it",
+          ? "cannot create the log link of a running container, a file is in its place"
+          : "log of a running container is a file of unknown origin, not writing it",
       );
     } catch (error) {
       log.warn(
         { containerId: id, path: logPath, err: messageOf(error) },
-        "cannot link the log of a running container",
+        "cannot create the log link of a running container",
       );
     }
   }
@@ -115,14 +115,14 @@ function prepareUsers(containers: readonly Container[], { imageUsers }: Deps): v
   for (const { snapshot } of containers) imageUsers.prepare(snapshot.imageId);
 }
 
-/** Containers whose inspect took too long for the first look. One that fails again is left as it is. */
-async function readLate({ model, sync }: Deps, signal: AbortSignal): Promise<readonly Container[]> {
-  const unread = model.pendingIds();
-  await Promise.allSettled(unread.map((id) => sync.refresh(id, signal)));
-  return unread.flatMap((id) => model.container(id) ?? []);
+/** Inspects pending containers again, and returns those that are known then. */
+async function inspectPending({ model, sync }: Deps, signal: AbortSignal): Promise<readonly Container[]> {
+  const pending = model.pendingIds();
+  await Promise.allSettled(pending.map((id) => sync.refresh(id, signal)));
+  return pending.flatMap((id) => model.container(id) ?? []);
 }
 
-/** Of containers that somebody removed while nobody looked: nothing else remembers their log paths. */
+/** For containers that were removed while this program did not run: no record has their log paths. */
 async function unlinkDeadLogs(deps: Deps, signal: AbortSignal): Promise<void> {
   const { host, podRecords, log } = deps;
   for (const directory of new Set([...podRecords.all()].map(({ logDirectory }) => logDirectory))) {
@@ -130,38 +130,38 @@ async function unlinkDeadLogs(deps: Deps, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     try {
       for (const { path, containerId } of await host().deadLogLinks(directory)) {
-        if (await isGone(containerId, deps, signal)) await host().unlinkLog(path, containerId);
+        if (await isRemoved(containerId, deps, signal)) await host().unlinkLog(path, containerId);
       }
     } catch (error) {
-      log.warn({ path: directory, err: messageOf(error) }, "cannot remove the log links of gone containers");
+      log.warn({ path: directory, err: messageOf(error) }, "cannot remove log links of removed containers");
     }
   }
 }
 
-async function forgetGone(deps: Deps, signal: AbortSignal): Promise<void> {
+async function removeOrphanedRecords(deps: Deps, signal: AbortSignal): Promise<void> {
   const { podRecords, containerRecords, checkpoints, logs } = deps;
   for (const containerId of logs.ids()) {
-    if (await isGone(containerId, deps, signal)) await logs.remove(containerId);
+    if (await isRemoved(containerId, deps, signal)) await logs.remove(containerId);
   }
   for (const { containerId } of [...containerRecords.all()]) {
-    if (await isGone(containerId, deps, signal)) await containerRecords.remove(containerId);
+    if (await isRemoved(containerId, deps, signal)) await containerRecords.remove(containerId);
   }
   for (const { sandboxId, network } of [...podRecords.all()]) {
-    // With a checkpoint it is still listed, and the kubelet stops and removes it; a network may have to be released.
+    // Its network must be torn down first. With a checkpoint the sandbox is still listed, and the kubelet removes it.
     if (network.state !== "none" && network.state !== "tornDown") continue;
-    if (!(await isGone(sandboxId, deps, signal))) continue;
+    if (!(await isRemoved(sandboxId, deps, signal))) continue;
     if ((await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);
   }
 }
 
-/** Only the engine's word counts: one that it cannot describe now is not gone. */
-async function isGone(id: string, { model, sync, log }: Deps, signal: AbortSignal): Promise<boolean> {
+/** Whether the engine has no such container. Without an answer of the engine: false. */
+async function isRemoved(id: string, { model, sync, log }: Deps, signal: AbortSignal): Promise<boolean> {
   if (model.has(id)) return false;
   if (!isContainerId(id)) return true;
   try {
     await sync.refresh(id, signal);
   } catch (error) {
-    log.warn({ containerId: id, err: messageOf(error) }, "cannot tell whether a container is gone");
+    log.warn({ containerId: id, err: messageOf(error) }, "cannot find out whether a container was removed");
     return false;
   }
   return !model.has(id);

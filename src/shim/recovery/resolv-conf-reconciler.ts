@@ -12,32 +12,28 @@ interface Deps {
   readonly log: Logger;
 }
 
-/** Files at once: each takes a thread. */
-const placesAtOnce = 2;
+/** Files at the same time: each takes a thread. */
+const concurrentWrites = 2;
 
 /**
- * Sees to it that a sandbox has the resolv.conf that its pod asked for after each start of its container,
- * also one that nobody asked this program for, and after each start of the engine: some engines write their
- * own one then. Only files that differ are written.
+ * Writes the resolv.conf of the pod again after each start of a sandbox's container and of the engine: some engines write
+ * their own file then. Only files that differ are written.
  */
 export class ResolvConfReconciler {
-  /** Sandbox id → the start after which its file was looked at. */
+  /** Sandbox id → the start after which its file was compared. */
   readonly #done = new Map<string, Nanoseconds>();
   readonly #running = new Set<Promise<void>>();
-  readonly #gate = new Semaphore(placesAtOnce);
+  readonly #writes = new Semaphore(concurrentWrites);
   readonly #stop = new AbortController();
 
   constructor(private readonly deps: Deps) {}
 
-  /**
-   * Before all containers are inspected anew: an engine that was started again may have written the files of
-   * all.
-   */
+  /** Called before all containers are inspected again: an engine that was restarted may have written all files. */
   engineConnected(): void {
     this.#done.clear();
   }
 
-  /** Told of every container that was inspected or is gone. */
+  /** Called for every inspected container, and with undefined for a removed one. */
   observe(id: string, container: Snapshot | undefined): void {
     if (container === undefined) {
       this.#done.delete(id);
@@ -48,7 +44,7 @@ export class ResolvConfReconciler {
     if (record?.resolvConf === undefined || record.phase === "stopped" || !running) return;
     if (this.#done.get(id) === started || this.#stop.signal.aborted) return;
     this.#done.set(id, started);
-    // RunPodSandbox writes it itself, after this start.
+    // RunPodSandbox writes the file itself after this start.
     if (record.phase === "creating" || !this.deps.host().local) return;
     this.#inBackground(container, record.resolvConf);
   }
@@ -62,12 +58,12 @@ export class ResolvConfReconciler {
     const { host, podRecords, log } = this.deps;
     const { id: sandboxId } = sandbox;
     const { signal } = this.#stop;
-    const work = this.#gate
+    const work = this.#writes
       .run(signal, async () => {
-        // It may have been stopped or removed while others were written.
+        // The sandbox may have been stopped or removed while it waited.
         if (podRecords.get(sandboxId)?.phase !== "ready") return;
         if (await host().writeResolvConf(sandbox, content, signal))
-          log.info({ sandboxId }, "wrote resolv.conf of a sandbox again: it was not the pod's");
+          log.info({ sandboxId }, "resolv.conf of a sandbox was not the pod's, written again");
       })
       .catch((error: unknown) => {
         if (signal.aborted || podRecords.get(sandboxId)?.phase !== "ready") return;

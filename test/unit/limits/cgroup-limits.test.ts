@@ -102,7 +102,7 @@ describe("limits that Docker cannot set", () => {
     await using second = await first.restart();
     const errors = (): readonly unknown[] =>
       second.log.lines
-        .filter(({ message }) => message === "a running container is without its cgroup limits")
+        .filter(({ message }) => message === "cannot apply the cgroup limits of a running container")
         .map(({ fields }) => fields["containerId"]);
     await until("it is logged", () => errors().length > 0);
     await second.sync.refresh(id);

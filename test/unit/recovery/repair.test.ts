@@ -60,7 +60,7 @@ describe("repairAfterStart()", () => {
     assert.deepEqual(adopted, [own]);
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
     assert.match(warnings[0]?.message ?? "", /was lost/);
-    assert.match(warnings[1]?.message ?? "", /knows nothing/);
+    assert.match(warnings[1]?.message ?? "", /unknown origin/);
   });
 
   test("ends the log of a container that ended while its record was made anew", async () => {

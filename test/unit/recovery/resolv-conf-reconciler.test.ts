@@ -32,7 +32,7 @@ describe("resolv.conf of a sandbox", () => {
     overwrite(shim, id);
     shim.engine.containers.restart(id);
     await until("it is the pod's again", () => isOurs(shim, id));
-    assert.match(shim.log.lines.at(-1)?.message ?? "", /^wrote resolv.conf of a sandbox again/);
+    assert.match(shim.log.lines.at(-1)?.message ?? "", /^resolv.conf of a sandbox was not the pod's/);
   });
 
   test("is written again by the next run of the program after a start that nobody saw", async () => {
