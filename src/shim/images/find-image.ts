@@ -3,9 +3,9 @@ import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /**
- * The image that a reference names: a name with or without tag, with a digest, or an id with or without `sha256:`, whole.
- * Docker also resolves prefixes of ids; a name that merely looks like one (`cafe`) must not find a strange image, so
- * what came back is compared with what was asked.
+ * The image of a reference: a name with or without tag, with a digest, or an id with or without `sha256:`. Docker also
+ * resolves prefixes of ids: so that a name that looks like one (`cafe`) finds no other image, the answer is compared with
+ * the reference.
  */
 export async function findImage(
   engine: Pick<Engine, "inspectImage">,
@@ -19,7 +19,7 @@ export async function findImage(
 
 function matches(image: ImageSnapshot, text: string): boolean {
   const bare = text.replace(/^sha256:/, "");
-  // An id may be shortened as long as it cannot be taken for a name.
+  // A prefix of an id counts when it is too long to be meant as a name.
   if (/^[0-9a-f]{12,64}$/.test(bare) && image.id.replace(/^sha256:/, "").startsWith(bare)) return true;
   const reference = parseReference(text);
   if (reference === undefined) return false;

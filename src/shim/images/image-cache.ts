@@ -4,21 +4,21 @@ import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
-/** Limit of one inspect, whose callers share it. */
+/** Limit of one inspect, which concurrent callers share. */
 const inspectTimeoutMs = 5_000;
 const capacity = 2_000;
 
 interface Entry {
-  /** Undefined: the engine does not have it any more. */
+  /** Undefined: the engine has no such image any more. */
   readonly image: ImageSnapshot | undefined;
-  /** Of `forget` calls before the inspect began. */
+  /** Number of `forget` calls before the inspect began. */
   readonly generation: number;
 }
 
 /**
- * Images of known containers by id, so that statuses need no image inspect each. An image id names fixed content, but
- * its names change: after an image event an answer is stale. A stale one is still better than none when the engine does
- * not answer: a status must not fail because of the names of an image.
+ * Images of known containers by id, so that a status needs no image inspect. The content of an image id is fixed, but its
+ * names change: after an image event an entry is stale. When the engine does not answer, a stale entry is used: a status
+ * must not fail because of the names of an image.
  */
 export class ImageCache {
   readonly #images = new LruMap<string, Entry>(capacity);
@@ -27,17 +27,15 @@ export class ImageCache {
 
   constructor(private readonly engine: Pick<Engine, "inspectImage">) {}
 
-  /** Undefined when the engine does not have it any more, or never answered for it. Throws only the caller's abort. */
+  /** Undefined when the engine has no such image any more, or never answered. Throws only the caller's abort. */
   async get(id: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
     const generation = this.#generation;
     const known = this.#images.get(id);
     if (known?.generation === generation) return known.image;
-    return this.#flights.run(`${String(generation)} ${id}`, signal, (shared) =>
-      this.#ask(id, generation, shared),
-    );
+    return this.#flights.run(`${generation} ${id}`, signal, (shared) => this.#ask(id, generation, shared));
   }
 
-  /** To be called for every image event, and after each reconnect. */
+  /** Makes all entries stale. Called for every image event, and after each reconnect. */
   forget(): void {
     this.#generation += 1;
   }

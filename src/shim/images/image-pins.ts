@@ -1,9 +1,9 @@
-/** Which images kubelets are told to spare when they collect garbage. */
+/** Which images are reported as pinned: kubelets do not remove them when they collect garbage. */
 import { imageNameMatcher } from "../domain/image-reference.js";
 import type { ListedImage } from "../domain/snapshot.js";
 import type { UnmanagedImages } from "./unmanaged-images.js";
 
-/** What is to be known of an image, listed or inspected. */
+/** The parts of a listed or inspected image by which it is pinned. */
 export type Pinnable = Pick<ListedImage, "id" | "repoTags" | "repoDigests" | "hasRegistry">;
 
 export interface ImagePinsDeps {
@@ -14,9 +14,9 @@ export interface ImagePinsDeps {
 }
 
 /**
- * Pinned are the pause image, what `--pinned-images` names, what a container outside of pods is made of, and what has a
- * tag but is in no registry from which it could be pulled again. Kubelets know none of these as used. An image without a
- * tag that was never in a registry is a leftover of a build, and garbage.
+ * Pinned are the pause image, images that match `--pinned-images`, images of unmanaged containers, and images with a tag that
+ * are in no registry from which they could be pulled again. Kubelets do not know that these are used. An image without a
+ * tag and a registry is an intermediate image of a build.
  */
 export class ImagePins {
   readonly #isNamed: (name: string) => boolean;
@@ -26,12 +26,12 @@ export class ImagePins {
     this.#isNamed = imageNameMatcher(deps.patterns);
   }
 
-  /** To be told of every whole list: an inspect on the containerd image store cannot say who has a registry. */
+  /** Called with every whole list: on the containerd image store an inspect cannot tell whether an image has a registry. */
   noteListed(images: readonly Pinnable[]): void {
     this.#withoutRegistry = new Set(images.filter((image) => !image.hasRegistry).map(({ id }) => id));
   }
 
-  /** As of now. Makes an engine request only when containers outside of pods have come or gone since the last one. */
+  /** The present rule. Makes an engine request only when unmanaged containers were created or removed since the last one. */
   async rule(signal: AbortSignal): Promise<(image: Pinnable) => boolean> {
     const outside = await this.deps.unmanagedImages.ids(signal);
     return (image) => {

@@ -7,10 +7,10 @@ import type { Engine } from "../ports/engine.js";
 import type { ScratchContainers } from "./scratch-containers.js";
 import { LruMap } from "../lib/lru-map.js";
 
-/** A user database larger than this belongs to no container that anybody meant to run. */
+/** Largest user database that is read. */
 const userFileLimitBytes = 256 * 1024;
-/** How long a status waits for a user database that is just being read. */
-const statusPatienceMs = 1_000;
+/** How long a status waits for a user database that is being read. */
+const statusWaitMs = 1_000;
 
 export interface ImageUserReaderDeps {
   readonly engine: Pick<Engine, "inspectImage" | "readContainerFile">;
@@ -20,10 +20,7 @@ export interface ImageUserReaderDeps {
   readonly timeoutMs: number;
 }
 
-/**
- * Reads `/etc/passwd` and `/etc/group` of images, once per image, in a container that stands in for the image: the answer
- * counts for every container of it.
- */
+/** Reads `/etc/passwd` and `/etc/group` of images, once per image, through a scratch container. */
 export class ImageUserReader {
   readonly #flights = new SingleFlight<ImageUserFiles>();
   readonly #inFlight = new Map<string, Promise<unknown>>();
@@ -36,7 +33,7 @@ export class ImageUserReader {
     return this.#flights.run(imageId, signal, (shared) => this.#readThroughScratch(imageId, shared));
   }
 
-  /** Begins to read without anybody waiting; statuses do without when it fails. */
+  /** Reads in the background, for statuses. */
   prepare(imageId: string): void {
     if (this.deps.cache.get(imageId) !== undefined || this.#inFlight.has(imageId)) return;
     const { timeoutMs, log } = this.deps;
@@ -50,26 +47,26 @@ export class ImageUserReader {
     this.#inFlight.set(imageId, reading);
   }
 
-  /** For statuses: what is known, or is just being read; else undefined. */
+  /** For statuses: the files if they are known, or being read; else undefined. */
   async whatIsKnown(imageId: string): Promise<ImageUserFiles | undefined> {
     const reading = this.#inFlight.get(imageId);
     if (reading !== undefined) {
-      await withDeadline(undefined, statusPatienceMs, "wait for the image's users", async (signal) => {
-        // Out of patience: the status goes without.
+      await withDeadline(undefined, statusWaitMs, "wait for the image's users", async (signal) => {
+        // After the timeout the status is answered without them.
         await orAbort(reading, signal).catch(() => undefined);
       });
     }
     return this.deps.cache.get(imageId);
   }
 
-  /** Returns when no reading is under way. They end with the scratch containers. */
+  /** Returns when no read is running. Reads end with the scratch containers. */
   async idle(): Promise<void> {
     await Promise.allSettled(this.#inFlight.values());
   }
 
   async #readThroughScratch(imageId: string, signal: AbortSignal): Promise<ImageUserFiles> {
     const { engine, cache, scratch } = this.deps;
-    // An image that is gone is the create's error.
+    // The create reports a missing image.
     const image = (await engine.inspectImage(imageId, signal)) ?? { id: imageId, volumes: [] };
     return scratch.use(image, signal, async (containerId, linked) => {
       const [passwd, group] = await Promise.all(
@@ -85,7 +82,7 @@ export class ImageUserReader {
   }
 }
 
-/** Images whose user databases are kept. */
+/** Number of images whose user databases are kept. */
 const capacity = 32;
 
 /** `/etc/passwd` and `/etc/group` of images by image id: the content of an id never changes. */

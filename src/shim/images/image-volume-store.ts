@@ -1,7 +1,7 @@
 /**
- * Volumes with the files of an image. Beside each stands a container of the image that has the volume and is never
- * started: the pin. It keeps the image, of which Docker does not know that the volume needs it, and the volume itself,
- * while no container of a pod has it yet. Both have the same name, which says what is in it.
+ * Volumes with the files of an image. Each has a pin: a container of the image that mounts the volume and is never started.
+ * The pin protects the image, which Docker does not know to be used by the volume, and the volume itself as long as no
+ * container of a pod has it. Both have the same name, a hash of the content.
  */
 import { createHash } from "node:crypto";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
@@ -27,7 +27,7 @@ import { normalizePath } from "../plan/paths.js";
 /** Label of pins and volumes; the value is the state directory's. */
 export const imageVolumeLabel = "dockershim.image-volume";
 const namePrefix = "dockershim-image-";
-/** Where pins have their volume. */
+/** Mount point of the volume in its pin. */
 const pinPath = "/dockershim-image-volume";
 
 export interface ImageVolumeStoreDeps {
@@ -45,7 +45,7 @@ export interface ImageVolumeStoreDeps {
   readonly host: () => Pick<HostAccess, "layerDirectories">;
   readonly scratch: Pick<ScratchContainers, "use">;
   readonly log: Logger;
-  /** Limit of each undo step, milliseconds. */
+  /** Limit of each rollback step, milliseconds. */
   readonly cleanUpTimeoutMs: number;
   /** Tells this state directory from others on the same engine. */
   readonly place: string;
@@ -56,22 +56,22 @@ export interface Pin {
   readonly imageId: string;
 }
 
-/** A directory (without links, empty for all) of an image. */
+/** A directory of an image: a path without links, empty for the whole image. */
 export interface ImageDirectory {
   readonly image: ImageSnapshot;
   readonly path: string;
 }
 
-/** Callers hold the lock of the image. */
+/** Creates and removes the volumes and their pins. Callers hold the lock of the image. */
 export class ImageVolumeStore {
-  /** Copies that this run has finished. */
+  /** Copies that this process has completed. */
   readonly #finished = new Set<string>();
 
   constructor(private readonly deps: ImageVolumeStoreDeps) {}
 
   /**
-   * The volume that has the directory, and where in it, made when it is not there. `inUse`: whether a container of a pod
-   * has the volume of this name.
+   * The volume that has the directory, and the path in it; creates the volume when it is missing. `inUse` tells whether a
+   * container of a pod has the volume of this name.
    */
   async provide(
     directory: ImageDirectory,
@@ -89,14 +89,14 @@ export class ImageVolumeStore {
         if (isKind(error, "unavailable", "timeout", "cancelled", "notFound")) throw error;
         this.deps.log.warn(
           { image: directory.image.id, err: messageOf(error) },
-          "the engine cannot mount the layers of an image, copying its files instead",
+          "cannot mount the layers of an image, copying its files instead",
         );
       }
     }
     return { volume: await this.#provideCopy(directory, inUse, signal), subPath: "" };
   }
 
-  /** Removes pin and volume. A volume that a container has is `precondition`; its pin is gone then. */
+  /** Removes pin and volume. Throws `precondition` when a container has the volume; its pin is removed all the same. */
   async remove(name: string, signal: AbortSignal): Promise<void> {
     const { engine } = this.deps;
     this.#finished.delete(name);
@@ -105,8 +105,8 @@ export class ImageVolumeStore {
   }
 
   /**
-   * Removes a volume that has lost its pin. May be called without the lock: a pin that is just being made is left alone,
-   * and the engine refuses (`precondition`) what any container has.
+   * Removes a volume that has lost its pin. May be called without the lock: a pin that is being created is not removed, and
+   * the engine refuses (`precondition`) to remove a volume that a container has.
    */
   async removeUnpinned(name: string, signal: AbortSignal): Promise<void> {
     const { engine } = this.deps;
@@ -119,7 +119,7 @@ export class ImageVolumeStore {
     const { engine, place } = this.deps;
     const filter = { labelKey: imageVolumeLabel, labelValue: place };
     const listed = await engine.listContainers(filter, signal);
-    // The label alone could be that of the image of somebody's container.
+    // A container of another program could have the label from its image.
     return listed.flatMap(({ names, labels }) => {
       const name = names.find((one) => one.startsWith(namePrefix));
       return name === undefined ? [] : [{ name, imageId: labels[pinnedImageLabel] ?? "" }];
@@ -130,7 +130,7 @@ export class ImageVolumeStore {
     return this.deps.engine.listVolumes({ key: imageVolumeLabel, value: this.deps.place }, signal);
   }
 
-  /** Makes the pin of a volume that is there. */
+  /** Creates the pin of an existing volume. */
   async pin(
     { name, image }: { readonly name: string; readonly image: ImageSnapshot },
     signal: AbortSignal,
@@ -138,17 +138,17 @@ export class ImageVolumeStore {
     await this.deps.engine.createContainer(name, this.#pinBody(name, image, {}), signal);
   }
 
-  /** Undefined where the layers are not to be had, or have to be seen as a whole for what is not the whole. */
+  /** Undefined where the layers cannot be mounted so that they show this directory. */
   async #planLayers({ image, path }: ImageDirectory, facts: NodeFacts) {
     const layers = imageLayers(image, facts);
     if (layers === undefined) return undefined;
     const subPath = volumesHaveSubPaths(facts) ? path : "";
     const directories = await this.deps.host().layerDirectories(layers, subPath === path ? "" : path);
-    // Whether one of several hides those below it as opaque does not show: only the whole is known to be right.
+    // A part of several layers may be wrong: a directory above it can be opaque, which is not visible here.
     const isCertain = subPath === path || directories?.length === 1;
     if (directories === undefined || !isCertain) return undefined;
     const name = this.#name("layers", image.id, ...directories.map((directory) => directory.path));
-    // An empty directory, in the engine's reach, that is there as long as the volume: what it will be mounted on.
+    // An empty directory in the engine's reach that exists as long as the volume: its own mount point.
     const mountPoint = `${facts.dockerRootDir}/volumes/${name}/_data`;
     const options = overlayOptions(directories, mountPoint);
     return options === undefined ? undefined : { name, options, subPath };
@@ -165,14 +165,14 @@ export class ImageVolumeStore {
     await using rollback = this.#rollback(name);
     const volume = { ReadOnly: true, options: { DriverConfig: { Name: "local", Options: options } } };
     const id = await engine.createContainer(name, this.#pinBody(name, image, volume), signal);
-    // The engine mounts volumes when they are looked at: what it cannot mount must not show at a start.
+    // The engine mounts a volume when its files are read: a failure must not come as late as a start.
     if ((await engine.statArchive(id, pinPath, signal)) === undefined) {
-      throw new ShimError("unknown", `look at volume "${name}": the engine does not show it`);
+      throw new ShimError("unknown", `stat volume "${name}": the engine does not find it`);
     }
     rollback.commit();
   }
 
-  /** The name of the volume, which holds nothing but the directory. */
+  /** The name of the volume, which has the files of the directory alone. */
   async #provideCopy(
     { image, path }: ImageDirectory,
     inUse: (volume: string) => boolean,
@@ -181,13 +181,13 @@ export class ImageVolumeStore {
     const { engine, scratch } = this.deps;
     const name = this.#name("copy", image.id, path);
     const isPinned = (await engine.inspectContainer(name, signal)) !== undefined;
-    // Containers get none that is not finished, and the engine removes none that a container has.
+    // A volume that a container has is complete, and the engine does not remove it.
     if (inUse(name)) {
       if (!isPinned) await this.pin({ name, image }, signal);
       return name;
     }
     if (isPinned && this.#finished.has(name)) return name;
-    // What a killed run was just making.
+    // A killed process may have left an incomplete copy.
     await this.remove(name, signal);
     await scratch.use(image, signal, async (source, linked) => {
       await using rollback = this.#rollback(name);
@@ -202,7 +202,7 @@ export class ImageVolumeStore {
 
   #rollback(name: string): Rollback {
     const rollback = new Rollback(this.deps.log, this.deps.cleanUpTimeoutMs);
-    // Registered before the volume is there: a create that fails may have made it.
+    // Registered before the create, which may make the volume and fail.
     rollback.defer("remove image volume", (signal) => this.remove(name, signal));
     return rollback;
   }
@@ -222,10 +222,10 @@ export class ImageVolumeStore {
     const readOnly = volume.ReadOnly === true ? { ReadOnly: true } : {};
     return {
       Image: image.id,
-      // Never run, but Docker makes no container without a command.
+      // Never run, but Docker creates no container without a command.
       Entrypoint: ["none"],
       WorkingDir: "/",
-      // No type: else the image could name one, and make this a part of a pod.
+      // An empty type: a type from the image would make the pin part of a pod.
       Labels: { [imageVolumeLabel]: place, [pinnedImageLabel]: image.id, [typeLabel]: "" },
       HostConfig: {
         NetworkMode: "none",
@@ -240,9 +240,8 @@ export class ImageVolumeStore {
 }
 
 /**
- * The directory that `subPath` (relative) leads to in the image that container `id` was made of and has not been started
- * with: relative, without links, empty for the root. Links are followed within the image, as a process in it would.
- * `precondition` when there is nothing, or no directory.
+ * The directory that the relative `subPath` leads to in the image of the never started container `id`: relative, without
+ * links, empty for the root. Links are followed within the image. Throws `precondition` when there is no such directory.
  */
 export async function findImageDirectory(
   id: string,
@@ -256,7 +255,7 @@ export async function findImageDirectory(
     found = found === "/" ? `/${part}` : `${found}/${part}`;
     let stat = await engine.statArchive(id, found, signal);
     if (stat !== undefined && stat.linkTarget !== "") {
-      // The end of a whole chain of links, as the engine has resolved it within the container.
+      // The engine resolves a whole chain of links within the container.
       found = stat.linkTarget;
       stat = await engine.statArchive(id, found, signal);
     }

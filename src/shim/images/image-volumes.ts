@@ -27,23 +27,23 @@ export interface ImageVolumesDeps {
 
 /** Milliseconds. */
 export interface ImageVolumeLimits {
-  /** Until the files of an image are there. Copying takes as long as the engine's disk. */
+  /** Limit for providing the files of an image: copies depend on the engine's disk. */
   readonly provideMs: number;
-  /** How long a volume is kept for a caller that left and may come again. */
+  /** How long an unused volume is kept for a kubelet that tries again. */
   readonly keepMs: number;
   readonly cleanUpMs: number;
 }
 
-/** Loading an image gets as long; a kubelet that gave up comes again after some 10 seconds to 5 minutes. */
+/** As long as loading an image may take; kubelets retry after 10 seconds to 5 minutes. */
 export const defaultImageVolumeLimits = { provideMs: 10 * 60_000, keepMs: 6 * 60_000 };
 
-/** Where the files are, by the index of the mount. What is not in use by then goes when the lease ends. */
+/** The files by the index of the mount. When the lease ends, volumes without a container are removed. */
 export interface ImageVolumeLease extends AsyncDisposable {
   readonly sources: ReadonlyMap<number, ImageVolumeSource>;
 }
 
-/** Resolved sub paths that are remembered: what is in an image never changes. */
-const knownPaths = 1_000;
+/** Number of resolved sub paths that are kept: the content of an image never changes. */
+const maximumPaths = 1_000;
 
 interface Provided {
   readonly volume: string;
@@ -51,29 +51,29 @@ interface Provided {
 }
 
 /**
- * Files of images for containers that are not made of them. Who uses what is in the labels of the containers alone, so
- * nothing needs to be remembered over a restart.
+ * Image volumes: the files of images in containers of other images. The labels of containers are the only record of which
+ * volumes they use, so no other state survives a restart.
  */
 export class ImageVolumes {
-  /** Calls that need an image but have no container yet, by image id. */
+  /** Number of calls per image id that need it and have no container yet. */
   readonly #leases = new Map<string, number>();
   readonly #flights = new Map<string, { readonly imageId: string; readonly provided: Promise<Provided> }>();
-  readonly #paths = new LruMap<string, string>(knownPaths);
-  readonly #keepers = new Map<string, NodeJS.Timeout>();
-  /** What is done in the background, for containers that are gone and for what nobody came back for. */
+  readonly #paths = new LruMap<string, string>(maximumPaths);
+  readonly #keepTimers = new Map<string, NodeJS.Timeout>();
+  /** Removals of unused volumes in the background. */
   readonly #releasing = new Set<Promise<void>>();
   readonly #stopped = new AbortController();
 
   constructor(private readonly deps: ImageVolumesDeps) {}
 
-  /** Throws with the CRI's constant before the message. */
+  /** Errors begin with `ImageVolumeMountFailed`, the constant of the CRI. */
   async lease(
     needs: readonly ImageVolumeNeed[],
     facts: NodeFacts,
     signal: AbortSignal,
   ): Promise<ImageVolumeLease> {
     const held: string[] = [];
-    /** Volume → image id; under the empty name while there is none yet. */
+    /** Volume → image id; an empty name stands for a volume that is being provided. */
     const volumes = new Map<string, string>();
     const end = async (): Promise<void> => {
       for (const imageId of held.splice(0)) this.#endLease(imageId);
@@ -109,8 +109,8 @@ export class ImageVolumes {
   }
 
   /**
-   * A container with these labels is gone from the read model, whoever removed it: what only it used goes, too, in the
-   * background. Failures are logged; the next look mends them.
+   * Called when a container with these labels left the read model. Removes the volumes that only it used, in the background;
+   * failures are logged, and repaired after the next start.
    */
   containerGone(labels: Labels): void {
     if (this.#stopped.signal.aborted) return;
@@ -122,14 +122,14 @@ export class ImageVolumes {
     }
   }
 
-  /** Returns when that has been done for all containers that are gone by now; throws the reason of `signal`. */
+  /** Returns when the volumes of all containers that are gone by now are removed; throws the reason of `signal`. */
   async released(signal: AbortSignal): Promise<void> {
     if (this.#releasing.size > 0) await orAbort(Promise.all(this.#releasing), signal);
   }
 
   /**
-   * `precondition` when the image is needed by an image volume; else nothing of image volumes is left of it. The caller
-   * holds the image's lock.
+   * Throws `precondition` when an image volume needs the image; else removes its unused volumes. The caller holds the
+   * image's lock.
    */
   async requireUnused(imageId: string, signal: AbortSignal): Promise<void> {
     for (const { id, snapshot } of this.deps.model.containerEntries()) {
@@ -146,10 +146,7 @@ export class ImageVolumes {
     await this.#release(imageId, signal);
   }
 
-  /**
-   * Compares with what is there, after a start: removes what nobody uses, makes pins that somebody has removed. For when
-   * the read model is live.
-   */
+  /** After a start, with a live read model: removes unused volumes and pins, and creates missing pins again. */
   async cleanUp(signal: AbortSignal): Promise<void> {
     const { store, imageLocks } = this.deps;
     const volumes = await store.volumes(signal);
@@ -163,8 +160,8 @@ export class ImageVolumes {
     for (const name of volumes) {
       if (pinned.has(name)) continue;
       const imageId = this.#usedVolumes().get(name);
-      await this.#attempt("look after an image volume", { volume: name }, () =>
-        // Of which image it is, and so its lock, is not known.
+      await this.#attempt("clean up an image volume", { volume: name }, () =>
+        // Without its image, and so without its lock.
         imageId === undefined
           ? store.removeUnpinned(name, signal)
           : imageLocks.run(imageId, signal, () => this.#pinAgain(name, imageId, signal)),
@@ -179,18 +176,18 @@ export class ImageVolumes {
     await store.pin({ name, image }, signal);
   }
 
-  /** Ends what is being provided, and returns when it has ended. */
+  /** Ends all work in the background, and returns when it has ended. */
   async stop(): Promise<void> {
     this.#stopped.abort(new ShimError("cancelled", "the shim is stopping"));
-    for (const timer of this.#keepers.values()) clearTimeout(timer);
-    this.#keepers.clear();
+    for (const timer of this.#keepTimers.values()) clearTimeout(timer);
+    this.#keepTimers.clear();
     const flights = [...this.#flights.values()].map(({ provided }) => provided);
     await Promise.allSettled([...flights, ...this.#releasing]);
   }
 
   /**
-   * One piece of work for all who ask at the same time. It goes on when they leave: a copy can take longer than a
-   * kubelet waits, and would never end if each of its attempts began anew.
+   * Concurrent callers share one provision. It continues when they leave: a copy can take longer than a kubelet waits, and
+   * would never complete if each attempt began again.
    */
   async #provided(
     imageId: string,
@@ -208,10 +205,10 @@ export class ImageVolumes {
       imageLocks.run(imageId, own, () => this.#provide(imageId, subPath, way, facts, own)),
     ).finally(() => {
       this.#flights.delete(key);
-      // For callers that come again; and what a create made late, whose answer was lost, is seen then.
-      if (way === "volume") this.#keepForAWhile(imageId);
+      // For kubelets that try again. The removal then also finds volumes of abandoned creates.
+      if (way === "volume") this.#keepForRetry(imageId);
     });
-    provided.catch(() => undefined); // Heard by the callers that are still there.
+    provided.catch(() => undefined); // Thrown by the callers that still wait.
     this.#flights.set(key, { imageId, provided });
     return orAbort(provided, signal);
   }
@@ -248,15 +245,15 @@ export class ImageVolumes {
     else this.#leases.delete(imageId);
   }
 
-  #keepForAWhile(imageId: string): void {
+  #keepForRetry(imageId: string): void {
     if (this.#stopped.signal.aborted) return;
-    clearTimeout(this.#keepers.get(imageId));
+    clearTimeout(this.#keepTimers.get(imageId));
     const timer = setTimeout(() => {
-      this.#keepers.delete(imageId);
+      this.#keepTimers.delete(imageId);
       this.#releaseInBackground(imageId);
     }, this.deps.limits.keepMs);
     timer.unref();
-    this.#keepers.set(imageId, timer);
+    this.#keepTimers.set(imageId, timer);
   }
 
   /** `stop` waits for it. */
@@ -267,14 +264,14 @@ export class ImageVolumes {
     this.#releasing.add(releasing);
   }
 
-  /** `volumes`: names of which some may have lost their pin. */
+  /** `volumes`: names of volumes that may have lost their pin. */
   async #releaseQuietly(imageId: string, volumes: readonly string[] = []): Promise<void> {
-    // What is just being provided is kept for those who come again.
+    // An image in use is kept, and examined again later.
     if (
       [...this.#flights.values()].some((flight) => flight.imageId === imageId) ||
       this.#leases.has(imageId)
     ) {
-      this.#keepForAWhile(imageId);
+      this.#keepForRetry(imageId);
       return;
     }
     const { imageLocks, limits } = this.deps;
@@ -286,7 +283,7 @@ export class ImageVolumes {
     );
   }
 
-  /** Held by the caller: the image's lock. */
+  /** The caller holds the image's lock. */
   async #release(imageId: string, signal: AbortSignal, volumes: readonly string[] = []): Promise<void> {
     if (this.#leases.has(imageId)) return;
     const { store } = this.deps;
@@ -296,7 +293,7 @@ export class ImageVolumes {
     }
     const unpinned = volumes.filter((name) => !pins.some((pin) => pin.name === name));
     if (unpinned.length === 0) return;
-    // Only what is ours: the names are from the label of a container.
+    // Only volumes of this state directory: the names are from the label of a container.
     const ours = await store.volumes(signal);
     for (const name of unpinned) if (ours.includes(name)) await store.removeUnpinned(name, signal);
   }
@@ -309,7 +306,7 @@ export class ImageVolumes {
     try {
       await work();
     } catch (error) {
-      this.deps.log.warn({ ...fields, err: messageOf(error) }, `cannot ${action}`);
+      this.deps.log.warn({ ...fields, action, err: messageOf(error) }, "clean-up of image volumes failed");
     }
   }
 
@@ -327,10 +324,10 @@ function noImage(image: string): ShimError {
   return new ShimError("precondition", `no such image "${image}"`, { image });
 }
 
-/** Kubelets show what stands behind the constant; a deadline or a caller that left is what it is. */
+/** Kubelets show the text after the constant. A timeout and an abort stay as they are. */
 function mountFailed(error: ShimError): ShimError {
   if (error.kind === "cancelled" || error.kind === "timeout") return error;
-  // The image is missing, not the sandbox or the container: kubelets would take "not found" for those.
+  // Kubelets would take "not found" for a missing sandbox or container.
   const kind = error.kind === "notFound" || error.kind === "conflict" ? "precondition" : error.kind;
   const message = `ImageVolumeMountFailed: provide the image volume: ${error.message}`;
   return new ShimError(kind, message, error.fields, { cause: error });

@@ -8,7 +8,7 @@ import { withoutDeclaredVolumes } from "../plan/image-volumes.js";
 import type { Engine } from "../ports/engine.js";
 import { mayHaveHappened, removeLostCreate } from "../recovery/lost-answer.js";
 
-/** Label of containers that exist only to read files of their image. */
+/** Label of scratch containers. */
 export const scratchLabel = "dockershim.scratch";
 
 const namePrefix = "dockershim-scratch-";
@@ -19,27 +19,27 @@ export interface ScratchContainersDeps {
     "createContainer" | "inspectContainer" | "removeContainer" | "listContainers"
   >;
   readonly log: Logger;
-  /** Limit of the removal of one, milliseconds. */
+  /** Limit of one removal, milliseconds. */
   readonly timeoutMs: number;
   /** Tells this state directory from others on the same engine. */
   readonly place: string;
 }
 
 /**
- * Containers that are never started and stand in for their image: Docker shows files of containers only, and those of a
- * pod's container may come from its mounts or its processes. Each lives as long as the work that needs it.
+ * Containers that are never started, to read files of their image: the Engine API reads files of containers only, and files
+ * of a pod's container may come from its mounts or its processes. Each exists as long as the work that needs it.
  */
 export class ScratchContainers {
-  /** Work until its container is gone, by image; also work whose callers have all left. */
+  /** Running work by image, until its container is removed; also work whose callers have all left. */
   readonly #inUse = new Map<string, Set<Promise<unknown>>>();
-  /** Of those that are in use, or are being made. */
+  /** Names of containers that are in use or being created. */
   readonly #names = new Set<string>();
   readonly #stopped = new AbortController();
   readonly #run = randomBytes(8).toString("hex");
 
   constructor(private readonly deps: ScratchContainersDeps) {}
 
-  /** Runs `work` with the id of a container of the image; its signal also ends when this program stops. */
+  /** Runs `work` with the id of a container of the image; its signal also aborts when this program stops. */
   async use<T>(
     image: Pick<ImageSnapshot, "id" | "volumes">,
     signal: AbortSignal,
@@ -58,32 +58,35 @@ export class ScratchContainers {
     }
   }
 
-  /** Returns when no scratch container of the image is left: it would count as a user of the image. */
+  /** Returns when the image has no scratch container any more: the engine would count it as a user of the image. */
   async settled(imageId: string, signal: AbortSignal): Promise<void> {
     const known = this.#inUse.get(imageId);
     if (known !== undefined) await orAbort(Promise.allSettled(known), signal);
   }
 
-  /** Ends all work, and returns when the containers are gone or cannot be removed. None is made afterwards. */
+  /** Ends all work, and returns when the containers are removed or their removal has failed. None is created afterwards. */
   async stop(): Promise<void> {
     this.#stopped.abort(new ShimError("cancelled", "the shim is stopping"));
     await Promise.allSettled([...this.#inUse.values()].flatMap((known) => [...known]));
   }
 
-  /** Removes those that an earlier run on the same state directory left behind, or that came too late for this one. One that cannot be removed is logged and left. */
+  /**
+   * Removes scratch containers that an earlier run on the same state directory left behind, or that were created after their
+   * request was abandoned. A failed removal is logged.
+   */
   async removeOrphaned(signal: AbortSignal): Promise<void> {
     const { engine, log, place } = this.deps;
     for (const { id, names, labels } of await engine.listContainers({ labelKey: scratchLabel }, signal)) {
       const [owner] = (labels[scratchLabel] ?? "").split("/");
-      // The label alone could be that of the image of somebody's container.
+      // A container of another program could have the label from its image.
       if (!names.some((name) => name.startsWith(namePrefix))) continue;
       if (owner !== place || names.some((name) => this.#names.has(name))) continue;
-      log.info({ containerId: id }, "removing a leftover scratch container");
+      log.info({ containerId: id }, "removing an orphaned scratch container");
       try {
         await engine.removeContainer(id, { force: true }, signal);
       } catch (error) {
         signal.throwIfAborted();
-        log.warn({ containerId: id, err: messageOf(error) }, "cannot remove a leftover scratch container");
+        log.warn({ containerId: id, err: messageOf(error) }, "cannot remove an orphaned scratch container");
       }
     }
   }
@@ -111,9 +114,9 @@ export class ScratchContainers {
     const { engine, log, place, timeoutMs } = this.deps;
     const body = {
       Image: image.id,
-      // Never run, but Docker makes no container without a command.
+      // Never run, but Docker creates no container without a command.
       Entrypoint: ["none"],
-      // No type: else the image could name one, and make this a part of a pod.
+      // An empty type: a type from the image would make the container part of a pod.
       Labels: { [scratchLabel]: `${place}/${this.#run}`, [typeLabel]: "" },
       HostConfig: { NetworkMode: "none", Mounts: withoutDeclaredVolumes(image) },
     };

@@ -6,11 +6,11 @@ import { mayInheritPodType, typeLabel } from "../domain/labels.js";
 import { listedName, type ListedContainer } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
-/** Limit of one list, whose callers share it. */
+/** Limit of one list, which concurrent callers share. */
 const listTimeoutMs = 5_000;
-/** For so long after a list that failed, none is tried: it must not hold up every ListImages and ImageStatus. */
+/** Pause after a failed list, so that it does not delay every ListImages and ImageStatus. */
 const retryMs = 30_000;
-/** A list is believed for so long without an event, since the engine drops events for a slow reader. */
+/** How long a list is valid without an event: the engine drops events for a slow reader. */
 const freshMs = 10 * 60_000;
 
 export interface UnmanagedImagesDeps {
@@ -22,39 +22,39 @@ export interface UnmanagedImagesDeps {
 
 interface Known {
   readonly ids: ReadonlySet<string>;
-  /** Of `forget` calls before the list was asked for. */
+  /** Number of `forget` calls before the list was requested. */
   readonly generation: number;
   readonly readAtMs: number;
 }
 
 /**
- * Ids of the images that containers outside of pods are made of, running or not. The read model has no such containers,
- * so the engine's whole list is asked for, but only after one of them was created or removed.
+ * Ids of the images of unmanaged containers, which are not part of a pod, running or not. The read model does not have them,
+ * so the engine's whole list is requested, but only after one of them was created or removed.
  */
 export class UnmanagedImages {
   readonly #flights = new SingleFlight<ReadonlySet<string>>();
   #generation = 0;
   #known: Known = { ids: new Set(), generation: -1, readAtMs: 0 };
-  /** No list is tried before. */
+  /** Before this time no list is requested. */
   #retryAtMs = -Infinity;
   #isFailing = false;
 
   constructor(private readonly deps: UnmanagedImagesDeps) {}
 
   /**
-   * What was known last when the engine does not answer: it is about garbage collection, and an image that a container uses
-   * cannot be removed anyway. Throws only the caller's abort.
+   * The last known ids when the engine does not answer: they only save images from garbage collection, and the engine removes
+   * no image that a container uses. Throws only the caller's abort.
    */
   async ids(signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { ids, generation, readAtMs } = this.#known;
     const nowMs = this.deps.now();
     const isFresh = generation === this.#generation && nowMs - readAtMs < freshMs;
     if (isFresh || nowMs < this.#retryAtMs) return ids;
-    const asked = this.#generation;
-    return this.#flights.run(String(asked), signal, (shared) => this.#read(asked, shared));
+    const generationNow = this.#generation;
+    return this.#flights.run(String(generationNow), signal, (shared) => this.#read(generationNow, shared));
   }
 
-  /** To be called when a container outside of pods was created or removed, and after each reconnect. */
+  /** Called when an unmanaged container was created or removed, and after each reconnect. */
   forget(): void {
     this.#generation += 1;
   }
@@ -65,26 +65,26 @@ export class UnmanagedImages {
       const listed = await withDeadline(signal, listTimeoutMs, "list containers", (limited) =>
         this.deps.engine.listContainers({}, limited),
       );
-      const ids = new Set(listed.filter(isOutsideOfPods).map(({ imageId }) => imageId));
+      const ids = new Set(listed.filter(isUnmanaged).map(({ imageId }) => imageId));
       // A later list may have ended earlier.
       if (this.#known.generation <= generation) this.#known = { ids, generation, readAtMs };
       this.#isFailing = false;
       return ids;
     } catch (error) {
       if (signal.aborted) throw error;
-      // Whoever has no engine at all learns that from the question about the images themselves.
+      // Without an engine the caller's request for the images fails, too.
       if (!isKind(error, "unavailable")) this.#noteFailure(error);
       return this.#known.ids;
     }
   }
 
-  /** Logged once, until a list succeeds. */
+  /** Logs once, until a list succeeds. */
   #noteFailure(error: unknown): void {
     this.#retryAtMs = this.deps.now() + retryMs;
     if (!this.#isFailing) {
       this.deps.log.warn(
         { err: messageOf(error) },
-        "containers outside of pods cannot be listed: their images may not be shown as pinned",
+        "cannot list unmanaged containers, their images may not be shown as pinned",
       );
     }
     this.#isFailing = true;
@@ -92,10 +92,10 @@ export class UnmanagedImages {
 }
 
 /**
- * Those of dockershim, cri-dockerd and this program have the label, its helper containers too. One that an image gave the
- * label is none of them.
+ * Containers of dockershim, cri-dockerd and this program have the label, also the helper containers of this program. A
+ * container that has the label from its image is unmanaged, too.
  */
-function isOutsideOfPods(container: ListedContainer): boolean {
+function isUnmanaged(container: ListedContainer): boolean {
   const { labels } = container;
   return !Object.hasOwn(labels, typeLabel) || mayInheritPodType({ labels, name: listedName(container) });
 }

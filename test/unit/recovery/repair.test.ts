@@ -59,7 +59,7 @@ describe("repairAfterStart()", () => {
     await repairAfterStart(shim.services);
     assert.deepEqual(adopted, [own]);
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
-    assert.match(warnings[0]?.message ?? "", /was lost/);
+    assert.match(warnings[0]?.message ?? "", /is missing/);
     assert.match(warnings[1]?.message ?? "", /unknown origin/);
   });
 
