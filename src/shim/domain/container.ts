@@ -43,8 +43,8 @@ export interface Container extends ContainerEntry {
 }
 
 /**
- * Undefined when the snapshot is no container of a pod. `pod` is the identity of its sandbox if that is known: the one
- * exact way to read a name whose parts contain underscores.
+ * Undefined when the snapshot is not a container of a pod. `pod` is the identity of its sandbox if that is known: only with
+ * it a name of dockershim whose parts contain underscores can be parsed exactly.
  */
 export function toContainer(snapshot: Snapshot, pod: PodIdentity | undefined): Container | undefined {
   const entry = toContainerEntry(snapshot, pod);
@@ -86,10 +86,7 @@ export function toContainerEntry(
   };
 }
 
-/**
- * The order in which kubelets with EventedPLEG need the statuses of a pod: of several containers of one name they take the
- * first one for the present one.
- */
+/** Kubelets with EventedPLEG take the first status of several containers of one name for the current one. */
 export function newestFirst(containers: readonly Container[]): readonly Container[] {
   return [...containers].sort((a, b) => Number(b.snapshot.created - a.snapshot.created));
 }
@@ -112,7 +109,7 @@ function identityOf(snapshot: ContainerSource, pod: PodIdentity | undefined): Co
   if (parsed !== undefined) return { name: parsed.container, attempt: parsed.attempt };
   const { [containerNameLabel]: name, [restartCountLabel]: restartCount = "0" } = snapshot.labels;
   if (name === undefined) return undefined;
-  // Nothing of the name is left when somebody has renamed the container.
+  // A renamed container has no attempt in its name.
   return { name, attempt: Number(attempt ?? (/^\d{1,9}$/.test(restartCount) ? restartCount : "0")) };
 }
 
@@ -143,7 +140,7 @@ export function containerStateOf(snapshot: Pick<ContainerSource, "state">): Cont
   }
 }
 
-/** Why a container ended, in the words that kubelets know, and when. Empty values while it has not. */
+/** Why and when a container ended, with reasons that kubelets know. Empty values while it has not ended. */
 export function exitOf(snapshot: Snapshot): {
   readonly reason: string;
   readonly message: string;

@@ -1,6 +1,6 @@
 /**
- * Which mounts of a container are image volumes. Docker knows a volume at best, and not of which image: so the container
- * has it in a label, which is the one record of who uses an image in this way.
+ * The image volumes of a container, in one of its labels: Docker knows at most the volume, but not the image. The label is
+ * the only record of which containers use an image in this way.
  */
 import { imageMountsLabel, type Labels } from "./labels.js";
 
@@ -21,7 +21,7 @@ export function formatImageMounts(mounts: readonly ImageMount[]): string {
   return JSON.stringify(mounts);
 }
 
-/** Of a container with these labels; none when the label is missing or not of this program's making. */
+/** The image volumes of a container with these labels; none when the label is missing or malformed. */
 export function imageMountsOf(labels: Labels): readonly ImageMount[] {
   const text = labels[imageMountsLabel];
   if (text === undefined) return [];

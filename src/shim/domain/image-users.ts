@@ -41,9 +41,9 @@ export interface ResolvedImageUser {
 
 /** Largest user and group id that the engine accepts. */
 export const maxUserId = 2 ** 31 - 1;
-/** The kernel takes no more groups for one process. */
+/** The kernel's limit of groups of one process. */
 const maxGroups = 65_536;
-/** What is kept of a file; a longer one is no user database. */
+/** Entries beyond this number are ignored. */
 const maxEntries = 200_000;
 
 /** Reads the two files; a missing file is `""`. */
@@ -96,7 +96,7 @@ function memberships(files: ImageUserFiles, user: string | undefined): readonly 
   if (user === undefined) return [];
   const gids = new Set<number>();
   for (const { gid, members } of files.groups) {
-    // Most of a large file names somebody else: look before splitting.
+    // Most entries name other users: splitting them is slower.
     if (!members.includes(user) || !members.split(",").some((member) => member.trim() === user)) continue;
     gids.add(gid);
     if (gids.size === maxGroups) break;

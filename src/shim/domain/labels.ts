@@ -15,9 +15,9 @@ export const pinnedImageLabel = "dockershim.image-volume.image";
 /** JSON list of those Docker labels that begin with `annotationPrefix` and are labels of the request. */
 const prefixedLabelsLabel = "dockershim.prefixed-labels";
 /**
- * JSON: the keys of all Docker labels that the request or this program gave a sandbox or container, and the sandbox's id.
- * Docker adds the labels of the image to them, and what an image says is nothing that a request has said. An image can
- * carry this label, too, but not the id of a sandbox that does not exist yet.
+ * JSON: the sandbox's id, and the keys of all Docker labels that the request or this program gave a sandbox or container.
+ * It tells them from labels that Docker adds from the image. An image can have this label, too, but not with the id of a
+ * sandbox that does not exist yet.
  */
 const madeKeysLabel = "dockershim.label-keys";
 /** CRI annotations become Docker labels with this prefix: Docker has no annotations that all engines keep. */
@@ -57,22 +57,29 @@ interface MadeKeys {
   readonly keys: readonly string[];
 }
 
-/** Whether it says that it is a sandbox or container of a pod. The helper containers of this program have an empty type. */
+/** Whether the labels are those of a sandbox or container of a pod. Helper containers of this program have an empty type. */
 export function hasPodType(docker: Labels): boolean {
   const type = docker[typeLabel];
   return type === sandboxType || type === containerType;
 }
 
-/** Own labels that dockershim and cri-dockerd do not know: on a container of theirs, they are the image's. */
+/** Labels of this program alone: on a container of dockershim or cri-dockerd they come from the image. */
 const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
 
 /**
- * Of a container whose labels are too large to be kept, those without which nobody could tell what it is or to which pod
- * it belongs, and those without which a kubelet would start it anew or end it in another way.
+ * Labels that are kept of a container whose labels are too large: this program needs them to know its pod and type, and the
+ * kubelet to neither restart it nor stop it in another way.
  */
 export const essentialLabels: readonly string[] = [
-  ...[typeLabel, containerNameLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels],
-  ...[podNameLabel, podNamespaceLabel, podUidLabel, pinnedImageLabel],
+  typeLabel,
+  containerNameLabel,
+  sandboxIdLabel,
+  logPathLabel,
+  ...unsharedLabels,
+  podNameLabel,
+  podNamespaceLabel,
+  podUidLabel,
+  pinnedImageLabel,
   ...[
     "container.hash",
     "container.restartCount",
@@ -84,12 +91,12 @@ export const essentialLabels: readonly string[] = [
   ].map((name) => `${annotationPrefix}io.kubernetes.${name}`),
 ];
 
-/** Labels of containers that no CRI client set or sees. */
+/** Labels that CRI clients neither set nor see. */
 export const ownLabels: readonly string[] = [typeLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels];
 
 /**
- * Of the labels that the engine has for a container, those that its maker gave it, without those of its image. Which they
- * are can be told for what this program made. Others keep all but what only this program would have written.
+ * The labels of a container without those of its image. For a container that this program did not create these are unknown:
+ * it keeps all labels but those that only this program writes.
  */
 export function madeLabels(docker: Labels): Labels {
   const keys = madeKeys(docker);
@@ -98,13 +105,13 @@ export function madeLabels(docker: Labels): Labels {
   return Object.fromEntries(Object.entries(docker).filter(([key]) => isMade(key)));
 }
 
-/** Whether this program made the sandbox or container, not dockershim or cri-dockerd. */
+/** Whether this program created the sandbox or container, not dockershim or cri-dockerd. */
 export function isMadeHere(docker: Labels): boolean {
   return madeKeys(docker) !== undefined;
 }
 
 function madeKeys(docker: Labels): ReadonlySet<string> | undefined {
-  // Only these are made with a list: that of a helper container is the image's.
+  // Helper containers have no list of keys: theirs would come from the image.
   if (!hasPodType(docker)) return undefined;
   const sandbox = docker[typeLabel] === sandboxType ? "" : docker[sandboxIdLabel];
   const parsed = parseJson(docker[madeKeysLabel]);
@@ -138,13 +145,13 @@ function prefixedLabels(docker: Labels): ReadonlySet<unknown> {
   return new Set(Array.isArray(parsed) ? (parsed as unknown[]) : []);
 }
 
-/** Undefined for what is not of this program's making. */
+/** Undefined for text that is not JSON. */
 function parseJson(text: string | undefined): unknown {
   if (text === undefined) return undefined;
   try {
     return JSON.parse(text);
   } catch {
-    // Somebody else's text.
+    // A label of another program.
     return undefined;
   }
 }

@@ -52,14 +52,14 @@ function unescape(part: string): string | undefined {
   return part.replaceAll(/\.([.-])/g, (_pair, second) => (second === "-" ? separator : "."));
 }
 
-/** The name to fall back to when the proper one is taken by something that cannot be removed; `random` is a uint32. */
+/** A name with a random suffix, for when a container that cannot be removed has `name`; `random` is a uint32. */
 export function alternativeName(name: string, random: number): string {
   return name + separator + (random >>> 0).toString(16).padStart(8, "0");
 }
 
 /**
- * What a name says (a leading slash is ignored); undefined when neither this program nor dockershim or
- * cri-dockerd made it, or when it has underscores that are not escaped.
+ * Parses a name (a leading slash is ignored); undefined for names in another form, and for names with underscores that
+ * are not escaped.
  */
 export function parseName(
   name: string,
@@ -72,7 +72,7 @@ export function parseName(
   if (first !== prefix || !/^\d{1,10}$/.test(attempt) || Number(attempt) > 0xffff_ffff) return undefined;
   const isEscaped = rest[0] === escapedMark;
   const [random, ...more] = isEscaped ? rest.slice(1) : rest;
-  // Any other seventh field comes of an underscore inside a part: the fields before it belong to no pod.
+  // Any other seventh field is due to an underscore in a part: the fields are wrong.
   if (more.length > 0 || (random !== undefined && !/^[0-9a-f]{8}$/.test(random))) return undefined;
   const parts = [container, pod, namespace, uid].map((part) => (isEscaped ? unescape(part) : part));
   const [ofContainer, ofPod, ofNamespace, ofUid] = parts;

@@ -1,4 +1,4 @@
-/** What the shim knows of the engine and its host. Read at each connect, and when its configuration was reloaded. */
+/** Facts of the engine and its host. Read at each connect, and when the engine has reloaded its configuration. */
 
 export interface RuntimeFacts {
   /** Docker's name, as `runc`. */
@@ -47,13 +47,20 @@ export interface NodeFacts {
   readonly engineId: string;
 }
 
-/** Facts that an engine has for as long as it runs, and by which this program decides at a connect how to reach its files. */
-const lasting = [
-  ...["engineId", "engineVersion", "apiMinor", "kernelVersion", "cgroupDriver", "cgroupVersion"],
-  ...["dockerRootDir", "imageStore", "storageDriver"],
-] as readonly (keyof NodeFacts)[];
+/** Facts that do not change while an engine runs. By them this program decides at a connect how to reach its files. */
+const lastingFacts = [
+  "engineId",
+  "engineVersion",
+  "apiMinor",
+  "kernelVersion",
+  "cgroupDriver",
+  "cgroupVersion",
+  "dockerRootDir",
+  "imageStore",
+  "storageDriver",
+] as const satisfies readonly (keyof NodeFacts)[];
 
-/** Whether what was decided at a connect still holds, as far as the engine says. */
+/** Whether the decisions of the connect still hold, as far as these facts tell. */
 export function isSameEngine(one: NodeFacts, other: NodeFacts): boolean {
-  return lasting.every((key) => one[key] === other[key]);
+  return lastingFacts.every((key) => one[key] === other[key]);
 }

@@ -1,5 +1,5 @@
 /**
- * One look at what a container or a pod uses, from whichever source. What the source does not tell is undefined, never 0.
+ * Resource usage of a container or a pod at one time. Values that the source does not have are undefined, never 0.
  *
  * Numbers are doubles: beyond 2^53 (104 days of CPU time of one core, in nanoseconds) the last digits are rounded.
  */
@@ -103,7 +103,7 @@ export interface ResourceReading {
   readonly details?: ReadingDetails;
 }
 
-/** What only metrics show. */
+/** Values that only metrics show. */
 export interface ReadingDetails {
   /** As /proc/<pid>/cgroup has it; empty where it is not known. */
   readonly cgroupPath: string;
@@ -128,7 +128,7 @@ export interface DirectionReading {
   readonly dropped: number;
 }
 
-/** What `GET /containers/{id}/stats` said. */
+/** The answer to `GET /containers/{id}/stats`. */
 export interface EngineReading {
   /** In details; without what Docker does not tell. */
   readonly resources: ResourceReading;

@@ -1,11 +1,8 @@
-/**
- * What one `GET /containers/{id}/json` said, in our own shape. The same for all engine versions: fields that moved or
- * vanished between API 1.41 and 1.56 are read from wherever they are.
- */
+/** The answer to `GET /containers/{id}/json`, in one shape for all API versions from 1.41 to 1.56. */
 import type { Nanoseconds } from "../lib/time.js";
 import type { Labels } from "./labels.js";
 
-/** A description of a container or image with more bytes is reduced to what matters of it (engine/essentials.ts). */
+/** A larger description of a container or image is trimmed to its essential fields (engine/essentials.ts). */
 export const descriptionLimitBytes = 4 * 1024 * 1024;
 
 export type DockerStatus = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";
@@ -118,7 +115,7 @@ export function listedName({ names }: ListedContainer): string {
   return names.find((name) => !name.includes("/")) ?? names[0] ?? "";
 }
 
-/** What `GET /images/{reference}/json` said. */
+/** The answer to `GET /images/{reference}/json`. */
 export interface ImageSnapshot {
   /** `sha256:…` */
   readonly id: string;

@@ -1,4 +1,4 @@
-/** What happened to a container between two looks at it, in the events of the CRI. */
+/** The CRI events of a container between two snapshots. */
 import { ContainerEventType } from "./cri.js";
 import type { Snapshot } from "./snapshot.js";
 
@@ -39,13 +39,13 @@ export function transitions(
   } else if (to === "ended" && from !== "ended") {
     events.push(stopped);
   } else if (to === "running" && from !== "running") {
-    // Without a time of its start, which no engine should do.
+    // Running without a time of its start: engines should not report that.
     events.push(started);
   }
   return events;
 }
 
-/** Docker says "created" with an exit code of a container whose start failed; "restarting" is between two runs. */
+/** A container whose start failed is "created" with an exit code; "restarting" is between two runs. */
 function stageOf({ state }: LifeState): "created" | "running" | "ended" {
   switch (state.status) {
     case "created":
@@ -58,7 +58,7 @@ function stageOf({ state }: LifeState): "created" | "running" | "ended" {
     case "dead":
       return "ended";
     case "removing":
-      // Says nothing of what it was; Docker stops before it removes.
+      // Docker stops a container before it removes it.
       return state.started === 0n ? "created" : "ended";
   }
 }

@@ -1,4 +1,4 @@
-/** Everything that CreateContainer will do, as data. */
+/** Plan of CreateContainer: the create body and what follows it, as data. */
 import { ShimError } from "../lib/errors.js";
 import {
   type CreateBody,
@@ -49,15 +49,15 @@ export interface ContainerInputs {
   readonly seccompProfile?: string | undefined;
   /** Undefined when the node's profiles cannot be read. */
   readonly loadedAppArmorProfiles?: ReadonlySet<string> | undefined;
-  /** Undefined, or without a path, where the node cannot be looked at: then the path is left to the engine. */
+  /** Undefined, or without a path, where the node cannot be examined: then the engine handles the path. */
   readonly hostPaths?: ReadonlyMap<string, FoundMount> | undefined;
   /** Host paths of which no directory is made when they are missing. */
   readonly absentToReject?: ReadonlySet<string> | undefined;
   /** By the index of the mount; undefined when the request has no image volumes. */
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
-  /** Host path → device nodes there; undefined, or without a path, where the node cannot be looked at. */
+  /** Host path → device nodes there; undefined, or without a path, where the node cannot be examined. */
   readonly devices?: ReadonlyMap<string, FoundDevices> | undefined;
-  /** Where the engine injects the devices: their environment alone, undefined when the node cannot be looked at. */
+  /** Where the engine injects the devices, only their environment; undefined when the node cannot be examined. */
   readonly cdi?: CdiEdits | undefined;
   /** Undefined when the image has no such user. */
   readonly imageUser?: ResolvedImageUser | undefined;
@@ -78,7 +78,7 @@ export interface ContainerContext {
 
 export interface ContainerPlan {
   readonly name: string;
-  /** For a name that something irremovable has; `random` is a uint32. */
+  /** For when a container that cannot be removed has `name`; `random` is a uint32. */
   readonly alternativeName: (random: number) => string;
   readonly body: CreateBody;
   /** Absolute; `""` for none. */
@@ -87,7 +87,7 @@ export interface ContainerPlan {
   readonly cgroup?: CgroupSettings;
 }
 
-/** As the ancestors said it; it matters only for containers with an IPC namespace of their own. */
+/** As in dockershim and cri-dockerd; it matters only for containers with their own IPC namespace. */
 const sharedMemoryBytes = 64 * 1024 * 1024;
 
 export function planContainer(request: ValidCreateContainer, context: ContainerContext): ContainerPlan {
@@ -154,7 +154,10 @@ function hostConfig(
   const privileged = security?.privileged ?? false;
   const { runtime } = sandbox.snapshot;
   const { Mounts, Binds } = planMounts(config.mounts, {
-    ...{ facts, runtime, hostPaths: inputs.hostPaths, absentToReject: inputs.absentToReject },
+    facts,
+    runtime,
+    hostPaths: inputs.hostPaths,
+    absentToReject: inputs.absentToReject,
     imageVolumes: inputs.imageVolumes,
   });
   return defined({
@@ -185,7 +188,7 @@ function hostConfig(
     MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
     ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
     SecurityOpt: unlessEmpty(containerSecurityOptions(config, context)),
-    // Snapshots name the engine's default, too: saying it would change nothing now, but is not ours to say.
+    // Snapshots name the engine's default, too, which stays the engine's choice.
     Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
     Ulimits: ulimitsField(context.defaultUlimits),
     Annotations: annotationsField(

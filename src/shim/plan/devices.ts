@@ -6,9 +6,9 @@ import { preconditionField, problemField, unsupportedField } from "../domain/fie
 import { isBelow, normalizePath } from "./paths.js";
 
 /**
- * `expanded` holds the device nodes of each host path that could be looked at: the path itself, or for a directory every
- * device in it. A path that nobody looked at is passed on when it lies below /dev; anywhere else it might be a directory
- * such as `/`, in which the engine would search the whole machine for devices.
+ * `expanded` has the device nodes of each host path that could be examined: the path itself, or for a directory every device
+ * in it. Other paths are passed on when they are below /dev; anywhere else a path might be a directory such as `/`, which
+ * the engine would search for devices.
  */
 export function planDevices(
   devices: readonly Device[],

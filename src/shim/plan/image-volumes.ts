@@ -1,4 +1,4 @@
-/** How the files of an image come into a container that is not made of it: what Docker is to be told. */
+/** Image volumes: how Docker mounts the files of an image in a container of another image. */
 import type { DockerMount } from "../domain/create-body.js";
 import type { Mount } from "../domain/cri.js";
 import type { NodeFacts } from "../domain/node-facts.js";
@@ -11,7 +11,7 @@ export interface ImageVolumeNeed {
   /** Of the mount in `config.mounts`. */
   readonly index: number;
   readonly image: string;
-  /** Relative, tidy; empty for the whole image. */
+  /** Relative, normalized; empty for the whole image. */
   readonly subPath: string;
   readonly containerPath: string;
 }
@@ -19,7 +19,7 @@ export interface ImageVolumeNeed {
 /** Where the files are. */
 export interface ImageVolumeSource {
   readonly imageId: string;
-  /** Name of a volume, or the image as the engine is to be told of it. */
+  /** Name of a volume, or the source of an image mount. */
   readonly from: { readonly volume: string } | { readonly image: string };
   /** Directory in it, relative and without links; empty for all. */
   readonly subPath: string;
@@ -34,17 +34,22 @@ export function imageVolumeNeeds(mounts: readonly Mount[]): readonly ImageVolume
   });
 }
 
-/** The volume's own root is never copied up: it has its files, or hides behind what is mounted there. */
+/** NoCopy: the volume already has its files, so the engine must not copy those of the container's image into it. */
 export function imageVolumeMount(containerPath: string, { from, subPath }: ImageVolumeSource): DockerMount {
   const subpath = subPath === "" ? {} : { Subpath: subPath };
   if ("image" in from) {
     return {
-      ...{ Type: "image", Source: from.image, Target: containerPath },
+      Type: "image",
+      Source: from.image,
+      Target: containerPath,
       ...(subPath === "" ? {} : { ImageOptions: subpath }),
     };
   }
   return {
-    ...{ Type: "volume", Source: from.volume, Target: containerPath, ReadOnly: true },
+    Type: "volume",
+    Source: from.volume,
+    Target: containerPath,
+    ReadOnly: true,
     VolumeOptions: { NoCopy: true, ...subpath },
   };
 }
@@ -63,8 +68,8 @@ export function volumesHaveSubPaths(facts: NodeFacts): boolean {
 }
 
 /**
- * What the engine is to be told to mount the image itself; undefined where it cannot. `times`: how often the container
- * mounts this image.
+ * The source of a mount of type image; undefined where the engine cannot mount the image itself. `times`: how often the
+ * container mounts this image.
  *
  * Up to Docker 28 a container can mount an image only once. In 29.0 and 29.1 (the change was made at the time of 28.3, and
  * may be in builds of that) the name of a mount is the hex digits of `ID,src=SOURCE,dst=TARGET`, which for a whole image
@@ -98,7 +103,7 @@ export function imageLayers(image: ImageSnapshot, facts: NodeFacts): readonly st
   return [UpperDir, ...(LowerDir ?? "").split(":").filter((directory) => directory !== "")];
 }
 
-/** The kernel gets one page of options; Docker cuts what is longer, and with it layers, without a word. */
+/** The kernel takes one page of options; Docker cuts longer ones, and with them layers, without an error. */
 const maxOptionBytes = 4095;
 
 /**
@@ -122,8 +127,8 @@ export function overlayOptions(
 }
 
 /**
- * Keeps Docker from making volumes for what the image declares as such, and from copying the image's files into them:
- * for a container that only stands in for its image. Its own files show there, since nothing of this is ever mounted.
+ * For containers that are never started: tmpfs mounts in the place of the volumes that the image declares. Docker then
+ * neither creates those volumes nor copies files into them, and the archive API shows the image's files.
  */
 export function withoutDeclaredVolumes({ volumes }: Pick<ImageSnapshot, "volumes">): readonly DockerMount[] {
   return volumes.map((path) => ({ Type: "tmpfs", Source: "", Target: path }));
@@ -131,8 +136,14 @@ export function withoutDeclaredVolumes({ volumes }: Pick<ImageSnapshot, "volumes
 
 /** What Docker puts into every container and the archive of a container therefore has. */
 const standIns = [
-  ...[".dockerenv", "dev/console", "dev/pts", "dev/shm"],
-  ...["etc/hostname", "etc/hosts", "etc/mtab", "etc/resolv.conf"],
+  ".dockerenv",
+  "dev/console",
+  "dev/pts",
+  "dev/shm",
+  "etc/hostname",
+  "etc/hosts",
+  "etc/mtab",
+  "etc/resolv.conf",
 ];
 
 /** Those below directory `path` of the image, as paths from there. */

@@ -1,4 +1,4 @@
-/** Everything that RunPodSandbox will do, as data. */
+/** Plan of RunPodSandbox: create body, checkpoint, resolv.conf and network request, as data. */
 import { type CreateBody, defined, unlessBlank, unlessEmpty } from "../domain/create-body.js";
 import { NamespaceMode, type DNSConfig } from "../domain/cri.js";
 import {
@@ -44,7 +44,7 @@ export interface SandboxContext {
 export interface SandboxPlan {
   readonly identity: PodIdentity;
   readonly name: string;
-  /** For a name that something irremovable has; `random` is a uint32. */
+  /** For when a container that cannot be removed has `name`; `random` is a uint32. */
   readonly alternativeName: (random: number) => string;
   readonly body: CreateBody;
   readonly checkpoint: {
@@ -64,14 +64,14 @@ export interface SandboxPlan {
   /** As requested. */
   readonly cgroupParent: string;
   readonly logDirectory: string;
-  /** Absent when the request says nothing of them. */
+  /** Absent when the request has none. */
   readonly resources?: PodResources;
 }
 
 /** Of the pause container, as dockershim and cri-dockerd had them. */
 const pauseOomScoreAdj = -998;
 const pauseCpuShares = 2;
-/** Docker's default, said explicitly as the ancestors did: it is the size of the pod's /dev/shm. */
+/** The size of the pod's /dev/shm: Docker's default, explicit as in dockershim and cri-dockerd. */
 const sharedMemoryBytes = 64 * 1024 * 1024;
 
 export function planSandbox(

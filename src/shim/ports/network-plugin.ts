@@ -60,7 +60,7 @@ export interface NetworkPlugin {
   start(signal: AbortSignal): Promise<void>;
   /**
    * Each time that the engine was found. A plugin that works on the node begins with it then, if that is the engine's.
-   * Resolves when that is done or has failed for the first time; nobody needs to wait for it.
+   * Resolves when that is done or has failed for the first time; callers need not wait.
    */
   engineFound(engine: EngineWhereabouts): Promise<void>;
   /** Ends watching and timers; pods keep their networks. */

@@ -1,4 +1,4 @@
-/** The pod CIDRs that the kubelet told, kept over restarts of this program: the kubelet tells them only when it starts. */
+/** The pod CIDRs of UpdateRuntimeConfig, kept over restarts: the kubelet sends them only when it starts. */
 import { readFile } from "node:fs/promises";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { hasCode } from "../lib/files/file-errors.js";
@@ -13,7 +13,7 @@ export class PodCidrFile {
     private readonly log: Pick<Logger, "warn">,
   ) {}
 
-  /** Empty when none are known; a file that cannot be understood is reported and counts as none. */
+  /** Empty without a file, and with a corrupt one, which is logged. */
   async read(): Promise<readonly string[]> {
     try {
       const value: unknown = JSON.parse(await readFile(this.path, "utf8"));
@@ -21,12 +21,12 @@ export class PodCidrFile {
       return value.filter((cidr): cidr is string => typeof cidr === "string" && cidrForm.test(cidr));
     } catch (error) {
       if (!hasCode(error, "ENOENT"))
-        this.log.warn({ path: this.path, err: messageOf(error) }, "pod CIDRs cannot be read");
+        this.log.warn({ path: this.path, err: messageOf(error) }, "cannot read the saved pod CIDRs");
       return [];
     }
   }
 
-  /** A disk that cannot keep them must not keep them from the plugin. */
+  /** A failure is logged: the network plugin must get the CIDRs all the same. */
   async write(cidrs: readonly string[]): Promise<void> {
     try {
       await writeFileAtomically(this.path, `${JSON.stringify(cidrs)}\n`, {
@@ -34,7 +34,7 @@ export class PodCidrFile {
         temporaryPrefix: ".dockershim-",
       });
     } catch (error) {
-      this.log.warn({ path: this.path, err: messageOf(error) }, "pod CIDRs cannot be remembered");
+      this.log.warn({ path: this.path, err: messageOf(error) }, "cannot save the pod CIDRs");
     }
   }
 }

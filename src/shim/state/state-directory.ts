@@ -1,4 +1,4 @@
-/** The state directory: its layout, and that only one shim uses it. */
+/** The layout of the state directory, and the claim that only one instance uses it. */
 import { chmod, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -17,24 +17,34 @@ export interface StateDirectory {
   readonly quarantine: string;
 }
 
-/** What this program, its set-up and its ancestors have in it: docs/files-on-disk.md. */
+/** Names that this program, its set-up, dockershim and cri-dockerd create in it: docs/files-on-disk.md. */
 const contents = new Set([
-  ...["sandbox", "pods", "containers", "logs", "quarantine", "play", "engine-id", "pod-cidrs.json"],
-  ...["instance.sock", "setup.json", "setup-packages.log", "dockerd.log"],
-  // The root of a file system of its own.
+  "sandbox",
+  "pods",
+  "containers",
+  "logs",
+  "quarantine",
+  "play",
+  "engine-id",
+  "pod-cidrs.json",
+  "instance.sock",
+  "setup.json",
+  "setup-packages.log",
+  "dockerd.log",
+  // Where the state directory is the root of a file system.
   "lost+found",
 ]);
-/** Of files that were being written when their writer was killed. */
+/** Temporary files of killed writers. */
 const temporary = /^\.(dockershim-|setup\.json\.)/;
 
 /**
- * `root` is private: the names of pods and their addresses are nobody's business. One that others have made readable, as
- * dockershim did, is closed to them, unless somebody else has files in it, as in /tmp.
+ * Creates the directory for root alone, because it shows names and addresses of pods. An existing one that others can read,
+ * as dockershim made it, is closed to them, unless it has files of other programs, like /tmp.
  */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
   await createDirectory(root, 0o700);
   const { mode } = await stat(root);
-  // Where it stays as it is, also on a read-only file system, what is in it has modes of its own.
+  // A failure, as on a read-only file system, is harmless: the files have modes of their own.
   if ((mode & 0o077) !== 0 && (await isOursAlone(root))) await chmod(root, 0o700).catch(() => undefined);
   return {
     checkpoints: join(root, "sandbox"),
@@ -50,16 +60,15 @@ async function isOursAlone(root: string): Promise<boolean> {
 }
 
 /**
- * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a
- * lock file would outlive a crash. What a killed predecessor was writing is removed then. Throws `conflict`
- * when another instance has it.
+ * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a lock file would
+ * outlive a crash. Then removes temporary files of a killed process. Throws `conflict` when another instance has it.
  */
 export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());
   try {
     const bound = await bindUnixSocket(server, join(root, "instance.sock"));
     server.unref();
-    // Those of files in the root itself; a failure costs nothing, and is met again at the first write.
+    // A failure is harmless here; the first write reports it.
     await sweepTemporaryFiles(root, { patterns: [ownTemporaryName] }).catch(() => undefined);
     return {
       release: async () => {
