@@ -152,7 +152,7 @@ export class FakeContainers {
     this.#emit("die", container.id);
   }
 
-  /** Somebody else restarts it, or sets it to another state. */
+  /** Another program restarts it, or sets it to another state. */
   restart(id: string): void {
     this.exit(id, 0);
     this.start(id);

@@ -43,8 +43,8 @@ export type PullScript = (
 ) => Promise<void> | void;
 
 /**
- * An engine in memory that behaves: `containers`, `images`, `execs` and `events` are its inside, for tests to look at
- * and to meddle with. Every verb is noted in the journal as `engine.<verb>`.
+ * An engine in memory that behaves: `containers`, `images`, `execs` and `events` are its inside, for tests to
+ * look at and to meddle with. Every verb is noted in the journal as `engine.<verb>`.
  */
 export class FakeEngine implements Engine {
   readonly events$ = new FakeEvents();
@@ -153,14 +153,14 @@ export class FakeEngine implements Engine {
   }
 
   async createContainer(name: string, body: CreateBody, signal: AbortSignal): Promise<string> {
-    return this.#goingOn(signal, (patient) =>
-      this.#call("createContainer", [name, body], patient, () => this.containers.create(name, body)),
+    return this.#goingOn(signal, (uncancelled) =>
+      this.#call("createContainer", [name, body], uncancelled, () => this.containers.create(name, body)),
     );
   }
 
   async startContainer(id: string, signal: AbortSignal): Promise<"started" | "already"> {
-    return this.#goingOn(signal, (patient) =>
-      this.#call("startContainer", [id], patient, () => {
+    return this.#goingOn(signal, (uncancelled) =>
+      this.#call("startContainer", [id], uncancelled, () => {
         const known = this.containers.find(id);
         const failure = known === undefined ? undefined : this.startFailure(known.name, known.body);
         if (failure === undefined) return this.containers.start(id);
@@ -371,7 +371,7 @@ export class FakeEngine implements Engine {
 
   async loadImage(archive: Buffer, signal: AbortSignal): Promise<void> {
     await this.#call("loadImage", [archive.length], signal, () => {
-      this.images.add({ tags: [`loaded:${String(archive.length)}`] });
+      this.images.add({ tags: [`loaded:${archive.length}`] });
     });
   }
 
@@ -413,7 +413,7 @@ export class FakeEngine implements Engine {
   }
 
   /** Docker goes on with a create and a start although its caller left. */
-  async #goingOn<T>(signal: AbortSignal, work: (patient: AbortSignal) => Promise<T>): Promise<T> {
+  async #goingOn<T>(signal: AbortSignal, work: (uncancelled: AbortSignal) => Promise<T>): Promise<T> {
     signal.throwIfAborted();
     const working = work(new AbortController().signal);
     working.catch(() => undefined);

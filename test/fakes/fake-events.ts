@@ -13,8 +13,8 @@ interface Subscription {
 /** Event streams that are late, doubled or lossy, as a test wants them. */
 export class FakeEvents {
   /**
-   * For each event the delays, in turns of the event loop, after which it is delivered: `[]` loses it, `[0, 3]` doubles
-   * it.
+   * For each event the delays, in turns of the event loop, after which it is delivered: `[]` loses it, `[0,
+   * 3]` doubles it.
    */
   policy: (event: EngineEvent) => readonly number[] = () => [0];
   readonly #subscriptions = new Set<Subscription>();

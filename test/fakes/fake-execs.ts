@@ -18,7 +18,7 @@ export interface OutputChunk {
 /** What a process does. */
 export interface FakeProcess {
   readonly output?: readonly OutputChunk[];
-  /** Absent: it runs until somebody kills it. */
+  /** Absent: it runs until it is killed. */
   readonly exitCode?: number;
   /** Inspects that still call it running after its output has ended. */
   readonly lingersForInspects?: number;
@@ -47,7 +47,7 @@ export class FakeExecs {
   readonly #execs = new Map<string, FakeExec>();
 
   create(containerId: string, options: ExecOptions): string {
-    const id = `exec${String(this.#execs.size + 1)}`;
+    const id = `exec${this.#execs.size + 1}`;
     const process = this.script(containerId, options);
     let kill!: () => void;
     const killed = new Promise<void>((resolve) => (kill = resolve));

@@ -61,7 +61,7 @@ export class FakeHost implements HostAccess {
 
   networkNamespace({ state }: Snapshot): ProvenNamespace | undefined {
     if (!this.local || !state.running) return undefined;
-    return { netns: `/proc/${String(state.pid)}/ns/net`, netnsIdentity: `namespace of ${String(state.pid)}` };
+    return { netns: `/proc/${state.pid}/ns/net`, netnsIdentity: `namespace of ${state.pid}` };
   }
 
   async killProcessTree(containerId: string, pid: number, signal: AbortSignal): Promise<boolean> {

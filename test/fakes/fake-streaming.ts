@@ -18,19 +18,19 @@ export class FakeStreamingServer implements StreamingServer {
   /** The session that a URL of `offer` opens. */
   command(url: string | undefined): CommandSession {
     const session = this.#of(url);
-    if (session.kind === "portForward") throw new Error(`${String(url)} opens no command`);
+    if (session.kind === "portForward") throw new Error(`${url} opens no command`);
     return session;
   }
 
   portForward(url: string | undefined): PortForwardSession {
     const session = this.#of(url);
-    if (session.kind !== "portForward") throw new Error(`${String(url)} opens no port-forward`);
+    if (session.kind !== "portForward") throw new Error(`${url} opens no port-forward`);
     return session;
   }
 
   #of(url: string | undefined): StreamingSession {
     const session = this.offers[Number(url?.split("/").at(-1))];
-    if (session === undefined) throw new Error(`${String(url)} is no URL of an offer`);
+    if (session === undefined) throw new Error(`${url} is no URL of an offer`);
     return session;
   }
 }
@@ -64,7 +64,7 @@ export class TestClient {
         this.#hasEnded = true;
         this.#wake?.();
       });
-    this.result.catch(() => undefined); // Whoever cares awaits it.
+    this.result.catch(() => undefined); // A test may await it, or not.
   }
 
   resize(columns: number, rows: number): void {

@@ -106,7 +106,10 @@ export class TestShim implements AsyncDisposable {
     this.image = imageRpcs(services);
   }
 
-  /** Builds the services and waits until the read model is live. `earlier` is the world of a shim that has ended. */
+  /**
+   * Builds the services and waits until the read model is live. `earlier` is the world of a shim that has
+   * ended.
+   */
   static async start(
     options: {
       readonly earlier?: World;

@@ -35,7 +35,7 @@ export const noResources: ResourceSnapshot = {
 export function snapshotOf({ state, resources, ...changes }: SnapshotChanges): Snapshot {
   return {
     id: idOf("c0"),
-    name: "stranger",
+    name: "foreign",
     labels: {},
     created: createdAt,
     imageId: `sha256:${idOf("1a")}`,

@@ -5,11 +5,11 @@ export async function turns(count: number): Promise<void> {
   for (let turn = 0; turn < count; turn += 1) await nextTurn();
 }
 
-const patienceMs = 10_000;
+const timeoutMs = 10_000;
 
 /** Waits until `condition` holds: a few turns of the event loop, mostly. Throws when it never does. */
 export async function until(what: string, condition: () => boolean): Promise<void> {
-  const end = Date.now() + patienceMs;
+  const end = Date.now() + timeoutMs;
   for (let turn = 0; !condition(); turn += 1) {
     if (Date.now() > end) throw new Error(`gave up waiting until ${what}`);
     await (turn < 100 ? nextTurn() : pause(1));

@@ -34,7 +34,9 @@ export interface ContainerEntry {
   /** Absolute, or empty when the kubelet wants no log. */
   readonly logPath: string;
   readonly snapshot: ContainerSource;
-  /** The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept. */
+  /**
+   * The entry of ListContainers; the same object as long as nothing changed, so that its bytes can be kept.
+   */
   readonly item: ContainerItem;
 }
 
@@ -43,8 +45,8 @@ export interface Container extends ContainerEntry {
 }
 
 /**
- * Undefined when the snapshot is not a container of a pod. `pod` is the identity of its sandbox if that is known: only with
- * it a name of dockershim whose parts contain underscores can be parsed exactly.
+ * Undefined when the snapshot is not a container of a pod. `pod` is the identity of its sandbox if that is
+ * known: only with it a name of dockershim whose parts contain underscores can be parsed exactly.
  */
 export function toContainer(snapshot: Snapshot, pod: PodIdentity | undefined): Container | undefined {
   const entry = toContainerEntry(snapshot, pod);

@@ -11,8 +11,8 @@ export function isContainerId(text: string): boolean {
 }
 
 /**
- * The full id in one of `indexes` (maps by id, without common keys) that equals `idOrPrefix` or is the only one that
- * begins with it; undefined when there is none. An ambiguous prefix is `invalid`.
+ * The full id in one of `indexes` (maps by id, without common keys) that equals `idOrPrefix` or is the only
+ * one that begins with it; undefined when there is none. An ambiguous prefix is `invalid`.
  */
 export function findId(
   indexes: readonly ReadonlyMap<string, unknown>[],
@@ -40,7 +40,10 @@ export function matchesId(id: string, filter: string): boolean {
   return filter === "" || id.startsWith(filter);
 }
 
-/** Compares values exactly. `labels` are Docker's, so annotations can be selected by their prefixed keys, as in dockershim. */
+/**
+ * Compares values exactly. `labels` are Docker's, so annotations can be selected by their prefixed keys, as
+ * in dockershim.
+ */
 export function matchesLabels(labels: Labels, selector: Labels): boolean {
   for (const key in selector) {
     if (labels[key] !== selector[key]) return false;

@@ -1,6 +1,6 @@
 /**
- * The image volumes of a container, in one of its labels: Docker knows at most the volume, but not the image. The label is
- * the only record of which containers use an image in this way.
+ * The image volumes of a container, in one of its labels: Docker knows at most the volume, but not the image.
+ * The label is the only record of which containers use an image in this way.
  */
 import { imageMountsLabel, type Labels } from "./labels.js";
 

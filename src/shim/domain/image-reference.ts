@@ -1,4 +1,7 @@
-/** Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image names. */
+/**
+ * Image references as Docker normalises them (registry, repository, tag, digest), and patterns of image
+ * names.
+ */
 
 export interface ImageReference {
   /** With registry: `docker.io/library/busybox`. */
@@ -22,8 +25,8 @@ const referenceLimit = 1024;
 const pathLimit = 255;
 
 /**
- * The parts of a reference, or undefined when Docker would refuse it. An id (64 hex digits, with or without `sha256:`)
- * is not a name, although Docker would read the longer form as tag of an image `sha256`.
+ * The parts of a reference, or undefined when Docker would refuse it. An id (64 hex digits, with or without
+ * `sha256:`) is not a name, although Docker would read the longer form as tag of an image `sha256`.
  */
 export function parseReference(text: string): ImageReference | undefined {
   if (text === "" || text.length > referenceLimit || idPattern.test(text)) return undefined;
@@ -58,7 +61,10 @@ export function parseReference(text: string): ImageReference | undefined {
   };
 }
 
-/** The full form (`busybox` → `docker.io/library/busybox:latest`), for comparisons; unreadable text stays as it is. */
+/**
+ * The full form (`busybox` → `docker.io/library/busybox:latest`), for comparisons; unreadable text stays as
+ * it is.
+ */
 export function normalizeReference(text: string): string {
   const reference = parseReference(text);
   if (reference === undefined) return text;
@@ -67,8 +73,8 @@ export function normalizeReference(text: string): string {
 }
 
 /**
- * Why no image could ever match `pattern`; undefined when one can. Patterns have CRI-O's three forms: a name, a prefix
- * (`registry.example/*`), a part (`*web*`). Names are compared in their full form.
+ * Why no image could ever match `pattern`; undefined when one can. Patterns have CRI-O's three forms: a name,
+ * a prefix (`registry.example/*`), a part (`*web*`). Names are compared in their full form.
  */
 export function imagePatternFault(pattern: string): string | undefined {
   const text = pattern.endsWith("*") ? pattern.slice(pattern.startsWith("*") ? 1 : 0, -1) : pattern;

@@ -1,10 +1,10 @@
 /**
- * Users of an image, from the text of its /etc/passwd and /etc/group, by the rules that Docker and runc share for
- * `Config.User`: `""` is user 0; digits are always an id, never a name; an id without an entry is used as it is, with
- * group 0; memberships of /etc/group count only when no group is named.
+ * Users of an image, from the text of its /etc/passwd and /etc/group, by the rules that Docker and runc share
+ * for `Config.User`: `""` is user 0; digits are always an id, never a name; an id without an entry is used as
+ * it is, with group 0; memberships of /etc/group count only when no group is named.
  *
- * The files come out of images and may hold anything. Lines that are not entries are skipped (runc reads a broken id as
- * 0, which would turn a broken line into a root user).
+ * The files come out of images and may hold anything. Lines that are not entries are skipped (runc reads a
+ * broken id as 0, which would turn a broken line into a root user).
  */
 
 /** The two files, parsed once; of several entries with one name or id the first counts, as everywhere. */
@@ -69,8 +69,8 @@ export function parseImageUserFiles(passwd: string, group: string): ImageUserFil
 }
 
 /**
- * Resolves `text` (`""`, `1000`, `name`, `1000:50`, `name:group`). Undefined for a user or group name that the files do
- * not have and for an id out of range: the engine refuses to start such a container.
+ * Resolves `text` (`""`, `1000`, `name`, `1000:50`, `name:group`). Undefined for a user or group name that
+ * the files do not have and for an id out of range: the engine refuses to start such a container.
  */
 export function resolveImageUser(files: ImageUserFiles, text: string): ResolvedImageUser | undefined {
   const colon = text.indexOf(":");

@@ -1,4 +1,7 @@
-/** Docker labels of sandboxes and containers: the exact strings of dockershim and cri-dockerd, so that nodes can change hands. */
+/**
+ * Docker labels of sandboxes and containers: the exact strings of dockershim and cri-dockerd, so that nodes
+ * can change hands.
+ */
 
 export const typeLabel = "io.kubernetes.docker.type";
 export const sandboxType = "podsandbox";
@@ -15,9 +18,9 @@ export const pinnedImageLabel = "dockershim.image-volume.image";
 /** JSON list of those Docker labels that begin with `annotationPrefix` and are labels of the request. */
 const prefixedLabelsLabel = "dockershim.prefixed-labels";
 /**
- * JSON: the sandbox's id, and the keys of all Docker labels that the request or this program gave a sandbox or container.
- * It tells them from labels that Docker adds from the image. An image can have this label, too, but not with the id of a
- * sandbox that does not exist yet.
+ * JSON: the sandbox's id, and the keys of all Docker labels that the request or this program gave a sandbox
+ * or container. It tells them from labels that Docker adds from the image. An image can have this label, too,
+ * but not with the id of a sandbox that does not exist yet.
  */
 const madeKeysLabel = "dockershim.label-keys";
 /** CRI annotations become Docker labels with this prefix: Docker has no annotations that all engines keep. */
@@ -35,8 +38,9 @@ export const podUidLabel = "io.kubernetes.pod.uid";
 export type Labels = Readonly<Record<string, string>>;
 
 /**
- * CRI labels and annotations merged into Docker labels; annotations win over labels, `own` over both. A label `annotation.x`
- * is what Docker has for the annotation `x`, too: of both in one pod, the label is lost, as with dockershim.
+ * CRI labels and annotations merged into Docker labels; annotations win over labels, `own` over both. A label
+ * `annotation.x` is what Docker has for the annotation `x`, too: of both in one pod, the label is lost, as
+ * with dockershim.
  */
 export function toDockerLabels(labels: Labels, annotations: Labels, own: Labels): Labels {
   const merged: Record<string, string> = { ...labels };
@@ -57,7 +61,10 @@ interface MadeKeys {
   readonly keys: readonly string[];
 }
 
-/** Whether the labels are those of a sandbox or container of a pod. Helper containers of this program have an empty type. */
+/**
+ * Whether the labels are those of a sandbox or container of a pod. Helper containers of this program have an
+ * empty type.
+ */
 export function hasPodType(docker: Labels): boolean {
   const type = docker[typeLabel];
   return type === sandboxType || type === containerType;
@@ -67,8 +74,8 @@ export function hasPodType(docker: Labels): boolean {
 const unsharedLabels: readonly string[] = [imageMountsLabel, prefixedLabelsLabel, madeKeysLabel];
 
 /**
- * Labels that are kept of a container whose labels are too large: this program needs them to know its pod and type, and the
- * kubelet to neither restart it nor stop it in another way.
+ * Labels that are kept of a container whose labels are too large: this program needs them to know its pod and
+ * type, and the kubelet to neither restart it nor stop it in another way.
  */
 export const essentialLabels: readonly string[] = [
   typeLabel,
@@ -95,8 +102,8 @@ export const essentialLabels: readonly string[] = [
 export const ownLabels: readonly string[] = [typeLabel, sandboxIdLabel, logPathLabel, ...unsharedLabels];
 
 /**
- * The labels of a container without those of its image. For a container that this program did not create these are unknown:
- * it keeps all labels but those that only this program writes.
+ * The labels of a container without those of its image. For a container that this program did not create
+ * these are unknown: it keeps all labels but those that only this program writes.
  */
 export function madeLabels(docker: Labels): Labels {
   const keys = madeKeys(docker);
@@ -123,8 +130,8 @@ function madeKeys(docker: Labels): ReadonlySet<string> | undefined {
 }
 
 /**
- * Docker labels split back into CRI labels and annotations, without the shim's own keys. A label that begins with
- * `annotation.` comes back as an annotation when dockershim or cri-dockerd wrote it, as it did there.
+ * Docker labels split back into CRI labels and annotations, without the shim's own keys. A label that begins
+ * with `annotation.` comes back as an annotation when dockershim or cri-dockerd wrote it, as it did there.
  */
 export function fromDockerLabels(docker: Labels): { readonly labels: Labels; readonly annotations: Labels } {
   const labels: Record<string, string> = {};
@@ -163,17 +170,17 @@ interface NamedContainer {
 }
 
 /**
- * Whether a container may have its pod labels from its image: Docker adds an image's labels to each container of it.
- * Containers of pods have names as dockershim made them, unless an administrator renames one, so that only the images of
- * containers with other names must be inspected.
+ * Whether a container may have its pod labels from its image: Docker adds an image's labels to each container
+ * of it. Containers of pods have names as dockershim made them, unless an administrator renames one, so that
+ * only the images of containers with other names must be inspected.
  */
 export function mayInheritPodType({ name, labels }: NamedContainer): boolean {
   return hasPodType(labels) && !name.startsWith("k8s_");
 }
 
 /**
- * Whether a container is part of a pod only by the labels of its image. A renamed container of a pod, made of such an
- * image, is taken for one, too: the two cannot be told apart.
+ * Whether a container is part of a pod only by the labels of its image. A renamed container of a pod, made of
+ * such an image, is taken for one, too: the two cannot be told apart.
  */
 export function inheritsPodType(
   container: NamedContainer,

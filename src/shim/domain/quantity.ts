@@ -24,8 +24,8 @@ const suffixes: Readonly<Record<string, readonly [bigint, bigint]>> = {
 const maximum = 2n ** 63n - 1n;
 
 /**
- * The quantity in units of 1/`perUnit` (1000 for millicores, 1 for bytes), rounded up as the Kubernetes API does;
- * undefined when `text` is no quantity. Values beyond a signed 64-bit integer are cut to the largest.
+ * The quantity in units of 1/`perUnit` (1000 for millicores, 1 for bytes), rounded up as the Kubernetes API
+ * does; undefined when `text` is no quantity. Values beyond a signed 64-bit integer are cut to the largest.
  */
 export function parseQuantity(text: string, perUnit: 1 | 1000): bigint | undefined {
   const match = pattern.exec(text);

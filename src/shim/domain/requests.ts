@@ -1,6 +1,7 @@
 /**
- * Requests after validation: sub-messages that an RPC cannot do without are there, enums and numbers are in range,
- * names and paths are well formed. Made only by `validateRequest`; everything behind it takes these types.
+ * Requests after validation: sub-messages that an RPC cannot do without are there, enums and numbers are in
+ * range, names and paths are well formed. Made only by `validateRequest`; everything behind it takes these
+ * types.
  */
 import type {
   AttachRequest,

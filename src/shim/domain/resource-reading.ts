@@ -1,7 +1,9 @@
 /**
- * Resource usage of a container or a pod at one time. Values that the source does not have are undefined, never 0.
+ * Resource usage of a container or a pod at one time. Values that the source does not have are undefined,
+ * never 0.
  *
- * Numbers are doubles: beyond 2^53 (104 days of CPU time of one core, in nanoseconds) the last digits are rounded.
+ * Numbers are doubles: beyond 2^53 (104 days of CPU time of one core, in nanoseconds) the last digits are
+ * rounded.
  */
 import type { Nanoseconds } from "../lib/time.js";
 

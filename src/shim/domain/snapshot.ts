@@ -48,7 +48,9 @@ export interface Snapshot {
   /** `SIGTERM`, `15` or empty. */
   readonly stopSignal: string;
   readonly mounts: readonly MountSnapshot[];
-  /** `HostConfig.Mounts` and `HostConfig.Binds` as requested, to answer recursive read-only and image mounts. */
+  /**
+   * `HostConfig.Mounts` and `HostConfig.Binds` as requested, to answer recursive read-only and image mounts.
+   */
   readonly requestedMounts: readonly RequestedMount[];
   /** Paths on the engine's host. Empty when there is none. */
   readonly logPath: string;
@@ -65,11 +67,19 @@ export interface Snapshot {
   readonly groupAdd: readonly string[];
   readonly privileged: boolean;
   readonly resources: ResourceSnapshot;
-  /** Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container. */
+  /**
+   * Addresses of Docker's own networks, IPv4 before IPv6; empty with network mode none, host or container.
+   */
   readonly addresses: readonly string[];
-  /** Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image store. */
+  /**
+   * Labels of the engine's graph driver for this container (`UpperDir`, …), empty for the containerd image
+   * store.
+   */
   readonly graphDriver: Labels;
-  /** The engine's description was too large to be read as a whole: most labels are missing, and perhaps mounts. */
+  /**
+   * The engine's description was too large to be read as a whole: most labels are missing, and perhaps
+   * mounts.
+   */
   readonly isTrimmed?: true;
 }
 
@@ -97,7 +107,10 @@ export interface ResourceSnapshot {
   readonly oomScoreAdj: number;
 }
 
-/** One entry of `GET /containers/json`: enough to tell which ids need a fresh inspect, and to list those without one. */
+/**
+ * One entry of `GET /containers/json`: enough to tell which ids need a fresh inspect, and to list those
+ * without one.
+ */
 export interface ListedContainer {
   readonly id: string;
   readonly status: DockerStatus;
@@ -106,7 +119,10 @@ export interface ListedContainer {
   /** Of whole seconds. */
   readonly created: Nanoseconds;
   readonly imageId: string;
-  /** The reference that the create request named, or the image's id when that reference names another image now. */
+  /**
+   * The reference that the create request named, or the image's id when that reference names another image
+   * now.
+   */
   readonly imageName: string;
 }
 
@@ -119,7 +135,10 @@ export function listedName({ names }: ListedContainer): string {
 export interface ImageSnapshot {
   /** `sha256:…` */
   readonly id: string;
-  /** Names with tags; without `<none>:<none>`, and without digests, which the containerd image store lists among them. */
+  /**
+   * Names with tags; without `<none>:<none>`, and without digests, which the containerd image store lists
+   * among them.
+   */
   readonly repoTags: readonly string[];
   readonly repoDigests: readonly string[];
   /** Bytes. */
@@ -140,7 +159,10 @@ export interface ImageSnapshot {
   readonly layers: readonly string[];
   /** Declared volumes. */
   readonly volumes: readonly string[];
-  /** Of the engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the containerd image store. */
+  /**
+   * Of the engine's graph driver: its name, and where the layers are (`UpperDir`, …); empty for the
+   * containerd image store.
+   */
   readonly graphDriverName: string;
   readonly graphDriver: Labels;
 }
@@ -153,8 +175,8 @@ export interface ListedImage {
   /** Bytes. */
   readonly size: number;
   /**
-   * False when the engine knows of no registry that has it: it was built, committed, imported or loaded here, and never
-   * pulled or pushed. The containerd image store tells this from API 1.54 on.
+   * False when the engine knows of no registry that has it: it was built, committed, imported or loaded here,
+   * and never pulled or pushed. The containerd image store tells this from API 1.54 on.
    */
   readonly hasRegistry: boolean;
   /** Bytes shared with other images; -1 when the engine did not say. */

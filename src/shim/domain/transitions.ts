@@ -15,10 +15,10 @@ export type LifeState = {
 };
 
 /**
- * The events between `before` and `after` (undefined: not there), in order. Derived from the two states and not from
- * what the engine reported in between, so that nothing is missing when reports come together, late or never: a
- * container that is first seen after its end was created, started and stopped. One whose start failed was never
- * started, but is stopped.
+ * The events between `before` and `after` (undefined: not there), in order. Derived from the two states and
+ * not from what the engine reported in between, so that nothing is missing when reports come together, late
+ * or never: a container that is first seen after its end was created, started and stopped. One whose start
+ * failed was never started, but is stopped.
  */
 export function transitions(
   before: LifeState | undefined,

@@ -3,9 +3,9 @@ import type { ImageSnapshot } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
 
 /**
- * The image of a reference: a name with or without tag, with a digest, or an id with or without `sha256:`. Docker also
- * resolves prefixes of ids: so that a name that looks like one (`cafe`) finds no other image, the answer is compared with
- * the reference.
+ * The image of a reference: a name with or without tag, with a digest, or an id with or without `sha256:`.
+ * Docker also resolves prefixes of ids: so that a name that looks like one (`cafe`) finds no other image, the
+ * answer is compared with the reference.
  */
 export async function findImage(
   engine: Pick<Engine, "inspectImage">,

@@ -16,9 +16,9 @@ interface Entry {
 }
 
 /**
- * Images of known containers by id, so that a status needs no image inspect. The content of an image id is fixed, but its
- * names change: after an image event an entry is stale. When the engine does not answer, a stale entry is used: a status
- * must not fail because of the names of an image.
+ * Images of known containers by id, so that a status needs no image inspect. The content of an image id is
+ * fixed, but its names change: after an image event an entry is stale. When the engine does not answer, a
+ * stale entry is used: a status must not fail because of the names of an image.
  */
 export class ImageCache {
   readonly #images = new LruMap<string, Entry>(capacity);
@@ -27,7 +27,9 @@ export class ImageCache {
 
   constructor(private readonly engine: Pick<Engine, "inspectImage">) {}
 
-  /** Undefined when the engine has no such image any more, or never answered. Throws only the caller's abort. */
+  /**
+   * Undefined when the engine has no such image any more, or never answered. Throws only the caller's abort.
+   */
   async get(id: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
     const generation = this.#generation;
     const known = this.#images.get(id);

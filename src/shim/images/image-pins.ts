@@ -14,9 +14,9 @@ export interface ImagePinsDeps {
 }
 
 /**
- * Pinned are the pause image, images that match `--pinned-images`, images of unmanaged containers, and images with a tag that
- * are in no registry from which they could be pulled again. Kubelets do not know that these are used. An image without a
- * tag and a registry is an intermediate image of a build.
+ * Pinned are the pause image, images that match `--pinned-images`, images of unmanaged containers, and images
+ * with a tag that are in no registry from which they could be pulled again. Kubelets do not know that these
+ * are used. An image without a tag and a registry is an intermediate image of a build.
  */
 export class ImagePins {
   readonly #isNamed: (name: string) => boolean;
@@ -26,12 +26,18 @@ export class ImagePins {
     this.#isNamed = imageNameMatcher(deps.patterns);
   }
 
-  /** Called with every whole list: on the containerd image store an inspect cannot tell whether an image has a registry. */
+  /**
+   * Called with every whole list: on the containerd image store an inspect cannot tell whether an image has a
+   * registry.
+   */
   noteListed(images: readonly Pinnable[]): void {
     this.#withoutRegistry = new Set(images.filter((image) => !image.hasRegistry).map(({ id }) => id));
   }
 
-  /** The present rule. Makes an engine request only when unmanaged containers were created or removed since the last one. */
+  /**
+   * The present rule. Makes an engine request only when unmanaged containers were created or removed since
+   * the last one.
+   */
   async rule(signal: AbortSignal): Promise<(image: Pinnable) => boolean> {
     const outside = await this.deps.unmanagedImages.ids(signal);
     return (image) => {

@@ -1,7 +1,7 @@
 /**
- * Volumes with the files of an image. Each has a pin: a container of the image that mounts the volume and is never started.
- * The pin protects the image, which Docker does not know to be used by the volume, and the volume itself as long as no
- * container of a pod has it. Both have the same name, a hash of the content.
+ * Volumes with the files of an image. Each has a pin: a container of the image that mounts the volume and is
+ * never started. The pin protects the image, which Docker does not know to be used by the volume, and the
+ * volume itself as long as no container of a pod has it. Both have the same name, a hash of the content.
  */
 import { createHash } from "node:crypto";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
@@ -70,8 +70,8 @@ export class ImageVolumeStore {
   constructor(private readonly deps: ImageVolumeStoreDeps) {}
 
   /**
-   * The volume that has the directory, and the path in it; creates the volume when it is missing. `inUse` tells whether a
-   * container of a pod has the volume of this name.
+   * The volume that has the directory, and the path in it; creates the volume when it is missing. `inUse`
+   * tells whether a container of a pod has the volume of this name.
    */
   async provide(
     directory: ImageDirectory,
@@ -96,7 +96,10 @@ export class ImageVolumeStore {
     return { volume: await this.#provideCopy(directory, inUse, signal), subPath: "" };
   }
 
-  /** Removes pin and volume. Throws `precondition` when a container has the volume; its pin is removed all the same. */
+  /**
+   * Removes pin and volume. Throws `precondition` when a container has the volume; its pin is removed all the
+   * same.
+   */
   async remove(name: string, signal: AbortSignal): Promise<void> {
     const { engine } = this.deps;
     this.#finished.delete(name);
@@ -105,8 +108,8 @@ export class ImageVolumeStore {
   }
 
   /**
-   * Removes a volume that has lost its pin. May be called without the lock: a pin that is being created is not removed, and
-   * the engine refuses (`precondition`) to remove a volume that a container has.
+   * Removes a volume that has lost its pin. May be called without the lock: a pin that is being created is
+   * not removed, and the engine refuses (`precondition`) to remove a volume that a container has.
    */
   async removeUnpinned(name: string, signal: AbortSignal): Promise<void> {
     const { engine } = this.deps;
@@ -240,8 +243,9 @@ export class ImageVolumeStore {
 }
 
 /**
- * The directory that the relative `subPath` leads to in the image of the never started container `id`: relative, without
- * links, empty for the root. Links are followed within the image. Throws `precondition` when there is no such directory.
+ * The directory that the relative `subPath` leads to in the image of the never started container `id`:
+ * relative, without links, empty for the root. Links are followed within the image. Throws `precondition`
+ * when there is no such directory.
  */
 export async function findImageDirectory(
   id: string,

@@ -51,8 +51,8 @@ interface Provided {
 }
 
 /**
- * Image volumes: the files of images in containers of other images. The labels of containers are the only record of which
- * volumes they use, so no other state survives a restart.
+ * Image volumes: the files of images in containers of other images. The labels of containers are the only
+ * record of which volumes they use, so no other state survives a restart.
  */
 export class ImageVolumes {
   /** Number of calls per image id that need it and have no container yet. */
@@ -109,8 +109,8 @@ export class ImageVolumes {
   }
 
   /**
-   * Called when a container with these labels left the read model. Removes the volumes that only it used, in the background;
-   * failures are logged, and repaired after the next start.
+   * Called when a container with these labels left the read model. Removes the volumes that only it used, in
+   * the background; failures are logged, and repaired after the next start.
    */
   containerGone(labels: Labels): void {
     if (this.#stopped.signal.aborted) return;
@@ -122,14 +122,17 @@ export class ImageVolumes {
     }
   }
 
-  /** Returns when the volumes of all containers that are gone by now are removed; throws the reason of `signal`. */
+  /**
+   * Returns when the volumes of all containers that are gone by now are removed; throws the reason of
+   * `signal`.
+   */
   async released(signal: AbortSignal): Promise<void> {
     if (this.#releasing.size > 0) await orAbort(Promise.all(this.#releasing), signal);
   }
 
   /**
-   * Throws `precondition` when an image volume needs the image; else removes its unused volumes. The caller holds the
-   * image's lock.
+   * Throws `precondition` when an image volume needs the image; else removes its unused volumes. The caller
+   * holds the image's lock.
    */
   async requireUnused(imageId: string, signal: AbortSignal): Promise<void> {
     for (const { id, snapshot } of this.deps.model.containerEntries()) {
@@ -146,7 +149,9 @@ export class ImageVolumes {
     await this.#release(imageId, signal);
   }
 
-  /** After a start, with a live read model: removes unused volumes and pins, and creates missing pins again. */
+  /**
+   * After a start, with a live read model: removes unused volumes and pins, and creates missing pins again.
+   */
   async cleanUp(signal: AbortSignal): Promise<void> {
     const { store, imageLocks } = this.deps;
     const volumes = await store.volumes(signal);
@@ -186,8 +191,8 @@ export class ImageVolumes {
   }
 
   /**
-   * Concurrent callers share one provision. It continues when they leave: a copy can take longer than a kubelet waits, and
-   * would never complete if each attempt began again.
+   * Concurrent callers share one provision. It continues when they leave: a copy can take longer than a
+   * kubelet waits, and would never complete if each attempt began again.
    */
   async #provided(
     imageId: string,

@@ -26,8 +26,9 @@ export interface ScratchContainersDeps {
 }
 
 /**
- * Containers that are never started, to read files of their image: the Engine API reads files of containers only, and files
- * of a pod's container may come from its mounts or its processes. Each exists as long as the work that needs it.
+ * Containers that are never started, to read files of their image: the Engine API reads files of containers
+ * only, and files of a pod's container may come from its mounts or its processes. Each exists as long as the
+ * work that needs it.
  */
 export class ScratchContainers {
   /** Running work by image, until its container is removed; also work whose callers have all left. */
@@ -58,21 +59,27 @@ export class ScratchContainers {
     }
   }
 
-  /** Returns when the image has no scratch container any more: the engine would count it as a user of the image. */
+  /**
+   * Returns when the image has no scratch container any more: the engine would count it as a user of the
+   * image.
+   */
   async settled(imageId: string, signal: AbortSignal): Promise<void> {
     const known = this.#inUse.get(imageId);
     if (known !== undefined) await orAbort(Promise.allSettled(known), signal);
   }
 
-  /** Ends all work, and returns when the containers are removed or their removal has failed. None is created afterwards. */
+  /**
+   * Ends all work, and returns when the containers are removed or their removal has failed. None is created
+   * afterwards.
+   */
   async stop(): Promise<void> {
     this.#stopped.abort(new ShimError("cancelled", "the shim is stopping"));
     await Promise.allSettled([...this.#inUse.values()].flatMap((known) => [...known]));
   }
 
   /**
-   * Removes scratch containers that an earlier run on the same state directory left behind, or that were created after their
-   * request was abandoned. A failed removal is logged.
+   * Removes scratch containers that an earlier run on the same state directory left behind, or that were
+   * created after their request was abandoned. A failed removal is logged.
    */
   async removeOrphaned(signal: AbortSignal): Promise<void> {
     const { engine, log, place } = this.deps;

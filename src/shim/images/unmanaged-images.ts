@@ -28,8 +28,8 @@ interface Known {
 }
 
 /**
- * Ids of the images of unmanaged containers, which are not part of a pod, running or not. The read model does not have them,
- * so the engine's whole list is requested, but only after one of them was created or removed.
+ * Ids of the images of unmanaged containers, which are not part of a pod, running or not. The read model does
+ * not have them, so the engine's whole list is requested, but only after one of them was created or removed.
  */
 export class UnmanagedImages {
   readonly #flights = new SingleFlight<ReadonlySet<string>>();
@@ -42,8 +42,8 @@ export class UnmanagedImages {
   constructor(private readonly deps: UnmanagedImagesDeps) {}
 
   /**
-   * The last known ids when the engine does not answer: they only save images from garbage collection, and the engine removes
-   * no image that a container uses. Throws only the caller's abort.
+   * The last known ids when the engine does not answer: they only save images from garbage collection, and
+   * the engine removes no image that a container uses. Throws only the caller's abort.
    */
   async ids(signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { ids, generation, readAtMs } = this.#known;
@@ -92,8 +92,8 @@ export class UnmanagedImages {
 }
 
 /**
- * Containers of dockershim, cri-dockerd and this program have the label, also the helper containers of this program. A
- * container that has the label from its image is unmanaged, too.
+ * Containers of dockershim, cri-dockerd and this program have the label, also the helper containers of this
+ * program. A container that has the label from its image is unmanaged, too.
  */
 function isUnmanaged(container: ListedContainer): boolean {
   const { labels } = container;

@@ -25,16 +25,16 @@ interface Deps {
 /** Limits that the Engine API has no field for. */
 export interface ContainerLimits {
   /**
-   * Writes the recorded limits of a running container into its cgroup. Throws when that fails, unless the container has
-   * ended. The caller holds the container's lock.
+   * Writes the recorded limits of a running container into its cgroup. Throws when that fails, unless the
+   * container has ended. The caller holds the container's lock.
    */
   apply(container: Snapshot, signal: AbortSignal): Promise<void>;
 }
 
 /**
- * Applies the limits that Docker cannot set after each start of a container, also after a start that StartContainer could
- * not complete or that another program made. Containers that run when this program starts get them once more: no record
- * says whether they have them.
+ * Applies the limits that Docker cannot set after each start of a container, also after a start that
+ * StartContainer could not complete or that another program made. Containers that run when this program
+ * starts get them once more: no record says whether they have them.
  */
 export class LimitReconciler implements ContainerLimits {
   /** Container id → the start for which the limits were applied or failed. */
@@ -76,8 +76,9 @@ export class LimitReconciler implements ContainerLimits {
   }
 
   /**
-   * Unlike StartContainer this does not stop a container when the limits fail: it may have run well for a long time. Waits
-   * for the lock without a limit: a checkpoint may hold it for long, and there may be no later inspect to try again.
+   * Unlike StartContainer this does not stop a container when the limits fail: it may have run well for a
+   * long time. Waits for the lock without a limit: a checkpoint may hold it for long, and there may be no
+   * later inspect to try again.
    */
   #inBackground(id: string): void {
     const { model, containerLocks, log, timeoutMs } = this.deps;
@@ -104,8 +105,9 @@ export class LimitReconciler implements ContainerLimits {
 }
 
 /**
- * Writes limits that the Engine API has no field for into the cgroup of a running container. A container that has ended
- * meanwhile needs none. Where its cgroup is out of reach, limits that kubelets send for every container are skipped.
+ * Writes limits that the Engine API has no field for into the cgroup of a running container. A container that
+ * has ended meanwhile needs none. Where its cgroup is out of reach, limits that kubelets send for every
+ * container are skipped.
  */
 export async function applyCgroupLimits(
   container: Snapshot,

@@ -24,9 +24,9 @@ function bareName(reference: string): string {
 }
 
 /**
- * Docker's option, undefined for the engine's default. A profile that is not loaded is refused here, because Docker
- * notices only at start; `loaded` is undefined when the node's profiles cannot be read. An engine without AppArmor
- * would ignore the option, so a named profile is refused there.
+ * Docker's option, undefined for the engine's default. A profile that is not loaded is refused here, because
+ * Docker notices only at start; `loaded` is undefined when the node's profiles cannot be read. An engine
+ * without AppArmor would ignore the option, so a named profile is refused there.
  */
 export function appArmorOption(
   choice: ProfileChoice,

@@ -51,9 +51,7 @@ export function requestedCdiDevices({
   CDI_devices,
   annotations,
 }: Pick<ContainerConfig, "CDI_devices" | "annotations">): readonly string[] {
-  const named = CDI_devices.map(({ name }, index) =>
-    qualified(`config.CDI_devices[${String(index)}].name`, name),
-  );
+  const named = CDI_devices.map(({ name }, index) => qualified(`config.CDI_devices[${index}].name`, name));
   // Sorted, because the entries of a map have no order on the wire.
   const keys = Object.keys(annotations).filter((key) => key.startsWith(annotationPrefix));
   const annotated = keys.sort().flatMap((key) => {
@@ -68,7 +66,10 @@ function qualified(field: string, name: string): string {
   return name;
 }
 
-/** All edits for `names`, in order; a specification's common edits come once, before those of its first device. */
+/**
+ * All edits for `names`, in order; a specification's common edits come once, before those of its first
+ * device.
+ */
 export function resolveCdiDevices(files: readonly CdiSpecFile[], names: readonly string[]): CdiEdits {
   const used = new Set<CdiSpecFile>();
   const edits = [...new Set(names)].flatMap((name) => {

@@ -10,8 +10,8 @@ import { climbs } from "./paths.js";
 export type ResourcesField = "linux" | "config.linux.resources";
 
 /**
- * The cgroup parent of a pod in the form that the engine's cgroup driver takes: with cgroupfs the path as it is; with
- * systemd the name of the slice, which is its last part (`/kubepods.slice/kubepods-podX.slice` →
+ * The cgroup parent of a pod in the form that the engine's cgroup driver takes: with cgroupfs the path as it
+ * is; with systemd the name of the slice, which is its last part (`/kubepods.slice/kubepods-podX.slice` →
  * `kubepods-podX.slice`); without a driver none.
  */
 export function cgroupParent(
@@ -34,8 +34,8 @@ export function cgroupParent(
 }
 
 /**
- * Limits that the Engine API has no field for: they are written into the container's cgroup after its start. Undefined when
- * the request asks for none.
+ * Limits that the Engine API has no field for: they are written into the container's cgroup after its start.
+ * Undefined when the request asks for none.
  */
 export function cgroupSettings(
   resources: LinuxContainerResources | null | undefined,
@@ -63,10 +63,11 @@ function isSentForEveryContainer([key, value]: readonly [string, string]): boole
 }
 
 /**
- * Whether a container must not run without these settings. Kubelets send some of them for every container: hugepage
- * limits of 0, which the pod's cgroup enforces, too; on cgroup v2 `memory.oom.group`; and, unless the node lets pods swap,
- * a `memory.swap.max` of 0, which Docker sets itself with a memory limit (`MemorySwap` equals `Memory`). Where the cgroup
- * is out of reach, a container may run without those, else no pod could run.
+ * Whether a container must not run without these settings. Kubelets send some of them for every container:
+ * hugepage limits of 0, which the pod's cgroup enforces, too; on cgroup v2 `memory.oom.group`; and, unless
+ * the node lets pods swap, a `memory.swap.max` of 0, which Docker sets itself with a memory limit
+ * (`MemorySwap` equals `Memory`). Where the cgroup is out of reach, a container may run without those, else
+ * no pod could run.
  */
 export function needsCgroup(settings: CgroupSettings): boolean {
   return (

@@ -57,7 +57,9 @@ export interface ContainerInputs {
   readonly imageVolumes?: ReadonlyMap<number, ImageVolumeSource> | undefined;
   /** Host path → device nodes there; undefined, or without a path, where the node cannot be examined. */
   readonly devices?: ReadonlyMap<string, FoundDevices> | undefined;
-  /** Where the engine injects the devices, only their environment; undefined when the node cannot be examined. */
+  /**
+   * Where the engine injects the devices, only their environment; undefined when the node cannot be examined.
+   */
   readonly cdi?: CdiEdits | undefined;
   /** Undefined when the image has no such user. */
   readonly imageUser?: ResolvedImageUser | undefined;
@@ -184,7 +186,8 @@ function hostConfig(
     Privileged: privileged,
     CapAdd: unlessEmpty(security?.capabilities?.add_capabilities ?? []),
     CapDrop: unlessEmpty(security?.capabilities?.drop_capabilities ?? []),
-    // Left out when empty (an empty list would unmask /proc), and a privileged container has none in any case.
+    // Left out when empty (an empty list would unmask /proc), and a privileged container has none in any
+    // case.
     MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
     ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
     SecurityOpt: unlessEmpty(containerSecurityOptions(config, context)),
@@ -238,8 +241,8 @@ function deviceRequests(config: ValidContainerConfig, facts: NodeFacts): HostCon
 }
 
 /**
- * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be sent. Values may be
- * secrets: no error shows one.
+ * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be
+ * sent. Values may be secrets: no error shows one.
  */
 export function environment(envs: readonly KeyValue[]): readonly string[] {
   return envs.map(({ key, value }, index) => {
@@ -247,7 +250,7 @@ export function environment(envs: readonly KeyValue[]): readonly string[] {
       return `${key}=${new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value)}`;
     } catch {
       throw unsupportedField(
-        `config.envs[${String(index)}].value`,
+        `config.envs[${index}].value`,
         `the value of ${key} is not UTF-8, which Docker cannot take`,
       );
     }

@@ -6,16 +6,16 @@ import { preconditionField, problemField, unsupportedField } from "../domain/fie
 import { isBelow, normalizePath } from "./paths.js";
 
 /**
- * `expanded` has the device nodes of each host path that could be examined: the path itself, or for a directory every device
- * in it. Other paths are passed on when they are below /dev; anywhere else a path might be a directory such as `/`, which
- * the engine would search for devices.
+ * `expanded` has the device nodes of each host path that could be examined: the path itself, or for a
+ * directory every device in it. Other paths are passed on when they are below /dev; anywhere else a path
+ * might be a directory such as `/`, which the engine would search for devices.
  */
 export function planDevices(
   devices: readonly Device[],
   expanded: ReadonlyMap<string, FoundDevices> | undefined,
 ): readonly DockerDevice[] {
   return devices.flatMap((device, index) => {
-    const field = `config.devices[${String(index)}].host_path`;
+    const field = `config.devices[${index}].host_path`;
     const nodes = expanded?.get(device.host_path);
     if (nodes === undefined) {
       if (!isBelow(device.host_path, "/dev")) {

@@ -34,7 +34,10 @@ export function imageVolumeNeeds(mounts: readonly Mount[]): readonly ImageVolume
   });
 }
 
-/** NoCopy: the volume already has its files, so the engine must not copy those of the container's image into it. */
+/**
+ * NoCopy: the volume already has its files, so the engine must not copy those of the container's image into
+ * it.
+ */
 export function imageVolumeMount(containerPath: string, { from, subPath }: ImageVolumeSource): DockerMount {
   const subpath = subPath === "" ? {} : { Subpath: subPath };
   if ("image" in from) {
@@ -68,12 +71,12 @@ export function volumesHaveSubPaths(facts: NodeFacts): boolean {
 }
 
 /**
- * The source of a mount of type image; undefined where the engine cannot mount the image itself. `times`: how often the
- * container mounts this image.
+ * The source of a mount of type image; undefined where the engine cannot mount the image itself. `times`: how
+ * often the container mounts this image.
  *
- * Up to Docker 28 a container can mount an image only once. In 29.0 and 29.1 (the change was made at the time of 28.3, and
- * may be in builds of that) the name of a mount is the hex digits of `ID,src=SOURCE,dst=TARGET`, which for a whole image
- * id is longer than the name of a file may be, and graph drivers make a file of it.
+ * Up to Docker 28 a container can mount an image only once. In 29.0 and 29.1 (the change was made at the time
+ * of 28.3, and may be in builds of that) the name of a mount is the hex digits of `ID,src=SOURCE,dst=TARGET`,
+ * which for a whole image id is longer than the name of a file may be, and graph drivers make a file of it.
  */
 export function engineImageSource(
   imageId: string,
@@ -93,8 +96,8 @@ export function engineImageSource(
 }
 
 /**
- * The directories of the image's layers, the top one first; undefined where the engine does not keep them so. Rootless
- * engines mark what hides lower layers in another way.
+ * The directories of the image's layers, the top one first; undefined where the engine does not keep them so.
+ * Rootless engines mark what hides lower layers in another way.
  */
 export function imageLayers(image: ImageSnapshot, facts: NodeFacts): readonly string[] | undefined {
   const { UpperDir, LowerDir } = image.graphDriver;
@@ -107,9 +110,10 @@ export function imageLayers(image: ImageSnapshot, facts: NodeFacts): readonly st
 const maxOptionBytes = 4095;
 
 /**
- * Options of a `local` volume that shows these directories as one, the first on top; undefined when they do not fit, or
- * have characters that options cannot have. An overlay that has nothing to write to stays read-only whatever a
- * container does to its mount; the kernel wants two directories at least, so a single one lies on `emptyDirectory`.
+ * Options of a `local` volume that shows these directories as one, the first on top; undefined when they do
+ * not fit, or have characters that options cannot have. An overlay that has nothing to write to stays
+ * read-only whatever a container does to its mount; the kernel wants two directories at least, so a single
+ * one lies on `emptyDirectory`.
  */
 export function overlayOptions(
   directories: readonly LayerDirectory[],
@@ -127,8 +131,9 @@ export function overlayOptions(
 }
 
 /**
- * For containers that are never started: tmpfs mounts in the place of the volumes that the image declares. Docker then
- * neither creates those volumes nor copies files into them, and the archive API shows the image's files.
+ * For containers that are never started: tmpfs mounts in the place of the volumes that the image declares.
+ * Docker then neither creates those volumes nor copies files into them, and the archive API shows the image's
+ * files.
  */
 export function withoutDeclaredVolumes({ volumes }: Pick<ImageSnapshot, "volumes">): readonly DockerMount[] {
   return volumes.map((path) => ({ Type: "tmpfs", Source: "", Target: path }));

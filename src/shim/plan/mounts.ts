@@ -1,4 +1,6 @@
-/** Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it. */
+/**
+ * Mounts of a container: from the CRI's mounts to Docker's `Mounts`, or `Binds` where only those can do it.
+ */
 import { ShimError } from "../lib/errors.js";
 import { MountPropagation, type Mount } from "../domain/cri.js";
 import { type DockerMount, defined, unlessEmpty } from "../domain/create-body.js";
@@ -21,9 +23,9 @@ export interface MountContext {
 }
 
 /**
- * `Mounts` of type bind refuse a missing host path and know recursive read-only; `Binds` make the path as a directory,
- * and only they can relabel for SELinux. On engines without SELinux relabelling means nothing, and kubelets ask for it
- * everywhere.
+ * `Mounts` of type bind refuse a missing host path and know recursive read-only; `Binds` make the path as a
+ * directory, and only they can relabel for SELinux. On engines without SELinux relabelling means nothing, and
+ * kubelets ask for it everywhere.
  */
 export function planMounts(
   mounts: readonly Mount[],
@@ -32,7 +34,7 @@ export function planMounts(
   const binds: string[] = [];
   const typed: DockerMount[] = [];
   for (const [index, mount] of mounts.entries()) {
-    const field = `config.mounts[${String(index)}]`;
+    const field = `config.mounts[${index}]`;
     if (mount.image !== null && mount.image.image !== "") {
       typed.push(imageMount(mount, context.imageVolumes?.get(index)));
       continue;
@@ -56,12 +58,15 @@ export function recursiveReadOnlyMounts(facts: NodeFacts, runtime: string): bool
 
 /** First API version in which `Mounts` can have the engine make a missing host path. */
 const createMountpointApiMinor = 42;
-/** First API version whose bind options tell recursive and plain read-only apart; before, read-only is never recursive. */
+/**
+ * First API version whose bind options tell recursive and plain read-only apart; before, read-only is never
+ * recursive.
+ */
 const readOnlyOptionsApiMinor = 44;
 
 /**
- * Whether the engine is to make the path if it is missing. Errors are preconditions: the request is sound and may succeed
- * later, and "not found" would tell a kubelet that the container or the sandbox is gone.
+ * Whether the engine is to make the path if it is missing. Errors are preconditions: the request is sound and
+ * may succeed later, and "not found" would tell a kubelet that the container or the sandbox is gone.
  */
 function checkHostPath(mount: Mount, field: string, { hostPaths, absentToReject }: MountContext): boolean {
   const path = mount.host_path;
@@ -88,7 +93,10 @@ function checkRecursiveReadOnly(mount: Mount, field: string, { facts, runtime }:
   });
 }
 
-/** Nothing is mounted below an image, so read-only is recursive, and relabelling an image is the engine's own matter. */
+/**
+ * Nothing is mounted below an image, so read-only is recursive, and relabelling an image is the engine's own
+ * matter.
+ */
 function imageMount(mount: Mount, source: ImageVolumeSource | undefined): DockerMount {
   if (source === undefined)
     throw new ShimError("internal", "an image volume was not provided before planning");
@@ -119,7 +127,10 @@ function bindMount(
   };
 }
 
-/** PRIVATE says nothing: the engine's default is rprivate, but for sources around its own root, where it must be rslave. */
+/**
+ * PRIVATE says nothing: the engine's default is rprivate, but for sources around its own root, where it must
+ * be rslave.
+ */
 function propagation(mode: MountPropagation): { readonly Propagation?: string } {
   switch (mode) {
     case MountPropagation.PROPAGATION_PRIVATE:
@@ -164,12 +175,13 @@ function bindText(mount: Mount, { relabels }: { readonly relabels: boolean }): s
 }
 
 /**
- * Why a directory cannot be mounted read-only with all mounts below it; undefined when `runtime` (a Docker runtime, `""` for
- * the default) can. Needs the engine's bind options, mount_setattr of Linux 5.12, and an OCI runtime that announces it.
+ * Why a directory cannot be mounted read-only with all mounts below it; undefined when `runtime` (a Docker
+ * runtime, `""` for the default) can. Needs the engine's bind options, mount_setattr of Linux 5.12, and an
+ * OCI runtime that announces it.
  */
 function whyNoRecursiveReadOnly(facts: NodeFacts, runtime: string): string | undefined {
   if (facts.apiMinor < readOnlyOptionsApiMinor) {
-    return `needs Docker API 1.${String(readOnlyOptionsApiMinor)}, the engine is used with 1.${String(facts.apiMinor)}`;
+    return `needs Docker API 1.${readOnlyOptionsApiMinor}, the engine is used with 1.${facts.apiMinor}`;
   }
   if (!kernelAtLeast(facts.kernelVersion, 5, 12))
     return `needs Linux 5.12, the node runs ${facts.kernelVersion}`;

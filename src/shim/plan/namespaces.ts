@@ -90,7 +90,10 @@ function pidMode(mode: NamespaceMode, joined: string, target: () => string): Pic
   }
 }
 
-/** An engine with remapped users shares host namespaces, and gives privileges, only outside its user namespace. */
+/**
+ * An engine with remapped users shares host namespaces, and gives privileges, only outside its user
+ * namespace.
+ */
 function hostUserNamespace(facts: NodeFacts, needed: boolean): Pick<HostConfig, "UsernsMode"> {
   return facts.security.usernsRemap && needed ? { UsernsMode: "host" } : {};
 }

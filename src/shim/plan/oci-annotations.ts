@@ -30,5 +30,5 @@ export function annotationsField(annotations: Labels, facts: NodeFacts): HostCon
  */
 export function stopTimeoutProperty(graceSeconds: number | undefined, facts: NodeFacts): Labels {
   if (graceSeconds === undefined || facts.cgroupDriver !== "systemd") return {};
-  return { "org.systemd.property.TimeoutStopUSec": `uint64 ${String(graceSeconds)}000000` };
+  return { "org.systemd.property.TimeoutStopUSec": `uint64 ${graceSeconds}000000` };
 }

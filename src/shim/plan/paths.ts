@@ -1,7 +1,12 @@
-/** POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer. */
+/**
+ * POSIX paths as text: plans are pure and cannot use node:path, which follows the system of the developer.
+ */
 import { invalidField } from "../domain/field-errors.js";
 
-/** Without empty and `.` parts; `..` parts stay. Absolute stays absolute, relative stays relative; `/` and `""` stay. */
+/**
+ * Without empty and `.` parts; `..` parts stay. Absolute stays absolute, relative stays relative; `/` and
+ * `""` stay.
+ */
 export function normalizePath(path: string): string {
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
   return (path.startsWith("/") ? "/" : "") + parts.join("/");
@@ -12,7 +17,9 @@ export function climbs(path: string): boolean {
   return path.split("/").includes("..");
 }
 
-/** Whether absolute `path` is strictly below absolute `directory`, both read as text (`..` is never below). */
+/**
+ * Whether absolute `path` is strictly below absolute `directory`, both read as text (`..` is never below).
+ */
 export function isBelow(path: string, directory: string): boolean {
   const base = normalizePath(directory);
   return (
@@ -23,9 +30,9 @@ export function isBelow(path: string, directory: string): boolean {
 }
 
 /**
- * Absolute path of a container's log, `""` for none. Without a log directory, or without a log path in it, there is no
- * log: dockershim took the directory itself for the log, and could then remove neither. A path that leaves the directory is
- * refused, because root later replaces and deletes what is there.
+ * Absolute path of a container's log, `""` for none. Without a log directory, or without a log path in it,
+ * there is no log: dockershim took the directory itself for the log, and could then remove neither. A path
+ * that leaves the directory is refused, because root later replaces and deletes what is there.
  */
 export function containerLogPath(logDirectory: string, logPath: string): string {
   if (logDirectory === "" || logPath === "") return "";

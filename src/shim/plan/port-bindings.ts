@@ -21,7 +21,7 @@ export function portBindings(
   const bindings: Record<string, PortBinding[]> = {};
   for (const { protocol, containerPort, hostPort, hostIp } of mappings) {
     if (hostPort === 0) continue;
-    const key = `${String(containerPort)}/${protocol}`;
+    const key = `${containerPort}/${protocol}`;
     (bindings[key] ??= []).push({ HostIp: hostIp, HostPort: String(hostPort) });
   }
   const keys = Object.keys(bindings);

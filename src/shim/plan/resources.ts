@@ -25,8 +25,8 @@ function cpuResources(resources: LinuxContainerResources): DockerResources {
 }
 
 /**
- * Docker's MemorySwap counts memory and swap together, as the CRI's field does. Without it Docker would allow as much
- * swap as memory, so no swap is said explicitly.
+ * Docker's MemorySwap counts memory and swap together, as the CRI's field does. Without it Docker would allow
+ * as much swap as memory, so no swap is said explicitly.
  */
 function memoryResources(resources: LinuxContainerResources): DockerResources {
   const memory = Number(resources.memory_limit_in_bytes);
@@ -82,8 +82,8 @@ export interface UpdatePlan {
 }
 
 /**
- * Plans UpdateContainerResources. Zero and empty fields change nothing. No runtime can change the oom_score_adj of a running
- * container, but kubelets send it with every resize, so it is not refused.
+ * Plans UpdateContainerResources. Zero and empty fields change nothing. No runtime can change the
+ * oom_score_adj of a running container, but kubelets send it with every resize, so it is not refused.
  */
 export function planUpdate(
   resources: LinuxContainerResources,
@@ -98,8 +98,8 @@ export function planUpdate(
 }
 
 /**
- * "No limit" in an update: the engine refuses -1 for memory and ignores it for the sum of memory and swap. The first value
- * leaves room for a sum above it; the second one is the kernel's own value for unlimited.
+ * "No limit" in an update: the engine refuses -1 for memory and ignores it for the sum of memory and swap.
+ * The first value leaves room for a sum above it; the second one is the kernel's own value for unlimited.
  */
 const liftedMemory = 2 ** 62;
 const liftedSum = 2 ** 63 - 4096;
@@ -121,7 +121,10 @@ function memoryUpdate(resources: LinuxContainerResources, current: ResourceSnaps
   return isLimited ? { Memory: liftedMemory, MemorySwap: newSum(liftedMemory, swap, current) } : {};
 }
 
-/** The sum of memory and swap. Without `swap` the container keeps its swap: none, unlimited, or the same number of bytes. */
+/**
+ * The sum of memory and swap. Without `swap` the container keeps its swap: none, unlimited, or the same
+ * number of bytes.
+ */
 function newSum(newMemory: number, swap: number, current: ResourceSnapshot): number {
   // Unlimited since the create, it stays so.
   if (current.memorySwap === -1 && swap <= 0) return -1;

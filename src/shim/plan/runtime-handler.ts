@@ -7,8 +7,8 @@ import { quote } from "../domain/field-errors.js";
 const dockerHandler = "docker";
 
 /**
- * Docker's runtime for a handler, undefined for the engine's default (`""` and `docker`). Every runtime that the engine
- * lists is a handler of its name.
+ * Docker's runtime for a handler, undefined for the engine's default (`""` and `docker`). Every runtime that
+ * the engine lists is a handler of its name.
  */
 export function dockerRuntime(handler: string, facts: NodeFacts): string | undefined {
   if (handler === "" || handler === dockerHandler) return undefined;

@@ -195,8 +195,8 @@ function networkRequest(
 }
 
 /**
- * Content of the pod's resolv.conf, in dockershim's format: a line for each server, then one `search` and one `options`
- * line. Undefined when the request asks for nothing: then the engine's own file stays.
+ * Content of the pod's resolv.conf, in dockershim's format: a line for each server, then one `search` and one
+ * `options` line. Undefined when the request asks for nothing: then the engine's own file stays.
  */
 function resolvConfContent(dns: DNSConfig | null): string | undefined {
   if (dns === null) return undefined;

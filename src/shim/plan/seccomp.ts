@@ -25,8 +25,8 @@ export interface SeccompContext {
 }
 
 /**
- * The message wins over the string. With neither, a container is unconfined (what dockershim did and critest asks),
- * while a sandbox keeps the engine's default profile, as it always had.
+ * The message wins over the string. With neither, a container is unconfined (what dockershim did and critest
+ * asks), while a sandbox keeps the engine's default profile, as it always had.
  */
 export function chooseSeccomp(request: SeccompRequest, context: SeccompContext): ProfileChoice {
   const choice =
@@ -86,12 +86,17 @@ function compactProfile(
   return compactJson(profile);
 }
 
-/** Valid JSON without white space between its tokens. Not parsed and written anew: argument masks exceed 2^53. */
+/**
+ * Valid JSON without white space between its tokens. Not parsed and written anew: argument masks exceed 2^53.
+ */
 export function compactJson(json: string): string {
   return json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, (_, text: string | undefined) => text ?? "");
 }
 
-/** The file whose content a security context needs before planning; undefined when it names none or is privileged. */
+/**
+ * The file whose content a security context needs before planning; undefined when it names none or is
+ * privileged.
+ */
 export function localhostSeccompPath(
   security: (SeccompRequest & { readonly privileged: boolean }) | null | undefined,
 ): string | undefined {

@@ -18,8 +18,8 @@ const ipcNames = new Set([
 ]);
 
 /**
- * The sysctls as they came. Refuses those that would change the node: of no namespace, or of one that the pod shares with
- * it.
+ * The sysctls as they came. Refuses those that would change the node: of no namespace, or of one that the pod
+ * shares with it.
  */
 export function podSysctls(
   sysctls: Readonly<Record<string, string>>,

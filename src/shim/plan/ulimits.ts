@@ -13,12 +13,12 @@ export function ulimitsField(...lists: readonly (readonly DockerUlimit[])[]): Ho
 
 /** `nofile=1024:524288`; -1 stands for unlimited. */
 export function formatUlimit({ Name, Soft, Hard }: DockerUlimit): string {
-  return `${Name}=${String(Soft)}:${String(Hard)}`;
+  return `${Name}=${Soft}:${Hard}`;
 }
 
 /**
- * What runc and crun say when the kernel does not let them set a limit. With the errno behind it, because the author of a
- * pod chooses the commands and paths that other errors quote.
+ * What runc and crun say when the kernel does not let them set a limit. With the errno behind it, because the
+ * author of a pod chooses the commands and paths that other errors quote.
  */
 const refusedByKernel =
   /(?:error setting rlimit type \d+|setrlimit `?RLIMIT_\w+`?): (?:operation not permitted|invalid argument)\W*(?:unknown)?$/i;

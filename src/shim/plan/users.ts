@@ -22,9 +22,9 @@ export interface ImageUserNeed {
 }
 
 /**
- * Docker adds the groups of the image's /etc/group only when no group is named, and takes the primary group from
- * /etc/passwd then. So the files must be read beforehand for two wishes: Merge with a named group (Docker would leave the
- * memberships out), and Strict without one (Docker would add them).
+ * Docker adds the groups of the image's /etc/group only when no group is named, and takes the primary group
+ * from /etc/passwd then. So the files must be read beforehand for two wishes: Merge with a named group
+ * (Docker would leave the memberships out), and Strict without one (Docker would add them).
  */
 export function imageUserNeed(request: UserRequest | null | undefined): ImageUserNeed | undefined {
   if (request === null || request === undefined) return undefined;
@@ -39,7 +39,9 @@ export interface UserFields {
   readonly GroupAdd?: readonly string[];
 }
 
-/** `imageUser` answers `imageUserNeed`: undefined when there was no need, or when the image has no such user. */
+/**
+ * `imageUser` answers `imageUserNeed`: undefined when there was no need, or when the image has no such user.
+ */
 export function userFields(
   request: UserRequest | null | undefined,
   imageUser: ResolvedImageUser | undefined,
@@ -59,8 +61,8 @@ export function userFields(
 }
 
 /**
- * The same without the image's files, for the pause container: its image has none that matter, and no process of the
- * pod runs as its user.
+ * The same without the image's files, for the pause container: its image has none that matter, and no process
+ * of the pod runs as its user.
  */
 export function sandboxUserFields(request: UserRequest | null | undefined): UserFields {
   if (request === null || request === undefined) return {};

@@ -1,8 +1,8 @@
 /** The checkpoint of a sandbox, and the place where checkpoints are kept. */
 
 /**
- * What dockershim and cri-dockerd remember of a sandbox outside Docker, and therefore all that fits into a file that
- * they can read too. Everything else that must survive a restart is in `state/pod-records.ts`.
+ * What dockershim and cri-dockerd remember of a sandbox outside Docker, and therefore all that fits into a
+ * file that they can read too. Everything else that must survive a restart is in `state/pod-records.ts`.
  */
 export interface PodSandboxCheckpoint {
   readonly version: "v1";
@@ -26,13 +26,16 @@ export interface CheckpointPortMapping {
 }
 
 /**
- * Checkpoints by sandbox id. Calls for one id run one after the other, in order of arrival. Disk faults are errors of
- * kind `unavailable` (worth a retry) or `internal`, with the path; a file that cannot be understood is never one.
+ * Checkpoints by sandbox id. Calls for one id run one after the other, in order of arrival. Disk faults are
+ * errors of kind `unavailable` (worth a retry) or `internal`, with the path; a file that cannot be understood
+ * is never one.
  */
 export interface CheckpointStore {
   /** Durable when the promise resolves. An id that cannot be a file name is `invalid`. */
   put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void>;
-  /** Undefined when there is none, or only one that cannot be understood (which is reported elsewhere, once). */
+  /**
+   * Undefined when there is none, or only one that cannot be understood (which is reported elsewhere, once).
+   */
   get(id: string): Promise<PodSandboxCheckpoint | undefined>;
   /** Succeeds also when there is none. */
   remove(id: string): Promise<void>;

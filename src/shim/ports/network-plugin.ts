@@ -30,8 +30,8 @@ export interface PodNetworkTearDown extends PodNetworkReference {
   readonly netnsIdentity?: string | undefined;
   readonly portMappings: readonly PortMapping[];
   /**
-   * The sandbox is this program's and never got ready: a set-up that failed, or was not even begun. What it began is
-   * remembered, and nothing else is undone. Otherwise what is not known may be there all the same.
+   * The sandbox is this program's and never got ready: a set-up that failed, or was not even begun. What it
+   * began is remembered, and nothing else is undone. Otherwise what is not known may be there all the same.
    */
   readonly unfinished?: boolean;
 }
@@ -42,7 +42,10 @@ export interface EngineWhereabouts {
 }
 
 export interface PodAddressQuestion extends PodNetworkReference {
-  /** Tells where to look; absent for pods of this program, whose addresses count only when their set-up has ended. */
+  /**
+   * Tells where to look; absent for pods of this program, whose addresses count only when their set-up has
+   * ended.
+   */
   readonly look?: () => { readonly netns: string; readonly netnsIdentity: string } | undefined;
 }
 
@@ -56,25 +59,28 @@ export interface NetworkPlugin {
   /** Whether Docker publishes host ports; else the plugin does. */
   readonly dockerPublishesPorts: boolean;
 
-  /** Called once before anything else. Waits for nothing that may hang: what takes time goes on in the background. */
+  /**
+   * Called once before anything else. Waits for nothing that may hang: what takes time goes on in the
+   * background.
+   */
   start(signal: AbortSignal): Promise<void>;
   /**
-   * Each time that the engine was found. A plugin that works on the node begins with it then, if that is the engine's.
-   * Resolves when that is done or has failed for the first time; callers need not wait.
+   * Each time that the engine was found. A plugin that works on the node begins with it then, if that is the
+   * engine's. Resolves when that is done or has failed for the first time; callers need not wait.
    */
   engineFound(engine: EngineWhereabouts): Promise<void>;
   /** Ends watching and timers; pods keep their networks. */
   stop(): Promise<void>;
   /**
-   * All pod IPs, first one first; undefined when Docker's own addresses are the pod's. Undoes nothing of its own: after a
-   * failure the caller tears down.
+   * All pod IPs, first one first; undefined when Docker's own addresses are the pod's. Undoes nothing of its
+   * own: after a failure the caller tears down.
    */
   setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** Idempotent; works with the namespace or the configuration gone. */
   tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void>;
   /**
-   * IPs as stored at set-up, without running anything; of pods that another shim set up and that nothing is stored of,
-   * those inside the namespace. Undefined when unknown or when Docker's are the pod's.
+   * IPs as stored at set-up, without running anything; of pods that another shim set up and that nothing is
+   * stored of, those inside the namespace. Undefined when unknown or when Docker's are the pod's.
    */
   podAddresses(reference: PodAddressQuestion): Promise<readonly string[] | undefined>;
   /** The node's pod CIDRs, from UpdateRuntimeConfig. */

@@ -22,8 +22,8 @@ export interface AbandonedRequestsOptions {
 const capacity = 1_000;
 
 /**
- * Creates and starts whose callers left without an answer. The engine still executes them, a frozen engine minutes later
- * when it resumes. When an inspect shows their effect, it is reverted or completed.
+ * Creates and starts whose callers left without an answer. The engine still executes them, a frozen engine
+ * minutes later when it resumes. When an inspect shows their effect, it is reverted or completed.
  */
 export class AbandonedRequests {
   /** By name or id of the container. */

@@ -34,12 +34,12 @@ interface Creation {
 }
 
 /**
- * Creates a container under `name`. When the name is taken, `onConflict` decides about the conflicting container: remove it
- * (never a running one), treat it as foreign, or throw. With a foreign or unknown conflicting container the name gets a
- * random suffix, as in dockershim; cri-dockerd reads such names, too.
+ * Creates a container under `name`. When the name is taken, `onConflict` decides about the conflicting
+ * container: remove it (never a running one), treat it as foreign, or throw. With a foreign or unknown
+ * conflicting container the name gets a random suffix, as in dockershim; cri-dockerd reads such names, too.
  *
- * A create whose answer is lost is sent again: the container of the first one is then the conflicting container. When the
- * caller has left, that container is looked for and removed.
+ * A create whose answer is lost is sent again: the container of the first one is then the conflicting
+ * container. When the caller has left, that container is looked for and removed.
  */
 export async function createOrRecover(
   create: Creation,
@@ -91,7 +91,8 @@ function removeWhenSeen(
   return abandonedRequests.expect(
     name,
     {
-      // A container that has run or is on record is from an earlier call; without these labels it is from another program.
+      // A container that has run or is on record is from an earlier call; without these labels it is from
+      // another program.
       hasHappened: (found) =>
         found.state.status === "created" &&
         podRecords.get(found.id) === undefined &&

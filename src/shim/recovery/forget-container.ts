@@ -14,8 +14,9 @@ interface Deps {
 }
 
 /**
- * Ends the log writer of a container that the engine does not have any more, and removes its log link and its record. Called
- * before the read model forgets the container. Never throws: failures are logged, and repaired after the next start.
+ * Ends the log writer of a container that the engine does not have any more, and removes its log link and its
+ * record. Called before the read model forgets the container. Never throws: failures are logged, and repaired
+ * after the next start.
  */
 export async function forgetContainer(id: string, deps: Deps): Promise<void> {
   const { containerRecords, model, host, logs, log } = deps;

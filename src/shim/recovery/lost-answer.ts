@@ -20,8 +20,8 @@ export function mayHaveHappened(error: unknown, signal: AbortSignal): boolean {
 }
 
 /**
- * Repeats `look` until it returns a value; undefined when it has not within `appearanceMs`. Throws errors of `look`, and the
- * reason of `signal`.
+ * Repeats `look` until it returns a value; undefined when it has not within `appearanceMs`. Throws errors of
+ * `look`, and the reason of `signal`.
  */
 export async function untilAppears<T>(
   look: (signal: AbortSignal) => Promise<T | undefined>,
@@ -43,7 +43,10 @@ export interface LostCreate {
   readonly timeoutMs: number;
 }
 
-/** Looks for the container of a create whose answer was lost, and removes it. Never throws: failures are logged. */
+/**
+ * Looks for the container of a create whose answer was lost, and removes it. Never throws: failures are
+ * logged.
+ */
 export async function removeLostCreate(
   { name, isOurs, timeoutMs }: LostCreate,
   deps: {

@@ -33,12 +33,12 @@ const repairTimeoutMs = 60_000;
 
 /**
  * Repairs what a killed process left unfinished. Runs each time that the read model becomes live:
- * - Running containers get a missing log link: the kubelet sends no second StartContainer. A log file of this program
- *   without a record is continued; files that another program may write stay as they are.
+ * - Running containers get a missing log link: the kubelet sends no second StartContainer. A log file of this
+ *   program without a record is continued; files that another program may write stay as they are.
  * - Orphaned scratch containers and unused image volumes are removed.
  * - The user databases of the images in use are read, for statuses.
- * - Log links of removed containers are removed from the log directories of pods on record. There only dockershim,
- *   cri-dockerd and this program create links to files of the engine.
+ * - Log links of removed containers are removed from the log directories of pods on record. There only
+ *   dockershim, cri-dockerd and this program create links to files of the engine.
  * - Records of removed containers, logs and pods are removed, unless a pod's network must still be torn down.
  *
  * Sandboxes whose RunPodSandbox was killed need no repair: their record keeps them NOTREADY.
@@ -147,7 +147,8 @@ async function removeOrphanedRecords(deps: Deps, signal: AbortSignal): Promise<v
     if (await isRemoved(containerId, deps, signal)) await containerRecords.remove(containerId);
   }
   for (const { sandboxId, network } of [...podRecords.all()]) {
-    // Its network must be torn down first. With a checkpoint the sandbox is still listed, and the kubelet removes it.
+    // Its network must be torn down first. With a checkpoint the sandbox is still listed, and the kubelet
+    // removes it.
     if (network.state !== "none" && network.state !== "tornDown") continue;
     if (!(await isRemoved(sandboxId, deps, signal))) continue;
     if ((await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);

@@ -16,8 +16,8 @@ interface Deps {
 const concurrentWrites = 2;
 
 /**
- * Writes the resolv.conf of the pod again after each start of a sandbox's container and of the engine: some engines write
- * their own file then. Only files that differ are written.
+ * Writes the resolv.conf of the pod again after each start of a sandbox's container and of the engine: some
+ * engines write their own file then. Only files that differ are written.
  */
 export class ResolvConfReconciler {
   /** Sandbox id → the start after which its file was compared. */
@@ -28,7 +28,10 @@ export class ResolvConfReconciler {
 
   constructor(private readonly deps: Deps) {}
 
-  /** Called before all containers are inspected again: an engine that was restarted may have written all files. */
+  /**
+   * Called before all containers are inspected again: an engine that was restarted may have written all
+   * files.
+   */
   engineConnected(): void {
     this.#done.clear();
   }

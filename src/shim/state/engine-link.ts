@@ -31,8 +31,8 @@ export class EngineLink {
   }
 
   /**
-   * Returns when the model is live. Waits a while for a recovering link; fails `unavailable` when the engine is lost:
-   * an empty list would tell the kubelet that its pods are gone.
+   * Returns when the model is live. Waits a while for a recovering link; fails `unavailable` when the engine
+   * is lost: an empty list would tell the kubelet that its pods are gone.
    */
   async live(signal: AbortSignal): Promise<NodeFacts> {
     // Every list and status call comes here: no timers, no allocation.

@@ -11,8 +11,8 @@ interface Pending<Entry> {
 }
 
 /**
- * The part of the read model that is known from the engine's list alone: sandboxes and containers whose first inspect has
- * not ended, hangs or fails.
+ * The part of the read model that is known from the engine's list alone: sandboxes and containers whose first
+ * inspect has not ended, hangs or fails.
  */
 export class PendingInspects {
   readonly #sandboxes = new Map<string, Pending<SandboxEntry>>();

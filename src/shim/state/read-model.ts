@@ -41,11 +41,11 @@ interface VisibleState {
 }
 
 /**
- * All sandboxes and containers, in memory. StateSync is the only writer (`expect`, `put`, `failed`, `delete`). Entities are
- * immutable: a write replaces them.
+ * All sandboxes and containers, in memory. StateSync is the only writer (`expect`, `put`, `failed`,
+ * `delete`). Entities are immutable: a write replaces them.
  *
- * An id that the engine has listed and no inspect has described yet is pending: lists show it, but there is no entity.
- * Readers must not take it for removed.
+ * An id that the engine has listed and no inspect has described yet is pending: lists show it, but there is
+ * no entity. Readers must not take it for removed.
  */
 export class ReadModel {
   readonly #sandboxes = new Map<string, Sandbox>();
@@ -132,8 +132,8 @@ export class ReadModel {
   }
 
   /**
-   * Calls `listener`, which must not throw, after each write to a visible sandbox or container, and when a hidden sandbox
-   * becomes visible. The returned function unsubscribes.
+   * Calls `listener`, which must not throw, after each write to a visible sandbox or container, and when a
+   * hidden sandbox becomes visible. The returned function unsubscribes.
    */
   onChange(listener: (change: ModelChange) => void): () => void {
     this.#listeners.add(listener);
@@ -169,8 +169,9 @@ export class ReadModel {
   }
 
   /**
-   * Hides the sandbox of this name from lists while RunPodSandbox creates it, until the result is disposed: its client does
-   * not know the id yet. Earlier sandboxes of the name stay visible. The caller sets the id as soon as there is one.
+   * Hides the sandbox of this name from lists while RunPodSandbox creates it, until the result is disposed:
+   * its client does not know the id yet. Earlier sandboxes of the name stay visible. The caller sets the id
+   * as soon as there is one.
    */
   hide(dockerName: string): { setId(id: string): void } & Disposable {
     const hiddenIds = new Set<string>();
@@ -249,7 +250,9 @@ export class ReadModel {
     return !this.#pending.sandboxIndex.has(sandboxId) && this.#pending.containerIdsOf(sandboxId).length === 0;
   }
 
-  /** Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating. */
+  /**
+   * Whether a sandbox or container has the id: known, pending, or a sandbox that RunPodSandbox is creating.
+   */
   has(id: string): boolean {
     return this.snapshot(id) !== undefined || this.#pending.has(id) || this.#hiddenIds.has(id);
   }
@@ -277,7 +280,10 @@ export class ReadModel {
     return (this.#sandboxes.get(id) ?? this.#containers.get(id))?.snapshot;
   }
 
-  /** The full id of a known or pending sandbox by its id or an unambiguous prefix; ambiguous prefixes are `invalid`. */
+  /**
+   * The full id of a known or pending sandbox by its id or an unambiguous prefix; ambiguous prefixes are
+   * `invalid`.
+   */
   sandboxId(idOrPrefix: string): string | undefined {
     return findId([this.#sandboxes, this.#pending.sandboxIndex], idOrPrefix, "pod sandbox");
   }
@@ -286,7 +292,9 @@ export class ReadModel {
     return findId([this.#containers, this.#pending.containerIndex], idOrPrefix, "container");
   }
 
-  /** By full id or unambiguous prefix; undefined when unknown or pending; ambiguous prefixes are `invalid`. */
+  /**
+   * By full id or unambiguous prefix; undefined when unknown or pending; ambiguous prefixes are `invalid`.
+   */
   sandbox(idOrPrefix: string): Sandbox | undefined {
     return this.#sandboxes.get(idOrPrefix) ?? this.#sandboxes.get(this.sandboxId(idOrPrefix) ?? "");
   }

@@ -1,4 +1,6 @@
-/** Records of pods and containers beyond what Docker keeps: in memory for readers, on disk for the next start. */
+/**
+ * Records of pods and containers beyond what Docker keeps: in memory for readers, on disk for the next start.
+ */
 import { dirname, join } from "node:path";
 import {
   ownTemporaryName,
@@ -50,11 +52,12 @@ const temporaryPrefix = ".dockershim-";
 const maximumFileBytes = 4 * 1024 * 1024;
 
 /**
- * One file per record, `<directory>/<id>.json`. Changes of one record run one after the other, in order of arrival.
+ * One file per record, `<directory>/<id>.json`. Changes of one record run one after the other, in order of
+ * arrival.
  *
- * Memory changes only after the write is durable: readers never see a state that a crash would revert, and a failed call
- * changes nothing that they see. When only the flush of the directory fails, the disk may be ahead of memory until the
- * caller retries.
+ * Memory changes only after the write is durable: readers never see a state that a crash would revert, and a
+ * failed call changes nothing that they see. When only the flush of the directory fails, the disk may be
+ * ahead of memory until the caller retries.
  */
 export abstract class RecordDirectory<R extends object> {
   readonly #locks = new FileLocks();
@@ -69,9 +72,9 @@ export abstract class RecordDirectory<R extends object> {
   ) {}
 
   /**
-   * Creates the directory if it is missing, removes temporary files of crashed writers, and loads all records. A corrupt
-   * file is moved to the quarantine and reported; a file of a later release is reported and left alone. Throws when the
-   * directory cannot be created or listed.
+   * Creates the directory if it is missing, removes temporary files of crashed writers, and loads all
+   * records. A corrupt file is moved to the quarantine and reported; a file of a later release is reported
+   * and left alone. Throws when the directory cannot be created or listed.
    */
   protected async load(): Promise<void> {
     await createDirectory(this.directory, 0o700);
@@ -107,7 +110,10 @@ export abstract class RecordDirectory<R extends object> {
     await this.#locked("write", id, () => this.#write(id, record));
   }
 
-  /** Replaces the record by `change(record)`; no other change of it comes between. `notFound` when there is none. */
+  /**
+   * Replaces the record by `change(record)`; no other change of it comes between. `notFound` when there is
+   * none.
+   */
   async update(id: string, change: (record: R) => R): Promise<R> {
     return this.putChanged(id, (present) => {
       if (present === undefined) {
@@ -262,8 +268,8 @@ function wrongField(object: Table, schema: RecordSchema): string | undefined {
 }
 
 /**
- * `next` with the keys of `previous` that this release does not know: the later release that wrote them needs them.
- * Known optional keys that `next` lacks stay away.
+ * `next` with the keys of `previous` that this release does not know: the later release that wrote them needs
+ * them. Known optional keys that `next` lacks stay away.
  */
 function keepUnknownKeys<R extends object>(previous: R, next: R, schema: RecordSchema): R {
   const unknown = Object.entries(previous).filter(([key]) => !Object.hasOwn(schema, key));

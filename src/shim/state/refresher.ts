@@ -20,18 +20,21 @@ interface Queue {
 }
 
 /**
- * Refreshes of one id never overlap, and a trigger during a refresh causes one more afterwards. So the inspect that
- * started last also ends last, and the newest answer wins.
+ * Refreshes of one id never overlap, and a trigger during a refresh causes one more afterwards. So the
+ * inspect that started last also ends last, and the newest answer wins.
  */
 export class Refresher {
   readonly #queues = new Map<string, Queue>();
 
-  /** `work` inspects one id and stores the result; it has its own deadline, ends with its signal, and may throw. */
+  /**
+   * `work` inspects one id and stores the result; it has its own deadline, ends with its signal, and may
+   * throw.
+   */
   constructor(private readonly work: (id: string, signal: AbortSignal) => Promise<void>) {}
 
   /**
-   * Resolves when a refresh that began after this call has ended; throws its error. An abort of `signal` ends the wait; when
-   * all callers have left, the refresh is cancelled, or never begins.
+   * Resolves when a refresh that began after this call has ended; throws its error. An abort of `signal` ends
+   * the wait; when all callers have left, the refresh is cancelled, or never begins.
    */
   async refresh(id: string, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();

@@ -45,8 +45,8 @@ export class Resync {
   }
 
   /**
-   * Lists, and refreshes all ids, or those that are missing, removed, stale, or in another state than in the model. Waits
-   * for each refresh up to `waitMs`; slower ones end in the background.
+   * Lists, and refreshes all ids, or those that are missing, removed, stale, or in another state than in the
+   * model. Waits for each refresh up to `waitMs`; slower ones end in the background.
    */
   async run(signal: AbortSignal, { only }: { readonly only: "all" | "different" }): Promise<void> {
     const { model } = this.deps;
@@ -80,8 +80,8 @@ export class Resync {
   }
 
   /**
-   * Containers that are part of a pod only by the labels of their image. Without an answer about the image a container stays
-   * in the list: it must not look removed.
+   * Containers that are part of a pod only by the labels of their image. Without an answer about the image a
+   * container stays in the list: it must not look removed.
    */
   async #foreignIds(listed: readonly ListedContainer[], signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { engine, waitMs } = this.deps;

@@ -38,8 +38,9 @@ const contents = new Set([
 const temporary = /^\.(dockershim-|setup\.json\.)/;
 
 /**
- * Creates the directory for root alone, because it shows names and addresses of pods. An existing one that others can read,
- * as dockershim made it, is closed to them, unless it has files of other programs, like /tmp.
+ * Creates the directory for root alone, because it shows names and addresses of pods. An existing one that
+ * others can read, as dockershim made it, is closed to them, unless it has files of other programs, like
+ * /tmp.
  */
 export async function openStateDirectory(root: string): Promise<StateDirectory> {
   await createDirectory(root, 0o700);
@@ -60,8 +61,9 @@ async function isOursAlone(root: string): Promise<boolean> {
 }
 
 /**
- * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a lock file would
- * outlive a crash. Then removes temporary files of a killed process. Throws `conflict` when another instance has it.
+ * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a
+ * lock file would outlive a crash. Then removes temporary files of a killed process. Throws `conflict` when
+ * another instance has it.
  */
 export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());

@@ -42,8 +42,8 @@ export interface StateSyncDeps {
   readonly link: EngineLink;
   readonly log: Logger;
   /**
-   * Called after each connect, before the model is live. A throw or a timeout is a failed connect; after the timeout it must
-   * not change anything.
+   * Called after each connect, before the model is live. A throw or a timeout is a failed connect; after the
+   * timeout it must not change anything.
    */
   readonly onConnect: (facts: NodeFacts, signal: AbortSignal) => Promise<void>;
   /** Called for each failed connect and each broken link; decides whether to try again. */
@@ -55,8 +55,8 @@ export interface StateSyncDeps {
   /** Called when an unmanaged container (not part of a pod) was created or removed. */
   readonly onOtherContainer?: () => void;
   /**
-   * Called with the result of an inspect before the read model has it; undefined: the container was removed. Delays only
-   * that container. Must end by itself and never throw.
+   * Called with the result of an inspect before the read model has it; undefined: the container was removed.
+   * Delays only that container. Must end by itself and never throw.
    */
   readonly beforeChange?: (id: string, snapshot: Snapshot | undefined) => Promise<void>;
   /** Called after each change of a container of a pod; `snapshot` is undefined when it was removed. */
@@ -66,13 +66,14 @@ export interface StateSyncDeps {
 /**
  * Keeps the read model equal to the engine.
  *
- *     connect → subscribe to events → list → inspect all → live (periodically: list → inspect what differs)
+ *     connect → subscribe to events → list → inspect all → live (then: list → inspect what differs)
  *        ^                                                            |
  *        +------------- event stream broke: wait, again <-------------+
  *
- * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Events, resyncs and mutating RPCs only name ids
- * to refresh: payloads of events are not used, because events come late, twice, or not at all. A list adds ids as pending
- * entries, so that an inspect that hangs neither delays other containers nor makes its own look removed.
+ * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Events, resyncs and mutating RPCs
+ * only name ids to refresh: payloads of events are not used, because events come late, twice, or not at all.
+ * A list adds ids as pending entries, so that an inspect that hangs neither delays other containers nor makes
+ * its own look removed.
  */
 export class StateSync {
   readonly #refresher = new Refresher((id, signal) => this.#inspect(id, signal));
@@ -110,8 +111,8 @@ export class StateSync {
   }
 
   /**
-   * When the last comparison with the engine's list began, in milliseconds of `performance.now()`; undefined before the
-   * first one.
+   * When the last comparison with the engine's list began, in milliseconds of `performance.now()`; undefined
+   * before the first one.
    */
   get comparedAtMs(): number | undefined {
     return this.#resync.comparedAtMs;
@@ -133,9 +134,9 @@ export class StateSync {
   }
 
   /**
-   * Read-your-writes for mutating RPCs: waits for an inspect that began after this call, and throws its error. The caller
-   * decides what a failed inspect means for an action that has succeeded. `signal` ends the wait, and the inspect unless
-   * others wait for it.
+   * Read-your-writes for mutating RPCs: waits for an inspect that began after this call, and throws its
+   * error. The caller decides what a failed inspect means for an action that has succeeded. `signal` ends the
+   * wait, and the inspect unless others wait for it.
    */
   async refresh(id: string, signal?: AbortSignal): Promise<Snapshot | undefined> {
     await this.#refresher.refresh(id, signal);
@@ -291,7 +292,10 @@ export class StateSync {
     this.#pause.abort();
   }
 
-  /** Compares periodically and after events that require it. Throws when the engine is another one than at the connect. */
+  /**
+   * Compares periodically and after events that require it. Throws when the engine is another one than at the
+   * connect.
+   */
   async #keepUp(facts: NodeFacts, signal: AbortSignal): Promise<never> {
     let known = facts;
     for (;;) {

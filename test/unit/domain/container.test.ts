@@ -59,7 +59,7 @@ describe("toContainer()", () => {
     ["many", 0],
   ];
   for (const [restartCount, attempt] of renamed) {
-    test(`reads one that somebody renamed by its labels, with restart count ${String(restartCount)}`, () => {
+    test(`reads a renamed one by its labels, with restart count ${restartCount}`, () => {
       const count =
         restartCount === undefined ? {} : { "annotation.io.kubernetes.container.restartCount": restartCount };
       const labels = { "io.kubernetes.container.name": "app", ...count };
@@ -124,7 +124,7 @@ describe("containerStateOf()", () => {
     ["removing", 0, CONTAINER_UNKNOWN],
   ];
   for (const [status, exitCode, state] of table) {
-    test(`${status} with exit code ${String(exitCode)} is ${String(state)}`, () => {
+    test(`${status} with exit code ${exitCode} is ${state}`, () => {
       assert.equal(containerStateOf(snapshotOf({ state: { status, exitCode } })), state);
     });
   }

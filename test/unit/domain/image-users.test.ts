@@ -64,7 +64,7 @@ describe("resolveImageUser() follows Docker's rules for Config.User", () => {
     "1000:-1",
     "1000:99999999999",
   ]) {
-    test(`${JSON.stringify(text)} is nobody`, () => {
+    test(`${JSON.stringify(text)} is unknown`, () => {
       assert.equal(resolveImageUser(files, text), undefined);
     });
   }
@@ -83,16 +83,13 @@ test("resolveImageUser() knows only ids when the image has no files", () => {
 });
 
 test("parseImageUserFiles() keeps the first 200000 lines of an endless file", () => {
-  const endless = Array.from(
-    { length: 300_000 },
-    (_, index) => `u${String(index)}:x:${String(index)}:1::/:`,
-  ).join("\n");
+  const endless = Array.from({ length: 300_000 }, (_, index) => `u${index}:x:${index}:1::/:`).join("\n");
   assert.equal(parseImageUserFiles(endless, "").usersByName.size, 200_000);
 });
 
 test("resolveImageUser() gives each home directory and cuts the number of groups", () => {
   assert.equal(resolveImageUser(files, "app")?.home, "/home/app");
-  const many = Array.from({ length: 70_000 }, (_, gid) => `g${String(gid)}:x:${String(gid)}:app`).join("\n");
+  const many = Array.from({ length: 70_000 }, (_, gid) => `g${gid}:x:${gid}:app`).join("\n");
   assert.equal(
     resolveImageUser(parseImageUserFiles(passwd, many), "app")?.supplementaryGroups.length,
     65_536,

@@ -17,7 +17,7 @@ describe("stopTimeoutSeconds()", () => {
     ["9223372036854775807", 31_536_000],
   ] as const;
   for (const [text, seconds] of table) {
-    test(`${text} is ${String(seconds)}`, () => {
+    test(`${text} is ${seconds}`, () => {
       assert.equal(stopTimeoutSeconds(text), seconds);
     });
   }
@@ -37,7 +37,7 @@ describe("stopSignalNumber()", () => {
     ["", 0],
   ] as const;
   for (const [text, number] of table) {
-    test(`"${text}" is ${String(number)}`, () => {
+    test(`"${text}" is ${number}`, () => {
       assert.equal(stopSignalNumber(text), number);
     });
   }

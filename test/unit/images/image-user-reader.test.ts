@@ -61,9 +61,9 @@ describe("ImageUserReader, while it reads for a call", () => {
     const reading = reader.read(imageId, never);
     reading.catch(() => undefined);
     await turns(50);
-    const impatient = new AbortController();
-    const settling = containers.settled(imageId, impatient.signal);
-    impatient.abort(new ShimError("timeout", "too late"));
+    const leaving = new AbortController();
+    const settling = containers.settled(imageId, leaving.signal);
+    leaving.abort(new ShimError("timeout", "too late"));
     await assert.rejects(settling, { kind: "timeout" });
     await containers.stop();
   });

@@ -273,7 +273,7 @@ describe("a copied image volume", () => {
     assert.equal(shim.engine.calls.filter(({ verb }) => verb === "copyDirectory").length, 1);
   });
 
-  test("that nobody came back for goes after a while", async () => {
+  test("is removed after a while when the kubelet does not try again", async () => {
     await using shim = await start(otherDriver, { keepMs: 1 });
     const sandbox = await runSandbox(shim);
     shim.engine.hangs = (verb) => verb === "copyDirectory";
@@ -366,7 +366,7 @@ describe("an image that is an image volume", () => {
     await creating;
   });
 
-  test("can be removed although a volume that nobody has was left", async () => {
+  test("can be removed although an unused volume is left", async () => {
     await using shim = await start();
     const id = await create(shim, await runSandbox(shim), "main");
     // Not by us.
@@ -393,7 +393,7 @@ describe("the end of a container", () => {
   const gone = (shim: TestShim): Promise<void> =>
     until("nothing is left", () => made(shim).pins === 0 && made(shim).volumes.length === 0);
 
-  test("that somebody else removed takes its image volume along", async () => {
+  test("that another program removed takes its image volume along", async () => {
     await using shim = await start();
     const id = await create(shim, await runSandbox(shim), "main");
     shim.engine.containers.remove(id, { force: true });
@@ -425,7 +425,7 @@ describe("the end of a container", () => {
     });
   }
 
-  test("takes its image volume along when somebody has pruned the pin", async () => {
+  test("takes its image volume along when the pin was pruned", async () => {
     await using shim = await start();
     const id = await create(shim, await runSandbox(shim), "main");
     shim.engine.containers.lose(made(shim).volumes[0] ?? "");
@@ -435,13 +435,13 @@ describe("the end of a container", () => {
 
   test("removes no volume that is not ours, whatever the container's label says", async () => {
     await using shim = await start();
-    shim.engine.containers.volumes.set("stranger", { labels: {} });
+    shim.engine.containers.volumes.set("foreign", { labels: {} });
     const label = JSON.stringify([
-      { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "stranger" },
+      { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "foreign" },
     ]);
     shim.services.imageVolumes.containerGone({ "dockershim.image-mounts": label });
     await shim.services.imageVolumes.released(shim.call().signal);
-    assert.deepEqual(made(shim).volumes, ["stranger"]);
+    assert.deepEqual(made(shim).volumes, ["foreign"]);
   });
 });
 
@@ -475,7 +475,7 @@ test("a pin that appears after its create was given up is removed", async () => 
 });
 
 describe("after a start", () => {
-  test("what nobody uses is removed, and what is used stays, with a pin", async () => {
+  test("removes unused volumes, and keeps used ones, with a pin", async () => {
     await using shim = await start();
     const sandbox = await runSandbox(shim);
     await create(shim, sandbox, "main");
@@ -483,7 +483,7 @@ describe("after a start", () => {
     const gone = await create(shim, sandbox, "other", [volume({ image_sub_path: "weights" })]);
     assert.equal(made(shim).volumes.length, 2);
     shim.engine.containers.lose(gone);
-    // Somebody prunes what does not run.
+    // As `docker container prune` does.
     shim.engine.containers.lose(kept[0] ?? "");
     await using next = await shim.restart();
     await next.services.imageVolumes.cleanUp(next.call().signal);
@@ -495,11 +495,11 @@ describe("after a start", () => {
     await using shim = await start();
     const sandbox = await runSandbox(shim);
     await create(shim, sandbox, "main");
-    const stranger = { [imageVolumeLabel]: "elsewhere" };
-    shim.engine.containers.volumes.set("stranger", { labels: stranger });
-    shim.engine.containers.create("stranger", { Image: "model:1", Labels: stranger, HostConfig: {} });
+    const foreign = { [imageVolumeLabel]: "elsewhere" };
+    shim.engine.containers.volumes.set("foreign", { labels: foreign });
+    shim.engine.containers.create("foreign", { Image: "model:1", Labels: foreign, HostConfig: {} });
     await shim.services.imageVolumes.cleanUp(shim.call().signal);
-    assert.ok(shim.engine.containers.volumes.has("stranger"));
-    assert.ok(shim.engine.containers.find("stranger"));
+    assert.ok(shim.engine.containers.volumes.has("foreign"));
+    assert.ok(shim.engine.containers.find("foreign"));
   });
 });

@@ -34,8 +34,8 @@ class Setting {
 
 describe("OutsideImages", () => {
   const containers: readonly (readonly [string, string, Readonly<Record<string, string>>, boolean])[] = [
-    ["one without labels", "stranger", {}, true],
-    ["one with labels of its own", "stranger", { a: "b" }, true],
+    ["one without labels", "foreign", {}, true],
+    ["one with labels of its own", "foreign", { a: "b" }, true],
     ["a sandbox", "k8s_POD_a_default_uid_0", { [typeLabel]: sandboxType }, false],
     ["a container of a pod", "k8s_c_a_default_uid_0", { [typeLabel]: containerType }, false],
     ["a helper of this program", "dockershim-scratch-1", { [typeLabel]: "" }, false],

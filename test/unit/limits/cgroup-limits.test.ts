@@ -43,7 +43,7 @@ describe("limits that Docker cannot set", () => {
     assert.equal(second.engine.containers.get(id).state.running, true);
   });
 
-  test("are given to one that somebody else starts, and again when it is restarted", async () => {
+  test("are applied after a start by another program, and again after a restart", async () => {
     await using shim = await TestShim.start();
     const id = await createContainer(shim, await runSandbox(shim), withLimits);
     shim.engine.containers.start(id);
@@ -53,7 +53,7 @@ describe("limits that Docker cannot set", () => {
     await until("it has them again", () => hasLimits(shim, id));
   });
 
-  test("wait for whoever holds the container's lock, longer than they may take themselves", async () => {
+  test("wait for the container's lock, longer than their own timeout", async () => {
     const cleanUpTimeoutMs = 20;
     await using shim = await TestShim.start({ settings: { cleanUpTimeoutMs } });
     const id = await createContainer(shim, await runSandbox(shim), withLimits);

@@ -1,4 +1,7 @@
-/** Requests and facts for the tests of plans and validation: everything at its proto3 default but for what a test names. */
+/**
+ * Requests and facts for the tests of plans and validation: everything at its proto3 default but for what a
+ * test names.
+ */
 import type {
   ContainerConfig,
   Device,

@@ -75,7 +75,7 @@ describe("planContainer()", () => {
       [2, "host"],
       [3, "container:full-abc"],
     ] as const) {
-      test(`mode ${String(mode)} is ${String(expected)}`, () => {
+      test(`mode ${mode} is ${expected}`, () => {
         const options = namespaces({ pid: mode, target_id: mode === 3 ? "abc" : "" });
         assert.equal(secured({ namespace_options: options }).HostConfig.PidMode, expected);
       });
@@ -336,7 +336,7 @@ describe("planContainer()", () => {
       );
     });
     for (const path of ["/", "/etc", "/dev/../etc", "/dev"]) {
-      test(`${path} is refused when nobody can look`, () => {
+      test(`${path} is refused when the node cannot be examined`, () => {
         assert.throws(
           () => body({ devices: [device({ host_path: path })] }),
           refusal("unsupported", /^config\.devices\[0\]\.host_path "/),
@@ -359,7 +359,7 @@ describe("planContainer()", () => {
       ["30s", undefined],
       ["1e3", undefined],
     ] as const) {
-      test(`for the grace period ${JSON.stringify(text)} is ${String(expected)}`, () => {
+      test(`for the grace period ${JSON.stringify(text)} is ${expected}`, () => {
         assert.equal(graceOf({ "io.kubernetes.pod.terminationGracePeriod": text }), expected);
       });
     }

@@ -6,8 +6,6 @@ export function refusal(kind: ErrorKind, message: RegExp): (error: unknown) => b
   return (error) => {
     if (!(error instanceof ShimError)) throw error;
     if (error.kind === kind && message.test(error.message)) return true;
-    throw new Error(
-      `expected ${kind} ${String(message)}, got ${error.kind} ${JSON.stringify(error.message)}`,
-    );
+    throw new Error(`expected ${kind} ${message}, got ${error.kind} ${JSON.stringify(error.message)}`);
   };
 }

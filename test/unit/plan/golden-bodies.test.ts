@@ -1,4 +1,7 @@
-/** The create and update bodies of both ancestors for the same requests, but for the differences of docs/differences.md. */
+/**
+ * The create and update bodies of dockershim and cri-dockerd for the same requests, but for the differences of
+ * docs/differences.md.
+ */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
@@ -24,7 +27,7 @@ import {
   sandboxSecurity,
 } from "./builders.js";
 
-type Ancestor = "dockershim" | "cri-dockerd";
+type LegacyShim = "dockershim" | "cri-dockerd";
 type Body = Readonly<Record<string, unknown>>;
 
 interface Recorded {
@@ -34,7 +37,7 @@ interface Recorded {
 
 const golden = JSON.parse(
   readFileSync(new URL("../../golden/create-bodies.json", import.meta.url), "utf8"),
-) as Readonly<Record<Ancestor, Readonly<Record<string, Recorded>>>>;
+) as Readonly<Record<LegacyShim, Readonly<Record<string, Recorded>>>>;
 const differencesDocument = readFileSync(new URL("../../../docs/differences.md", import.meta.url), "utf8");
 
 /** A field that differs on purpose: `undefined` stands for "absent, null, zero or empty". */
@@ -45,7 +48,7 @@ interface Difference {
   readonly theirs: unknown;
   readonly ours: unknown;
   /** Both, unless given. */
-  readonly only?: Ancestor;
+  readonly only?: LegacyShim;
 }
 
 const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
@@ -319,16 +322,16 @@ const cases: readonly Case[] = [
   },
 ];
 
-describe("create and update bodies are those of the ancestors", () => {
-  for (const ancestor of ["dockershim", "cri-dockerd"] as const) {
+describe("create and update bodies are those of dockershim and cri-dockerd", () => {
+  for (const legacyShim of ["dockershim", "cri-dockerd"] as const) {
     for (const { name, plan, differences } of cases) {
-      test(`${ancestor}: ${name}`, () => {
-        const recorded = golden[ancestor][name];
+      test(`${legacyShim}: ${name}`, () => {
+        const recorded = golden[legacyShim][name];
         assert.ok(recorded, "no such recorded case");
         const planned = plan();
         if (recorded.name !== undefined) assert.equal(planned.name, recorded.name);
         const expected = differences
-          .filter(({ only }) => only === undefined || only === ancestor)
+          .filter(({ only }) => only === undefined || only === legacyShim)
           .map(({ field, theirs, ours }) => ({ field, theirs, ours }))
           .concat(labelKeys(planned.body));
         assert.deepEqual(sorted(compare(recorded.body, planned.body)), sorted(expected));
@@ -377,7 +380,10 @@ function flatten(body: Body): Map<string, unknown> {
 /** An empty list is not the same as no list in these. */
 const significantWhenEmpty = ["Entrypoint", "Cmd", "MaskedPaths", "ReadonlyPaths"];
 
-/** Without what Docker takes for "not given": null, zero, false, empty; but for port keys, whose value is always empty. */
+/**
+ * Without what Docker takes for "not given": null, zero, false, empty; but for port keys, whose value is
+ * always empty.
+ */
 function normalize(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(normalize);
   if (typeof value !== "object" || value === null) return value;

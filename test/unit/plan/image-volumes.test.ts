@@ -106,7 +106,7 @@ test("standInsBelow() names what Docker puts below a directory, from there", () 
   assert.deepEqual(standInsBelow("usr/etc"), new Set());
 });
 
-test("imageVolumeNeeds() finds image volumes among the mounts, with tidy sub paths", () => {
+test("imageVolumeNeeds() finds image volumes among the mounts, with normalized sub paths", () => {
   const image = imageSpec("model:1");
   const mounts = [
     mount(),

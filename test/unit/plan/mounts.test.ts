@@ -148,7 +148,7 @@ describe("planMounts()", () => {
   for (const [what, facts, runtime] of [
     ["the API", nodeFacts({ apiMinor: 43 }), ""],
     ["the kernel", nodeFacts({ apiMinor: 44, kernelVersion: "5.11.22" }), ""],
-    ["an unreadable kernel version", nodeFacts({ apiMinor: 44, kernelVersion: "linux" }), ""],
+    ["a malformed kernel version", nodeFacts({ apiMinor: 44, kernelVersion: "linux" }), ""],
     ["the runtime", modern, "runsc"],
     ["an unknown runtime", modern, "gone"],
   ] as const) {

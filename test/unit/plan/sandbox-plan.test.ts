@@ -123,7 +123,7 @@ describe("planSandbox()", () => {
       ["runc", "runc"],
       ["runsc", "runsc"],
     ] as const) {
-      test(`${JSON.stringify(handler)} is ${String(runtime)}`, () => {
+      test(`${JSON.stringify(handler)} is ${runtime}`, () => {
         const plan = planSandbox(runRequest({}, handler), sandboxContext());
         assert.equal(plan.body.HostConfig.Runtime, runtime);
         assert.equal(plan.runtimeHandler, handler);

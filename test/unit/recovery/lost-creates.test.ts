@@ -1,4 +1,4 @@
-/** Creates whose answer is lost, or that nobody waits for any longer. */
+/** Creates whose answer is lost, and abandoned creates. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../src/shim/lib/errors.js";
@@ -63,7 +63,7 @@ describe("createContainer() whose answer from the engine is lost", () => {
     assert.deepEqual(shim.engine.containers.ids, [sandbox, id]);
   });
 
-  test("never removes one of that name that somebody else has made", async () => {
+  test("never removes a container of that name that another program created", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const create = shim.engine.createContainer.bind(shim.engine);

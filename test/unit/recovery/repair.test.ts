@@ -30,7 +30,7 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...shim.world.host.links.values()], [id]);
   });
 
-  test("says which logs are files that somebody else writes", async () => {
+  test("logs which log files have an unknown origin", async () => {
     await using shim = await TestShim.start();
     const { host } = shim.world;
     const id = await runContainer(shim, await runSandbox(shim));
@@ -113,13 +113,13 @@ describe("repairAfterStart()", () => {
     assert.deepEqual([...host.links], []);
   });
 
-  test("removes the log links of containers that were removed while nobody looked", async () => {
+  test("removes the log links of containers that were removed while the program did not run", async () => {
     await using first = await TestShim.start();
     const sandbox = await runSandbox(first);
     const gone = await runContainer(first, sandbox, "gone");
     const kept = await runContainer(first, sandbox, "kept");
     const { links } = first.world.host;
-    const foreign = "/var/log/pods/of-nobody-we-know/main/0.log";
+    const foreign = "/var/log/pods/of-an-unknown-pod/main/0.log";
     links.set(foreign, gone);
     await first.sync.stop();
     first.engine.containers.lose(gone);
@@ -129,7 +129,7 @@ describe("repairAfterStart()", () => {
     assert.ok(links.has(foreign), "not in the log directory of a pod on record");
   });
 
-  test("removes scratch containers of earlier runs on the same state directory, and nobody else's", async () => {
+  test("removes scratch containers of earlier runs on the same state directory, and no others", async () => {
     await using shim = await TestShim.start();
     const { containers } = shim.engine;
     const place = shim.world.directory.replaceAll("/", "-");
@@ -137,9 +137,9 @@ describe("repairAfterStart()", () => {
       containers.create(name, { Image: "busybox", Labels, HostConfig: {} });
     make("dockershim-scratch-1", { [scratchLabel]: `${place}/an-earlier-run` });
     const others = make("dockershim-scratch-2", { [scratchLabel]: "elsewhere/its-run" });
-    const stranger = make("stranger", {});
+    const foreign = make("foreign", {});
     await repairAfterStart(shim.services);
-    assert.deepEqual(containers.ids, [others, stranger]);
+    assert.deepEqual(containers.ids, [others, foreign]);
   });
 
   test("goes on when one scratch container cannot be removed", async () => {

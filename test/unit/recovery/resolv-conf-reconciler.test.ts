@@ -25,7 +25,7 @@ function writes(shim: TestShim): number {
 const isOurs = (shim: TestShim, id: string): boolean => shim.world.host.resolvConfs.get(id) === content;
 
 describe("resolv.conf of a sandbox", () => {
-  test("is written again when its container is started again by somebody else", async () => {
+  test("is written again when another program starts its container", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim, withDns());
     assert.equal(writes(shim), 1);
@@ -35,7 +35,7 @@ describe("resolv.conf of a sandbox", () => {
     assert.match(shim.log.lines.at(-1)?.message ?? "", /^resolv.conf of a sandbox was not the pod's/);
   });
 
-  test("is written again by the next run of the program after a start that nobody saw", async () => {
+  test("is written again by the next process after a start that no process saw", async () => {
     await using first = await TestShim.start();
     const id = await runSandbox(first, withDns());
     first.engine.events$.policy = () => [];

@@ -147,7 +147,7 @@ describe("ReadModel contents", () => {
     assert.deepEqual(model.ids(), [sandboxId]);
   });
 
-  test("an entity that nobody changed stays the same object", () => {
+  test("an entity without a change stays the same object", () => {
     const model = modelOf(sandboxSnapshot(sandboxId), containerSnapshot(idOf("c1"), sandboxId));
     const [before] = model.containers();
     model.put(containerSnapshot(idOf("c2"), sandboxId));
@@ -263,23 +263,23 @@ describe("ReadModel.hide()", () => {
   });
 });
 
-describe("ReadModel with unread entries", () => {
+describe("ReadModel with pending entries", () => {
   const entries = (model: ReadModel): readonly string[] => [
     ...[...model.sandboxEntries()].map(
       ({ id, ready }) => `${id.slice(0, 2)} ${ready ? "ready" : "not ready"}`,
     ),
-    ...[...model.containerEntries()].map(({ id, state }) => `${id.slice(0, 2)} ${String(state)}`),
+    ...[...model.containerEntries()].map(({ id, state }) => `${id.slice(0, 2)} ${state}`),
   ];
   const container = containerSnapshot(idOf("c1"), sandboxId, { state: { status: "exited", running: false } });
 
-  function unread(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
+  function pending(...snapshots: readonly ReturnType<typeof snapshotOf>[]): ReadModel {
     const model = modelOf();
     for (const snapshot of snapshots) model.expect(listedOf(snapshot));
     return model;
   }
 
   test("knows them, and lists them by what the list said", () => {
-    const model = unread(sandboxSnapshot(sandboxId), container);
+    const model = pending(sandboxSnapshot(sandboxId), container);
     assert.deepEqual(entries(model), ["5a ready", "c1 2"]);
     assert.deepEqual([model.has(sandboxId), model.has(idOf("c1"))], [true, true]);
     assert.deepEqual(model.ids(), [sandboxId, idOf("c1")]);
@@ -291,7 +291,7 @@ describe("ReadModel with unread entries", () => {
   });
 
   test("has no entity for them, and does not call them unknown", () => {
-    const model = unread(sandboxSnapshot(sandboxId), container);
+    const model = pending(sandboxSnapshot(sandboxId), container);
     assert.deepEqual([model.sandbox(sandboxId), model.container("c1")], [undefined, undefined]);
     assert.deepEqual([model.sandboxId("5a"), model.containerId("c1")], [sandboxId, idOf("c1")]);
     for (const ask of [() => model.requireSandbox("5a"), () => model.requireContainer("c1")]) {
@@ -299,8 +299,8 @@ describe("ReadModel with unread entries", () => {
     }
   });
 
-  test("refuses a prefix that a read and an unread one share", () => {
-    const model = unread(sandboxSnapshot(idOf("5a1")));
+  test("refuses a prefix that a known and a pending one share", () => {
+    const model = pending(sandboxSnapshot(idOf("5a1")));
     model.put(sandboxSnapshot(idOf("5a2")));
     assert.throws(
       () => model.sandbox("5a"),
@@ -309,7 +309,7 @@ describe("ReadModel with unread entries", () => {
   });
 
   test("replaces them by what an inspect says, and forgets them when they are gone", () => {
-    const model = unread(sandboxSnapshot(sandboxId), container);
+    const model = pending(sandboxSnapshot(sandboxId), container);
     model.put(container);
     model.delete(sandboxId);
     assert.deepEqual(model.ids(), [idOf("c1")]);
@@ -327,8 +327,8 @@ describe("ReadModel with unread entries", () => {
     assert.equal(model.isStale(sandboxId), true);
   });
 
-  test("does not list what cannot be told, nor keep what is nobody's", () => {
-    const model = unread(sandboxSnapshot(sandboxId, { name: "odd" }), snapshotOf({ id: idOf("f0") }));
+  test("neither lists entries without a known pod, nor keeps unmanaged containers", () => {
+    const model = pending(sandboxSnapshot(sandboxId, { name: "odd" }), snapshotOf({ id: idOf("f0") }));
     assert.deepEqual([entries(model), model.ids()], [[], [sandboxId]]);
   });
 
@@ -345,17 +345,17 @@ describe("ReadModel with unread entries", () => {
     assert.deepEqual(entries(model), ["5a not ready"]);
   });
 
-  test("reads names of unread containers anew when their sandbox becomes known", () => {
+  test("parses names of pending containers again when their sandbox becomes known", () => {
     const name = "k8s_my_main_web_default_uid-1_2";
-    const model = unread(containerSnapshot(idOf("c1"), sandboxId, { name }));
-    assert.deepEqual(entries(model), [], "whose name that is nobody can tell");
+    const model = pending(containerSnapshot(idOf("c1"), sandboxId, { name }));
+    assert.deepEqual(entries(model), [], "without its pod the name cannot be parsed");
     model.put(sandboxSnapshot(sandboxId));
     assert.deepEqual([...model.containerEntries()][0]?.identity, { name: "my_main", attempt: 2 });
   });
 
   test("hides one that is just being made, but none that had the name before", () => {
     const name = "k8s_POD_web_default_uid-1_0";
-    const model = unread(sandboxSnapshot(idOf("01"), { name }));
+    const model = pending(sandboxSnapshot(idOf("01"), { name }));
     using _hidden = model.hide(name);
     model.expect(listedOf(sandboxSnapshot(sandboxId, { name })));
     assert.deepEqual(entries(model), ["01 ready"]);

@@ -36,7 +36,7 @@ function both(shim: TestShim, id: string): readonly [string | undefined, string 
   const known = shim.services.model.snapshot(id)?.state;
   const real = shim.engine.containers.inspect(id)?.state;
   const text = (state: typeof known): string | undefined =>
-    state && `${state.status} ${String(state.pid)} ${String(state.exitCode)}`;
+    state && `${state.status} ${state.pid} ${state.exitCode}`;
   return [text(known), text(real)];
 }
 
@@ -61,12 +61,12 @@ class Caller {
     const container = containers[choice % Math.max(1, containers.length)];
     this.#names += 1;
     if (action === "run") {
-      const metadata = { name: `pod-${String(this.#names)}`, namespace: "default", uid: "u", attempt: 0 };
+      const metadata = { name: `pod-${this.#names}`, namespace: "default", uid: "u", attempt: 0 };
       sandboxes.push(await runSandbox(shim, runRequest({ metadata })));
       return sandboxes.slice(-1);
     }
     if (action === "create" && sandbox !== undefined) {
-      const metadata = { name: `c-${String(this.#names)}`, attempt: 0 };
+      const metadata = { name: `c-${this.#names}`, attempt: 0 };
       containers.push(await createContainer(shim, sandbox, { metadata }));
       return containers.slice(-1);
     }

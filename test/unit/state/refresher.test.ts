@@ -140,7 +140,7 @@ describe("Refresher", () => {
     assert.equal(aborted(), 1);
   });
 
-  test("does not end for callers that leave when somebody wants it who cannot", async () => {
+  test("does not end for callers that leave while a caller without a signal waits", async () => {
     const { refresher, aborted } = hanging();
     void refresher.refresh("a").catch(() => undefined);
     await turns(1);

@@ -22,7 +22,7 @@ test("openStateDirectory() closes the directory to others, also one that it did 
 test("openStateDirectory() leaves a directory alone in which others have files, too", async () => {
   await using at = await temporaryDirectory();
   await mkdir(join(at.path, "sandbox"));
-  await mkdir(join(at.path, "somebody-elses"));
+  await mkdir(join(at.path, "of-another-program"));
   await chmod(at.path, 0o1777);
   await openStateDirectory(at.path);
   assert.equal((await stat(at.path)).mode & 0o7777, 0o1777);

@@ -51,9 +51,9 @@ describe("StateSync start", () => {
     assert.equal(lost?.fields["err"], "wrong cgroup driver");
   });
 
-  test("containers of nobody are never inspected", async () => {
+  test("unmanaged containers are never inspected", async () => {
     await using harness = new Harness();
-    harness.engine.containers.create("stranger", body({}));
+    harness.engine.containers.create("foreign", body({}));
     await harness.start();
     assert.deepEqual(harness.engine.journal.names("engine.inspectContainer"), []);
   });
@@ -192,7 +192,7 @@ describe("StateSync while live", () => {
     assert.deepEqual([harness.statusOf(stuck), harness.statusOf(fine)], [undefined, "running"]);
   });
 
-  test("an inspect that hangs at the start holds back nobody for its whole limit, and ends in the background", async () => {
+  test("an inspect that hangs at the start delays others only for a while, and ends in the background", async () => {
     await using harness = new Harness({ inspectWaitMs: 50 });
     const { engine, model } = harness;
     const [stuck, fine] = [harness.sandbox("a"), harness.sandbox("b")];
@@ -223,7 +223,7 @@ describe("StateSync while live", () => {
 
   test("many inspects that hang are waited for side by side and one after the other, then all are live", async () => {
     await using harness = new Harness({ inspectWaitMs: 10 });
-    const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${String(index)}`));
+    const ids = Array.from({ length: 30 }, (_, index) => harness.sandbox(`p${index}`));
     harness.engine.hangs = (verb) => verb === "inspectContainer";
     await harness.start();
     assert.deepEqual([...harness.model.pendingIds()].sort(), [...ids].sort());
@@ -232,8 +232,8 @@ describe("StateSync while live", () => {
   test("a resync asks again about what could not be read, although its state is the same", async () => {
     await using harness = new Harness({ resyncIntervalMs: 5 });
     const { engine } = harness;
-    const [unread, stale] = [harness.sandbox("a"), harness.sandbox("b")];
-    engine.inspectFailure = (id) => (id === unread ? new ShimError("timeout", "too slow") : undefined);
+    const [pending, stale] = [harness.sandbox("a"), harness.sandbox("b")];
+    engine.inspectFailure = (id) => (id === pending ? new ShimError("timeout", "too slow") : undefined);
     await harness.start();
     engine.events$.policy = () => [];
     engine.inspectFailure = () => new ShimError("timeout", "too slow");
@@ -243,7 +243,7 @@ describe("StateSync while live", () => {
     engine.inspectFailure = () => undefined;
     await until(
       "both are read",
-      () => harness.statusOf(unread) === "running" && !harness.model.isStale(stale),
+      () => harness.statusOf(pending) === "running" && !harness.model.isStale(stale),
     );
     assert.notEqual(harness.model.snapshot(stale)?.state.pid, pid);
   });
@@ -294,7 +294,7 @@ describe("StateSync while live", () => {
     await harness.start();
     await turns(5);
     harness.engine.journal.clear();
-    const id = harness.engine.containers.create("stranger", body({}));
+    const id = harness.engine.containers.create("foreign", body({}));
     harness.engine.containers.start(id);
     harness.engine.containers.remove(id, { force: true });
     await until("both events are there", () => harness.otherContainers === 2);

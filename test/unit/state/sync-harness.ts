@@ -9,7 +9,7 @@ import { recordingLog } from "../../fakes/recording-log.js";
 import { until } from "../../fakes/turns.js";
 
 /** Limits that no test reaches unless it means to. */
-const patient: StateSyncOptions = {
+const slowTimers: StateSyncOptions = {
   resyncIntervalMs: 60_000,
   inspectTimeoutMs: 60_000,
   retryMs: 60_000,
@@ -42,11 +42,11 @@ export class Harness implements AsyncDisposable {
           this.changes.push(`${id.slice(0, 4)} ${snapshot?.state.status ?? "gone"}`),
         ...deps,
       },
-      { ...patient, ...options },
+      { ...slowTimers, ...options },
     );
   }
 
-  /** A sandbox in the engine, made by somebody else. */
+  /** A sandbox in the engine, created by another program. */
   sandbox(name: string, { running = true } = {}): string {
     const id = this.engine.containers.create(
       `k8s_POD_${name}_default_uid_0`,
