@@ -4,7 +4,7 @@ import type { Call } from "../../src/shim/lib/call.js";
 import { KeyedMutex } from "../../src/shim/lib/sync/keyed-mutex.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import type { OomScores, PauseImageSource, Services } from "../../src/shim/cri/services.js";
-import { ContainerEvents } from "../../src/shim/cri/events/container-events.js";
+import { ContainerEvents } from "../../src/shim/cri/events/get-container-events.js";
 import { imageRpcs, runtimeRpcs } from "../../src/shim/cri/table.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { EngineLink } from "../../src/shim/state/engine-link.js";

@@ -12,7 +12,7 @@ import {
   startMetricsServer,
 } from "../metrics/metrics-server.js";
 import type { Observer } from "../ports/observer.js";
-import { presentMetrics, type PresentState } from "./present-metrics.js";
+import { presentMetrics, type PresentState } from "../metrics/present-metrics.js";
 
 export interface OpenMetrics {
   /** To be told of everything from the start. */

@@ -12,7 +12,7 @@ import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import { portMappingsOf } from "../cri/sandbox/sandbox-network.js";
-import { sandboxesOfKnownEngine } from "./orphaned-networks.js";
+import { sandboxesOfKnownEngine } from "../recovery/orphaned-networks.js";
 import type { Stores } from "./stores.js";
 
 export interface OpenNetwork {

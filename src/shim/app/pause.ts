@@ -4,7 +4,7 @@ import type { Config } from "../config/resolve.js";
 import { RegistryCredentialStore } from "../engine/registry/registry-credentials.js";
 import { PauseImages } from "../pause/pause-image.js";
 import type { Engine } from "../ports/engine.js";
-import { pullForPause } from "../cri/image/pull-for-pause.js";
+import { pullForPause } from "../cri/image/pull-image.js";
 import type { PauseImageSource } from "../cri/services.js";
 import type { EngineLink } from "../state/engine-link.js";
 

@@ -8,7 +8,7 @@ import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
 import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
-import { knownSandboxes } from "../app/orphaned-networks.js";
+import { knownSandboxes } from "../recovery/orphaned-networks.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 
 const timeoutMs = 60_000;

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import { openMetrics } from "../../../src/shim/app/metrics.js";
-import { presentMetrics, type PresentState } from "../../../src/shim/app/present-metrics.js";
+import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
 import { resolveConfig, type Config } from "../../../src/shim/config/resolve.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";

@@ -2,15 +2,18 @@ import { orAbort, withDeadline } from "../../lib/abort.js";
 import { messageOf } from "../../lib/errors.js";
 import { LruMap } from "../../lib/lru-map.js";
 import { type Nanoseconds, nowNanoseconds } from "../../lib/time.js";
-import type { Container } from "../../domain/container.js";
-import { newestFirst } from "../../domain/container.js";
-import type { Answer, ContainerEventResponse, ContainerEventType } from "../../domain/cri.js";
-import { PodSandboxState } from "../../domain/cri.js";
+import { type Container, newestFirst } from "../../domain/container.js";
+import {
+  type Answer,
+  type ContainerEventResponse,
+  type ContainerEventType,
+  PodSandboxState,
+} from "../../domain/cri.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import { transitions } from "../../domain/transitions.js";
 import type { ModelChange } from "../../state/read-model.js";
 import { describeContainer } from "../container/container-status.js";
-import { EventQueue } from "./event-queue.js";
+import { EventQueue } from "./get-container-events.js";
 import { describeSandbox } from "../sandbox/pod-sandbox-status.js";
 import type { ContainerEventSource, EventSubscription, Services } from "../services.js";
 

@@ -1,7 +1,22 @@
 import type { Call } from "../../lib/call.js";
-import type { ContainerEventResponse } from "../../domain/cri.js";
+import {
+  type ContainerEventResponse,
+  type Answer,
+  type ContainerEventType,
+  PodSandboxState,
+} from "../../domain/cri.js";
 import type { Send } from "../in-chunks.js";
-import type { Services } from "../services.js";
+import type { Services, ContainerEventSource, EventSubscription } from "../services.js";
+import { orAbort, withDeadline } from "../../lib/abort.js";
+import { messageOf, ShimError } from "../../lib/errors.js";
+import { LruMap } from "../../lib/lru-map.js";
+import { type Nanoseconds, nowNanoseconds } from "../../lib/time.js";
+import { type Container, newestFirst } from "../../domain/container.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import { transitions } from "../../domain/transitions.js";
+import type { ModelChange } from "../../state/read-model.js";
+import { describeContainer } from "../container/container-status.js";
+import { describeSandbox } from "../sandbox/pod-sandbox-status.js";
 
 /**
  * Everything that happens from now on, until the client leaves. What is there already has no events. `exhausted` when
@@ -17,4 +32,189 @@ export async function getContainerEvents(
   await link.live(call.signal);
   using subscription = events.subscribe();
   for (;;) await send(await subscription.next(call.signal));
+}
+
+type Event = Answer<ContainerEventResponse>;
+type PodStatuses = Pick<Event, "pod_sandbox_status" | "containers_statuses">;
+
+/** Events that wait for one client, or for pods that are not wholly read. */
+const queueLimit = 1000;
+/** Sandboxes that are gone, whose containers may still have something to tell. */
+const goneSandboxesLimit = 1000;
+/** Images and addresses are known as a rule; one that is not must not hold up the events behind it for long. */
+const describeTimeoutMs = 10_000;
+
+interface Happening {
+  readonly id: string;
+  readonly type: ContainerEventType;
+}
+
+/**
+ * Events for the clients of GetContainerEvents, made from the changes of the read model while anybody listens. Each is
+ * described once, for all clients, as the pod was at that moment.
+ *
+ * An event shows all containers of its pod, and a kubelet takes what is not shown for gone. So the events of a pod with
+ * containers that no inspect has described yet wait until it has.
+ */
+export class ContainerEvents implements ContainerEventSource {
+  readonly #queues = new Set<EventQueue<Event>>();
+  readonly #waiting = new Map<string, Happening[]>();
+  readonly #goneSandboxes = new LruMap<string, Sandbox>(goneSandboxesLimit);
+  #ignoreModel: () => void = () => undefined;
+  #latest: Nanoseconds = 0n;
+
+  constructor(
+    private readonly deps: Pick<
+      Services,
+      | "model"
+      | "podRecords"
+      | "network"
+      | "host"
+      | "settings"
+      | "images"
+      | "imageUsers"
+      | "containerRecords"
+      | "log"
+    >,
+  ) {}
+
+  timestamp(): Nanoseconds {
+    const now = nowNanoseconds();
+    this.#latest = now > this.#latest ? now : this.#latest + 1n;
+    return this.#latest;
+  }
+
+  subscribe(): EventSubscription {
+    const queue = new EventQueue<Event>(queueLimit);
+    if (this.#queues.size === 0) {
+      this.#ignoreModel = this.deps.model.onChange((change) => {
+        this.#hear(change);
+      });
+    }
+    this.#queues.add(queue);
+    return {
+      next: (signal) => queue.next(signal),
+      [Symbol.dispose]: () => {
+        this.#queues.delete(queue);
+        if (this.#queues.size > 0) return;
+        this.#ignoreModel();
+        this.#waiting.clear();
+      },
+    };
+  }
+
+  #hear({ id, sandboxId, sandbox, before, after }: ModelChange): void {
+    const { model } = this.deps;
+    const happenings = [
+      ...(this.#waiting.get(sandboxId) ?? []),
+      ...transitions(before, after).map((type) => ({ id, type })),
+    ];
+    this.#waiting.delete(sandboxId);
+    const isSandboxGone = id === sandboxId && after === undefined;
+    if (isSandboxGone && sandbox !== undefined) this.#goneSandboxes.set(id, sandbox);
+    if (happenings.length === 0) return;
+    if (!model.isWhollyRead(sandboxId)) {
+      this.#wait(sandboxId, happenings);
+      return;
+    }
+    const last = sandbox ?? this.#goneSandboxes.get(sandboxId);
+    if (last === undefined) {
+      // Clients have no use for an event without a pod.
+      this.deps.log.debug({ sandboxId, containerId: id }, "no event for a container whose sandbox is gone");
+      return;
+    }
+    const present = sandbox === undefined || isSandboxGone ? withoutContainer(last) : sandbox;
+    this.#emit(present, newestFirst(model.containersOf(sandboxId)), happenings);
+  }
+
+  #wait(sandboxId: string, happenings: Happening[]): void {
+    this.#waiting.set(sandboxId, happenings);
+    const count = [...this.#waiting.values()].reduce((sum, { length }) => sum + length, 0);
+    if (count <= queueLimit) return;
+    this.#waiting.clear();
+    for (const queue of this.#queues) queue.overflow();
+  }
+
+  #emit(sandbox: Sandbox, containers: readonly Container[], happenings: readonly Happening[]): void {
+    const statuses = this.#describe(sandbox, containers);
+    for (const { id, type } of happenings) {
+      const created_at = String(this.timestamp());
+      const event = statuses.then((pod) => ({
+        container_id: id,
+        container_event_type: type,
+        created_at,
+        ...pod,
+      }));
+      event.catch(() => undefined); // Heard by every client that gets so far.
+      for (const queue of this.#queues) queue.push(event);
+    }
+  }
+
+  async #describe(sandbox: Sandbox, containers: readonly Container[]): Promise<PodStatuses> {
+    const { deps } = this;
+    try {
+      return await withDeadline(
+        undefined,
+        describeTimeoutMs,
+        "describe a pod for its events",
+        async (signal) => {
+          const [pod_sandbox_status, ...containers_statuses] = await Promise.all([
+            orAbort(describeSandbox(sandbox, deps), signal),
+            ...containers.map((container) => describeContainer(container, deps, signal)),
+          ]);
+          return { pod_sandbox_status, containers_statuses };
+        },
+      );
+    } catch (error) {
+      deps.log.warn(
+        { sandboxId: sandbox.id, err: messageOf(error) },
+        "events end: a pod cannot be described",
+      );
+      throw error;
+    }
+  }
+}
+
+/** As it was, but for what its container was needed for. */
+function withoutContainer(sandbox: Sandbox): Sandbox {
+  const item = { ...sandbox.item, state: PodSandboxState.SANDBOX_NOTREADY };
+  return { ...sandbox, ready: false, item };
+}
+
+/** What waits for one slow reader, in order, and never more than a limit of it. */
+export class EventQueue<Event> {
+  #events: Promise<Event>[] = [];
+  #failure: ShimError | undefined;
+  #wake: () => void = () => undefined;
+
+  constructor(private readonly limit: number) {}
+
+  /** Events that are still being made keep their place. */
+  push(event: Promise<Event>): void {
+    if (this.#failure !== undefined) return;
+    if (this.#events.length >= this.limit) this.overflow();
+    else this.#events.push(event);
+    this.#wake();
+  }
+
+  /** Forgets everything; the reader is told that it has missed events. */
+  overflow(): void {
+    this.#events = [];
+    const reason = `the client reads too slowly: more than ${String(this.limit)} events wait for it`;
+    this.#failure = new ShimError("exhausted", reason);
+    this.#wake();
+  }
+
+  /** The next event. Throws its error if it could not be made, `exhausted` after an overflow, and with `signal`. */
+  async next(signal: AbortSignal): Promise<Event> {
+    for (;;) {
+      if (this.#failure !== undefined) throw this.#failure;
+      const event = this.#events.shift();
+      if (event !== undefined) return await orAbort(event, signal);
+      const woken = new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      await orAbort(woken, signal);
+    }
+  }
 }

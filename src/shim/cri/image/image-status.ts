@@ -1,9 +1,8 @@
 import type { Call } from "../../lib/call.js";
-import type { Answer, ImageStatusResponse } from "../../domain/cri.js";
+import type { Answer, Image, ImageStatusResponse } from "../../domain/cri.js";
 import type { ValidImageStatus } from "../../domain/requests.js";
 import type { ImageSnapshot } from "../../domain/snapshot.js";
 import { findImage } from "../../images/find-image.js";
-import { inspectedImageItem } from "./image-items.js";
 import type { Services } from "../services.js";
 
 /** An absent image is an empty answer, not an error. */
@@ -22,6 +21,20 @@ export async function imageStatus(
     // The same for whatever name was asked by, so the spec echoes the annotations only.
     image: { ...inspectedImageItem(image, { pinned: isPinned(image) }), spec: { annotations } },
     info: request.verbose ? { info: await verboseInfo(image, services, call) } : {},
+  };
+}
+
+/** `uid` or `username` from the image's user, the part before the colon: kubelets check runAsNonRoot with it. */
+function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned: boolean }): Answer<Image> {
+  const user = image.user.split(":")[0] ?? "";
+  return {
+    id: image.id,
+    repo_tags: image.repoTags,
+    repo_digests: image.repoDigests,
+    size: String(image.size),
+    pinned,
+    // Any image may have this text. A longer number is nobody's id, and the field may not be able to say it.
+    ...(/^\d{1,18}$/.test(user) ? { uid: { value: user } } : { username: user }),
   };
 }
 

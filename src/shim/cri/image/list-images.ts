@@ -1,7 +1,7 @@
 import type { Call } from "../../lib/call.js";
-import type { Answer, ListImagesRequest, ListImagesResponse } from "../../domain/cri.js";
+import type { Answer, Image, ListImagesRequest, ListImagesResponse } from "../../domain/cri.js";
 import { normalizeReference } from "../../domain/image-reference.js";
-import { listedImageItem } from "./image-items.js";
+import type { ListedImage } from "../../domain/snapshot.js";
 import type { Services } from "../services.js";
 
 /** All images; with a filter those of that name, digest or id. */
@@ -22,4 +22,14 @@ export async function listImages(
       [...image.repoTags, ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
   );
   return { images: matching.map((image) => listedImageItem(image, { pinned: isPinned(image) })) };
+}
+
+function listedImageItem(image: ListedImage, { pinned }: { readonly pinned: boolean }): Answer<Image> {
+  return {
+    id: image.id,
+    repo_tags: image.repoTags,
+    repo_digests: image.repoDigests,
+    size: String(image.size),
+    pinned,
+  };
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { formatDuration } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
-import { ShimError } from "../../lib/errors.js";
+import { ShimError, aggregate } from "../../lib/errors.js";
 import type { SingleFlight } from "../../lib/sync/single-flight.js";
 import type { Answer, AuthConfig, PullImageResponse } from "../../domain/cri.js";
 import { normalizeReference } from "../../domain/image-reference.js";
@@ -133,4 +133,40 @@ function credentialsOf(auth: AuthConfig | null): RegistryCredentials | undefined
   };
   const given = Object.entries(all).filter(([, value]) => value !== "");
   return given.length === 0 ? undefined : Object.fromEntries(given);
+}
+
+export interface PauseImagePullDeps extends Pick<Call, "log"> {
+  readonly engine: Pick<Engine, "pullImage">;
+  /** The node's credentials for a reference, best match first. */
+  readonly credentials: {
+    lookUp(reference: string, signal: AbortSignal): Promise<readonly RegistryCredentials[]>;
+  };
+  readonly progressDeadlineMs: number;
+}
+
+/** Pulls with each of the node's matching credentials in turn; without any, anonymously. The first success counts. */
+export async function pullForPause(
+  reference: string,
+  deps: PauseImagePullDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const found = await deps.credentials.lookUp(reference, signal);
+  const errors: ShimError[] = [];
+  for (const credentials of found.length === 0 ? [undefined] : found) {
+    try {
+      await pullWithProgressDeadline(
+        deps.engine,
+        reference,
+        credentials,
+        deps.progressDeadlineMs,
+        signal,
+        deps,
+      );
+      return;
+    } catch (error) {
+      if (signal.aborted) throw error;
+      errors.push(ShimError.from(error));
+    }
+  }
+  throw aggregate(errors) ?? new ShimError("internal", "a pull failed without an error");
 }

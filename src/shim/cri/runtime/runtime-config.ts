@@ -1,6 +1,11 @@
 import type { Call } from "../../lib/call.js";
-import type { Answer, RuntimeConfigResponse } from "../../domain/cri.js";
-import { CgroupDriver } from "../../domain/cri.js";
+import {
+  type Answer,
+  type RuntimeConfigResponse,
+  type UpdateRuntimeConfigRequest,
+  type UpdateRuntimeConfigResponse,
+  CgroupDriver,
+} from "../../domain/cri.js";
 import type { Services } from "../services.js";
 
 /** The engine's cgroup driver. A rootless engine without cgroups has none: cgroupfs is said, and no parent is set. */
@@ -13,4 +18,15 @@ export async function runtimeConfig(
   return {
     linux: { cgroup_driver: cgroupDriver === "systemd" ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS },
   };
+}
+
+/** Hands the node's pod CIDRs (comma separated with dual stack) to the network plugin. */
+export async function updateRuntimeConfig(
+  request: UpdateRuntimeConfigRequest,
+  { network }: Pick<Services, "network">,
+): Promise<Answer<UpdateRuntimeConfigResponse>> {
+  const text = request.runtime_config?.network_config?.pod_cidr ?? "";
+  const cidrs = text.split(",").map((cidr) => cidr.trim());
+  if (text !== "") await network.podCidrChanged(cidrs.filter((cidr) => cidr !== ""));
+  return {};
 }

@@ -2,12 +2,18 @@ import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
 import { collect } from "../../lib/streams.js";
 import type { Container } from "../../domain/container.js";
-import type { Answer, ListPodSandboxMetricsResponse, Metric, PodSandboxMetrics } from "../../domain/cri.js";
+import type {
+  Answer,
+  ListPodSandboxMetricsResponse,
+  Metric,
+  PodSandboxMetrics,
+  ListMetricDescriptorsResponse,
+} from "../../domain/cri.js";
 import type { ResourceReading } from "../../domain/resource-reading.js";
 import type { FileSystemUsage } from "../../ports/host.js";
 import type { PodReading } from "../../ports/stats.js";
 import { containerMetrics } from "./metrics/container-metrics.js";
-import { type CommonLabels, takeSamples } from "./metrics/metric.js";
+import { type CommonLabels, takeSamples, describe } from "./metrics/metric.js";
 import { networkMetrics } from "./metrics/network-metrics.js";
 import { resourceMetrics } from "./metrics/resource-metrics.js";
 import { type RunningPod, runningPods } from "./pod-parts.js";
@@ -109,4 +115,15 @@ function podLabels({ pod }: RunningPod["pod"]): Pick<CommonLabels, "pod" | "name
 
 function cgroupPathOf({ details }: ResourceReading): string | undefined {
   return details === undefined || details.cgroupPath === "" ? undefined : posix.normalize(details.cgroupPath);
+}
+
+/** All that ListPodSandboxMetrics may answer. Kubelets ask once, when they start, so it does not depend on what runs. */
+export function listMetricDescriptors(): Promise<Answer<ListMetricDescriptorsResponse>> {
+  return Promise.resolve({
+    descriptors: [
+      ...resourceMetrics.map(describe),
+      ...containerMetrics.map(describe),
+      ...networkMetrics.map(describe),
+    ],
+  });
 }

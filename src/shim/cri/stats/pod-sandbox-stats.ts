@@ -1,10 +1,21 @@
 import type { Call } from "../../lib/call.js";
 import { collect } from "../../lib/streams.js";
 import { ShimError } from "../../lib/errors.js";
-import type { Answer, PodSandboxStatsRequest, PodSandboxStatsResponse } from "../../domain/cri.js";
+import type {
+  Answer,
+  PodSandboxStatsRequest,
+  PodSandboxStatsResponse,
+  ContainerStats,
+  ListPodSandboxStatsRequest,
+  ListPodSandboxStatsResponse,
+  PodSandboxStats,
+} from "../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";
-import { statsOfPods } from "./list-pod-sandbox-stats.js";
 import type { Services } from "../services.js";
+import { matchesId, matchesLabels } from "../../domain/filter.js";
+import type { Sandbox } from "../../domain/sandbox.js";
+import { runningPods } from "./pod-parts.js";
+import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 
 /** `notFound` for unknown ids, `precondition` for a sandbox that is not ready, `unavailable` when nothing can be read. */
 export async function podSandboxStats(
@@ -24,4 +35,59 @@ export async function podSandboxStats(
   }
   const reason = services.stats().failureOf(id) ?? "its pause process has just ended or is being started";
   throw new ShimError("unavailable", `${action}: ${reason}`, { sandboxId: id });
+}
+
+type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
+
+/** Of ready sandboxes. One that stops meanwhile or cannot be read is left out. Filters as in ListPodSandbox. */
+export async function listPodSandboxStats(
+  request: ListPodSandboxStatsRequest,
+  deps: Deps,
+  call: Call,
+): Promise<Answer<ListPodSandboxStatsResponse>> {
+  return { stats: await collect(readListedPods(request, deps, call)) };
+}
+
+/**
+ * The items of `listPodSandboxStats`, each read and made when it is taken: whoever encodes one after the other has one pod
+ * in memory.
+ */
+export async function* readListedPods(
+  { filter }: ListPodSandboxStatsRequest,
+  deps: Deps,
+  call: Call,
+): AsyncGenerator<Answer<PodSandboxStats>> {
+  const wanted: Sandbox[] = [];
+  await deps.link.live(call.signal);
+  const near = filter === null ? undefined : { id: filter.id, labels: filter.label_selector };
+  for (const sandbox of deps.model.sandboxes(near)) {
+    if (filter !== null) {
+      if (!matchesId(sandbox.id, filter.id)) continue;
+      if (!matchesLabels(sandbox.snapshot.labels, filter.label_selector)) continue;
+    }
+    wanted.push(sandbox);
+  }
+  yield* statsOfPods(wanted, deps, call.signal);
+}
+
+/** Of those that are ready, without those that stop meanwhile. */
+export async function* statsOfPods(
+  sandboxes: readonly Sandbox[],
+  { link, model, stats, layers, host }: Deps,
+  signal: AbortSignal,
+): AsyncGenerator<Answer<PodSandboxStats>> {
+  const mountpoint = await host().imageDirectory(await link.live(signal));
+  const pods = runningPods(sandboxes, model);
+  const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
+  for await (const [id, reading] of stats().readPods(pods, { details: false }, signal)) {
+    const parts = byId.get(id);
+    if (parts === undefined) continue;
+    const containers: Answer<ContainerStats>[] = [];
+    for (const container of parts.running) {
+      const own = reading.containers.get(container.id);
+      if (own === undefined) continue;
+      containers.push(containerStatsItem(container, own, layers.usageOf(container.id), mountpoint));
+    }
+    yield podSandboxStatsItem(parts.pod, reading, containers);
+  }
 }

@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { MetricType, type Answer, type Metric } from "../../../../src/shim/domain/cri.js";
 import type { ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
-import { listMetricDescriptors } from "../../../../src/shim/cri/stats/list-metric-descriptors.js";
+import { listMetricDescriptors } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
 import { listPodSandboxMetrics } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
 import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";

@@ -8,7 +8,7 @@ import { messageOf, ShimError } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
-import { criDockerdCheckpoints } from "./stores.js";
+import { criDockerdCheckpoints } from "../app/stores.js";
 
 /**
  * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by

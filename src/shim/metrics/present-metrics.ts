@@ -7,7 +7,7 @@ import type { EngineLink } from "../state/engine-link.js";
 import type { ReadModel } from "../state/read-model.js";
 import type { StateSync } from "../state/state-sync.js";
 import type { RunningStreamingServer } from "../streaming/streaming-server.js";
-import type { StatsCounts } from "./stats.js";
+import type { StatsCounts } from "../app/stats.js";
 
 export interface PresentState {
   readonly link: Pick<EngineLink, "state" | "facts">;
