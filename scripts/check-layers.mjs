@@ -44,8 +44,8 @@ export const layers = {
   recovery: rules,
   limits: rules,
   images: [...rules, "recovery"],
-  cri: [...rules, ...helpers],
-  grpc: [...rules, ...helpers, "cri"],
+  grpc: ["lib", "domain", "ports", "plan"],
+  cri: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // A client of the CRI: it sees what a kubelet sees.
   play: ["lib", "domain", "config", "grpc"],

@@ -12,7 +12,7 @@ export async function runSandbox(
   request: ValidRunPodSandbox = runRequest(),
   call: Call = shim.call("RunPodSandbox"),
 ): Promise<string> {
-  const { pod_sandbox_id: id } = await shim.runtime.RunPodSandbox(request, call);
+  const { pod_sandbox_id: id } = await shim.rpcs.RunPodSandbox(request, call);
   assert.ok(id);
   return id;
 }
@@ -23,13 +23,13 @@ export async function createContainer(
   changes: Partial<ValidContainerConfig> = {},
   call: Call = shim.call("CreateContainer"),
 ): Promise<string> {
-  const { container_id: id } = await shim.runtime.CreateContainer(createRequest(sandboxId, changes), call);
+  const { container_id: id } = await shim.rpcs.CreateContainer(createRequest(sandboxId, changes), call);
   assert.ok(id);
   return id;
 }
 
 export async function startContainer(shim: TestShim, id: string): Promise<void> {
-  await shim.runtime.StartContainer({ container_id: id }, shim.call("StartContainer"));
+  await shim.rpcs.StartContainer({ container_id: id }, shim.call("StartContainer"));
 }
 
 export async function runContainer(
@@ -47,16 +47,13 @@ export async function runContainer(
 
 /** What ListPodSandbox shows: id → READY (0) or NOTREADY (1). */
 export async function listedSandboxes(shim: TestShim): Promise<Readonly<Record<string, number>>> {
-  const { items = [] } = await shim.runtime.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
+  const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
   return Object.fromEntries(items.map(({ id = "", state = 0 }) => [id, state]));
 }
 
 /** What ListContainers shows: id → state. */
 export async function listedContainers(shim: TestShim): Promise<Readonly<Record<string, number>>> {
-  const { containers = [] } = await shim.runtime.ListContainers(
-    { filter: null },
-    shim.call("ListContainers"),
-  );
+  const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call("ListContainers"));
   return Object.fromEntries(containers.map(({ id = "", state = 0 }) => [id, state]));
 }
 

@@ -1,32 +1,25 @@
-/** A complete set of services on fakes, with a live StateSync, as shim.ts builds it on the real adapters. */
+/** The program on fakes, with a live read model, built by the function that builds it on the real adapters. */
 import { rm, writeFile } from "node:fs/promises";
+import { buildShim } from "../../src/shim/app/build-shim.js";
+import { rpcs } from "../../src/shim/cri/rpcs.js";
+import type { Services } from "../../src/shim/cri/services.js";
+import type { ValidatedRpc } from "../../src/shim/domain/requests.js";
+import type { ImageVolumeLimits } from "../../src/shim/images/image-volumes.js";
+import type { PauseImageSource } from "../../src/shim/images/images.js";
 import type { Call } from "../../src/shim/lib/call.js";
-import { KeyedMutex } from "../../src/shim/lib/sync/keyed-mutex.js";
+import { collect } from "../../src/shim/lib/streams.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
-import type { OomScores, PauseImageSource, Services } from "../../src/shim/cri/services.js";
-import { ContainerEvents } from "../../src/shim/cri/events/get-container-events.js";
-import { imageRpcs, runtimeRpcs } from "../../src/shim/cri/table.js";
+import type { OomScores } from "../../src/shim/ports/host.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
-import { EngineLink } from "../../src/shim/state/engine-link.js";
-import { ImageCache } from "../../src/shim/images/image-cache.js";
-import { ImagePins } from "../../src/shim/images/image-pins.js";
-import { ImageUserReader, ImageUsersCache } from "../../src/shim/images/image-user-reader.js";
-import { ImageVolumeStore } from "../../src/shim/images/image-volume-store.js";
-import { ImageVolumes, type ImageVolumeLimits } from "../../src/shim/images/image-volumes.js";
-import { ResolvConfReconciler } from "../../src/shim/recovery/resolv-conf-reconciler.js";
-import { ScratchContainers } from "../../src/shim/images/scratch-containers.js";
-import { forgetContainer } from "../../src/shim/recovery/forget-container.js";
-import { AbandonedRequests } from "../../src/shim/recovery/abandoned-requests.js";
-import { LimitReconciler } from "../../src/shim/limits/cgroup-limits.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
-import { UnmanagedImages } from "../../src/shim/images/unmanaged-images.js";
-import { ReadModel } from "../../src/shim/state/read-model.js";
 import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
 import { EngineStats } from "../../src/shim/stats/engine-stats.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
+import { Lifetime } from "../../src/shim/lib/lifetime.js";
 import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.js";
 import { LogRecords } from "../../src/shim/logs/log-record.js";
+import { initialState } from "../../src/shim/state/engine-state.js";
 import { FakeEngine } from "./fake-engine.js";
 import { FakeHost } from "./fake-host.js";
 import { FakeNetwork } from "./fake-network.js";
@@ -90,20 +83,44 @@ export class FakeOomScores implements OomScores {
   }
 }
 
+type Bound<Handler> = Handler extends (
+  request: infer Request,
+  services: Services,
+  ...rest: infer Rest
+) => infer Result
+  ? (request: Request, ...rest: Rest) => Extract<Result, Promise<unknown>>
+  : never;
+
+/** The handlers of the RPC table, with the services of one shim. They take validated requests; lists return all items. */
+export type BoundHandlers = { readonly [Name in ValidatedRpc]: Bound<(typeof rpcs)[Name]["handler"]> };
+
+export function bindHandlers(services: Services): BoundHandlers {
+  type AnyHandler = (request: unknown, services: Services, ...rest: readonly unknown[]) => unknown;
+  const bound = Object.entries(rpcs).map(([name, row]) => {
+    const handler = row.handler as AnyHandler;
+    return [
+      name,
+      (request: unknown, ...rest: unknown[]) => {
+        const result = handler(request, services, ...rest) as Promise<unknown> | AsyncIterable<unknown>;
+        return Symbol.asyncIterator in result ? collect(result) : result;
+      },
+    ];
+  });
+  return Object.fromEntries(bound) as BoundHandlers;
+}
+
 /** A shim on fakes; disposing it stops the sync, and removes the files when it made them itself. */
 export class TestShim implements AsyncDisposable {
-  readonly runtime: ReturnType<typeof runtimeRpcs>;
-  readonly image: ReturnType<typeof imageRpcs>;
+  readonly rpcs: BoundHandlers;
 
   private constructor(
     readonly world: World,
     readonly services: Services,
     readonly sync: StateSync,
     readonly log: ReturnType<typeof recordingLog>,
-    private readonly cleanUp: () => Promise<void>,
+    private readonly lifetime: Lifetime,
   ) {
-    this.runtime = runtimeRpcs(services);
-    this.image = imageRpcs(services);
+    this.rpcs = bindHandlers(services);
   }
 
   /**
@@ -122,121 +139,66 @@ export class TestShim implements AsyncDisposable {
       readonly adoptedLogs?: "keep" | "convert";
     } = {},
   ): Promise<TestShim> {
-    const own = options.earlier === undefined ? await newWorld() : undefined;
-    const world = options.earlier ?? own;
-    if (world === undefined) throw new Error("no world");
-    options.prepare?.(world);
     const log = recordingLog();
-    const link = new EngineLink();
-    const podRecords = await openPodRecords(world);
-    const model = new ReadModel((id) => podRecords.get(id));
-    const images = new ImageCache(world.engine);
-    const unmanagedImages = new UnmanagedImages({ engine: world.engine, now: () => 0, log });
-    const pauseImages = new FakePauseImages(world);
-    const logs = new ContainerLogWriters({
-      ...{
-        engine: world.engine,
-        host: () => world.host,
-        log,
-        format: options.logFormat ?? "docker",
-        adopted: options.adoptedLogs ?? "keep",
-      },
-      records: await LogRecords.open(`${world.directory}/logs`, log, `${world.directory}/quarantine`),
-    });
-    const abandonedRequests = new AbandonedRequests({ log, timeoutMs: 5_000 });
-    const containerRecords = await ContainerRecords.open(`${world.directory}/containers`, log);
-    const sync = new StateSync(
-      {
-        ...{ engine: world.engine, model, link, log },
-        onConnect: () => {
-          resolvConfs.engineConnected();
-          return Promise.resolve();
-        },
-        onLive: () => undefined,
-        onImageEvent: () => {
-          images.forget();
-        },
-        onOtherContainer: () => {
-          unmanagedImages.forget();
-        },
-        onChange: (id, snapshot) => {
-          if (snapshot !== undefined) abandonedRequests.observe(snapshot);
-          limits.observe(id, snapshot);
-          resolvConfs.observe(id, snapshot);
-        },
-        beforeChange: (id, snapshot) =>
-          snapshot === undefined
-            ? forgetContainer(id, { containerRecords, model, host: () => world.host, logs, log })
-            : logs.observe(snapshot),
-      },
-      { ...defaultStateSyncOptions, reconnectMs: { first: 1, longest: 5 } },
-    );
-    const settings: Services["settings"] = {
-      ...{ cleanUpTimeoutMs: 5_000, pullProgressDeadlineMs: 5_000, allPodAddresses: true },
-      ...{ defaultUlimits: [], allowedAnnotations: [] },
-      absentMountSourcesToReject: new Set(),
-      ...options.settings,
-    };
-    const resolvConfs = new ResolvConfReconciler({ podRecords, host: () => world.host, log });
-    const containerLocks = new KeyedMutex();
-    const limits = new LimitReconciler({
-      ...{ host: () => world.host, model, sync, containerRecords, containerLocks, log },
-      timeoutMs: settings.cleanUpTimeoutMs,
-    });
-    podRecords.onChange((id) => {
-      model.recordChanged(id);
-    });
-    const { network } = world;
-    const place = world.directory.replaceAll("/", "-");
-    const { engine } = world;
-    const host = () => world.host;
-    const imageLocks = new KeyedMutex();
-    const scratch = new ScratchContainers({ engine, log, timeoutMs: 5_000, place });
-    const imageUsers = new ImageUserReader({
-      ...{ engine, scratch, cache: new ImageUsersCache(), log, timeoutMs: 5_000 },
-    });
-    const imageVolumes = new ImageVolumes({
-      ...{ engine, scratch, model, imageLocks, log },
-      store: new ImageVolumeStore({ engine, host, scratch, log, cleanUpTimeoutMs: 5_000, place }),
-      limits: { provideMs: 5_000, keepMs: 5_000, cleanUpMs: 5_000, ...options.imageVolumeLimits },
-    });
-    model.onChange(({ before, after }) => {
-      if (before !== undefined && after === undefined) imageVolumes.containerGone(before.labels);
-    });
-    const stats = new EngineStats({ engine: world.engine, log });
-    const services: Services = {
-      ...{ engine: world.engine, link, model, sync, podRecords, containerRecords, images, imageUsers },
-      ...{ logs, abandonedRequests, limits, log, scratch, imageVolumes, imageLocks },
-      events: new ContainerEvents({
-        ...{ model, podRecords, containerRecords, network, images, imageUsers, log, settings },
-        host: () => world.host,
-      }),
+    const lifetime = new Lifetime(log);
+    const world = options.earlier ?? (await newWorld(lifetime));
+    options.prepare?.(world);
+    const { engine, directory } = world;
+    const host = (): FakeHost => world.host;
+    const records = {
+      pods: await openPodRecords(world),
+      containers: await ContainerRecords.open(`${directory}/containers`, log),
       checkpoints: world.checkpoints,
-      network,
-      host: () => world.host,
-      podDialer: () => world.podDialer,
-      streaming: world.streaming,
-      stats: () => stats,
-      layers: { usageOf: (id) => world.layers.get(id) },
-      pauseImages,
-      imagePins: new ImagePins({ pauseImages, unmanagedImages, patterns: options.pinnedImages ?? [] }),
-      oomScores: new FakeOomScores(),
-      sandboxLocks: new KeyedMutex(),
-      containerLocks,
-      settings,
     };
-    sync.start();
-    await until("the read model is live", () => link.state.phase === "live");
-    const removeFiles = own?.[Symbol.asyncDispose].bind(own) ?? (() => Promise.resolve());
-    return new TestShim(world, services, sync, log, async () => {
-      await imageVolumes.stop();
-      await abandonedRequests.stop();
-      await limits.stop();
-      await resolvConfs.stop();
-      await sync.stop();
-      await logs.stop();
-      await removeFiles();
+    const logs = new ContainerLogWriters({
+      engine,
+      host,
+      log,
+      format: options.logFormat ?? "docker",
+      adopted: options.adoptedLogs ?? "keep",
+      records: await LogRecords.open(`${directory}/logs`, log, `${directory}/quarantine`),
     });
+    lifetime.onClose("container logs", () => logs.stop());
+    const stats = new EngineStats({ engine, log });
+    const { services, sync } = buildShim(
+      {
+        ...initialState(records),
+        engine,
+        records,
+        network: world.network,
+        host,
+        oomScores: new FakeOomScores(),
+        logs,
+        stats: { source: () => stats, layers: { usageOf: (id) => world.layers.get(id) } },
+        streaming: { server: world.streaming, podDialer: () => world.podDialer },
+        pauseImages: new FakePauseImages(world),
+        engineConnected: () => Promise.resolve(),
+      },
+      {
+        cleanUpTimeoutMs: 5_000,
+        pullProgressDeadlineMs: 5_000,
+        allPodAddresses: true,
+        defaultUlimits: [],
+        allowedAnnotations: [],
+        absentMountSourcesToReject: new Set(),
+        ...options.settings,
+        pinnedImages: options.pinnedImages ?? [],
+        place: directory.replaceAll("/", "-"),
+        imageVolumeLimits: {
+          provideMs: 5_000,
+          keepMs: 5_000,
+          cleanUpMs: 5_000,
+          ...options.imageVolumeLimits,
+        },
+        sync: { ...defaultStateSyncOptions, reconnectMs: { first: 1, longest: 5 } },
+      },
+      log,
+      lifetime,
+    );
+    sync.start();
+    lifetime.onClose("sync", () => sync.stop());
+    await until("the read model is live", () => services.state.link.state.phase === "live");
+    return new TestShim(world, services, sync, log, lifetime);
   }
 
   get engine(): FakeEngine {
@@ -263,13 +225,16 @@ export class TestShim implements AsyncDisposable {
   }
 
   [Symbol.asyncDispose](): Promise<void> {
-    return this.cleanUp();
+    return this.lifetime.close();
   }
 }
 
-async function newWorld(): Promise<World & AsyncDisposable> {
+async function newWorld(lifetime: Lifetime): Promise<World> {
   const journal = new Journal();
   const directory = await temporaryDirectory();
+  lifetime.onClose("files", async () => {
+    await directory[Symbol.asyncDispose]();
+  });
   const engine = new FakeEngine(journal);
   const host = new FakeHost(journal);
   host.onKill = (pid) => engine.execs.kill(pid);
@@ -280,13 +245,15 @@ async function newWorld(): Promise<World & AsyncDisposable> {
     files: { "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "/etc/group": "root:x:0:\nwheel:x:10:root\n" },
   });
   return {
-    ...{ journal, engine, host, directory: directory.path },
+    journal,
+    engine,
+    host,
+    directory: directory.path,
     network: new FakeNetwork(journal),
     layers: new Map(),
     checkpoints: new MemoryCheckpoints(journal),
     podDialer: new FakePodDialer(),
     streaming: new FakeStreamingServer(),
-    [Symbol.asyncDispose]: () => directory[Symbol.asyncDispose](),
   };
 }
 

@@ -2,6 +2,7 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import type { Call } from "../../src/shim/lib/call.js";
 import { Lifetime } from "../../src/shim/lib/lifetime.js";
+import type { Services } from "../../src/shim/cri/services.js";
 import { createPodDialer } from "../../src/shim/app/pod-dialer.js";
 import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
 import { type DockerEngine, dockerEngine } from "../../src/shim/engine/docker-engine.js";
@@ -52,7 +53,13 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
     ...{ defaultUlimits: [], allowedAnnotations: [] },
     absentMountSourcesToReject: new Set<string>(),
   };
-  const deps = { engine, link, model, sync, host: () => host, settings, streaming, podDialer };
+  const deps = {
+    engine,
+    state: { link, model, sync },
+    node: { host: () => host },
+    settings,
+    streaming: { server: streaming, podDialer },
+  } as unknown as Services;
   const call = (rpc: string): Call => ({ rpc, signal: AbortSignal.timeout(60_000), log });
   return {
     ...{ engine, log },

@@ -4,7 +4,7 @@ import type { ResolvedConfig } from "../config/resolve.js";
 import { offerExampleNetwork, writeExampleNetwork } from "./example-network.js";
 import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../lib/linux/systemd.js";
-import { startShim } from "../app/build-shim.js";
+import { startShim } from "../app/start-shim.js";
 
 /** How long a drain waits for calls in flight. With all that follows the end takes 30 s at most: docs/faults.md. */
 const drainTimeoutMs = 18_000;

@@ -9,8 +9,6 @@ import { isContainerId } from "../domain/filter.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { Services } from "./services.js";
 
-type Deps = Pick<Services, "model" | "sync">;
-
 /** As long as a read waits for an engine that is coming up. */
 const readTimeoutMs = 5_000;
 
@@ -18,7 +16,7 @@ const readTimeoutMs = 5_000;
  * The full id that a request means: of a known sandbox, by a prefix too, else whatever has the form of an id, because
  * records and checkpoints may know it. Undefined for everything else, which names nothing and must reach no path.
  */
-export function sandboxIdOf(idOrPrefix: string, { model }: Pick<Deps, "model">): string | undefined {
+export function sandboxIdOf(idOrPrefix: string, { state: { model } }: Services): string | undefined {
   return model.sandboxId(idOrPrefix) ?? (isContainerId(idOrPrefix) ? idOrPrefix : undefined);
 }
 
@@ -28,7 +26,7 @@ export function sandboxIdOf(idOrPrefix: string, { model }: Pick<Deps, "model">):
  */
 export async function findSandbox(
   id: string,
-  { model, sync }: Deps,
+  { state: { model, sync } }: Services,
   signal: AbortSignal,
 ): Promise<Sandbox | undefined> {
   const known = model.sandbox(id);
@@ -40,7 +38,7 @@ export async function findSandbox(
 /** By full id or unambiguous prefix; undefined when the engine has no such container. */
 export async function findContainer(
   idOrPrefix: string,
-  { model, sync }: Deps,
+  { state: { model, sync } }: Services,
   signal: AbortSignal,
 ): Promise<Container | undefined> {
   const known = model.container(idOrPrefix);
@@ -54,38 +52,38 @@ export async function findContainer(
 /** For statuses: waits for one that is unread; `unavailable` or `timeout` when it stays so, `notFound` when unknown. */
 export async function requireReadSandbox(
   idOrPrefix: string,
-  deps: Deps,
+  services: Services,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const { model } = deps;
+  const { model } = services.state;
   const known = model.sandbox(idOrPrefix);
   if (known !== undefined) return known;
   const id = model.sandboxId(idOrPrefix);
-  if (id !== undefined) await read(id, `read pod sandbox "${id}"`, deps, signal);
+  if (id !== undefined) await read(id, `read pod sandbox "${id}"`, services, signal);
   return model.requireSandbox(id ?? idOrPrefix);
 }
 
 /** As `requireReadSandbox`. */
 export async function requireReadContainer(
   idOrPrefix: string,
-  deps: Deps,
+  services: Services,
   signal: AbortSignal,
 ): Promise<Container> {
-  const { model } = deps;
+  const { model } = services.state;
   const known = model.container(idOrPrefix);
   if (known !== undefined) return known;
   const id = model.containerId(idOrPrefix);
-  if (id !== undefined) await read(id, `read container "${id}"`, deps, signal);
+  if (id !== undefined) await read(id, `read container "${id}"`, services, signal);
   return model.requireContainer(id ?? idOrPrefix);
 }
 
 /** As `requireReadContainer`; `precondition` when it does not run. */
 export async function requireRunningContainer(
   idOrPrefix: string,
-  deps: Deps,
+  services: Services,
   signal: AbortSignal,
 ): Promise<Container> {
-  const container = await requireReadContainer(idOrPrefix, deps, signal);
+  const container = await requireReadContainer(idOrPrefix, services, signal);
   const { id, snapshot } = container;
   if (snapshot.state.running) return container;
   throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
@@ -94,16 +92,21 @@ export async function requireRunningContainer(
 /** As `requireReadSandbox`; `precondition` when its container does not run. */
 export async function requireRunningSandbox(
   idOrPrefix: string,
-  deps: Deps,
+  services: Services,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const sandbox = await requireReadSandbox(idOrPrefix, deps, signal);
+  const sandbox = await requireReadSandbox(idOrPrefix, services, signal);
   const { id, snapshot } = sandbox;
   if (snapshot.state.running) return sandbox;
   throw new ShimError("precondition", `pod sandbox not running (${id})`, { sandboxId: id });
 }
 
-async function read(id: string, action: string, { sync }: Deps, signal: AbortSignal): Promise<void> {
+async function read(
+  id: string,
+  action: string,
+  { state: { sync } }: Services,
+  signal: AbortSignal,
+): Promise<void> {
   try {
     await withDeadline(signal, readTimeoutMs, action, (limited) => sync.refresh(id, limited));
   } catch (error) {

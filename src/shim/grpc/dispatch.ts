@@ -10,34 +10,23 @@ import { orAbort } from "../lib/abort.js";
 import type { Call } from "../lib/call.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
-import type { Handlers, StreamHandler, UnaryHandler } from "./handlers.js";
+import type { Rpc, Rpcs } from "./handlers.js";
 import type { Instrument } from "./instrument.js";
 import { UndecodableRequest, type Method } from "./codec/proto.js";
 
 /** What kubelets and crictl accept, and what this server does. */
 export const largestMessageBytes = 16 * 1024 * 1024;
 
-interface AnyRpc {
-  readonly request: unknown;
-  readonly response: object;
-  readonly stream: boolean;
-}
-
-/** Registers `method`, with its handler from `handlers` or without, at `server`. */
+/** Registers `method` at `server`; it answers UNIMPLEMENTED when `rpcs` does not have it. */
 export function registerMethod(
   server: Server,
   method: Method,
-  { handlers, instrument, log }: { handlers: Handlers; instrument: Instrument; log: Logger },
+  { rpcs, instrument, log }: { rpcs: Rpcs; instrument: Instrument; log: Logger },
 ): void {
-  const table: Readonly<Record<string, unknown>> = handlers[method.service];
-  const handler = Object.hasOwn(table, method.name) ? table[method.name] : undefined;
-  // The types of the handlers table tie names to requests; here all requests are alike.
-  const listener = method.responseStream
-    ? streamListener(method, handler as StreamHandler<AnyRpc> | undefined, instrument, log)
-    : unaryListener(method, handler as UnaryHandler<AnyRpc> | undefined, instrument, log);
+  const listenerOf = method.responseStream ? streamListener : unaryListener;
   server.register<object, Buffer>(
     method.path,
-    listener,
+    listenerOf(method, rpcs.get(method.name), instrument, log),
     (bytes) => bytes, // Answers are encoded before, where an error is still logged and classified.
     (bytes) => decode(method, bytes),
     method.responseStream ? "serverStream" : "unary",
@@ -46,18 +35,19 @@ export function registerMethod(
 
 function unaryListener(
   method: Method,
-  handler: UnaryHandler<AnyRpc> | undefined,
+  rpc: Rpc | undefined,
   instrument: Instrument,
   log: Logger,
 ): handleUnaryCall<object, Buffer> {
   return (incoming, answer) => {
     const { request } = incoming;
     const handle =
-      handler === undefined
+      rpc === undefined
         ? undefined
-        : async (call: Call): Promise<Buffer> => encode(method, await handler(request, call));
+        : async (call: Call): Promise<Buffer> =>
+            encode(method, (await rpc.handle(request, call, noStream)) as object);
     instrument
-      .run(incoming, { rpc: method.name, request, handle, isStream: false })
+      .run(incoming, { name: method.name, rpc, request, handle, isStream: false })
       .then((outcome) => {
         if (outcome.ok) answer(null, outcome.value);
         else answer(outcome.status);
@@ -70,19 +60,19 @@ function unaryListener(
 
 function streamListener(
   method: Method,
-  handler: StreamHandler<AnyRpc> | undefined,
+  rpc: Rpc | undefined,
   instrument: Instrument,
   log: Logger,
 ): handleServerStreamingCall<object, Buffer> {
   return (incoming) => {
     const { request } = incoming;
     const handle =
-      handler === undefined
+      rpc === undefined
         ? undefined
-        : (call: Call): Promise<void> =>
-            handler(request, call, (message) => write(incoming, encode(method, message), call.signal));
+        : (call: Call): Promise<unknown> =>
+            rpc.handle(request, call, (message) => write(incoming, encode(method, message), call.signal));
     instrument
-      .run(incoming, { rpc: method.name, request, handle, isStream: true })
+      .run(incoming, { name: method.name, rpc, request, handle, isStream: true })
       .then((outcome) => {
         if (outcome.ok) incoming.end();
         // grpc-js takes the status of a stream from an error event with code and details.
@@ -92,6 +82,10 @@ function streamListener(
         log.error({ rpc: method.name, err: messageOf(error) }, "a stream was not ended");
       });
   };
+}
+
+function noStream(): Promise<void> {
+  return Promise.reject(new ShimError("internal", "a unary call has one answer"));
 }
 
 /** Resolves when the message has left; for a cancelled call that never happens, so its signal ends the wait. */
@@ -113,7 +107,7 @@ async function write(
 function encode(method: Method, answer: object): Buffer {
   const bytes = Buffer.isBuffer(answer) ? answer : method.encodeResponse(answer);
   if (bytes.length > largestMessageBytes) {
-    const sizes = `${String(bytes.length)} bytes, at most ${String(largestMessageBytes)} are allowed`;
+    const sizes = `${bytes.length} bytes, at most ${largestMessageBytes} are allowed`;
     throw new ShimError("exhausted", `${method.name}: the answer is too large: ${sizes}`);
   }
   return bytes;

@@ -1,38 +1,24 @@
 /** The form in which RPCs plug into the server. */
 import type { Call } from "../lib/call.js";
-import type { Answer, ImageService, RuntimeService } from "../domain/cri.js";
-
-interface Rpc {
-  readonly request: unknown;
-  readonly response: unknown;
-  readonly stream: boolean;
-}
-
-/** Answers one call. A Buffer is an answer that is already encoded. */
-export type UnaryHandler<R extends Rpc> = (
-  request: R["request"],
-  call: Call,
-) => Promise<Answer<R["response"]> | Buffer>;
+import type { RequestSubject } from "./request-subject.js";
 
 /**
- * Answers one call with any number of messages; the stream ends when the promise settles. `send` waits while the
- * client does not read, and throws the reason of the call's signal when that aborts.
+ * Sends one message of a stream; a Buffer is encoded already. Waits while the client does not read, and throws the reason
+ * of the call's signal when that aborts.
  */
-export type StreamHandler<R extends Rpc> = (
-  request: R["request"],
-  call: Call,
-  send: (message: Answer<R["response"]> | Buffer) => Promise<void>,
-) => Promise<void>;
+export type Send<Message extends object = object> = (message: Message) => Promise<void>;
 
-export type Handler<R extends Rpc> = R["stream"] extends true ? StreamHandler<R> : UnaryHandler<R>;
-
-/** Handlers by RPC name; what is left out answers UNIMPLEMENTED. */
-export type ServiceHandlers<Service> = {
-  readonly [Name in keyof Service]?: Service[Name] extends Rpc ? Handler<Service[Name]> : never;
-};
-
-/** One table for both API versions: their messages are the same on the wire. */
-export interface Handlers {
-  readonly RuntimeService: ServiceHandlers<RuntimeService>;
-  readonly ImageService: ServiceHandlers<ImageService>;
+/** One RPC of either API version: their messages are the same on the wire. */
+export interface Rpc {
+  /**
+   * Validates the request and answers the call. The result of a unary RPC is its answer; a Buffer is encoded already. A
+   * server stream ends when the promise settles.
+   */
+  readonly handle: (request: object, call: Call, send: Send) => Promise<unknown>;
+  /** Changes nothing. Such RPCs come many times a second, so they are logged at debug only. */
+  readonly readOnly: boolean;
+  readonly subject: (request: object) => RequestSubject;
 }
+
+/** By name, such as `StopContainer`. Each other RPC of the protocol answers UNIMPLEMENTED. */
+export type Rpcs = ReadonlyMap<string, Rpc>;

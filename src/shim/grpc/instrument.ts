@@ -1,14 +1,14 @@
-/** What every call has in common, whatever its RPC: validation, cancellation, timing, logging, errors to status. */
+/** What all calls have in common: cancellation, timing, log lines, errors to status. */
 import { status, type Deadline } from "@grpc/grpc-js";
 import { runInCall, type Call } from "../lib/call.js";
 import { ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { UndecodableRequest } from "./codec/proto.js";
-import { subjectOf } from "./request-subject.js";
-import { isReadOnly } from "./rpc-kinds.js";
+import type { Rpc } from "./handlers.js";
+import { ofNothing } from "./request-subject.js";
 import { codeName, statusOf, type CallStatus } from "./status.js";
 
-/** The part of a grpc-js call that tells whether somebody still waits for the answer. */
+/** The part of a grpc-js call that tells whether the client still waits for the answer. */
 export interface IncomingCall {
   readonly cancelled: boolean;
   once(event: "cancelled", listener: () => void): unknown;
@@ -25,16 +25,16 @@ export interface Observation {
 
 export interface InstrumentOptions {
   readonly log: Logger;
-  /** Throws an `invalid` ShimError for a request that no handler should see. */
-  readonly validate?: ((rpc: string, request: unknown) => void) | undefined;
   /** Hears of every call that was answered. */
   readonly observe?: ((observation: Observation) => void) | undefined;
 }
 
 export interface Work<T> {
-  readonly rpc: string;
-  readonly request: unknown;
-  /** Undefined when the RPC is not implemented. */
+  /** Of the RPC. */
+  readonly name: string;
+  /** Undefined when the RPC is not implemented, as is `handle`. */
+  readonly rpc: Rpc | undefined;
+  readonly request: object;
   readonly handle: ((call: Call) => Promise<T>) | undefined;
   /** A server stream stays open as long as its client likes; it must not hold up a shutdown. */
   readonly isStream: boolean;
@@ -54,9 +54,9 @@ export class Instrument {
     this.#options = options;
   }
 
-  /** Never rejects: whatever the handler does, there is an outcome to answer with. */
+  /** Never rejects: each throw of the handler becomes an outcome. */
   async run<T>(incoming: IncomingCall, work: Work<T>): Promise<Outcome<T>> {
-    const { rpc, request } = work;
+    const { name: rpc, request } = work;
     const startMs = performance.now();
     const controller = new AbortController();
     const onCancelled = (): void => {
@@ -67,18 +67,20 @@ export class Instrument {
     this.#inFlight.set(controller, { isStream: work.isStream });
 
     this.#requests += 1;
+    const readOnly = work.rpc?.readOnly === true;
+    const subjectOf = request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofNothing);
     const subject = subjectOf(request);
     const log = this.#options.log.child({ rpc, req: this.#requests, ...subject });
     const call: Call = { rpc, signal: controller.signal, log };
     if (subject.pod !== undefined) call.pod = subject.pod;
-    log[isReadOnly(rpc) ? "debug" : "info"]("started");
+    log[readOnly ? "debug" : "info"]("started");
     try {
       const value = await runInCall(call, () => this.#handle(work, call));
-      this.#report(call, performance.now() - startMs, undefined);
+      this.#report(call, readOnly, performance.now() - startMs, undefined);
       return { ok: true, value };
     } catch (thrown) {
       const error = classify(thrown, controller.signal);
-      this.#report(call, performance.now() - startMs, error);
+      this.#report(call, readOnly, performance.now() - startMs, error);
       return { ok: false, status: statusOf(error) };
     } finally {
       incoming.removeListener("cancelled", onCancelled);
@@ -101,18 +103,17 @@ export class Instrument {
   }
 
   // async, so that a synchronous throw of the handler is a rejection like any other.
-  async #handle<T>({ rpc, request, handle }: Work<T>, call: Call): Promise<T> {
+  async #handle<T>({ name, request, handle }: Work<T>, call: Call): Promise<T> {
     if (request instanceof UndecodableRequest) throw request.error;
-    if (handle === undefined) throw new ShimError("unsupported", `${rpc} is not implemented by dockershim`);
-    this.#options.validate?.(rpc, request);
+    if (handle === undefined) throw new ShimError("unsupported", `${name} is not implemented by dockershim`);
     return await handle(call);
   }
 
-  #report(call: Call, exactMs: number, error: ShimError | undefined): void {
+  #report(call: Call, readOnly: boolean, exactMs: number, error: ShimError | undefined): void {
     const ms = Math.round(exactMs * 10) / 10;
     const code = codeName(error === undefined ? status.OK : statusOf(error).code);
-    if (error === undefined) call.log[isReadOnly(call.rpc) ? "debug" : "info"]({ code, ms }, "answered");
-    else logFailure(call, error, { ...error.fields, code, ms, err: statusOf(error).details });
+    if (error === undefined) call.log[readOnly ? "debug" : "info"]({ code, ms }, "answered");
+    else logFailure(call, readOnly, error, { ...error.fields, code, ms, err: statusOf(error).details });
     try {
       this.#options.observe?.({ rpc: call.rpc, code, ms: exactMs });
     } catch (observerError) {
@@ -121,8 +122,7 @@ export class Instrument {
   }
 }
 
-function logFailure(call: Call, error: ShimError, fields: Record<string, unknown>): void {
-  const reading = isReadOnly(call.rpc);
+function logFailure(call: Call, readOnly: boolean, error: ShimError, fields: Record<string, unknown>): void {
   switch (error.kind) {
     case "internal": {
       const { stack } = error.cause instanceof Error ? error.cause : error;
@@ -130,13 +130,13 @@ function logFailure(call: Call, error: ShimError, fields: Record<string, unknown
       break;
     }
     case "cancelled":
-      call.log[reading ? "debug" : "info"](fields, "cancelled");
+      call.log[readOnly ? "debug" : "info"](fields, "cancelled");
       break;
     case "unsupported":
     case "unavailable":
     case "notFound":
       // Kubelets probe for features, repeat their lists while the engine is away, and ask for what they had removed.
-      call.log[reading ? "debug" : "warn"](fields, "failed");
+      call.log[readOnly ? "debug" : "warn"](fields, "failed");
       break;
     default:
       call.log.warn(fields, "failed");

@@ -1,4 +1,4 @@
-/** What a request is about, for the log. */
+/** What a request is about, for the log: ids, names and images. Nothing else of a request may reach the log. */
 
 /** Standard log keys of a request's subject. */
 export interface RequestSubject {
@@ -11,32 +11,58 @@ export interface RequestSubject {
   readonly image?: string;
 }
 
+/** As decoded, before validation. */
+interface PodConfig {
+  readonly metadata: { readonly namespace: string; readonly name: string } | null;
+}
+
 const longestFieldCharacters = 256;
+const nothing: RequestSubject = {};
 
-/** Ids, names and image of any CRI request that was decoded; nothing else of it may reach the log. */
-export function subjectOf(request: unknown): RequestSubject {
-  // CreateContainer carries the pod in sandbox_config, RunPodSandbox and RestorePod in config.
-  const sandboxConfig = get(request, "sandbox_config");
-  const config = get(request, "config");
-  const metadata = get(sandboxConfig ?? config, "metadata");
-  const namespace = textOf(get(metadata, "namespace"));
-  const name = textOf(get(metadata, "name"));
-  const subject: Record<keyof RequestSubject, string | undefined> = {
-    pod: namespace === undefined || name === undefined ? undefined : `${namespace}/${name}`,
-    sandboxId: textOf(get(request, "pod_sandbox_id")),
-    containerId: textOf(get(request, "container_id")),
-    container: sandboxConfig === undefined ? undefined : textOf(get(get(config, "metadata"), "name")),
-    image: textOf(get(get(request, "image"), "image")),
+export function ofNothing(): RequestSubject {
+  return nothing;
+}
+
+export function ofSandbox(request: { readonly pod_sandbox_id: string }): RequestSubject {
+  return field("sandboxId", request.pod_sandbox_id);
+}
+
+export function ofContainer(request: { readonly container_id: string }): RequestSubject {
+  return field("containerId", request.container_id);
+}
+
+export function ofPod(request: { readonly config: PodConfig | null }): RequestSubject {
+  return podOf(request.config);
+}
+
+export function ofNewContainer(request: {
+  readonly pod_sandbox_id: string;
+  readonly config: { readonly metadata: { readonly name: string } | null } | null;
+  readonly sandbox_config: PodConfig | null;
+}): RequestSubject {
+  return {
+    ...podOf(request.sandbox_config),
+    ...ofSandbox(request),
+    ...field("container", request.config?.metadata?.name),
   };
-  return Object.fromEntries(Object.entries(subject).filter(([, value]) => value !== undefined));
 }
 
-function get(value: unknown, key: string): unknown {
-  // undefined and null (a missing message) are the same here.
-  if (typeof value !== "object" || value === null) return undefined;
-  return (value as Record<string, unknown>)[key] ?? undefined;
+export function ofImage(request: {
+  readonly image: { readonly image: string } | null;
+  readonly sandbox_config?: PodConfig | null;
+}): RequestSubject {
+  return { ...podOf(request.sandbox_config ?? null), ...field("image", request.image?.image) };
 }
 
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" ? value.slice(0, longestFieldCharacters) : undefined;
+function podOf(config: PodConfig | null): RequestSubject {
+  const { namespace = "", name = "" } = config?.metadata ?? {};
+  return namespace === "" || name === "" ? nothing : { pod: `${cut(namespace)}/${cut(name)}` };
+}
+
+function field(key: keyof RequestSubject, text = ""): RequestSubject {
+  return text === "" ? nothing : { [key]: cut(text) };
+}
+
+function cut(text: string): string {
+  return text.slice(0, longestFieldCharacters);
 }

@@ -11,7 +11,7 @@ import { orAbort, withDeadline } from "../lib/abort.js";
 import { ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { largestMessageBytes, noMessage, registerMethod, secondMessage } from "./dispatch.js";
-import type { Handlers } from "./handlers.js";
+import type { Rpcs } from "./handlers.js";
 import { Instrument, type InstrumentOptions } from "./instrument.js";
 import type { CriApi } from "./codec/proto.js";
 import { acceptConnection } from "./authority/authority-rewriter.js";
@@ -28,7 +28,7 @@ export interface GrpcServerOptions extends InstrumentOptions {
   /** Where `fd://` finds what systemd passed. */
   readonly environment?: Environment;
   readonly api: CriApi;
-  readonly handlers: Handlers;
+  readonly rpcs: Rpcs;
   /** Memory of all requests whose message is not complete. */
   readonly unfinishedBytes?: number;
   /** How often a silent client is asked whether it is there, and how long it may take to answer. A minute each. */
@@ -44,7 +44,7 @@ export interface GrpcServer {
    * and the socket file is gone. Never fails, and may be called again with a shorter limit.
    */
   drain(timeoutMs: number): Promise<void>;
-  /** `drain` without patience. */
+  /** `drain` with a limit of 0. */
   close(): Promise<void>;
 }
 
@@ -76,19 +76,10 @@ class RunningServer implements GrpcServer {
   #unlinked: Promise<void> = Promise.resolve();
 
   constructor(options: GrpcServerOptions) {
-    const {
-      endpoint,
-      api,
-      handlers,
-      log,
-      validate,
-      observe,
-      unfinishedBytes,
-      keepaliveMs = 60_000,
-    } = options;
+    const { endpoint, api, rpcs, log, observe, unfinishedBytes, keepaliveMs = 60_000 } = options;
     this.endpoint = formatEndpoint(endpoint);
     this.#log = log;
-    this.#instrument = new Instrument({ log, validate, observe });
+    this.#instrument = new Instrument({ log, observe });
     this.#grpc = new Http2GrpcServer({
       "grpc.max_receive_message_length": largestMessageBytes,
       "grpc.max_send_message_length": largestMessageBytes,
@@ -100,7 +91,7 @@ class RunningServer implements GrpcServer {
       interceptors: [requireOneMessage],
     });
     for (const method of api.methods)
-      registerMethod(this.#grpc, method, { handlers, instrument: this.#instrument, log });
+      registerMethod(this.#grpc, method, { rpcs, instrument: this.#instrument, log });
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
     for (const server of http2ServersOf(this.#grpc)) {
       guardRequests(server, unfinishedBytes);

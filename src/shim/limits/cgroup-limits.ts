@@ -2,21 +2,19 @@ import { withDeadline } from "../lib/abort.js";
 import { messageOf, ShimError, isKind } from "../lib/errors.js";
 import type { Nanoseconds } from "../lib/time.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { HostAccess, CgroupSettings } from "../ports/host.js";
-import type { ReadModel } from "../state/read-model.js";
-import type { StateSync } from "../state/state-sync.js";
-import type { ContainerRecords } from "../state/container-records.js";
+import type { CgroupSettings, HostSource } from "../ports/host.js";
+import type { EngineState } from "../state/engine-state.js";
+import type { Records } from "../state/records.js";
 import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 import type { Call } from "../lib/call.js";
 import { needsCgroup } from "../plan/cgroups.js";
 
 interface Deps {
-  readonly host: () => HostAccess;
-  readonly model: ReadModel;
-  readonly sync: Pick<StateSync, "refresh">;
-  readonly containerRecords: ContainerRecords;
-  readonly containerLocks: KeyedMutex;
+  readonly state: Pick<EngineState, "model" | "sync">;
+  readonly records: Pick<Records, "containers">;
+  readonly node: HostSource;
+  readonly locks: { readonly containers: KeyedMutex };
   readonly log: Logger;
   /** Milliseconds for the limits of one container, not counting the wait for its lock. */
   readonly timeoutMs: number;
@@ -48,7 +46,7 @@ export class LimitReconciler implements ContainerLimits {
 
   async apply(container: Snapshot, signal: AbortSignal): Promise<void> {
     const { id, state } = container;
-    const record = this.deps.containerRecords.get(id);
+    const record = this.deps.records.containers.get(id);
     if (record === undefined || !state.running) return;
     this.#done.set(id, state.started);
     const { log } = this.deps;
@@ -71,7 +69,7 @@ export class LimitReconciler implements ContainerLimits {
     return (
       state.running &&
       this.#done.get(id) !== state.started &&
-      this.deps.containerRecords.get(id) !== undefined
+      this.deps.records.containers.get(id) !== undefined
     );
   }
 
@@ -81,12 +79,12 @@ export class LimitReconciler implements ContainerLimits {
    * later inspect to try again.
    */
   #inBackground(id: string): void {
-    const { model, containerLocks, log, timeoutMs } = this.deps;
+    const { state, locks, log, timeoutMs } = this.deps;
     this.#waiting.add(id);
-    const work = containerLocks
+    const work = locks.containers
       .run(id, this.#stop.signal, async () => {
         this.#waiting.delete(id);
-        const container = model.snapshot(id);
+        const container = state.model.snapshot(id);
         if (container === undefined || !this.#lacks(container)) return;
         await withDeadline(this.#stop.signal, timeoutMs, "apply cgroup limits", (signal) =>
           this.apply(container, signal),
@@ -112,17 +110,17 @@ export class LimitReconciler implements ContainerLimits {
 export async function applyCgroupLimits(
   container: Snapshot,
   settings: CgroupSettings,
-  { host, sync }: { readonly host: () => HostAccess; readonly sync: Pick<StateSync, "refresh"> },
+  { node, state }: { readonly node: HostSource; readonly state: Pick<EngineState, "sync"> },
   call: Pick<Call, "signal" | "log">,
 ): Promise<void> {
   try {
-    await host().applyCgroup(container, settings, call.signal);
+    await node.host().applyCgroup(container, settings, call.signal);
   } catch (error) {
     if (isKind(error, "unsupported") && !needsCgroup(settings)) {
       call.log.debug({ containerId: container.id, err: messageOf(error) }, "cgroup limits not applied");
       return;
     }
-    const now = await sync.refresh(container.id).catch(() => container);
+    const now = await state.sync.refresh(container.id).catch(() => container);
     if (now?.state.running === true) throw error;
   }
 }

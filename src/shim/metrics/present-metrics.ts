@@ -1,22 +1,37 @@
-/** What metrics tell of the present state of the program. */
+/** Metrics of the present state of the program. */
 import { ContainerState } from "../domain/cri.js";
-import type { ContainerLogWriters } from "../logs/container-log-writers.js";
+import type { NodeFacts } from "../domain/node-facts.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { PresentMetric, PresentValue } from "../ports/present-metrics.js";
-import type { EngineLink } from "../state/engine-link.js";
-import type { ReadModel } from "../state/read-model.js";
-import type { StateSync } from "../state/state-sync.js";
-import type { RunningStreamingServer } from "../streaming/streaming-server.js";
-import type { StatsCounts } from "../app/stats.js";
 
+/** What is read for the metrics; the parts of the program have these properties. */
 export interface PresentState {
-  readonly link: Pick<EngineLink, "state" | "facts">;
-  readonly model: Pick<ReadModel, "sandboxes" | "containers" | "unsynced">;
-  readonly sync: Pick<StateSync, "comparedAtMs">;
+  readonly link: {
+    readonly state: { readonly phase: (typeof phases)[number] };
+    readonly facts: NodeFacts | undefined;
+  };
+  readonly model: {
+    sandboxes(): Iterable<{ readonly ready: boolean }>;
+    containers(): Iterable<{ readonly state: ContainerState }>;
+    readonly unsynced: { readonly pending: number; readonly stale: number };
+  };
+  /** In milliseconds of `performance.now()`; undefined before the first comparison. */
+  readonly sync: { readonly comparedAtMs: number | undefined };
   readonly network: Pick<NetworkPlugin, "name" | "notReadyReason">;
-  readonly logs: Pick<ContainerLogWriters, "counts">;
-  readonly streaming: Pick<RunningStreamingServer, "running" | "offers" | "connections">;
-  readonly statsCounts: () => StatsCounts;
+  readonly logs: {
+    readonly counts: { readonly writing: Readonly<Record<string, number>>; readonly gaps: number };
+  };
+  readonly streaming: {
+    readonly running: number;
+    readonly offers: number;
+    readonly connections: number;
+  };
+  readonly statsCounts: () => {
+    readonly keptFiles: number;
+    readonly unreadableContainers: number;
+    readonly measuredLayers: number;
+    readonly oldestLayerSeconds: number | undefined;
+  };
   readonly corruptCheckpoints: () => number;
 }
 

@@ -186,3 +186,19 @@ export interface CgroupSettings {
   readonly unified: Readonly<Record<string, string>>;
   readonly hugepages: readonly { readonly pageSize: string; readonly limitBytes: bigint }[];
 }
+
+export interface HostSource {
+  /** As chosen for the present engine connection. */
+  readonly host: () => HostAccess;
+}
+
+/** Limits OOM scores to what the engine may set on this host. */
+export interface OomScores {
+  /** `wanted`, or the lowest score that containers can be given. */
+  clamp(wanted: number): number;
+  /**
+   * Told of a container with a negative score whose start failed. True when the host turned out unable to lower scores:
+   * the container must then be created again with `clamp`.
+   */
+  learnFromFailure(score: number, error: unknown): boolean;
+}

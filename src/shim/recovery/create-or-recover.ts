@@ -6,8 +6,8 @@ import { type Labels, madeLabels } from "../domain/labels.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import { mayHaveHappened } from "./lost-answer.js";
 import type { Engine } from "../ports/engine.js";
-import type { StateSync } from "../state/state-sync.js";
-import type { PodRecords } from "../state/pod-records.js";
+import type { EngineState } from "../state/engine-state.js";
+import type { Records } from "../state/records.js";
 import type { AbandonedRequests } from "./abandoned-requests.js";
 
 /** The decision about the container that has the name. */
@@ -22,8 +22,8 @@ const attempts = 3;
 
 interface Deps {
   readonly engine: Engine;
-  readonly sync: Pick<StateSync, "refresh">;
-  readonly podRecords: PodRecords;
+  readonly state: Pick<EngineState, "sync">;
+  readonly records: Pick<Records, "pods">;
   readonly abandonedRequests: AbandonedRequests;
 }
 
@@ -86,7 +86,7 @@ async function abandon(sent: Sent, error: unknown, deps: Deps, { signal }: Call)
 /** Removes the container of an abandoned create, now or when it appears. Returns after the first look. */
 function removeWhenSeen(
   { name, body }: Sent,
-  { engine, sync, podRecords, abandonedRequests }: Deps,
+  { engine, state: { sync }, records, abandonedRequests }: Deps,
 ): Promise<void> {
   return abandonedRequests.expect(
     name,
@@ -95,7 +95,7 @@ function removeWhenSeen(
       // another program.
       hasHappened: (found) =>
         found.state.status === "created" &&
-        podRecords.get(found.id) === undefined &&
+        records.pods.get(found.id) === undefined &&
         hasLabels(found, body.Labels),
       respond: async ({ id }, signal) => {
         await engine.removeContainer(id, { force: true }, signal);

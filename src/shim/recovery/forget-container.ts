@@ -1,14 +1,14 @@
 import { messageOf } from "../lib/errors.js";
-import type { ContainerRecords } from "../state/container-records.js";
-import type { ReadModel } from "../state/read-model.js";
-import type { HostAccess } from "../ports/host.js";
+import type { EngineState } from "../state/engine-state.js";
+import type { Records } from "../state/records.js";
+import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
 import type { Logger } from "../lib/log.js";
 
 interface Deps {
-  readonly containerRecords: ContainerRecords;
-  readonly model: ReadModel;
-  readonly host: () => HostAccess;
+  readonly state: Pick<EngineState, "model">;
+  readonly records: Pick<Records, "containers">;
+  readonly node: HostSource;
   readonly logs: ContainerLogs;
   readonly log: Logger;
 }
@@ -19,20 +19,21 @@ interface Deps {
  * after the next start.
  */
 export async function forgetContainer(id: string, deps: Deps): Promise<void> {
-  const { containerRecords, model, host, logs, log } = deps;
-  const logPath = model.container(id)?.logPath ?? "";
+  const { state, records, node, logs, log } = deps;
+  const logPath = state.model.container(id)?.logPath ?? "";
   const isLink = logPath !== "" && !logs.owns(id);
   await logs.remove(id);
   if (isLink) {
-    await host()
+    await node
+      .host()
       .unlinkLog(logPath, id)
       .catch((error: unknown) => {
         log.warn({ containerId: id, err: messageOf(error) }, "cannot remove the log link of a container");
       });
   }
-  if (containerRecords.get(id) === undefined) return;
+  if (records.containers.get(id) === undefined) return;
   try {
-    await containerRecords.remove(id);
+    await records.containers.remove(id);
   } catch (error) {
     log.warn({ containerId: id, err: messageOf(error) }, "cannot remove the record of a container");
   }

@@ -1,18 +1,43 @@
 /** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { CleanUp, KnownSandboxes, OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { namesIn } from "../lib/files/directories.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
-import { criDockerdCheckpoints } from "../app/stores.js";
+import { criDockerdCheckpoints } from "../state/state-directory.js";
+
+/** To tell whose network is orphaned. */
+export interface KnownSandboxes {
+  /** All containers that the engine knows, in any state: what is not among them counts as dead. */
+  readonly livingIds: ReadonlySet<string>;
+  /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
+  readonly ownIds: ReadonlySet<string>;
+}
+
+interface Resource {
+  readonly what: string;
+}
+
+/** Implemented by src/network/orphans. */
+export interface OrphanedNetworks {
+  /** Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts. */
+  clean(
+    known: () => Promise<KnownSandboxes>,
+    signal: AbortSignal,
+  ): Promise<{
+    readonly cleaned: readonly Resource[];
+    readonly failed: readonly { readonly finding: Resource; readonly reason: string }[];
+    readonly left: readonly Resource[];
+  }>;
+  collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void>;
+}
 
 /**
  * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by
- * the names of their files, because opening the stores would tidy them up.
+ * the names of their files, because opening the stores would clean them up.
  */
 export async function knownSandboxes(
   stateDir: string,
@@ -63,11 +88,11 @@ export async function isKnownEngine(stateDir: string, engineId: string): Promise
 }
 
 /**
- * Cleans what is certainly ours, and says what was done and what was left. `precondition` when the engine is not the
- * accustomed one: it may have been exchanged since the caller looked.
+ * Removes what is certainly ours, and logs what was done and what was left. `precondition` when the engine is not the
+ * known one: it may have been exchanged since the caller looked.
  */
 export async function removeOrphanedNetworks(
-  leftovers: OrphanedNetworks,
+  orphaned: OrphanedNetworks,
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   log: Logger,
@@ -81,7 +106,7 @@ export async function removeOrphanedNetworks(
       "the engine was exchanged for another one: what pods hold of networks stays",
     );
   };
-  const { cleaned, failed, left }: CleanUp = await leftovers.clean(known, signal);
+  const { cleaned, failed, left } = await orphaned.clean(known, signal);
   for (const { what } of cleaned) log.info({ what }, "removed what a dead pod left behind");
   for (const { finding, reason } of failed) {
     log.warn({ what: finding.what, err: reason }, "cannot remove what a dead pod left behind");
@@ -89,7 +114,7 @@ export async function removeOrphanedNetworks(
   for (const { what } of left)
     log.info({ what }, "belongs to no container, but perhaps not to us: left alone");
   try {
-    await leftovers.collectGarbage(known, signal);
+    await orphaned.collectGarbage(known, signal);
   } catch (error) {
     signal.throwIfAborted();
     log.warn({ err: messageOf(error) }, "CNI plugins cannot collect garbage");

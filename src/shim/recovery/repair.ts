@@ -3,30 +3,23 @@ import { messageOf } from "../lib/errors.js";
 import type { Container } from "../domain/container.js";
 import { isContainerId } from "../domain/filter.js";
 import { isBelow } from "../plan/paths.js";
-import type { Engine } from "../ports/engine.js";
-import type { ReadModel } from "../state/read-model.js";
-import type { StateSync } from "../state/state-sync.js";
-import type { HostAccess } from "../ports/host.js";
+import type { EngineState } from "../state/engine-state.js";
+import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
-import type { PodRecords } from "../state/pod-records.js";
-import type { ContainerRecords } from "../state/container-records.js";
-import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { Records } from "../state/records.js";
 import type { Logger } from "../lib/log.js";
 
-interface Deps {
-  readonly engine: Engine;
-  readonly model: ReadModel;
-  readonly sync: Pick<StateSync, "refresh">;
-  readonly host: () => HostAccess;
+export interface RepairDeps {
+  readonly state: Pick<EngineState, "model" | "sync">;
+  readonly records: Records;
+  readonly images: {
+    readonly users: { prepare(imageId: string): void };
+    readonly scratch: { removeOrphaned(signal: AbortSignal): Promise<void> };
+    readonly volumes: { cleanUp(signal: AbortSignal): Promise<void> };
+  };
+  readonly node: HostSource;
   readonly logs: ContainerLogs;
-  readonly imageUsers: { prepare(imageId: string): void };
-  readonly scratch: { removeOrphaned(signal: AbortSignal): Promise<void> };
-  readonly imageVolumes: { cleanUp(signal: AbortSignal): Promise<void> };
-  readonly podRecords: PodRecords;
-  readonly containerRecords: ContainerRecords;
-  readonly checkpoints: CheckpointStore;
   readonly log: Logger;
-  readonly settings: { readonly cleanUpTimeoutMs: number };
 }
 
 const repairTimeoutMs = 60_000;
@@ -43,7 +36,7 @@ const repairTimeoutMs = 60_000;
  *
  * Sandboxes whose RunPodSandbox was killed need no repair: their record keeps them NOTREADY.
  */
-export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Promise<void> {
+export async function repairAfterStart(deps: RepairDeps, stopping?: AbortSignal): Promise<void> {
   await withDeadline(stopping, repairTimeoutMs, "repair after start", async (signal) => {
     // A step that fails does not end the others.
     const step = async (action: string, work: () => Promise<void>): Promise<void> => {
@@ -54,9 +47,9 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
         deps.log.warn({ step: action, err: messageOf(error) }, "a step of the repair after start failed");
       }
     };
-    const known = [...deps.model.containers()];
+    const known = [...deps.state.model.containers()];
     await step("create missing log links", () => linkLogs(known, deps, signal));
-    await step("remove orphaned scratch containers", () => deps.scratch.removeOrphaned(signal));
+    await step("remove orphaned scratch containers", () => deps.images.scratch.removeOrphaned(signal));
     await step("remove log links of removed containers", () => unlinkDeadLogs(deps, signal));
     await step("remove orphaned records", () => removeOrphanedRecords(deps, signal));
     prepareUsers(known, deps);
@@ -65,13 +58,13 @@ export async function repairAfterStart(deps: Deps, stopping?: AbortSignal): Prom
       await linkLogs(late, deps, signal);
       prepareUsers(late, deps);
     });
-    await step("clean up image volumes", () => deps.imageVolumes.cleanUp(signal));
+    await step("clean up image volumes", () => deps.images.volumes.cleanUp(signal));
   });
 }
 
 async function linkLogs(
   containers: readonly Container[],
-  { model, sync, host, logs, podRecords, log }: Deps,
+  { state: { model, sync }, records, node, logs, log }: RepairDeps,
   signal: AbortSignal,
 ): Promise<void> {
   for (const { id, sandboxId, logPath } of containers) {
@@ -79,13 +72,13 @@ async function linkLogs(
     const snapshot = model.snapshot(id);
     if (snapshot === undefined || logPath === "" || !snapshot.state.running || logs.owns(id)) continue;
     try {
-      if (await host().restoreLogLink(logPath, snapshot, signal)) {
+      if (await node.host().restoreLogLink(logPath, snapshot, signal)) {
         // Removed meanwhile: the removal looked for the link before it was created.
-        if (!model.has(id)) await host().unlinkLog(logPath, id);
+        if (!model.has(id)) await node.host().unlinkLog(logPath, id);
         continue;
       }
       // Only this program writes the logs of pods of this state directory.
-      const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
+      const directory = records.pods.get(sandboxId)?.logDirectory ?? "";
       const isOurs = directory !== "" && isBelow(logPath, directory);
       if (isOurs && (await logs.adopt(snapshot, { directory, path: logPath }))) {
         log.warn(
@@ -111,26 +104,29 @@ async function linkLogs(
   }
 }
 
-function prepareUsers(containers: readonly Container[], { imageUsers }: Deps): void {
-  for (const { snapshot } of containers) imageUsers.prepare(snapshot.imageId);
+function prepareUsers(containers: readonly Container[], { images }: RepairDeps): void {
+  for (const { snapshot } of containers) images.users.prepare(snapshot.imageId);
 }
 
 /** Inspects pending containers again, and returns those that are known then. */
-async function inspectPending({ model, sync }: Deps, signal: AbortSignal): Promise<readonly Container[]> {
+async function inspectPending(
+  { state: { model, sync } }: RepairDeps,
+  signal: AbortSignal,
+): Promise<readonly Container[]> {
   const pending = model.pendingIds();
   await Promise.allSettled(pending.map((id) => sync.refresh(id, signal)));
   return pending.flatMap((id) => model.container(id) ?? []);
 }
 
 /** For containers that were removed while this program did not run: no record has their log paths. */
-async function unlinkDeadLogs(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { host, podRecords, log } = deps;
-  for (const directory of new Set([...podRecords.all()].map(({ logDirectory }) => logDirectory))) {
+async function unlinkDeadLogs(deps: RepairDeps, signal: AbortSignal): Promise<void> {
+  const { node, records, log } = deps;
+  for (const directory of new Set([...records.pods.all()].map(({ logDirectory }) => logDirectory))) {
     if (directory === "") continue;
     signal.throwIfAborted();
     try {
-      for (const { path, containerId } of await host().deadLogLinks(directory)) {
-        if (await isRemoved(containerId, deps, signal)) await host().unlinkLog(path, containerId);
+      for (const { path, containerId } of await node.host().deadLogLinks(directory)) {
+        if (await isRemoved(containerId, deps, signal)) await node.host().unlinkLog(path, containerId);
       }
     } catch (error) {
       log.warn({ path: directory, err: messageOf(error) }, "cannot remove log links of removed containers");
@@ -138,25 +134,29 @@ async function unlinkDeadLogs(deps: Deps, signal: AbortSignal): Promise<void> {
   }
 }
 
-async function removeOrphanedRecords(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { podRecords, containerRecords, checkpoints, logs } = deps;
+async function removeOrphanedRecords(deps: RepairDeps, signal: AbortSignal): Promise<void> {
+  const { records, logs } = deps;
   for (const containerId of logs.ids()) {
     if (await isRemoved(containerId, deps, signal)) await logs.remove(containerId);
   }
-  for (const { containerId } of [...containerRecords.all()]) {
-    if (await isRemoved(containerId, deps, signal)) await containerRecords.remove(containerId);
+  for (const { containerId } of [...records.containers.all()]) {
+    if (await isRemoved(containerId, deps, signal)) await records.containers.remove(containerId);
   }
-  for (const { sandboxId, network } of [...podRecords.all()]) {
+  for (const { sandboxId, network } of [...records.pods.all()]) {
     // Its network must be torn down first. With a checkpoint the sandbox is still listed, and the kubelet
     // removes it.
     if (network.state !== "none" && network.state !== "tornDown") continue;
     if (!(await isRemoved(sandboxId, deps, signal))) continue;
-    if ((await checkpoints.get(sandboxId)) === undefined) await podRecords.remove(sandboxId);
+    if ((await records.checkpoints.get(sandboxId)) === undefined) await records.pods.remove(sandboxId);
   }
 }
 
 /** Whether the engine has no such container. Without an answer of the engine: false. */
-async function isRemoved(id: string, { model, sync, log }: Deps, signal: AbortSignal): Promise<boolean> {
+async function isRemoved(
+  id: string,
+  { state: { model, sync }, log }: RepairDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
   if (model.has(id)) return false;
   if (!isContainerId(id)) return true;
   try {

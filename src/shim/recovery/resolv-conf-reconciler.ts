@@ -2,13 +2,13 @@ import { ShimError, messageOf } from "../lib/errors.js";
 import { Semaphore } from "../lib/sync/semaphore.js";
 import type { Nanoseconds } from "../lib/time.js";
 import type { Snapshot } from "../domain/snapshot.js";
-import type { HostAccess } from "../ports/host.js";
-import type { PodRecords } from "../state/pod-records.js";
+import type { HostSource } from "../ports/host.js";
+import type { Records } from "../state/records.js";
 import type { Logger } from "../lib/log.js";
 
 interface Deps {
-  readonly host: () => HostAccess;
-  readonly podRecords: PodRecords;
+  readonly node: HostSource;
+  readonly records: Pick<Records, "pods">;
   readonly log: Logger;
 }
 
@@ -43,12 +43,12 @@ export class ResolvConfReconciler {
       return;
     }
     const { started, running } = container.state;
-    const record = this.deps.podRecords.get(id);
+    const record = this.deps.records.pods.get(id);
     if (record?.resolvConf === undefined || record.phase === "stopped" || !running) return;
     if (this.#done.get(id) === started || this.#stop.signal.aborted) return;
     this.#done.set(id, started);
     // RunPodSandbox writes the file itself after this start.
-    if (record.phase === "creating" || !this.deps.host().local) return;
+    if (record.phase === "creating" || !this.deps.node.host().local) return;
     this.#inBackground(container, record.resolvConf);
   }
 
@@ -58,18 +58,18 @@ export class ResolvConfReconciler {
   }
 
   #inBackground(sandbox: Snapshot, content: string): void {
-    const { host, podRecords, log } = this.deps;
+    const { node, records, log } = this.deps;
     const { id: sandboxId } = sandbox;
     const { signal } = this.#stop;
     const work = this.#writes
       .run(signal, async () => {
         // The sandbox may have been stopped or removed while it waited.
-        if (podRecords.get(sandboxId)?.phase !== "ready") return;
-        if (await host().writeResolvConf(sandbox, content, signal))
+        if (records.pods.get(sandboxId)?.phase !== "ready") return;
+        if (await node.host().writeResolvConf(sandbox, content, signal))
           log.info({ sandboxId }, "resolv.conf of a sandbox was not the pod's, written again");
       })
       .catch((error: unknown) => {
-        if (signal.aborted || podRecords.get(sandboxId)?.phase !== "ready") return;
+        if (signal.aborted || records.pods.get(sandboxId)?.phase !== "ready") return;
         log.error({ sandboxId, err: messageOf(error) }, "cannot write resolv.conf of a sandbox again");
       })
       .finally(() => this.#running.delete(work));

@@ -7,6 +7,9 @@ import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { ShimError } from "../lib/errors.js";
 import { bindUnixSocket } from "../lib/unix-socket.js";
 
+/** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
+export const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
+
 export interface StateDirectory {
   /** Checkpoints; the name and the content are dockershim's. */
   readonly checkpoints: string;

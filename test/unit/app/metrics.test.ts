@@ -21,7 +21,10 @@ async function configOf(flags: Readonly<Record<string, string>>): Promise<Config
 
 function stateOf({ services, sync }: TestShim): PresentState {
   return {
-    ...{ link: services.link, model: services.model, sync, network: services.network },
+    link: services.state.link,
+    model: services.state.model,
+    sync,
+    network: services.network,
     logs: { counts: { writing: { file: 2, api: 1, attach: 0 }, gaps: 3 } },
     streaming: { running: 1, offers: 2, connections: 4 },
     statsCounts: () => ({
@@ -99,7 +102,7 @@ describe("openMetrics()", () => {
     });
     shim.world.network.problem = undefined;
     shim.engine.down();
-    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     const away = await readyz();
     assert.equal(away.status, 503);
     assert.match(
@@ -112,7 +115,7 @@ describe("openMetrics()", () => {
     const gone = parsePrometheusText((await bed.get("/metrics")).body);
     assert.equal(gone.value("dockershim_engine_link", { state: "lost" }), 1);
     shim.engine.up();
-    await until("the engine is back", () => shim.services.link.state.phase === "live");
+    await until("the engine is back", () => shim.services.state.link.state.phase === "live");
     assert.deepEqual(await readyz(), ready);
   });
 });

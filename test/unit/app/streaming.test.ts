@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
-import { openStreaming } from "../../../src/shim/app/streaming.js";
+import { openStreaming } from "../../../src/shim/app/adapters.js";
 import { resolveConfig, type Config } from "../../../src/shim/config/resolve.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { fakeCommand, sleepForever } from "../../fakes/streaming-sessions.js";

@@ -13,7 +13,7 @@ import type {
   UpdatePodSandboxResourcesRequest,
 } from "../../../src/shim/domain/cri.js";
 import { parseImageUserFiles, resolveImageUser } from "../../../src/shim/domain/image-users.js";
-import { validateRequest } from "../../../src/shim/grpc/validate/validate-request.js";
+import { validateRequest } from "../../../src/shim/cri/rpcs.js";
 import { planContainer, type ContainerInputs } from "../../../src/shim/plan/container-plan.js";
 import { imageVolumeNeeds } from "../../../src/shim/plan/image-volumes.js";
 import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";

@@ -7,10 +7,10 @@ import { TestShim } from "../../fakes/services.js";
 type Action = (shim: TestShim, sandbox: string, container: string) => unknown;
 
 const actions: Readonly<Record<string, Action>> = {
-  StopContainer: (shim, _, id) => shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
-  RemoveContainer: (shim, _, id) => shim.runtime.RemoveContainer({ container_id: id }, shim.call()),
-  StopPodSandbox: (shim, id) => shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
-  RemovePodSandbox: (shim, id) => shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
+  StopContainer: (shim, _, id) => shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
+  RemoveContainer: (shim, _, id) => shim.rpcs.RemoveContainer({ container_id: id }, shim.call()),
+  StopPodSandbox: (shim, id) => shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
+  RemovePodSandbox: (shim, id) => shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
 };
 
 /** What the engine does on its own before the second call. */
@@ -54,7 +54,7 @@ describe("stop and remove, in any order, always succeed", () => {
           assert.deepEqual(shim.engine.containers.ids, []);
           assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
           assert.deepEqual([shim.world.network.pods.size, shim.world.checkpoints.stored.size], [0, 0]);
-          assert.deepEqual([...shim.services.podRecords.all()], []);
+          assert.deepEqual([...shim.services.records.pods.all()], []);
           // The log path of a container that is gone is known to nobody: the kubelet removes the pod's log directory.
           if (!accident.includes("lost")) assert.equal(shim.world.host.links.size, 0);
         });

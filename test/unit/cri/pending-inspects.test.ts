@@ -32,17 +32,17 @@ async function unreadPod(earlier: TestShim, failure: Error = tooSlow): Promise<P
 
 const calls: Readonly<Record<string, (pod: Pod, id?: string) => Promise<unknown>>> = {
   StopPodSandbox: ({ shim, sandbox }, id = sandbox) =>
-    shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
+    shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call()),
   RemovePodSandbox: ({ shim, sandbox }, id = sandbox) =>
-    shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
+    shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call()),
   PodSandboxStatus: ({ shim, sandbox }, id = sandbox) =>
-    shim.runtime.PodSandboxStatus({ pod_sandbox_id: id, verbose: false }, shim.call()),
+    shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose: false }, shim.call()),
   StopContainer: ({ shim, container }, id = container) =>
-    shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
+    shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call()),
   RemoveContainer: ({ shim, container }, id = container) =>
-    shim.runtime.RemoveContainer({ container_id: id }, shim.call()),
+    shim.rpcs.RemoveContainer({ container_id: id }, shim.call()),
   ContainerStatus: ({ shim, container }, id = container) =>
-    shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call()),
+    shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call()),
 };
 const changes = ["stopContainer", "removeContainer", "tearDownPod", "remove", "unlinkLog"];
 
@@ -54,9 +54,9 @@ describe("what the engine lists but cannot describe", () => {
     assert.deepEqual(await listedSandboxes(shim), { [sandbox]: 0 });
     assert.deepEqual(await listedContainers(shim), { [container]: 1 });
     const filter = { id: sandbox.slice(0, 9), state: { state: 0 }, label_selector: { app: "web" } } as const;
-    const { items = [] } = await shim.runtime.ListPodSandbox({ filter }, shim.call());
+    const items = await shim.rpcs.ListPodSandbox({ filter }, shim.call());
     assert.deepEqual(items[0]?.metadata, { name: "web", namespace: "default", uid: "uid-1", attempt: 0 });
-    const { containers = [] } = await shim.runtime.ListContainers(
+    const containers = await shim.rpcs.ListContainers(
       { filter: { id: "", state: { state: 1 }, pod_sandbox_id: sandbox, label_selector: {} } },
       shim.call(),
     );
@@ -78,7 +78,7 @@ describe("what the engine lists but cannot describe", () => {
       );
       assert.equal(shim.engine.containers.get(pod.sandbox).state.running, true);
       assert.equal(shim.world.checkpoints.stored.size, 1);
-      assert.equal([...shim.services.podRecords.all()].length, 1);
+      assert.equal([...shim.services.records.pods.all()].length, 1);
     });
 
     test(`lets ${name} do its work as soon as it can be described`, async () => {
@@ -112,8 +112,8 @@ describe("what the engine lists but cannot describe", () => {
     await using earlier = await TestShim.start();
     const sandbox = await runSandbox(earlier);
     const container = await runContainer(earlier, sandbox);
-    await earlier.services.containerRecords.merge(container, { unified: {}, hugepages: [] });
-    await earlier.services.podRecords.update(sandbox, (record) => ({
+    await earlier.services.records.containers.merge(container, { unified: {}, hugepages: [] });
+    await earlier.services.records.pods.update(sandbox, (record) => ({
       ...record,
       network: { ...record.network, state: "tornDown" },
     }));
@@ -121,11 +121,11 @@ describe("what the engine lists but cannot describe", () => {
     earlier.engine.inspectFailure = () => tooSlow;
     await using listed = await earlier.restart();
     await repairAfterStart(listed.services);
-    listed.services.model.delete(sandbox);
-    listed.services.model.delete(container);
+    listed.services.state.model.delete(sandbox);
+    listed.services.state.model.delete(container);
     await repairAfterStart(listed.services);
-    const { podRecords, containerRecords } = listed.services;
-    assert.deepEqual([[...podRecords.all()].length, [...containerRecords.all()].length], [1, 1]);
+    const { pods, containers } = listed.services.records;
+    assert.deepEqual([[...pods.all()].length, [...containers.all()].length], [1, 1]);
   });
 
   test("gets its log linked by the repair when it can be described late", async () => {
@@ -146,10 +146,10 @@ describe("what no list has had yet", () => {
     const container = await runContainer(shim, sandbox);
     const pod = { shim, sandbox, container };
     shim.engine.events$.policy = () => [];
-    shim.services.model.delete(container);
+    shim.services.state.model.delete(container);
     await calls["StopContainer"]?.(pod);
     assert.equal(shim.engine.containers.get(container).state.running, false);
-    shim.services.model.delete(sandbox);
+    shim.services.state.model.delete(sandbox);
     await calls["StopPodSandbox"]?.(pod);
     assert.equal(shim.engine.containers.get(sandbox).state.running, false);
   });

@@ -1,137 +1,108 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import {
-  type Answer,
-  type ContainerStats,
-  type PodSandboxMetrics,
-  PodSandboxState,
-} from "../../../src/shim/domain/cri.js";
+import { PodSandboxState } from "../../../src/shim/domain/cri.js";
 import { toEngineReading } from "../../../src/shim/engine/stats.js";
-import { inChunks } from "../../../src/shim/cri/in-chunks.js";
+import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
+import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
 import { createContainer, runContainer, runSandbox } from "../../fakes/pods.js";
 import { runRequest } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 
+const api = loadCriApi();
 const metadata = (name: string) => ({ name, namespace: "default", uid: `uid-${name}`, attempt: 0 });
 
-/** A client that takes everything, as it came. */
-function receiver<Message>() {
-  const messages: Message[] = [];
-  const send = (message: Message): Promise<void> => {
-    messages.push(message);
-    return Promise.resolve();
+/** Calls of RPCs as the server makes them. */
+function server(shim: TestShim) {
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const handle = (name: string, request: object, send: (message: object) => Promise<void>) =>
+    rpcs.get(name)?.handle(request, shim.call(name), send);
+  return {
+    answer: (name: string, request: object) => handle(name, request, () => assert.fail()),
+    messages: async (name: string, request: object): Promise<readonly Buffer[]> => {
+      const messages: Buffer[] = [];
+      await handle(name, request, (message) => {
+        messages.push(message as Buffer);
+        return Promise.resolve();
+      });
+      return messages;
+    },
   };
-  return { messages, send };
 }
-
-describe("inChunks()", () => {
-  for (const [count, sizes] of [
-    [0, []],
-    [1, [1]],
-    [1000, [1000]],
-    [2001, [1000, 1000, 1]],
-  ] as const) {
-    test(`sends ${String(count)} items in ${String(sizes.length)} messages, each once and in order`, async () => {
-      const items = Array.from({ length: count }, (_, index) => index);
-      const { messages, send } = receiver<readonly number[]>();
-      await inChunks(items, send);
-      assert.deepEqual(
-        messages.map(({ length }) => length),
-        sizes,
-      );
-      assert.deepEqual(messages.flat(), items);
-    });
-  }
-
-  test("waits for the client before the next message, and ends with it", async () => {
-    let sent = 0;
-    await assert.rejects(
-      inChunks(Array.from({ length: 3000 }), async () => {
-        await Promise.resolve();
-        sent += 1;
-        if (sent === 2) throw new Error("the client left");
-      }),
-      /the client left/,
-    );
-    assert.equal(sent, 2);
-  });
-});
 
 describe("streamed lists", () => {
   test("are those of the unary calls, filters included", async () => {
     await using shim = await TestShim.start();
     const one = await runSandbox(shim, runRequest({ metadata: metadata("one") }));
     const two = await runSandbox(shim, runRequest({ metadata: metadata("two") }));
-    await runContainer(shim, one, "main");
+    const container = await runContainer(shim, one, "main");
     await createContainer(shim, two, { metadata: { name: "other", attempt: 0 } });
-    const stopped = { pod_sandbox_id: two };
-    await shim.runtime.StopPodSandbox(stopped, shim.call());
-
-    const sandboxFilters = [
-      null,
-      { id: one.slice(0, 8), state: null, label_selector: {} },
-      { id: "", state: { state: PodSandboxState.SANDBOX_NOTREADY }, label_selector: { app: "web" } },
-    ];
-    for (const filter of sandboxFilters) {
-      const { messages, send } = receiver<{ readonly pod_sandboxes?: readonly unknown[] | undefined }>();
-      await shim.runtime.StreamPodSandboxes({ filter }, shim.call(), send);
-      const { items } = await shim.runtime.ListPodSandbox({ filter }, shim.call());
-      assert.deepEqual(
-        messages.map(({ pod_sandboxes }) => pod_sandboxes),
-        [items],
-      );
-    }
-    for (const filter of [null, { id: "", state: null, pod_sandbox_id: one, label_selector: {} }]) {
-      const { messages, send } = receiver<{ readonly containers?: readonly unknown[] | undefined }>();
-      await shim.runtime.StreamContainers({ filter }, shim.call(), send);
-      const { containers } = await shim.runtime.ListContainers({ filter }, shim.call());
-      assert.deepEqual(
-        messages.map((message) => message.containers),
-        [containers],
-      );
-    }
-    const { messages, send } = receiver<{ readonly images?: readonly unknown[] | undefined }>();
-    await shim.image.StreamImages({ filter: null }, shim.call(), send);
-    const { images } = await shim.image.ListImages({ filter: null }, shim.call());
-    assert.deepEqual(
-      messages.map((message) => message.images),
-      [images],
-    );
-  });
-
-  test("have the statistics of the list RPCs", async () => {
-    await using shim = await TestShim.start();
-    const sandbox = await runSandbox(shim, runRequest());
-    const container = await runContainer(shim, sandbox);
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: two }, shim.call());
     const reading = toEngineReading({ cpu_stats: { cpu_usage: { total_usage: 1000 } } });
     assert.ok(reading);
-    for (const id of [sandbox, container]) shim.engine.readings.set(id, reading);
-    const stats = receiver<{ readonly container_stats?: readonly Answer<ContainerStats>[] | undefined }>();
-    await shim.runtime.StreamContainerStats({ filter: null }, shim.call(), stats.send);
-    const idsOfStats = stats.messages.flatMap((message) => message.container_stats ?? []);
-    assert.deepEqual(
-      idsOfStats.map(({ attributes }) => attributes?.id),
-      [container],
-    );
-    const metrics = receiver<{
-      readonly pod_sandbox_metrics?: readonly Answer<PodSandboxMetrics>[] | undefined;
-    }>();
-    await shim.runtime.StreamPodSandboxMetrics({}, shim.call(), metrics.send);
-    const idsOfMetrics = metrics.messages.flatMap((message) => message.pod_sandbox_metrics ?? []);
-    assert.deepEqual(
-      idsOfMetrics.map(({ pod_sandbox_id }) => pod_sandbox_id),
-      [sandbox],
-    );
+    for (const id of [one, container]) shim.engine.readings.set(id, reading);
+    const { answer, messages } = server(shim);
+
+    const noLabels = { label_selector: {} };
+    const requests: readonly (readonly [stream: string, list: string, request: object])[] = [
+      ["StreamPodSandboxes", "ListPodSandbox", { filter: null }],
+      ["StreamPodSandboxes", "ListPodSandbox", { filter: { id: one.slice(0, 8), state: null, ...noLabels } }],
+      [
+        "StreamPodSandboxes",
+        "ListPodSandbox",
+        {
+          filter: {
+            id: "",
+            state: { state: PodSandboxState.SANDBOX_NOTREADY },
+            label_selector: { app: "web" },
+          },
+        },
+      ],
+      ["StreamContainers", "ListContainers", { filter: null }],
+      [
+        "StreamContainers",
+        "ListContainers",
+        { filter: { id: "", state: null, pod_sandbox_id: one, ...noLabels } },
+      ],
+      ["StreamImages", "ListImages", { filter: null }],
+    ];
+    for (const [stream, list, request] of requests) {
+      const [only, ...others] = await messages(stream, request);
+      assert.ok(only !== undefined && only.length > 0 && others.length === 0, stream);
+      assert.deepEqual(only, await answer(list, request));
+    }
+    // Each reading has a time of its own.
+    for (const [name, request, id] of [
+      ["StreamContainerStats", { filter: null }, container],
+      ["StreamPodSandboxStats", { filter: null }, one],
+      ["StreamPodSandboxMetrics", {}, one],
+    ] as const) {
+      const [only, ...others] = await messages(name, request);
+      assert.ok(only?.includes(id) === true && others.length === 0, name);
+    }
   });
 
-  test("end at once when there is nothing", async () => {
+  test("have no message when there is nothing", async () => {
     await using shim = await TestShim.start();
-    const { messages, send } = receiver<unknown>();
-    await shim.runtime.StreamPodSandboxes({ filter: null }, shim.call(), send);
-    await shim.runtime.StreamContainers({ filter: null }, shim.call(), send);
-    await shim.runtime.StreamContainerStats({ filter: null }, shim.call(), send);
-    await shim.runtime.StreamPodSandboxStats({ filter: null }, shim.call(), send);
-    await shim.runtime.StreamPodSandboxMetrics({}, shim.call(), send);
-    assert.deepEqual(messages, []);
+    const { messages } = server(shim);
+    for (const name of [
+      "StreamPodSandboxes",
+      "StreamContainers",
+      "StreamContainerStats",
+      "StreamPodSandboxStats",
+    ]) {
+      assert.deepEqual(await messages(name, { filter: null }), []);
+    }
+    assert.deepEqual(await messages("StreamPodSandboxMetrics", {}), []);
+  });
+
+  test("end with their client", async () => {
+    await using shim = await TestShim.start();
+    await runSandbox(shim);
+    const rpc = bindRpcs(shim.services, api.encodeItem).get("StreamPodSandboxes");
+    const left = () => Promise.reject(new Error("the client left"));
+    await assert.rejects(
+      rpc?.handle({ filter: null }, shim.call(), left) ?? assert.fail(),
+      /the client left/,
+    );
   });
 });

@@ -3,7 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import type { Handlers } from "../../../src/shim/grpc/handlers.js";
+import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
+import type { Answer, RuntimeService } from "../../../src/shim/domain/cri.js";
+import type { Rpc } from "../../../src/shim/grpc/handlers.js";
+import { ofNothing } from "../../../src/shim/grpc/request-subject.js";
+import type { Call } from "../../../src/shim/lib/call.js";
 import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
 import { startGrpcServer, type GrpcServer, type GrpcServerOptions } from "../../../src/shim/grpc/server.js";
 import { recordingLogger, type LogRecord } from "./recording-logger.js";
@@ -18,16 +22,32 @@ export interface TestServer extends AsyncDisposable {
   readonly records: LogRecord[];
 }
 
-/** A CRI server on a socket of its own, with the given RuntimeService. */
+export type Handlers = {
+  readonly [Name in keyof RuntimeService]?: (
+    request: RuntimeService[Name]["request"],
+    call: Call,
+    send: (message: Answer<RuntimeService[Name]["response"]> | Buffer) => Promise<void>,
+  ) => Promise<
+    RuntimeService[Name]["stream"] extends true ? void : Answer<RuntimeService[Name]["response"]> | Buffer
+  >;
+};
+
+/** A CRI server on a socket of its own, with the given handlers for rows of the RPC table. Nothing is validated. */
 export async function startTestServer(
-  RuntimeService: Handlers["RuntimeService"],
+  handlers: Handlers,
   options: Partial<GrpcServerOptions> = {},
 ): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), "grpc-test-"));
   const path = join(directory, "cri.sock");
   const { log, records } = recordingLogger();
-  const handlers = { RuntimeService, ImageService: {} };
-  const server = await startGrpcServer({ endpoint: { kind: "unix", path }, api, log, handlers, ...options });
+  const rows: Readonly<Record<string, unknown>> = table;
+  const rpcs = new Map(
+    Object.entries(handlers).map(([name, handle]) => {
+      const { readOnly = false, subject = ofNothing } = (rows[name] ?? {}) as Partial<Rpc>;
+      return [name, { handle: handle as unknown as Rpc["handle"], readOnly, subject }];
+    }),
+  );
+  const server = await startGrpcServer({ endpoint: { kind: "unix", path }, api, log, rpcs, ...options });
   return {
     server,
     path,

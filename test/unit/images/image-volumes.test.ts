@@ -52,11 +52,11 @@ function create(shim: TestShim, sandbox: string, name: string, mounts = [volume(
 }
 
 function remove(shim: TestShim, id: string): Promise<unknown> {
-  return shim.runtime.RemoveContainer({ container_id: id }, shim.call());
+  return shim.rpcs.RemoveContainer({ container_id: id }, shim.call());
 }
 
 function removeModel(shim: TestShim): Promise<unknown> {
-  return shim.image.RemoveImage({ image: imageSpec("model:1") }, shim.call());
+  return shim.rpcs.RemoveImage({ image: imageSpec("model:1") }, shim.call());
 }
 
 /** Ids of the containers of the engine with this label. */
@@ -99,7 +99,7 @@ describe("an image volume over the image's layers", () => {
     const mounts = [volume({ image_sub_path: "current" }), mount()];
     shim.world.host.paths.set("/srv/data", "directory");
     const id = await create(shim, await runSandbox(shim), "main", mounts);
-    const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+    const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
     const shown = status?.mounts?.find((one) => one.container_path === "/model");
     assert.deepEqual(shown, {
       ...{ container_path: "/model", readonly: true, image_sub_path: "current" },
@@ -111,7 +111,7 @@ describe("an image volume over the image's layers", () => {
   test("is in no list", async () => {
     await using shim = await start();
     const id = await create(shim, await runSandbox(shim), "main");
-    const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, shim.call());
+    const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
     assert.deepEqual(
       containers.map((container) => container.id),
       [id],
@@ -134,7 +134,7 @@ describe("an image volume over the image's layers", () => {
     await using shim = await start();
     const sandbox = await runSandbox(shim);
     await create(shim, sandbox, "main");
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     assert.deepEqual(made(shim), nothing);
   });
 
@@ -304,7 +304,7 @@ describe("a copied image volume", () => {
       shim.engine.calls.slice(earlier).some(({ verb }) => verb === "listContainers"),
     );
     const before = shim.log.lines.length;
-    await shim.services.imageVolumes.stop();
+    await shim.services.images.volumes.stop();
     const said = shim.log.lines.slice(before).map(({ message }) => message);
     assert.deepEqual(said, ["clean-up of image volumes failed"], "stop() ended it and waited for its end");
   });
@@ -334,7 +334,7 @@ describe("a copied image volume", () => {
     for (const { id: user } of shim.engine.containers.list({ labelKey: "io.kubernetes.sandbox.id" })) {
       shim.engine.containers.remove(user, { force: true });
     }
-    await until("it is known to be gone", () => second.services.model.container(id) === undefined);
+    await until("it is known to be gone", () => second.services.state.model.container(id) === undefined);
     await using third = await second.restart();
     await create(third, sandbox, "c");
     assert.deepEqual([copies(), made(third).volumes], [2, [name]]);
@@ -371,7 +371,7 @@ describe("an image that is an image volume", () => {
     const id = await create(shim, await runSandbox(shim), "main");
     // Not by us.
     shim.engine.containers.remove(id, { force: true });
-    await until("it is known", () => shim.services.model.container(id) === undefined);
+    await until("it is known", () => shim.services.state.model.container(id) === undefined);
     await removeModel(shim);
     assert.deepEqual(made(shim), nothing);
   });
@@ -382,7 +382,7 @@ describe("an image that is an image volume", () => {
       mounts: [volume({ image: imageSpec("absent:1") })],
     });
     await rejectsWith(
-      shim.runtime.CreateContainer(request, shim.call()),
+      shim.rpcs.CreateContainer(request, shim.call()),
       "precondition",
       /^ImageVolumeMountFailed: .*no such image "absent:1"/,
     );
@@ -407,7 +407,7 @@ describe("the end of a container", () => {
       const isIt = (called: string, [first]: readonly unknown[]): boolean => called === verb && first === id;
       shim.engine.hangs = isIt;
       const call = shim.call();
-      const removing = shim.runtime.RemoveContainer({ container_id: id }, call);
+      const removing = shim.rpcs.RemoveContainer({ container_id: id }, call);
       removing.catch(() => undefined);
       await until("it hangs", () =>
         verb === "inspectContainer"
@@ -439,8 +439,8 @@ describe("the end of a container", () => {
     const label = JSON.stringify([
       { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "foreign" },
     ]);
-    shim.services.imageVolumes.containerGone({ "dockershim.image-mounts": label });
-    await shim.services.imageVolumes.released(shim.call().signal);
+    shim.services.images.volumes.containerGone({ "dockershim.image-mounts": label });
+    await shim.services.images.volumes.released(shim.call().signal);
     assert.deepEqual(made(shim).volumes, ["foreign"]);
   });
 });
@@ -451,10 +451,10 @@ test("what is made while the engine's volumes are looked through stays, also whe
   shim.engine.hangs = (verb, [name]) => verb === "createContainer" && String(name).startsWith("k8s_");
   const creating = create(shim, sandbox, "main");
   await until("the volume is made", () => made(shim).pins === 1);
-  const { store } = (shim.services.imageVolumes as unknown as { deps: { store: ImageVolumeStore } }).deps;
+  const { store } = (shim.services.images.volumes as unknown as { deps: { store: ImageVolumeStore } }).deps;
   // The list of pins is older than the volume.
   store.pins = () => Promise.resolve([]);
-  await shim.services.imageVolumes.cleanUp(shim.call().signal);
+  await shim.services.images.volumes.cleanUp(shim.call().signal);
   assert.deepEqual([made(shim).pins, made(shim).volumes.length], [1, 1]);
   shim.engine.hangs = () => false;
   shim.engine.up();
@@ -486,7 +486,7 @@ describe("after a start", () => {
     // As `docker container prune` does.
     shim.engine.containers.lose(kept[0] ?? "");
     await using next = await shim.restart();
-    await next.services.imageVolumes.cleanUp(next.call().signal);
+    await next.services.images.volumes.cleanUp(next.call().signal);
     assert.deepEqual(made(next), { volumes: kept, pins: 1, scratch: 0 });
     assert.equal(next.engine.containers.get(kept[0] ?? "").imageId, modelId);
   });
@@ -498,7 +498,7 @@ describe("after a start", () => {
     const foreign = { [imageVolumeLabel]: "elsewhere" };
     shim.engine.containers.volumes.set("foreign", { labels: foreign });
     shim.engine.containers.create("foreign", { Image: "model:1", Labels: foreign, HostConfig: {} });
-    await shim.services.imageVolumes.cleanUp(shim.call().signal);
+    await shim.services.images.volumes.cleanUp(shim.call().signal);
     assert.ok(shim.engine.containers.volumes.has("foreign"));
     assert.ok(shim.engine.containers.find("foreign"));
   });

@@ -58,9 +58,9 @@ describe("limits that Docker cannot set", () => {
     await using shim = await TestShim.start({ settings: { cleanUpTimeoutMs } });
     const id = await createContainer(shim, await runSandbox(shim), withLimits);
     const { promise: checkpoint, resolve: end } = withEnd();
-    const held = shim.services.containerLocks.run(id, shim.call().signal, () => checkpoint);
+    const held = shim.services.locks.containers.run(id, shim.call().signal, () => checkpoint);
     shim.engine.containers.start(id);
-    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    await until("it is seen", () => shim.services.state.model.snapshot(id)?.state.running === true);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
     await pause(2 * cleanUpTimeoutMs);
     end();
@@ -77,9 +77,9 @@ describe("limits that Docker cannot set", () => {
     const shim = await TestShim.start();
     const id = await createContainer(shim, await runSandbox(shim), withLimits);
     const { promise: checkpoint, resolve: end } = withEnd();
-    const held = shim.services.containerLocks.run(id, shim.call().signal, () => checkpoint);
+    const held = shim.services.locks.containers.run(id, shim.call().signal, () => checkpoint);
     shim.engine.containers.start(id);
-    await until("it is seen", () => shim.services.model.snapshot(id)?.state.running === true);
+    await until("it is seen", () => shim.services.state.model.snapshot(id)?.state.running === true);
     await shim[Symbol.asyncDispose]();
     end();
     await held;
@@ -90,7 +90,7 @@ describe("limits that Docker cannot set", () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim), "main", withLimits);
     for (let count = 0; count < 3; count++) await shim.sync.refresh(id);
-    await shim.services.containerLocks.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
+    await shim.services.locks.containers.run(id, AbortSignal.timeout(5_000), () => Promise.resolve());
     assert.equal(written(shim), 1);
   });
 

@@ -49,7 +49,7 @@ describe("createContainer() whose answer from the engine is lost", () => {
     goOn();
     await until("it is made", () => shim.engine.containers.find(name) !== undefined);
     await until("it is removed", () => shim.engine.containers.find(name) === undefined);
-    await until("it is not listed", () => [...shim.services.model.containers()].length === 0);
+    await until("it is not listed", () => [...shim.services.state.model.containers()].length === 0);
   });
 
   test("a repeated call takes over what the engine makes late", async () => {

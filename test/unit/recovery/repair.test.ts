@@ -14,7 +14,7 @@ async function runWithOwnLog(shim: TestShim): Promise<{ readonly sandbox: string
   const directory = { log_directory: `${shim.world.directory}/pod-logs` };
   const sandbox = await runSandbox(shim, runRequest(directory));
   const request = { ...createRequest(sandbox), sandbox_config: sandboxConfig(directory) };
-  const { container_id: id = "" } = await shim.runtime.CreateContainer(request, shim.call("CreateContainer"));
+  const { container_id: id = "" } = await shim.rpcs.CreateContainer(request, shim.call("CreateContainer"));
   await startContainer(shim, id);
   return { sandbox, id };
 }
@@ -48,14 +48,15 @@ describe("repairAfterStart()", () => {
   test("goes on with logs of its own pods whose record was lost, and of no others", async () => {
     await using shim = await TestShim.start({ logFormat: "cri" });
     const { host } = shim.world;
-    const { logs, podRecords } = shim.services;
+    const { logs } = shim.services;
+    const { pods } = shim.services.records;
     const { sandbox, id: own } = await runWithOwnLog(shim);
-    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    for (const { logPath } of shim.services.state.model.containers()) host.logFiles.add(logPath);
     await logs.remove(own);
     const adopted: string[] = [];
     logs.adopt = ({ id }) => Promise.resolve(adopted.push(id) > 0);
     await repairAfterStart(shim.services);
-    await podRecords.remove(sandbox);
+    await pods.remove(sandbox);
     await repairAfterStart(shim.services);
     assert.deepEqual(adopted, [own]);
     const warnings = shim.log.lines.filter(({ level }) => level === "warn");
@@ -66,9 +67,10 @@ describe("repairAfterStart()", () => {
   test("ends the log of a container that ended while its record was made anew", async () => {
     await using shim = await TestShim.start({ logFormat: "cri" });
     const { host } = shim.world;
-    const { logs, sync } = shim.services;
+    const { logs } = shim.services;
+    const { sync } = shim.services.state;
     const { id } = await runWithOwnLog(shim);
-    for (const { logPath } of shim.services.model.containers()) host.logFiles.add(logPath);
+    for (const { logPath } of shim.services.state.model.containers()) host.logFiles.add(logPath);
     await logs.remove(id);
     const adopt = logs.adopt.bind(logs);
     logs.adopt = async (container, target) => {
@@ -95,11 +97,12 @@ describe("repairAfterStart()", () => {
   test("leaves no link of containers that are removed meanwhile", async () => {
     await using shim = await TestShim.start();
     const { host } = shim.world;
-    const { sync, podRecords } = shim.services;
+    const { pods } = shim.services.records;
+    const { sync } = shim.services.state;
     const sandbox = await runSandbox(shim);
     const ids = [await runContainer(shim, sandbox, "one"), await runContainer(shim, sandbox, "two")];
     // Else the sweep of its log directory would come to them.
-    await podRecords.remove(sandbox);
+    await pods.remove(sandbox);
     host.links.clear();
     const restore = host.restoreLogLink.bind(host);
     host.restoreLogLink = async (link, container, signal) => {
@@ -154,43 +157,43 @@ describe("repairAfterStart()", () => {
       });
     const stuck = make("dockershim-scratch-1");
     make("dockershim-scratch-2");
-    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    await shim.services.records.containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
     shim.world.journal.failNext("engine.removeContainer", new ShimError("unavailable", "resource busy"));
     await repairAfterStart(shim.services);
     assert.deepEqual(containers.ids, [stuck]);
-    assert.deepEqual([...shim.services.containerRecords.all()], []);
+    assert.deepEqual([...shim.services.records.containers.all()], []);
   });
 
   test("goes on when a step fails as a whole", async () => {
     await using shim = await TestShim.start();
-    await shim.services.containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    await shim.services.records.containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
     shim.world.journal.failNext("engine.listContainers", new ShimError("unavailable", "too busy"));
     await repairAfterStart(shim.services);
-    assert.deepEqual([...shim.services.containerRecords.all()], []);
+    assert.deepEqual([...shim.services.records.containers.all()], []);
   });
 
   test("forgets records of what is gone, but none that still has something to release", async () => {
     await using shim = await TestShim.start();
-    const { podRecords, containerRecords } = shim.services;
+    const { pods, containers } = shim.services.records;
     const kept = await runSandbox(shim);
-    const record = podRecords.get(kept);
+    const record = pods.get(kept);
     assert.ok(record);
     const [released, unreleased, checkpointed] = ["a".repeat(64), "b".repeat(64), "c".repeat(64)];
     const tornDown = { ...record.network, state: "tornDown" } as const;
-    await podRecords.put({ ...record, sandboxId: released, network: tornDown });
-    await podRecords.put({ ...record, sandboxId: unreleased });
-    await podRecords.put({ ...record, sandboxId: checkpointed, network: tornDown });
+    await pods.put({ ...record, sandboxId: released, network: tornDown });
+    await pods.put({ ...record, sandboxId: unreleased });
+    await pods.put({ ...record, sandboxId: checkpointed, network: tornDown });
     shim.world.checkpoints.stored.set(checkpointed, { version: "v1", name: "x", namespace: "y", data: {} });
-    await containerRecords.merge("d".repeat(64), { unified: {}, hugepages: [] });
+    await containers.merge("d".repeat(64), { unified: {}, hugepages: [] });
     const container = await runContainer(shim, kept);
-    await containerRecords.merge(container, { unified: {}, hugepages: [] });
+    await containers.merge(container, { unified: {}, hugepages: [] });
     await repairAfterStart(shim.services);
     assert.deepEqual(
-      [...podRecords.all()].map(({ sandboxId }) => sandboxId).sort(),
+      [...pods.all()].map(({ sandboxId }) => sandboxId).sort(),
       [kept, unreleased, checkpointed].sort(),
     );
     assert.deepEqual(
-      [...containerRecords.all()].map(({ containerId }) => containerId),
+      [...containers.all()].map(({ containerId }) => containerId),
       [container],
     );
   });

@@ -65,12 +65,12 @@ describe("resolv.conf of a sandbox", () => {
     const without = await runSandbox(shim, runRequest({ dns_config: null }));
     const metadata = { name: "other", namespace: "default", uid: "other", attempt: 0 };
     const stopped = await runSandbox(shim, { ...withDns(), config: { ...withDns().config, metadata } });
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: stopped }, shim.call("StopPodSandbox"));
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: stopped }, shim.call("StopPodSandbox"));
     const before = writes(shim);
     for (const id of [without, stopped]) {
       shim.engine.containers.start(id);
       await shim.sync.refresh(id);
-      assert.equal(shim.services.model.snapshot(id)?.state.running, true);
+      assert.equal(shim.services.state.model.snapshot(id)?.state.running, true);
     }
     assert.equal(writes(shim), before);
   });

@@ -33,7 +33,7 @@ const deliveries = fc.infiniteStream(fc.array(fc.nat(8), { maxLength: 2 }));
 
 /** The state of one id as the model and as the engine have it. */
 function both(shim: TestShim, id: string): readonly [string | undefined, string | undefined] {
-  const known = shim.services.model.snapshot(id)?.state;
+  const known = shim.services.state.model.snapshot(id)?.state;
   const real = shim.engine.containers.inspect(id)?.state;
   const text = (state: typeof known): string | undefined =>
     state && `${state.status} ${state.pid} ${state.exitCode}`;
@@ -71,19 +71,18 @@ class Caller {
       return containers.slice(-1);
     }
     if (action === "stopPod" && sandbox !== undefined) {
-      await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+      await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
       return [sandbox];
     }
     if (action === "removePod" && sandbox !== undefined) {
-      await shim.runtime.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
       return [sandbox];
     }
     if (container === undefined) return [];
-    if (action === "start") await shim.runtime.StartContainer({ container_id: container }, shim.call());
+    if (action === "start") await shim.rpcs.StartContainer({ container_id: container }, shim.call());
     else if (action === "stop")
-      await shim.runtime.StopContainer({ container_id: container, timeout: "0" }, shim.call());
-    else if (action === "remove")
-      await shim.runtime.RemoveContainer({ container_id: container }, shim.call());
+      await shim.rpcs.StopContainer({ container_id: container, timeout: "0" }, shim.call());
+    else if (action === "remove") await shim.rpcs.RemoveContainer({ container_id: container }, shim.call());
     else return [];
     return [container];
   }
@@ -121,9 +120,9 @@ test("every call sees its own writes when it returns, and a resync heals the res
       shim.engine.events$.policy = () => [0];
       await turns(12);
       shim.engine.events$.breakAll(new Error("the stream breaks"));
-      await until("the link recovers", () => shim.services.link.state.phase === "recovering");
-      await until("the link is live", () => shim.services.link.state.phase === "live");
-      assert.deepEqual([...shim.services.model.ids()].sort(), [...ids].sort());
+      await until("the link recovers", () => shim.services.state.link.state.phase === "recovering");
+      await until("the link is live", () => shim.services.state.link.state.phase === "live");
+      assert.deepEqual([...shim.services.state.model.ids()].sort(), [...ids].sort());
       assertOwnWritesAreSeen(shim, ids);
     }),
     { numRuns: 60 },

@@ -6,23 +6,21 @@ import type { Services } from "../services.js";
 import { carryStreams } from "./session-streams.js";
 import { followTerminalSize } from "./terminal-size.js";
 
-type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "streaming">;
-
 /** Offers a session with the streams of the container's first process. */
 export async function attach(
   request: AttachRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<AttachResponse>> {
-  await deps.link.live(call.signal);
-  const { id } = await requireRunningContainer(request.container_id, deps, call.signal);
+  await services.state.link.live(call.signal);
+  const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { tty, stdin, stdout, stderr } = request;
-  const url = deps.streaming.offer({
+  const url = services.streaming.server.offer({
     ...{ kind: "attach", containerId: id, tty, stdin, stdout, stderr },
     run: async (streams, signal) => {
       const session = { ...call, signal };
       await runInCall(session, () =>
-        runAttachSession({ ...request, container_id: id }, deps, session, streams),
+        runAttachSession({ ...request, container_id: id }, services, session, streams),
       );
       return 0;
     },
@@ -36,14 +34,14 @@ export async function attach(
  */
 async function runAttachSession(
   request: AttachRequest,
-  deps: Deps,
+  services: Services,
   session: Call,
   client: CommandStreams,
 ): Promise<void> {
-  const { engine } = deps;
+  const { engine } = services;
   const { log, signal } = session;
   // It may have been replaced since the offer, or have ended.
-  const { id, snapshot } = await requireRunningContainer(request.container_id, deps, signal);
+  const { id, snapshot } = await requireRunningContainer(request.container_id, services, signal);
   const { tty } = snapshot;
   const merged = request.tty && !tty;
   const options = { tty, stdin: request.stdin, stdout: request.stdout, stderr: request.stderr || merged };

@@ -9,8 +9,6 @@ import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "engine" | "link" | "model" | "sync" | "host" | "containerLocks" | "images">;
-
 /** For callers that name no limit. */
 const defaultTimeoutSeconds = 600;
 /** Of the engine's error when it finds no CRIU, or one that does not work on this kernel. */
@@ -22,18 +20,18 @@ const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU v
  */
 export async function checkpointContainer(
   request: CheckpointContainerRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<CheckpointContainerResponse>> {
-  const facts = await deps.link.live(call.signal);
-  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
+  const facts = await services.state.link.live(call.signal);
+  const { id } = await requireReadContainer(request.container_id, services, call.signal);
   if (!facts.experimental) {
     const reason = 'the Docker Engine is not in experimental mode ("experimental": true in its daemon.json)';
     throw new ShimError("unsupported", `checkpoint container "${id}": ${reason}`, { containerId: id });
   }
   const seconds = Number(request.timeout) || defaultTimeoutSeconds;
   await withDeadline(call.signal, seconds * 1000, `checkpoint container "${id}"`, (signal) =>
-    deps.containerLocks.run(id, signal, () => checkpoint(id, request.location, deps, signal)),
+    services.locks.containers.run(id, signal, () => checkpoint(id, request.location, services, signal)),
   );
   return {};
 }
@@ -41,7 +39,7 @@ export async function checkpointContainer(
 async function checkpoint(
   id: string,
   location: string,
-  { engine, model, host, images }: Deps,
+  { engine, state: { model }, node: { host }, images: { cache: images } }: Services,
   signal: AbortSignal,
 ): Promise<void> {
   const container = model.requireContainer(id);

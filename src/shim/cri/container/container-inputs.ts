@@ -15,24 +15,22 @@ import type { FoundPaths, HostAccess } from "../../ports/host.js";
 import { readLocalhostProfile } from "../localhost-profile.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "engine" | "host" | "imageUsers" | "settings">;
-
 export async function gatherContainerInputs(
   request: ValidCreateContainer,
   facts: NodeFacts,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<ContainerInputs> {
-  const host = deps.host();
+  const host = services.node.host();
   const needs = containerNeeds(request);
-  const { absentMountSourcesToReject: rejected } = deps.settings;
+  const { absentMountSourcesToReject: rejected } = services.settings;
   const absentToReject = new Set(needs.hostPaths.filter((path) => rejected.has(posix.resolve(path))));
   const [seccompProfile, loadedAppArmorProfiles, found, cdi, imageUser] = await Promise.all([
     readLocalhostProfile(request.config.linux?.security_context, host),
     needs.appArmorProfile === undefined ? undefined : host.loadedAppArmorProfiles(),
     findPaths(request.pod_sandbox_id, needs, absentToReject, facts, host, call),
     needs.cdiDevices.length === 0 ? undefined : readCdi(needs.cdiDevices, facts, host),
-    readImageUser(request.config.image.image, needs, deps, call),
+    readImageUser(request.config.image.image, needs, services, call),
   ]);
   const { mounts: hostPaths, devices } = found ?? {};
   return { seccompProfile, loadedAppArmorProfiles, hostPaths, absentToReject, devices, cdi, imageUser };
@@ -78,7 +76,7 @@ async function findPaths(
 async function readImageUser(
   imageName: string,
   { imageUser: need }: ContainerNeeds,
-  { engine, imageUsers }: Deps,
+  { engine, images: { users: imageUsers } }: Services,
   call: Call,
 ): Promise<ResolvedImageUser | undefined> {
   if (need === undefined) return undefined;

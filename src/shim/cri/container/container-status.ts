@@ -22,18 +22,16 @@ import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "link" | "model" | "sync" | "images" | "imageUsers" | "containerRecords">;
-
 /** From memory; the image behind it is asked for once. */
 export async function containerStatus(
   request: ContainerStatusRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<ContainerStatusResponse>> {
-  await deps.link.live(call.signal);
-  const container = await requireReadContainer(request.container_id, deps, call.signal);
+  await services.state.link.live(call.signal);
+  const container = await requireReadContainer(request.container_id, services, call.signal);
   return {
-    status: await describeContainer(container, deps, call.signal),
+    status: await describeContainer(container, services, call.signal),
     info: request.verbose ? { info: JSON.stringify(verboseInfo(container)) } : {},
   };
 }
@@ -41,22 +39,22 @@ export async function containerStatus(
 /** The status of `container` as it is given, for answers and events alike. Throws only the reason of `signal`. */
 export async function describeContainer(
   container: Container,
-  deps: Pick<Services, "images" | "imageUsers" | "containerRecords">,
+  services: Pick<Services, "images" | "records">,
   signal: AbortSignal,
 ): Promise<Answer<ContainerStatus>> {
   // The image may be gone: then its ids have to do.
   const { imageId } = container.snapshot;
   const [image, userFiles] = await Promise.all([
-    deps.images.get(imageId, signal),
-    deps.imageUsers.whatIsKnown(imageId),
+    services.images.cache.get(imageId, signal),
+    services.images.users.whatIsKnown(imageId),
   ]);
-  return statusOf(container, { image, userFiles }, deps);
+  return statusOf(container, { image, userFiles }, services);
 }
 
 export function statusOf(
   container: Container,
   known: { readonly image: ImageSnapshot | undefined; readonly userFiles: ImageUserFiles | undefined },
-  deps: Pick<Deps, "containerRecords">,
+  services: Pick<Services, "records">,
 ): Answer<ContainerStatus> {
   const { image, userFiles } = known;
   const { snapshot } = container;
@@ -79,7 +77,7 @@ export function statusOf(
     annotations: container.annotations,
     mounts: mountsOf(snapshot),
     log_path: container.logPath,
-    resources: resourcesOf(container, deps),
+    resources: resourcesOf(container, services),
     user: userOf(container, userFiles),
     stop_signal: stopSignalNumber(snapshot.stopSignal === "" ? "SIGTERM" : snapshot.stopSignal),
   };
@@ -134,7 +132,7 @@ function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mo
 
 function resourcesOf(
   { id, snapshot }: Container,
-  { containerRecords }: Pick<Deps, "containerRecords">,
+  { records: { containers: containerRecords } }: Pick<Services, "records">,
 ): Answer<ContainerResources> {
   const { resources } = snapshot;
   const extra = containerRecords.get(id);

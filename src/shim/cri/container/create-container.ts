@@ -13,51 +13,32 @@ import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  | "engine"
-  | "link"
-  | "model"
-  | "sync"
-  | "host"
-  | "oomScores"
-  | "images"
-  | "imageUsers"
-  | "imageVolumes"
-  | "logs"
-  | "podRecords"
-  | "abandonedRequests"
-  | "containerRecords"
-  | "containerLocks"
-  | "settings"
->;
-
 /** Gathers what the plan needs of the node → image volumes → plan → create → record. Nothing is left behind when a step fails. */
 export async function createContainer(
   request: ValidCreateContainer,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<CreateContainerResponse>> {
   const { name } = request.config.metadata;
   try {
-    const facts = await deps.link.live(call.signal);
-    const sandbox = requireReady(request.pod_sandbox_id, deps);
+    const facts = await services.state.link.live(call.signal);
+    const sandbox = requireReady(request.pod_sandbox_id, services);
     call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
-    const inputs = await gatherContainerInputs(request, facts, deps, call);
+    const inputs = await gatherContainerInputs(request, facts, services, call);
     const { imageVolumes: wanted } = containerNeeds(request);
     // Until the container is there, from when on it counts as a user of what it mounts.
-    await using imageVolumes = await deps.imageVolumes.lease(wanted, facts, call.signal);
+    await using imageVolumes = await services.images.volumes.lease(wanted, facts, call.signal);
     const plan = planContainer(request, {
       facts,
       sandbox,
       inputs: { ...inputs, imageVolumes: imageVolumes.sources },
-      defaultUlimits: deps.settings.defaultUlimits,
-      allowedAnnotations: deps.settings.allowedAnnotations,
-      oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
-      resolveContainer: (id) => deps.model.requireContainer(id).id,
+      defaultUlimits: services.settings.defaultUlimits,
+      allowedAnnotations: services.settings.allowedAnnotations,
+      oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
+      resolveContainer: (id) => services.state.model.requireContainer(id).id,
     });
-    const id = await deps.containerLocks.run(plan.name, call.signal, () =>
-      create(plan, request.sandbox_config.log_directory, sandbox.id, deps, call),
+    const id = await services.locks.containers.run(plan.name, call.signal, () =>
+      create(plan, request.sandbox_config.log_directory, sandbox.id, services, call),
     );
     return { container_id: id };
   } catch (error) {
@@ -67,7 +48,7 @@ export async function createContainer(
   }
 }
 
-function requireReady(id: string, { model }: Pick<Services, "model">): Sandbox {
+function requireReady(id: string, { state: { model } }: Services): Sandbox {
   const sandbox = model.requireSandbox(id);
   if (!sandbox.ready) throw new ShimError("precondition", `sandbox "${sandbox.id}" is not ready`);
   return sandbox;
@@ -77,13 +58,15 @@ async function create(
   plan: ContainerPlan,
   logDirectory: string,
   sandboxId: string,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<string> {
-  const { engine, sync, containerRecords, logs, settings } = deps;
+  const { engine, logs, settings } = services;
+  const { sync } = services.state;
+  const { containers: containerRecords } = services.records;
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
-  const id = await createOrRecover(plan, deps, call, (conflictingId) =>
-    removeConflicting(conflictingId, plan.name, deps, call),
+  const id = await createOrRecover(plan, services, call, (conflictingId) =>
+    removeConflicting(conflictingId, plan.name, services, call),
   );
   rollback.defer("refresh removed container", (signal) => sync.refresh(id, signal));
   rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
@@ -99,10 +82,10 @@ async function create(
   rollback.defer("forget the log", () => logs.remove(id));
   await logs.created(snapshot, { directory: logDirectory, path: plan.logPath });
   // A sandbox that was stopped or removed in the meantime would never get rid of this container.
-  requireReady(sandboxId, deps);
+  requireReady(sandboxId, services);
   call.signal.throwIfAborted();
   rollback.commit();
-  deps.imageUsers.prepare(snapshot.imageId);
+  services.images.users.prepare(snapshot.imageId);
   return id;
 }
 
@@ -110,24 +93,24 @@ async function create(
 async function removeConflicting(
   conflictingId: string,
   name: string,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<ConflictOutcome> {
-  const conflicting = await deps.sync.refresh(conflictingId, call.signal);
+  const conflicting = await services.state.sync.refresh(conflictingId, call.signal);
   if (conflicting === undefined) {
-    const foreign = await deps.engine.inspectContainer(conflictingId, call.signal);
+    const foreign = await services.engine.inspectContainer(conflictingId, call.signal);
     return foreign === undefined ? "removed" : "foreign";
   }
   if (conflicting.labels[typeLabel] !== containerType) return "foreign";
   try {
     // Not forced: a start may be under way, and then the engine refuses.
     if (!conflicting.state.running) {
-      await removeContainerById(conflictingId, deps, call, { force: false });
+      await removeContainerById(conflictingId, services, call, { force: false });
       return "removed";
     }
   } catch (error) {
     if (!isKind(error, "precondition", "conflict")) throw error;
-    const now = await deps.sync.refresh(conflictingId, call.signal);
+    const now = await services.state.sync.refresh(conflictingId, call.signal);
     if (now?.state.running !== true) return "foreign";
   }
   throw new ShimError("conflict", `a container that runs already has the name "${name}"`, {

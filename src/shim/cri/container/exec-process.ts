@@ -7,8 +7,6 @@ import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
 
-export type ExecDeps = Pick<Services, "engine" | "host" | "settings">;
-
 export interface RunningExec {
   readonly execId: string;
   readonly streams: ProcessStreams;
@@ -31,11 +29,11 @@ const exitPollMs = { first: 1, longest: 1_000 };
 export async function runExec<Result>(
   containerId: string,
   options: ExecOptions,
-  deps: ExecDeps,
+  services: Services,
   context: Context,
   use: (exec: RunningExec) => Promise<Result>,
 ): Promise<{ readonly result: Result; readonly exitCode: number }> {
-  const { engine } = deps;
+  const { engine } = services;
   const { signal } = context;
   const execId = await engine.createExec(containerId, options, signal);
   signal.throwIfAborted();
@@ -44,21 +42,17 @@ export async function runExec<Result>(
     streams = await engine.startExec(execId, options, signal);
     const result = await use({ execId, streams });
     signal.throwIfAborted();
-    return { result, exitCode: await exitCodeOf(execId, deps, signal) };
+    return { result, exitCode: await exitCodeOf(execId, services, signal) };
   } catch (error) {
     // The start was asked for, and nobody hears the process any more.
-    await killExec(execId, containerId, deps, context);
+    await killExec(execId, containerId, services, context);
     throw error;
   } finally {
     streams?.close();
   }
 }
 
-async function exitCodeOf(
-  execId: string,
-  { engine }: Pick<ExecDeps, "engine">,
-  signal: AbortSignal,
-): Promise<number> {
+async function exitCodeOf(execId: string, { engine }: Services, signal: AbortSignal): Promise<number> {
   const backoff = new Backoff(exitPollMs);
   for (;;) {
     const state = await engine.inspectExec(execId, signal);
@@ -92,10 +86,11 @@ async function pidOf(
 async function killExec(
   execId: string,
   containerId: string,
-  deps: ExecDeps,
+  services: Services,
   { log }: Context,
 ): Promise<void> {
-  const { engine, host, settings } = deps;
+  const { engine, settings } = services;
+  const { host } = services.node;
   try {
     await withDeadline(undefined, settings.cleanUpTimeoutMs, "kill exec", async (signal) => {
       const pid = await pidOf(execId, engine, signal);

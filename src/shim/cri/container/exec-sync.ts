@@ -2,11 +2,9 @@ import { sleep, withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../../domain/cri.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
-import { type ExecDeps, runExec } from "./exec-process.js";
+import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
-
-type Deps = ExecDeps & Pick<Services, "link" | "model" | "sync">;
 
 /** What is kept of each stream; the rest is read and dropped, so that the process can end. */
 const outputLimitBytes = 16 * 1024 * 1024;
@@ -24,16 +22,16 @@ const dropPauseMs = 20;
  */
 export async function execSync(
   request: ExecSyncRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<ExecSyncResponse>> {
-  await deps.link.live(call.signal);
-  const { id } = await requireRunningContainer(request.container_id, deps, call.signal);
+  await services.state.link.live(call.signal);
+  const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const timeoutMs = Number(request.timeout) * 1000;
   const options: ExecOptions = { command: request.cmd, tty: false, stdin: false, stdout: true, stderr: true };
   const run = async (signal: AbortSignal): Promise<Answer<ExecSyncResponse>> => {
     const context = { ...call, signal };
-    const { result, exitCode } = await runExec(id, options, deps, context, ({ streams }) =>
+    const { result, exitCode } = await runExec(id, options, services, context, ({ streams }) =>
       readOutput(streams, signal),
     );
     return { ...result, exit_code: exitCode };

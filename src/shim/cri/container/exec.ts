@@ -2,25 +2,27 @@ import { runInCall, type Call } from "../../lib/call.js";
 import type { Answer, ExecRequest, ExecResponse } from "../../domain/cri.js";
 import type { ExecOptions } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
-import { type ExecDeps, runExec } from "./exec-process.js";
+import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 import { carryStreams } from "./session-streams.js";
 import { followTerminalSize } from "./terminal-size.js";
 
-type Deps = ExecDeps & Pick<Services, "link" | "model" | "sync" | "streaming">;
-
 /** Offers a session that runs a command; nothing is started before a client opens it. */
-export async function exec(request: ExecRequest, deps: Deps, call: Call): Promise<Answer<ExecResponse>> {
-  await deps.link.live(call.signal);
-  const { id } = await requireRunningContainer(request.container_id, deps, call.signal);
+export async function exec(
+  request: ExecRequest,
+  services: Services,
+  call: Call,
+): Promise<Answer<ExecResponse>> {
+  await services.state.link.live(call.signal);
+  const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { cmd: command, tty, stdin, stdout, stderr } = request;
   const options: ExecOptions = { command, tty, stdin, stdout, stderr };
-  const url = deps.streaming.offer({
+  const url = services.streaming.server.offer({
     ...{ kind: "exec", containerId: id, tty, stdin, stdout, stderr },
     run: (streams, signal) => {
       const session = { ...call, signal };
-      return runInCall(session, () => runExecSession(id, options, deps, session, streams));
+      return runInCall(session, () => runExecSession(id, options, services, session, streams));
     },
   });
   return { url };
@@ -30,14 +32,14 @@ export async function exec(request: ExecRequest, deps: Deps, call: Call): Promis
 async function runExecSession(
   containerId: string,
   options: ExecOptions,
-  deps: Deps,
+  services: Services,
   session: Call,
   client: CommandStreams,
 ): Promise<number> {
-  const { engine } = deps;
+  const { engine } = services;
   const { log, signal } = session;
   const ended = new AbortController();
-  const { exitCode } = await runExec(containerId, options, deps, session, async ({ execId, streams }) => {
+  const { exitCode } = await runExec(containerId, options, services, session, async ({ execId, streams }) => {
     try {
       const apply = (size: { readonly columns: number; readonly rows: number }, until: AbortSignal) =>
         engine.resizeExec(execId, size, until);

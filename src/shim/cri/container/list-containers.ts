@@ -3,18 +3,18 @@ import type {
   Container,
   ContainerFilter,
   ListContainersRequest,
-  ListContainersResponse,
+  StreamContainersRequest,
 } from "../../domain/cri.js";
 import { matchesId, matchesLabels } from "../../domain/filter.js";
 import type { Wanted } from "../../state/read-model.js";
 import type { Services } from "../services.js";
 
-/** From memory. Filters are ANDed; id filters may be prefixes. */
+/** ListContainers and StreamContainers: from memory. Filters are ANDed; id filters may be prefixes. */
 export async function listContainers(
-  request: ListContainersRequest,
-  { link, model }: Pick<Services, "link" | "model">,
+  request: ListContainersRequest | StreamContainersRequest,
+  { state: { link, model } }: Services,
   call: Call,
-): Promise<ListContainersResponse> {
+): Promise<readonly Container[]> {
   await link.live(call.signal);
   const { filter } = request;
   const containers: Container[] = [];
@@ -27,7 +27,7 @@ export async function listContainers(
     }
     containers.push(container.item);
   }
-  return { containers };
+  return containers;
 }
 
 /** What the read model can look up. */

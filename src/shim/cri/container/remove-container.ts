@@ -4,20 +4,15 @@ import type { Answer, RemoveContainerRequest, RemoveContainerResponse } from "..
 import { findContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  "engine" | "model" | "sync" | "containerRecords" | "containerLocks" | "host" | "logs" | "imageVolumes"
->;
-
 /** Removes a container, running or not; succeeds when there is none. */
 export async function removeContainer(
   request: RemoveContainerRequest,
-  deps: Deps & Pick<Services, "link">,
+  services: Services,
   call: Call,
 ): Promise<Answer<RemoveContainerResponse>> {
-  await deps.link.live(call.signal);
-  const container = await findContainer(request.container_id, deps, call.signal);
-  if (container !== undefined) await removeContainerById(container.id, deps, call);
+  await services.state.link.live(call.signal);
+  const container = await findContainer(request.container_id, services, call.signal);
+  if (container !== undefined) await removeContainerById(container.id, services, call);
   return {};
 }
 
@@ -29,13 +24,18 @@ export async function removeContainer(
  */
 export async function removeContainerById(
   id: string,
-  deps: Deps,
+  services: Services,
   call: Call,
   options: { readonly force: boolean } = { force: true },
 ): Promise<void> {
-  const { engine, sync, containerRecords, containerLocks, host, logs, imageVolumes } = deps;
+  const { engine, logs } = services;
+  const { sync } = services.state;
+  const { containers: containerRecords } = services.records;
+  const { containers: containerLocks } = services.locks;
+  const { host } = services.node;
+  const { volumes: imageVolumes } = services.images;
   await containerLocks.run(id, call.signal, async () => {
-    const container = await findContainer(id, deps, call.signal);
+    const container = await findContainer(id, services, call.signal);
     if (container === undefined) return;
     await engine.removeContainer(id, options, call.signal);
     // Not ended by the caller: what is released hangs on the read model's hearing of it.

@@ -11,22 +11,6 @@ import { requireReadContainer } from "../find-by-id.js";
 import { mayHaveHappened, untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  | "engine"
-  | "link"
-  | "model"
-  | "sync"
-  | "host"
-  | "logs"
-  | "oomScores"
-  | "podRecords"
-  | "containerLocks"
-  | "abandonedRequests"
-  | "limits"
-  | "settings"
->;
-
 /** What the OCI runtimes say when the command does not exist; the kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
 
@@ -36,12 +20,12 @@ const noExecutable = /executable file not found in \$PATH/;
  */
 export async function startContainer(
   request: StartContainerRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<StartContainerResponse>> {
-  await deps.link.live(call.signal);
-  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
-  await deps.containerLocks.run(id, call.signal, () => start(id, deps, call));
+  await services.state.link.live(call.signal);
+  const { id } = await requireReadContainer(request.container_id, services, call.signal);
+  await services.locks.containers.run(id, call.signal, () => start(id, services, call));
   return {};
 }
 
@@ -49,34 +33,35 @@ export async function startContainer(
  * The start itself ends with its caller. What must follow it does not, or the container would run without limits and
  * log: every step of that has a limit of its own.
  */
-async function start(id: string, deps: Deps, call: Call): Promise<void> {
-  const { model, sync, abandonedRequests } = deps;
+async function start(id: string, services: Services, call: Call): Promise<void> {
+  const { abandonedRequests } = services;
+  const { model, sync } = services.state;
   const unhurried = { ...call, signal: new AbortController().signal };
   abandonedRequests.forget(id);
   const container = model.requireContainer(id);
-  requireStartable(container, deps);
+  requireStartable(container, services);
   let failure: ShimError | undefined;
   try {
-    await decideLostLog(container, deps);
-    await withDeadline(call.signal, deps.settings.cleanUpTimeoutMs, "make its log", (signal) =>
-      deps.logs.beforeStart(container.snapshot, signal),
+    await decideLostLog(container, services);
+    await withDeadline(call.signal, services.settings.cleanUpTimeoutMs, "make its log", (signal) =>
+      services.logs.beforeStart(container.snapshot, signal),
     );
-    await startOrFind(container, deps, call);
-    await settle(container, deps, unhurried);
+    await startOrFind(container, services, call);
+    await settle(container, services, unhurried);
   } catch (error) {
     // A sandbox that runs with a negative score proves that the reason is another one.
     const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot.resources ?? {};
     if (oomScoreAdj >= 0) {
-      deps.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
+      services.node.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
     }
-    const refused = ulimitError(error, deps.settings.defaultUlimits);
+    const refused = ulimitError(error, services.settings.defaultUlimits);
     failure = inKubeletWords(refused ?? ShimError.from(error), id);
     if (!call.signal.aborted) {
       // The first error is the one to report; events bring the state in any case.
       await sync.refresh(id, call.signal).catch(() => undefined);
     }
   }
-  await link(container, failure, deps, unhurried);
+  await link(container, failure, services, unhurried);
   if (failure !== undefined) throw failure;
 }
 
@@ -86,7 +71,7 @@ async function start(id: string, deps: Deps, call: Call): Promise<void> {
  */
 async function decideLostLog(
   { id, sandboxId, logPath, snapshot }: Container,
-  { logs, podRecords }: Deps,
+  { logs, records: { pods: podRecords } }: Services,
 ): Promise<void> {
   const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
   if (snapshot.state.status !== "created" || logs.ownerOf(id) !== undefined) return;
@@ -95,14 +80,15 @@ async function decideLostLog(
 }
 
 /** The engine goes on with a start that its caller gave up, or whose answer is lost: one that runs then has started. */
-async function startOrFind(container: Container, deps: Deps, call: Call): Promise<void> {
-  const { engine, sync, abandonedRequests } = deps;
+async function startOrFind(container: Container, services: Services, call: Call): Promise<void> {
+  const { engine, abandonedRequests } = services;
+  const { sync } = services.state;
   const { id } = container;
   try {
     await engine.startContainer(id, call.signal);
   } catch (error) {
     if (!mayHaveHappened(error, call.signal)) throw error;
-    if (await isSeenRunning(id, deps, call.signal)) {
+    if (await isSeenRunning(id, services, call.signal)) {
       call.log.warn(
         { containerId: id, err: messageOf(error) },
         "the answer to a start was lost, but it runs",
@@ -111,9 +97,9 @@ async function startOrFind(container: Container, deps: Deps, call: Call): Promis
     }
     const complete = async (_: unknown, signal: AbortSignal): Promise<void> => {
       const context = { ...call, signal };
-      await deps.containerLocks.run(id, signal, async () => {
-        await settle(container, deps, context);
-        await link(container, undefined, deps, context);
+      await services.locks.containers.run(id, signal, async () => {
+        await settle(container, services, context);
+        await link(container, undefined, services, context);
       });
     };
     const isRunning = ({ state }: Snapshot): boolean => state.running;
@@ -125,7 +111,11 @@ async function startOrFind(container: Container, deps: Deps, call: Call): Promis
 }
 
 /** Not a second start: a container that has ended in between would run twice. */
-async function isSeenRunning(id: string, { sync }: Deps, signal: AbortSignal): Promise<boolean> {
+async function isSeenRunning(
+  id: string,
+  { state: { sync } }: Services,
+  signal: AbortSignal,
+): Promise<boolean> {
   if (signal.aborted) return false;
   const seen = await untilAppears(async (limited) => {
     const state = (await sync.refresh(id, limited))?.state;
@@ -137,8 +127,10 @@ async function isSeenRunning(id: string, { sync }: Deps, signal: AbortSignal): P
 }
 
 /** What must be true of a container that has just been started, or it is stopped again. */
-async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Promise<void> {
-  const { engine, model, sync, limits, settings } = deps;
+async function settle({ id, sandboxId }: Container, services: Services, call: Call): Promise<void> {
+  const { engine, settings } = services;
+  const { model, sync } = services.state;
+  const { limits } = services.node;
   try {
     const snapshot = await sync.refresh(id);
     if (model.sandbox(sandboxId)?.ready !== true) {
@@ -167,7 +159,7 @@ async function settle({ id, sandboxId }: Container, deps: Deps, call: Call): Pro
 async function link(
   { id, logPath }: Container,
   failure: ShimError | undefined,
-  { model, host, logs }: Deps,
+  { state: { model }, node: { host }, logs }: Services,
   call: Call,
 ): Promise<void> {
   const snapshot = model.snapshot(id);
@@ -186,7 +178,7 @@ function inKubeletWords(error: ShimError, id: string): ShimError {
   return new ShimError(error.kind, `failed to start container "${id}": ${message}`, fields, { cause: error });
 }
 
-function requireStartable(container: Container, { model }: Pick<Services, "model">): void {
+function requireStartable(container: Container, { state: { model } }: Services): void {
   const { id, state, sandboxId } = container;
   if (state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN) {
     const status = container.snapshot.state.status;

@@ -10,12 +10,13 @@ import type { Services } from "../services.js";
  */
 export async function stopContainer(
   request: StopContainerRequest,
-  deps: Pick<Services, "engine" | "link" | "model" | "sync">,
+  services: Services,
   call: Call,
 ): Promise<Answer<StopContainerResponse>> {
-  const { engine, link, sync } = deps;
+  const { engine } = services;
+  const { link, sync } = services.state;
   await link.live(call.signal);
-  const container = await findContainer(request.container_id, deps, call.signal);
+  const container = await findContainer(request.container_id, services, call.signal);
   if (container === undefined) return {};
   await engine.stopContainer(container.id, stopTimeoutSeconds(request.timeout), call.signal);
   await sync.refresh(container.id, call.signal);

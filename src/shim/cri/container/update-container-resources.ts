@@ -12,22 +12,18 @@ import { applyCgroupLimits } from "../../limits/cgroup-limits.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  "engine" | "link" | "model" | "sync" | "host" | "containerRecords" | "containerLocks" | "settings"
->;
-
 const noSettings: CgroupSettings = { unified: {}, hugepages: [] };
 
 /** Zero fields mean "leave". */
 export async function updateContainerResources(
   request: ValidUpdateContainerResources,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<UpdateContainerResourcesResponse>> {
-  const { link, model, containerLocks } = deps;
+  const { link, model } = services.state;
+  const { containers: containerLocks } = services.locks;
   const facts = await link.live(call.signal);
-  const { id } = await requireReadContainer(request.container_id, deps, call.signal);
+  const { id } = await requireReadContainer(request.container_id, services, call.signal);
   await containerLocks.run(id, call.signal, async () => {
     const { snapshot, state } = model.requireContainer(id);
     if (state !== ContainerState.CONTAINER_CREATED && state !== ContainerState.CONTAINER_RUNNING) {
@@ -37,8 +33,8 @@ export async function updateContainerResources(
     }
     const plan = planUpdate(request.linux, snapshot.resources, facts);
     try {
-      await change(snapshot, plan, deps, call);
-      await settle(id, plan, deps, call);
+      await change(snapshot, plan, services, call);
+      await settle(id, plan, services, call);
     } catch (error) {
       throw ShimError.from(error).within(`failed to update container "${id}"`, { containerId: id });
     }
@@ -50,30 +46,37 @@ export async function updateContainerResources(
 async function change(
   container: Snapshot,
   { body, cgroup }: UpdatePlan,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<void> {
-  const { engine, host } = deps;
+  const { engine } = services;
+  const { host } = services.node;
   const toWrite = container.state.running ? cgroup : undefined;
   const before = toWrite === undefined ? undefined : await host().presentCgroup(container, toWrite);
   try {
-    if (toWrite !== undefined) await applyCgroupLimits(container, toWrite, deps, call);
+    if (toWrite !== undefined) await applyCgroupLimits(container, toWrite, services, call);
     if (Object.keys(body).length > 0) await engine.updateContainer(container.id, body, call.signal);
   } catch (error) {
-    await restore(container, before ?? noSettings, deps, call);
+    await restore(container, before ?? noSettings, services, call);
     throw error;
   }
 }
 
 /** Never throws: the error that made it necessary is the one to report. What is on record wins over what was read. */
-async function restore(container: Snapshot, before: CgroupSettings, deps: Deps, call: Call): Promise<void> {
-  const { containerRecords, settings } = deps;
+async function restore(
+  container: Snapshot,
+  before: CgroupSettings,
+  services: Services,
+  call: Call,
+): Promise<void> {
+  const { settings } = services;
+  const { containers: containerRecords } = services.records;
   const { id, state } = container;
   const wanted = mergeCgroupSettings(before, containerRecords.get(id)?.cgroup ?? noSettings);
   const isEmpty = Object.keys(wanted.unified).length === 0 && wanted.hugepages.length === 0;
   if (isEmpty || !state.running) return;
   await withDeadline(undefined, settings.cleanUpTimeoutMs, "restore its cgroup limits", (signal) =>
-    applyCgroupLimits(container, wanted, deps, { ...call, signal }),
+    applyCgroupLimits(container, wanted, services, { ...call, signal }),
   ).catch((error: unknown) => {
     call.log.error({ containerId: id, err: messageOf(error) }, "cannot restore the cgroup limits");
   });
@@ -84,13 +87,20 @@ async function restore(container: Snapshot, before: CgroupSettings, deps: Deps, 
  * write the whole cgroup anew: with cgroup v2 `memory.swap.max` is then what Docker's MemorySwap says, and no longer
  * what the kubelet gave the container of the node's swap.
  */
-async function settle(id: string, { body, cgroup }: UpdatePlan, deps: Deps, call: Call): Promise<void> {
-  const { sync, containerRecords, settings } = deps;
+async function settle(
+  id: string,
+  { body, cgroup }: UpdatePlan,
+  services: Services,
+  call: Call,
+): Promise<void> {
+  const { settings } = services;
+  const { sync } = services.state;
+  const { containers: containerRecords } = services.records;
   await withDeadline(undefined, settings.cleanUpTimeoutMs, "apply its cgroup limits", async (signal) => {
     if (cgroup !== undefined) await containerRecords.merge(id, cgroup);
     const container = await sync.refresh(id, signal);
     const record = containerRecords.get(id);
     if (Object.keys(body).length === 0 || record === undefined || container?.state.running !== true) return;
-    await applyCgroupLimits(container, record.cgroup, deps, { ...call, signal });
+    await applyCgroupLimits(container, record.cgroup, services, { ...call, signal });
   });
 }

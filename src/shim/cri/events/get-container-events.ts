@@ -5,7 +5,7 @@ import {
   type ContainerEventType,
   PodSandboxState,
 } from "../../domain/cri.js";
-import type { Send } from "../in-chunks.js";
+import type { Send } from "../../grpc/handlers.js";
 import type { Services, ContainerEventSource, EventSubscription } from "../services.js";
 import { orAbort, withDeadline } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
@@ -19,16 +19,16 @@ import { describeContainer } from "../container/container-status.js";
 import { describeSandbox } from "../sandbox/pod-sandbox-status.js";
 
 /**
- * Everything that happens from now on, until the client leaves. What is there already has no events. `exhausted` when
- * the client does not keep up: it has missed events then, and lists anew.
+ * All events from now on, until the client leaves. Containers that exist already have none. `exhausted` when the client
+ * does not keep up: it has missed events then, and lists anew.
  */
 export async function getContainerEvents(
   _request: unknown,
-  { link, events }: Pick<Services, "link" | "events">,
+  { state: { link }, events }: Services,
   call: Call,
-  send: Send<ContainerEventResponse>,
+  send: Send<Answer<ContainerEventResponse>>,
 ): Promise<void> {
-  // Until then the model is being filled, with what is there already.
+  // Before that, changes of the read model are containers that exist already.
   await link.live(call.signal);
   using subscription = events.subscribe();
   for (;;) await send(await subscription.next(call.signal));
@@ -37,11 +37,11 @@ export async function getContainerEvents(
 type Event = Answer<ContainerEventResponse>;
 type PodStatuses = Pick<Event, "pod_sandbox_status" | "containers_statuses">;
 
-/** Events that wait for one client, or for pods that are not wholly read. */
+/** Events that wait for one client, or for pods with containers that were not inspected yet. */
 const queueLimit = 1000;
-/** Sandboxes that are gone, whose containers may still have something to tell. */
+/** Sandboxes that are gone, whose containers may still have events. */
 const goneSandboxesLimit = 1000;
-/** Images and addresses are known as a rule; one that is not must not hold up the events behind it for long. */
+/** Images and addresses are usually known; reading one must not delay the events behind it for long. */
 const describeTimeoutMs = 10_000;
 
 interface Happening {
@@ -50,11 +50,11 @@ interface Happening {
 }
 
 /**
- * Events for the clients of GetContainerEvents, made from the changes of the read model while anybody listens. Each is
+ * Events for the clients of GetContainerEvents, made from the changes of the read model while there are clients. Each is
  * described once, for all clients, as the pod was at that moment.
  *
- * An event shows all containers of its pod, and a kubelet takes what is not shown for gone. So the events of a pod with
- * containers that no inspect has described yet wait until it has.
+ * An event shows all containers of its pod, and a kubelet takes a container that is not shown for gone. So the events of a
+ * pod wait until all its containers were inspected.
  */
 export class ContainerEvents implements ContainerEventSource {
   readonly #queues = new Set<EventQueue<Event>>();
@@ -63,20 +63,7 @@ export class ContainerEvents implements ContainerEventSource {
   #ignoreModel: () => void = () => undefined;
   #latest: Nanoseconds = 0n;
 
-  constructor(
-    private readonly deps: Pick<
-      Services,
-      | "model"
-      | "podRecords"
-      | "network"
-      | "host"
-      | "settings"
-      | "images"
-      | "imageUsers"
-      | "containerRecords"
-      | "log"
-    >,
-  ) {}
+  constructor(private readonly services: Omit<Services, "events">) {}
 
   timestamp(): Nanoseconds {
     const now = nowNanoseconds();
@@ -87,7 +74,7 @@ export class ContainerEvents implements ContainerEventSource {
   subscribe(): EventSubscription {
     const queue = new EventQueue<Event>(queueLimit);
     if (this.#queues.size === 0) {
-      this.#ignoreModel = this.deps.model.onChange((change) => {
+      this.#ignoreModel = this.services.state.model.onChange((change) => {
         this.#hear(change);
       });
     }
@@ -104,7 +91,7 @@ export class ContainerEvents implements ContainerEventSource {
   }
 
   #hear({ id, sandboxId, sandbox, before, after }: ModelChange): void {
-    const { model } = this.deps;
+    const { model } = this.services.state;
     const happenings = [
       ...(this.#waiting.get(sandboxId) ?? []),
       ...transitions(before, after).map((type) => ({ id, type })),
@@ -113,14 +100,17 @@ export class ContainerEvents implements ContainerEventSource {
     const isSandboxGone = id === sandboxId && after === undefined;
     if (isSandboxGone && sandbox !== undefined) this.#goneSandboxes.set(id, sandbox);
     if (happenings.length === 0) return;
-    if (!model.isWhollyRead(sandboxId)) {
+    if (!model.isFullyInspected(sandboxId)) {
       this.#wait(sandboxId, happenings);
       return;
     }
     const last = sandbox ?? this.#goneSandboxes.get(sandboxId);
     if (last === undefined) {
       // Clients have no use for an event without a pod.
-      this.deps.log.debug({ sandboxId, containerId: id }, "no event for a container whose sandbox is gone");
+      this.services.log.debug(
+        { sandboxId, containerId: id },
+        "no event for a container whose sandbox is gone",
+      );
       return;
     }
     const present = sandbox === undefined || isSandboxGone ? withoutContainer(last) : sandbox;
@@ -151,7 +141,7 @@ export class ContainerEvents implements ContainerEventSource {
   }
 
   async #describe(sandbox: Sandbox, containers: readonly Container[]): Promise<PodStatuses> {
-    const { deps } = this;
+    const { services } = this;
     try {
       return await withDeadline(
         undefined,
@@ -159,14 +149,14 @@ export class ContainerEvents implements ContainerEventSource {
         "describe a pod for its events",
         async (signal) => {
           const [pod_sandbox_status, ...containers_statuses] = await Promise.all([
-            orAbort(describeSandbox(sandbox, deps), signal),
-            ...containers.map((container) => describeContainer(container, deps, signal)),
+            orAbort(describeSandbox(sandbox, services), signal),
+            ...containers.map((container) => describeContainer(container, services, signal)),
           ]);
           return { pod_sandbox_status, containers_statuses };
         },
       );
     } catch (error) {
-      deps.log.warn(
+      services.log.warn(
         { sandboxId: sandbox.id, err: messageOf(error) },
         "events end: a pod cannot be described",
       );
@@ -175,14 +165,14 @@ export class ContainerEvents implements ContainerEventSource {
   }
 }
 
-/** As it was, but for what its container was needed for. */
+/** As it was, but not ready. */
 function withoutContainer(sandbox: Sandbox): Sandbox {
   const item = { ...sandbox.item, state: PodSandboxState.SANDBOX_NOTREADY };
   return { ...sandbox, ready: false, item };
 }
 
-/** What waits for one slow reader, in order, and never more than a limit of it. */
-export class EventQueue<Event> {
+/** Events that one client has not received yet, in order, up to a limit. */
+class EventQueue<Event> {
   #events: Promise<Event>[] = [];
   #failure: ShimError | undefined;
   #wake: () => void = () => undefined;
@@ -197,10 +187,10 @@ export class EventQueue<Event> {
     this.#wake();
   }
 
-  /** Forgets everything; the reader is told that it has missed events. */
+  /** Drops all events; `next` tells the client that it has missed some. */
   overflow(): void {
     this.#events = [];
-    const reason = `the client reads too slowly: more than ${String(this.limit)} events wait for it`;
+    const reason = `the client reads too slowly: more than ${this.limit} events wait for it`;
     this.#failure = new ShimError("exhausted", reason);
     this.#wake();
   }

@@ -8,13 +8,13 @@ import type { Services } from "../services.js";
 /** An absent image is an empty answer, not an error. */
 export async function imageStatus(
   request: ValidImageStatus,
-  services: Pick<Services, "engine" | "imagePins">,
+  services: Services,
   call: Call,
 ): Promise<Answer<ImageStatusResponse>> {
   const { image: name, annotations } = request.image;
   const [image, isPinned] = await Promise.all([
     findImage(services.engine, name, call.signal),
-    services.imagePins.rule(call.signal),
+    services.images.pins.rule(call.signal),
   ]);
   if (image === undefined) return { image: null };
   return {
@@ -39,11 +39,7 @@ function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned:
 }
 
 /** The form that cri-dockerd gave: labels, the OCI image config, and the history, oldest first. */
-async function verboseInfo(
-  image: ImageSnapshot,
-  { engine }: Pick<Services, "engine">,
-  call: Call,
-): Promise<string> {
+async function verboseInfo(image: ImageSnapshot, { engine }: Services, call: Call): Promise<string> {
   const history = await engine.imageHistory(image.id, call.signal);
   return JSON.stringify({
     labels: image.labels,

@@ -1,15 +1,15 @@
 import type { Call } from "../../lib/call.js";
-import type { Answer, Image, ListImagesRequest, ListImagesResponse } from "../../domain/cri.js";
+import type { Answer, Image, ListImagesRequest, StreamImagesRequest } from "../../domain/cri.js";
 import { normalizeReference } from "../../domain/image-reference.js";
 import type { ListedImage } from "../../domain/snapshot.js";
 import type { Services } from "../services.js";
 
-/** All images; with a filter those of that name, digest or id. */
+/** ListImages and StreamImages: all images; with a filter those of that name, digest or id. */
 export async function listImages(
-  request: ListImagesRequest,
-  { engine, imagePins }: Pick<Services, "engine" | "imagePins">,
+  request: ListImagesRequest | StreamImagesRequest,
+  { engine, images: { pins: imagePins } }: Services,
   call: Call,
-): Promise<Answer<ListImagesResponse>> {
+): Promise<readonly Answer<Image>[]> {
   const [listed, isPinned] = await Promise.all([engine.listImages(call.signal), imagePins.rule(call.signal)]);
   imagePins.noteListed(listed);
   const wanted = request.filter?.image?.image ?? "";
@@ -21,7 +21,7 @@ export async function listImages(
       image.id === `sha256:${wanted}` ||
       [...image.repoTags, ...image.repoDigests].some((name) => normalizeReference(name) === normalized),
   );
-  return { images: matching.map((image) => listedImageItem(image, { pinned: isPinned(image) })) };
+  return matching.map((image) => listedImageItem(image, { pinned: isPinned(image) }));
 }
 
 function listedImageItem(image: ListedImage, { pinned }: { readonly pinned: boolean }): Answer<Image> {

@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { formatDuration } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import { ShimError, aggregate } from "../../lib/errors.js";
-import type { SingleFlight } from "../../lib/sync/single-flight.js";
 import type { Answer, AuthConfig, PullImageResponse } from "../../domain/cri.js";
 import { normalizeReference } from "../../domain/image-reference.js";
 import type { ValidPullImage } from "../../domain/requests.js";
@@ -11,32 +10,30 @@ import { dockerRuntime } from "../../plan/runtime-handler.js";
 import { findImage } from "../../images/find-image.js";
 import type { Services } from "../services.js";
 
-export type PullDeps = Pick<Services, "engine" | "settings" | "link"> & {
-  readonly pulls: SingleFlight<string>;
-};
-
 /** Answers the image's id: what containers are made from, and what ListImages and ImageStatus call it. */
 export async function pullImage(
   request: ValidPullImage,
-  deps: PullDeps,
+  services: Services,
   call: Call,
 ): Promise<Answer<PullImageResponse>> {
   const { image, runtime_handler: handler } = request.image;
   // Docker has one store for all of them; but one that nobody knows can only be a mistake.
-  if (handler !== "") dockerRuntime(handler, await deps.link.live(call.signal));
+  if (handler !== "") dockerRuntime(handler, await services.state.link.live(call.signal));
   const credentials = credentialsOf(request.auth);
   // Callers share a pull only when they may: the same reference with the same credentials.
   const key = createHash("sha256")
     .update(JSON.stringify([normalizeReference(image), credentials]))
     .digest("hex");
-  const id = await deps.pulls.run(key, call.signal, (signal) => pull(image, credentials, deps, signal, call));
+  const id = await services.images.pulls.run(key, call.signal, (signal) =>
+    pull(image, credentials, services, signal, call),
+  );
   return { image_ref: id };
 }
 
 async function pull(
   image: string,
   credentials: RegistryCredentials | undefined,
-  { engine, settings }: PullDeps,
+  { engine, settings }: Services,
   signal: AbortSignal,
   call: Call,
 ): Promise<string> {
@@ -147,20 +144,20 @@ export interface PauseImagePullDeps extends Pick<Call, "log"> {
 /** Pulls with each of the node's matching credentials in turn; without any, anonymously. The first success counts. */
 export async function pullForPause(
   reference: string,
-  deps: PauseImagePullDeps,
+  services: PauseImagePullDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const found = await deps.credentials.lookUp(reference, signal);
+  const found = await services.credentials.lookUp(reference, signal);
   const errors: ShimError[] = [];
   for (const credentials of found.length === 0 ? [undefined] : found) {
     try {
       await pullWithProgressDeadline(
-        deps.engine,
+        services.engine,
         reference,
         credentials,
-        deps.progressDeadlineMs,
+        services.progressDeadlineMs,
         signal,
-        deps,
+        services,
       );
       return;
     } catch (error) {

@@ -12,13 +12,14 @@ import type { Services } from "../services.js";
  */
 export async function removeImage(
   request: ValidRemoveImage,
-  deps: Pick<Services, "engine" | "link" | "images" | "scratch" | "imageVolumes" | "imageLocks">,
+  services: Services,
   call: Call,
 ): Promise<Answer<RemoveImageResponse>> {
-  const { engine, images, scratch, imageVolumes, imageLocks } = deps;
+  const { engine } = services;
+  const { cache: images, scratch, volumes: imageVolumes, locks: imageLocks } = services.images;
   const name = request.image.image;
   // Who uses an image as a volume is in the read model only.
-  await deps.link.live(call.signal);
+  await services.state.link.live(call.signal);
   const found = await findImage(engine, name, call.signal);
   if (found === undefined) return {};
   await imageLocks.run(found.id, call.signal, async () => {

@@ -11,7 +11,7 @@ import type { Services } from "../services.js";
 /** The engine's cgroup driver. A rootless engine without cgroups has none: cgroupfs is said, and no parent is set. */
 export async function runtimeConfig(
   _request: unknown,
-  { link }: Pick<Services, "link">,
+  { state: { link } }: Services,
   call: Call,
 ): Promise<Answer<RuntimeConfigResponse>> {
   const { cgroupDriver } = await link.live(call.signal);
@@ -23,7 +23,7 @@ export async function runtimeConfig(
 /** Hands the node's pod CIDRs (comma separated with dual stack) to the network plugin. */
 export async function updateRuntimeConfig(
   request: UpdateRuntimeConfigRequest,
-  { network }: Pick<Services, "network">,
+  { network }: Services,
 ): Promise<Answer<UpdateRuntimeConfigResponse>> {
   const text = request.runtime_config?.network_config?.pod_cidr ?? "";
   const cidrs = text.split(",").map((cidr) => cidr.trim());

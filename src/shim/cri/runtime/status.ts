@@ -13,10 +13,11 @@ const pingTimeoutMs = 3_000;
 /** Always answers: what is not ready, and why, is in the conditions. */
 export async function status(
   request: StatusRequest,
-  services: Pick<Services, "engine" | "link" | "network" | "host" | "pauseImages">,
+  services: Services,
   call: Call,
 ): Promise<Answer<StatusResponse>> {
-  const { link, pauseImages } = services;
+  const { link } = services.state;
+  const { pause: pauseImages } = services.images;
   const conditions = await readConditions(services, call.signal);
   const facts = link.facts;
   return {
@@ -36,10 +37,7 @@ export interface Condition {
 }
 
 /** Whether pods can be run now. Throws only the reason of `signal`. */
-export async function readConditions(
-  services: Pick<Services, "engine" | "link" | "network" | "host">,
-  signal: AbortSignal,
-): Promise<readonly Condition[]> {
+export async function readConditions(services: Services, signal: AbortSignal): Promise<readonly Condition[]> {
   const engineProblem = await problemOf(services, signal);
   const networkProblem = services.network.notReadyReason() ?? outOfReach(services);
   return [
@@ -53,11 +51,7 @@ export async function readConditions(
 }
 
 /** A plugin that enters network namespaces needs the engine's processes; a VM or another PID namespace hides them. */
-function outOfReach({
-  network,
-  host,
-  link,
-}: Pick<Services, "network" | "host" | "link">): string | undefined {
+function outOfReach({ network, node: { host }, state: { link } }: Services): string | undefined {
   if (network.dockerNetworkMode !== "none" || host().local || link.state.phase !== "live") return undefined;
   return "the engine's processes are not visible from here (engine in a VM, on another host or in other namespaces)";
 }
@@ -69,7 +63,7 @@ function condition(type: Condition["type"], reason: string, problem: string | un
 
 /** Asked anew each time: a frozen engine accepts connections and answers nothing. */
 async function problemOf(
-  { engine, link }: Pick<Services, "engine" | "link">,
+  { engine, state: { link } }: Services,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
@@ -100,7 +94,7 @@ function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
 }
 
 function verboseInfo(
-  { network, link }: Pick<Services, "network" | "link">,
+  { network, state: { link } }: Services,
   facts: NodeFacts | undefined,
   sandboxImage: string,
 ): Record<string, string> {

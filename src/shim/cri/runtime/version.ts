@@ -11,7 +11,7 @@ const kubeRuntimeApiVersion = "0.1.0";
  */
 export async function version(
   _request: unknown,
-  { engine, link }: Pick<Services, "engine" | "link">,
+  { engine, state: { link } }: Services,
   call: Call,
 ): Promise<Answer<VersionResponse>> {
   const known = link.facts;

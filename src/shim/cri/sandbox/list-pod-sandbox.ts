@@ -1,23 +1,23 @@
 import type { Call } from "../../lib/call.js";
-import type { ListPodSandboxRequest, ListPodSandboxResponse, PodSandbox } from "../../domain/cri.js";
+import type { ListPodSandboxRequest, PodSandbox, StreamPodSandboxesRequest } from "../../domain/cri.js";
 import { PodSandboxState } from "../../domain/cri.js";
 import { matchesId, matchesLabels } from "../../domain/filter.js";
 import type { Services } from "../services.js";
 
-/** From memory. Filters are ANDed; an id filter may be a prefix. */
+/** ListPodSandbox and StreamPodSandboxes: from memory. Filters are ANDed; an id filter may be a prefix. */
 export async function listPodSandbox(
-  request: ListPodSandboxRequest,
-  services: Pick<Services, "link" | "model" | "checkpoints" | "log">,
+  request: ListPodSandboxRequest | StreamPodSandboxesRequest,
+  services: Services,
   call: Call,
-): Promise<ListPodSandboxResponse> {
-  const { link, model } = services;
+): Promise<readonly PodSandbox[]> {
+  const { link, model } = services.state;
   await link.live(call.signal);
   const { filter } = request;
   const items: PodSandbox[] = [];
   if (filter === null) {
     for (const sandbox of model.sandboxEntries()) items.push(sandbox.item);
     items.push(...(await checkpointOnly(services)));
-    return { items };
+    return items;
   }
   const ready = filter.state === null ? undefined : filter.state.state === PodSandboxState.SANDBOX_READY;
   for (const sandbox of model.sandboxEntries({ id: filter.id, labels: filter.label_selector })) {
@@ -26,7 +26,7 @@ export async function listPodSandbox(
       continue;
     items.push(sandbox.item);
   }
-  return { items };
+  return items;
 }
 
 /**
@@ -34,10 +34,10 @@ export async function listPodSandbox(
  * that the kubelet stops and removes them, which releases their network.
  */
 async function checkpointOnly({
-  checkpoints,
-  model,
+  records: { checkpoints },
+  state: { model },
   log,
-}: Pick<Services, "checkpoints" | "model" | "log">): Promise<readonly PodSandbox[]> {
+}: Services): Promise<readonly PodSandbox[]> {
   const items: PodSandbox[] = [];
   for (const id of await checkpoints.list()) {
     if (model.has(id)) continue;

@@ -11,28 +11,13 @@ import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  | "link"
-  | "model"
-  | "sync"
-  | "podRecords"
-  | "network"
-  | "host"
-  | "settings"
-  | "events"
-  | "images"
-  | "imageUsers"
-  | "containerRecords"
->;
-
 /** From memory; a sandbox that exists only as a checkpoint is NOT_FOUND, because it has no uid to answer with. */
 export async function podSandboxStatus(
   request: PodSandboxStatusRequest,
-  services: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<PodSandboxStatusResponse>> {
-  await services.link.live(call.signal);
+  await services.state.link.live(call.signal);
   const sandbox = await requireReadSandbox(request.pod_sandbox_id, services, call.signal);
   const [status, containers] = await Promise.all([
     describeSandbox(sandbox, services),
@@ -52,10 +37,11 @@ export async function podSandboxStatus(
  */
 async function describeContainers(
   { id }: Sandbox,
-  services: Deps,
+  services: Services,
   signal: AbortSignal,
 ): Promise<Pick<Answer<PodSandboxStatusResponse>, "containers_statuses" | "timestamp">> {
-  const { model, events } = services;
+  const { events } = services;
+  const { model } = services.state;
   if (!model.isFullyInspected(id)) return {};
   const timestamp = String(events.timestamp());
   const containers = newestFirst(model.containersOf(id));
@@ -70,7 +56,7 @@ async function describeContainers(
 /** The status of `sandbox` as it is given, for answers and events alike. */
 export async function describeSandbox(
   sandbox: Sandbox,
-  services: Pick<Services, "podRecords" | "network" | "host" | "settings">,
+  services: Pick<Services, "records" | "network" | "node" | "settings">,
 ): Promise<Answer<PodSandboxStatus>> {
   const [ip = "", ...others] = await addressesOf(sandbox, services);
   const additional = services.settings.allPodAddresses ? others : [];
@@ -87,7 +73,7 @@ export async function describeSandbox(
  */
 async function addressesOf(
   sandbox: Sandbox,
-  { podRecords, network, host }: Pick<Services, "podRecords" | "network" | "host">,
+  { records: { pods: podRecords }, network, node: { host } }: Pick<Services, "records" | "network" | "node">,
 ): Promise<readonly string[]> {
   if (sandbox.hostNetwork || !sandbox.ready) return [];
   const record = podRecords.get(sandbox.id);
@@ -101,10 +87,7 @@ async function addressesOf(
   return stored ?? sandbox.snapshot.addresses;
 }
 
-function verboseInfo(
-  sandbox: Sandbox,
-  { podRecords }: Pick<Services, "podRecords">,
-): Record<string, unknown> {
+function verboseInfo(sandbox: Sandbox, { records: { pods: podRecords } }: Services): Record<string, unknown> {
   const { snapshot } = sandbox;
   const record = podRecords.get(sandbox.id);
   return {

@@ -5,34 +5,37 @@ import type { Answer, PortForwardRequest, PortForwardResponse } from "../../doma
 import { requireRunningSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<Services, "link" | "model" | "sync" | "streaming" | "podDialer">;
-
 /** Offers connections to ports of the pod's loopback; none is made before a client asks for it. */
 export async function portForward(
   request: PortForwardRequest,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<PortForwardResponse>> {
-  await deps.link.live(call.signal);
-  const { id } = await requireRunningSandbox(request.pod_sandbox_id, deps, call.signal);
-  const url = deps.streaming.offer({
+  await services.state.link.live(call.signal);
+  const { id } = await requireRunningSandbox(request.pod_sandbox_id, services, call.signal);
+  const url = services.streaming.server.offer({
     ...{ kind: "portForward", sandboxId: id, ports: request.port },
     connect: (port, signal) => {
       const session = { ...call, signal };
-      return runInCall(session, () => connect(id, port, deps, signal));
+      return runInCall(session, () => connect(id, port, services, signal));
     },
   });
   return { url };
 }
 
 /** To the sandbox as it is now: a pod may end while its connections are forwarded. */
-async function connect(sandboxId: string, port: number, deps: Deps, signal: AbortSignal): Promise<Duplex> {
+async function connect(
+  sandboxId: string,
+  port: number,
+  services: Services,
+  signal: AbortSignal,
+): Promise<Duplex> {
   const action = `connect to port ${String(port)} of pod sandbox "${sandboxId}"`;
   if (!Number.isInteger(port) || port < 1 || port > 65_535)
     throw new ShimError("invalid", `${action}: must be from 1 to 65535`, { sandboxId });
   try {
-    const { snapshot } = await requireRunningSandbox(sandboxId, deps, signal);
-    return await deps.podDialer().connect(snapshot, port, signal);
+    const { snapshot } = await requireRunningSandbox(sandboxId, services, signal);
+    return await services.streaming.podDialer().connect(snapshot, port, signal);
   } catch (error) {
     throw ShimError.from(error).within(action, { sandboxId });
   }

@@ -2,9 +2,7 @@ import type { Call } from "../../lib/call.js";
 import { messageOf } from "../../lib/errors.js";
 import { sandboxName, type PodIdentity } from "../../domain/names.js";
 import type { Services } from "../services.js";
-import { stopSandbox, type StopSandboxDeps } from "./stop-pod-sandbox.js";
-
-type Deps = StopSandboxDeps & Pick<Services, "sandboxLocks">;
+import { stopSandbox } from "./stop-pod-sandbox.js";
 
 /**
  * Stops the sandboxes that this pod had before and that hold its network still: a kill or a failed undo left
@@ -13,18 +11,20 @@ type Deps = StopSandboxDeps & Pick<Services, "sandboxLocks">;
  * told is left alone. Never throws but for the end of the call: without its past the pod may start all the
  * same.
  */
-export async function releaseDeadAttempts(pod: PodIdentity, deps: Deps, call: Call): Promise<void> {
-  const { podRecords, sandboxLocks, log } = deps;
+export async function releaseDeadAttempts(pod: PodIdentity, services: Services, call: Call): Promise<void> {
+  const { log } = services;
+  const { pods: podRecords } = services.records;
+  const { sandboxes: sandboxLocks } = services.locks;
   for (const record of [...podRecords.all()]) {
     const { sandboxId } = record;
     if (record.uid !== pod.uid || record.name !== pod.name || record.namespace !== pod.namespace) continue;
-    if (!holdsNetwork(sandboxId, deps)) continue;
+    if (!holdsNetwork(sandboxId, services)) continue;
     try {
       // The lock of its name: a RunPodSandbox that is still at work on it is waited for.
       await sandboxLocks.run(sandboxName(record), call.signal, () =>
         sandboxLocks.run(sandboxId, call.signal, async () => {
-          if (!(await isDead(sandboxId, deps, call))) return;
-          await stopSandbox(sandboxId, deps, call);
+          if (!(await isDead(sandboxId, services, call))) return;
+          await stopSandbox(sandboxId, services, call);
           log.info({ sandboxId, attempt: record.attempt }, "released an earlier sandbox of the pod");
         }),
       );
@@ -35,9 +35,9 @@ export async function releaseDeadAttempts(pod: PodIdentity, deps: Deps, call: Ca
   }
 }
 
-async function isDead(id: string, deps: Deps, call: Call): Promise<boolean> {
-  const { model, sync } = deps;
-  if (!holdsNetwork(id, deps)) return false;
+async function isDead(id: string, services: Services, call: Call): Promise<boolean> {
+  const { model, sync } = services.state;
+  if (!holdsNetwork(id, services)) return false;
   await sync.refresh(id, call.signal);
   const sandbox = model.sandbox(id);
   if (sandbox?.ready === true) return false;
@@ -45,7 +45,7 @@ async function isDead(id: string, deps: Deps, call: Call): Promise<boolean> {
   return model.containerIdsOf(id).every((one) => model.snapshot(one)?.state.running === false);
 }
 
-function holdsNetwork(id: string, { podRecords }: Pick<Deps, "podRecords">): boolean {
+function holdsNetwork(id: string, { records: { pods: podRecords } }: Services): boolean {
   const state = podRecords.get(id)?.network.state;
   return state === "settingUp" || state === "ready";
 }

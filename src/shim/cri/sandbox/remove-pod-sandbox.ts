@@ -4,21 +4,18 @@ import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "
 import { sandboxIdOf } from "../find-by-id.js";
 import { removeContainerById } from "../container/remove-container.js";
 import type { Services } from "../services.js";
-import type { StopSandboxDeps } from "./stop-pod-sandbox.js";
-import { stopSandbox } from "./stop-pod-sandbox.js";
 
-export type RemoveSandboxDeps = StopSandboxDeps &
-  Pick<Services, "containerRecords" | "logs" | "sandboxLocks" | "imageVolumes">;
+import { stopSandbox } from "./stop-pod-sandbox.js";
 
 /** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
   request: RemovePodSandboxRequest,
-  deps: RemoveSandboxDeps & Pick<Services, "link">,
+  services: Services,
   call: Call,
 ): Promise<Answer<RemovePodSandboxResponse>> {
-  await deps.link.live(call.signal);
-  const id = sandboxIdOf(request.pod_sandbox_id, deps);
-  if (id !== undefined) await removeSandbox(id, deps, call);
+  await services.state.link.live(call.signal);
+  const id = sandboxIdOf(request.pod_sandbox_id, services);
+  if (id !== undefined) await removeSandbox(id, services, call);
   return {};
 }
 
@@ -27,13 +24,15 @@ export async function removePodSandbox(
  *
  * Checkpoint and record go last: as long as they are there, a repeated call knows what is left to release.
  */
-export async function removeSandbox(id: string, deps: RemoveSandboxDeps, call: Call): Promise<void> {
-  await deps.sandboxLocks.run(id, call.signal, async () => {
-    const { engine, model, sync, checkpoints, podRecords } = deps;
-    await stopSandbox(id, deps, call);
+export async function removeSandbox(id: string, services: Services, call: Call): Promise<void> {
+  await services.locks.sandboxes.run(id, call.signal, async () => {
+    const { engine } = services;
+    const { model, sync } = services.state;
+    const { checkpoints, pods: podRecords } = services.records;
+    await stopSandbox(id, services, call);
     if (model.containerId(id) !== undefined) return;
     const removals = await Promise.allSettled(
-      model.containerIdsOf(id).map((containerId) => removeContainerById(containerId, deps, call)),
+      model.containerIdsOf(id).map((containerId) => removeContainerById(containerId, services, call)),
     );
     const failed = aggregate(
       removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),

@@ -19,28 +19,6 @@ import { releaseDeadAttempts } from "./release-previous-attempts.js";
 import { removeSandbox } from "./remove-pod-sandbox.js";
 import type { Services } from "../services.js";
 
-type Deps = Pick<
-  Services,
-  | "engine"
-  | "link"
-  | "model"
-  | "sync"
-  | "podRecords"
-  | "abandonedRequests"
-  | "containerRecords"
-  | "imageVolumes"
-  | "checkpoints"
-  | "network"
-  | "host"
-  | "logs"
-  | "pauseImages"
-  | "oomScores"
-  | "sandboxLocks"
-  | "containerLocks"
-  | "settings"
-  | "log"
->;
-
 /**
  *     ensure pause image → plan → release dead attempts → create → record + checkpoint → start → resolv.conf → network → ready
  *
@@ -49,16 +27,16 @@ type Deps = Pick<
  */
 export async function runPodSandbox(
   request: ValidRunPodSandbox,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<Answer<RunPodSandboxResponse>> {
   const { namespace, name } = request.config.metadata;
   call.pod = `${namespace}/${name}`;
   try {
-    const plan = await planWithInputs(request, deps, call);
-    await releaseDeadAttempts(plan.identity, deps, call);
-    const id = await deps.sandboxLocks.run(plan.name, call.signal, () =>
-      run(plan, fingerprint(request), deps, call),
+    const plan = await planWithInputs(request, services, call);
+    await releaseDeadAttempts(plan.identity, services, call);
+    const id = await services.locks.sandboxes.run(plan.name, call.signal, () =>
+      run(plan, fingerprint(request), services, call),
     );
     return { pod_sandbox_id: id };
   } catch (error) {
@@ -66,43 +44,49 @@ export async function runPodSandbox(
   }
 }
 
-async function planWithInputs(request: ValidRunPodSandbox, deps: Deps, call: Call): Promise<SandboxPlan> {
-  const facts = await deps.link.live(call.signal);
+async function planWithInputs(
+  request: ValidRunPodSandbox,
+  services: Services,
+  call: Call,
+): Promise<SandboxPlan> {
+  const facts = await services.state.link.live(call.signal);
   // A handler that nobody knows is refused before anything is pulled for it.
   dockerRuntime(request.runtime_handler, facts);
-  const host = deps.host();
+  const host = services.node.host();
   const [pauseImage, seccompProfile, loadedAppArmorProfiles] = await Promise.all([
-    deps.pauseImages.ensure(call.signal),
+    services.images.pause.ensure(call.signal),
     readLocalhostProfile(request.config.linux?.security_context, host),
     facts.security.apparmor ? host.loadedAppArmorProfiles() : undefined,
   ]);
   return planSandbox(request, {
     facts,
-    network: deps.network,
+    network: services.network,
     pauseImage,
-    oomScoreAdj: (wanted) => deps.oomScores.clamp(wanted),
-    allowedAnnotations: deps.settings.allowedAnnotations,
+    oomScoreAdj: (wanted) => services.node.oomScores.clamp(wanted),
+    allowedAnnotations: services.settings.allowedAnnotations,
     apiOnlyDns: !host.local,
     seccompProfile,
     loadedAppArmorProfiles,
   });
 }
 
-async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Call): Promise<string> {
-  const earlier = findEarlier(requestHash, deps);
+async function run(plan: SandboxPlan, requestHash: string, services: Services, call: Call): Promise<string> {
+  const earlier = findEarlier(requestHash, services);
   if (earlier !== undefined) {
     call.log.info({ sandboxId: earlier }, "an equal earlier request made this sandbox, which runs");
     return earlier;
   }
-  const { model, podRecords, settings } = deps;
+  const { settings } = services;
+  const { model } = services.state;
+  const { pods: podRecords } = services.records;
   using hidden = model.hide(plan.name);
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
   const attempt: Attempt = { rollback, hidden, isRemoved: false, holdsNetwork: false };
 
-  const { id, snapshot } = await createAndStart(plan, requestHash, deps, call, attempt);
-  const host = deps.host();
+  const { id, snapshot } = await createAndStart(plan, requestHash, services, call, attempt);
+  const host = services.node.host();
   if (plan.resolvConf !== undefined) await host.writeResolvConf(snapshot, plan.resolvConf, call.signal);
-  const ips = await setUpNetwork(plan, snapshot, deps, call, attempt);
+  const ips = await setUpNetwork(plan, snapshot, services, call, attempt);
 
   call.signal.throwIfAborted();
   await podRecords.update(id, (record) => ({
@@ -120,7 +104,10 @@ async function run(plan: SandboxPlan, requestHash: string, deps: Deps, call: Cal
 }
 
 /** The sandbox that an equal request made before, when it is ready: its answer was lost on the way to the caller. */
-function findEarlier(requestHash: string, { model, podRecords }: Deps): string | undefined {
+function findEarlier(
+  requestHash: string,
+  { state: { model }, records: { pods: podRecords } }: Services,
+): string | undefined {
   for (const { id, ready } of model.sandboxes()) {
     if (ready && podRecords.get(id)?.requestHash === requestHash) return id;
   }
@@ -145,15 +132,18 @@ interface Started {
 async function createAndStart(
   plan: SandboxPlan,
   requestHash: string,
-  deps: Deps,
+  services: Services,
   call: Call,
   attempt: Attempt,
 ): Promise<Started> {
-  const { engine, sync, podRecords, checkpoints, oomScores } = deps;
+  const { engine } = services;
+  const { sync } = services.state;
+  const { pods: podRecords, checkpoints } = services.records;
+  const { oomScores } = services.node;
   const { rollback, hidden } = attempt;
-  const id = await createSandboxContainer(plan, deps, call);
+  const id = await createSandboxContainer(plan, services, call);
   hidden.setId(id);
-  rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, deps, signal));
+  rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, services, signal));
   rollback.defer("remove sandbox container", async (signal) => {
     // As long as the network could not be released, its namespace is needed to release it.
     if (attempt.holdsNetwork) return;
@@ -164,7 +154,7 @@ async function createAndStart(
 
   await Promise.all([
     checkpoints.put(id, checkpointOf(plan)),
-    podRecords.put(newRecord(id, plan, requestHash, deps)),
+    podRecords.put(newRecord(id, plan, requestHash, services)),
   ]);
 
   try {
@@ -174,10 +164,10 @@ async function createAndStart(
     if (!oomScores.learnFromFailure(score, error))
       throw (sysctlError(error) ?? ShimError.from(error)).within("start sandbox container");
     await engine.removeContainer(id, { force: true }, call.signal);
-    await forgetRemoved(id, { ...attempt, isRemoved: true }, deps, call.signal);
+    await forgetRemoved(id, { ...attempt, isRemoved: true }, services, call.signal);
     const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
     const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
-    return createAndStart(retry, requestHash, deps, call, attempt);
+    return createAndStart(retry, requestHash, services, call, attempt);
   }
   const snapshot = await sync.refresh(id, call.signal);
   if (snapshot?.state.running !== true) {
@@ -200,7 +190,7 @@ async function createAndStart(
 async function forgetRemoved(
   id: string,
   { isRemoved, holdsNetwork }: Attempt,
-  { sync, podRecords, checkpoints }: Pick<Deps, "sync" | "podRecords" | "checkpoints">,
+  { state: { sync }, records: { pods: podRecords, checkpoints } }: Services,
   signal: AbortSignal,
 ): Promise<void> {
   // Of use when an inspect fails now: it is removed all the same.
@@ -212,11 +202,11 @@ async function forgetRemoved(
   await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
 }
 
-async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call): Promise<string> {
-  const { pauseImages } = deps;
+async function createSandboxContainer(plan: SandboxPlan, services: Services, call: Call): Promise<string> {
+  const { pause: pauseImages } = services.images;
   const create = (image: string): Promise<string> =>
-    createOrRecover({ ...plan, body: { ...plan.body, Image: image } }, deps, call, (conflictingId) =>
-      removeConflicting(conflictingId, plan, deps, call),
+    createOrRecover({ ...plan, body: { ...plan.body, Image: image } }, services, call, (conflictingId) =>
+      removeConflicting(conflictingId, plan, services, call),
     );
   try {
     return await create(plan.body.Image);
@@ -232,22 +222,24 @@ async function createSandboxContainer(plan: SandboxPlan, deps: Deps, call: Call)
 async function removeConflicting(
   conflictingId: string,
   plan: SandboxPlan,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<ConflictOutcome> {
-  const conflicting = await deps.sync.refresh(conflictingId, call.signal);
+  const conflicting = await services.state.sync.refresh(conflictingId, call.signal);
   if (conflicting === undefined) {
-    const foreign = await deps.engine.inspectContainer(conflictingId, call.signal);
+    const foreign = await services.engine.inspectContainer(conflictingId, call.signal);
     return foreign === undefined ? "removed" : "foreign";
   }
   if (conflicting.labels[typeLabel] !== sandboxType) return "foreign";
-  const runs = deps.model.containersOf(conflictingId).some(({ snapshot }) => snapshot.state.running);
+  const runs = services.state.model
+    .containersOf(conflictingId)
+    .some(({ snapshot }) => snapshot.state.running);
   if (conflicting.state.running || runs) {
     throw new ShimError("conflict", `a sandbox that runs already has the name "${plan.name}"`, {
       sandboxId: conflictingId,
     });
   }
-  await removeSandbox(conflictingId, deps, call);
+  await removeSandbox(conflictingId, services, call);
   return "removed";
 }
 
@@ -264,7 +256,7 @@ function checkpointOf({ checkpoint }: SandboxPlan): PodSandboxCheckpoint {
   };
 }
 
-function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network }: Deps): PodRecord {
+function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network }: Services): PodRecord {
   return {
     version: 1,
     sandboxId: id,
@@ -288,7 +280,7 @@ function newRecord(id: string, plan: SandboxPlan, requestHash: string, { network
 async function setUpNetwork(
   plan: SandboxPlan,
   snapshot: Snapshot,
-  { network, host }: Deps,
+  { network, node: { host } }: Services,
   call: Call,
   attempt: Attempt,
 ): Promise<readonly string[] | undefined> {

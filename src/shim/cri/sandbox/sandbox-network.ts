@@ -1,20 +1,10 @@
 import { isKind } from "../../lib/errors.js";
 import type { Call } from "../../lib/call.js";
-import type { PortMapping, Sandbox } from "../../domain/sandbox.js";
+import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";
+import { portMappingsOf } from "../../state/records.js";
 import type { Services } from "../services.js";
-
-type Deps = Pick<Services, "network" | "checkpoints" | "podRecords" | "host" | "log">;
-
-/** Port mappings of a pod's set-up, from its checkpoint: tear-down needs the same ones. */
-export async function portMappingsOf(
-  sandboxId: string,
-  { checkpoints }: Pick<Services, "checkpoints">,
-): Promise<readonly PortMapping[]> {
-  const checkpoint = await checkpoints.get(sandboxId);
-  return (checkpoint?.data.portMappings ?? []).map((mapping) => ({ hostIp: "", ...mapping }));
-}
 
 /**
  * Releases the pod's network until that succeeded once, across restarts of this program. `sandbox` is undefined when
@@ -23,10 +13,11 @@ export async function portMappingsOf(
 export async function tearDownNetwork(
   id: string,
   sandbox: Sandbox | undefined,
-  deps: Deps,
+  services: Services,
   call: Call,
 ): Promise<void> {
-  const { network, podRecords, checkpoints } = deps;
+  const { network } = services;
+  const { pods: podRecords, checkpoints } = services.records;
   const record = podRecords.get(id);
   if (record?.network.state === "tornDown" || record?.network.state === "none") return;
   const checkpoint = await checkpoints.get(id);
@@ -34,12 +25,13 @@ export async function tearDownNetwork(
   if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
   const reference = referenceOf(id, sandbox, record, checkpoint);
-  const namespace = sandbox === undefined ? undefined : deps.host().networkNamespace(sandbox.snapshot);
-  const portMappings = await portMappingsOf(id, deps);
+  const namespace =
+    sandbox === undefined ? undefined : services.node.host().networkNamespace(sandbox.snapshot);
+  const portMappings = await portMappingsOf(id, services.records);
   // Its run ended before it was ready, in a failure whose undo failed or with the program.
   const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
   await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
-  await remember(id, record, deps, call);
+  await remember(id, record, services, call);
 }
 
 function referenceOf(
@@ -56,7 +48,7 @@ function referenceOf(
 async function remember(
   id: string,
   record: PodRecord | undefined,
-  { podRecords, log }: Deps,
+  { records: { pods: podRecords }, log }: Services,
   call: Call,
 ): Promise<void> {
   if (record === undefined) return;

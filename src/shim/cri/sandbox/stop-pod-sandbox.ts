@@ -8,23 +8,19 @@ import type { Services } from "../services.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
 
-export type StopSandboxDeps = Pick<
-  Services,
-  "engine" | "model" | "sync" | "podRecords" | "checkpoints" | "network" | "host" | "containerLocks" | "log"
->;
-
 /** The pause program ends at once when it is told to; foreign pause images get this long. */
 const pauseGraceSeconds = 10;
 
 /** Succeeds for sandboxes that are stopped, gone, or known only from their checkpoint. */
 export async function stopPodSandbox(
   request: StopPodSandboxRequest,
-  deps: StopSandboxDeps & Pick<Services, "link" | "sandboxLocks">,
+  services: Services,
   call: Call,
 ): Promise<Answer<StopPodSandboxResponse>> {
-  await deps.link.live(call.signal);
-  const id = sandboxIdOf(request.pod_sandbox_id, deps);
-  if (id !== undefined) await deps.sandboxLocks.run(id, call.signal, () => stopSandbox(id, deps, call));
+  await services.state.link.live(call.signal);
+  const id = sandboxIdOf(request.pod_sandbox_id, services);
+  if (id !== undefined)
+    await services.locks.sandboxes.run(id, call.signal, () => stopSandbox(id, services, call));
   return {};
 }
 
@@ -37,17 +33,18 @@ export async function stopPodSandbox(
  * A sandbox counts as gone only when the engine says so. One that it cannot describe now is not stopped by halves: that
  * is an error.
  */
-export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call): Promise<void> {
-  const { engine, model, sync } = deps;
-  const sandbox = await findSandbox(id, deps, call.signal);
+export async function stopSandbox(id: string, services: Services, call: Call): Promise<void> {
+  const { engine } = services;
+  const { model, sync } = services.state;
+  const sandbox = await findSandbox(id, services, call.signal);
   // A container is no sandbox, and is not stopped by mistake.
   if (model.containerId(id) !== undefined) return;
   if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
 
-  await rememberStop(id, sandbox, deps);
-  await stopContainers(id, model.containerIdsOf(id), deps, call);
+  await rememberStop(id, sandbox, services);
+  await stopContainers(id, model.containerIdsOf(id), services, call);
   try {
-    await tearDownNetwork(id, sandbox, deps, call);
+    await tearDownNetwork(id, sandbox, services, call);
   } catch (error) {
     throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
   }
@@ -55,7 +52,7 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
   await engine.stopContainer(id, pauseGraceSeconds, call.signal);
   await sync.refresh(id, call.signal);
   // Where the mark could not be written, a container may have been started until now.
-  await stopContainers(id, startable(id, deps), deps, call);
+  await stopContainers(id, startable(id, services), services, call);
 }
 
 /**
@@ -65,7 +62,7 @@ export async function stopSandbox(id: string, deps: StopSandboxDeps, call: Call)
 async function stopContainers(
   sandboxId: string,
   ids: readonly string[],
-  { engine, sync, containerLocks }: StopSandboxDeps,
+  { engine, state: { sync }, locks: { containers: containerLocks } }: Services,
   call: Call,
 ): Promise<void> {
   const stopOne = async (id: string): Promise<void> => {
@@ -89,14 +86,12 @@ function needsStop(status: DockerStatus): boolean {
 }
 
 /** Containers that run, or have not been started yet. */
-function startable(sandboxId: string, { model }: Pick<StopSandboxDeps, "model">): readonly string[] {
+function startable(sandboxId: string, { state: { model } }: Services): readonly string[] {
   return model.containerIdsOf(sandboxId).filter((id) => {
     const status = model.snapshot(id)?.state.status;
     return status === undefined || status === "created" || needsStop(status);
   });
 }
-
-type Deps = Pick<Services, "model" | "podRecords" | "network" | "log">;
 
 /**
  * Remembers that a sandbox is being stopped, so that it is not ready any more. One that an ancestor of this program made
@@ -104,10 +99,16 @@ type Deps = Pick<Services, "model" | "podRecords" | "network" | "log">;
  *
  * A full disk must not keep a pod running: in the end the stopped container says the same.
  */
-export async function rememberStop(id: string, sandbox: Sandbox | undefined, deps: Deps): Promise<void> {
-  const { model, podRecords, network, log } = deps;
+export async function rememberStop(
+  id: string,
+  sandbox: Sandbox | undefined,
+  services: Services,
+): Promise<void> {
+  const { network, log } = services;
+  const { model } = services.state;
+  const { pods: podRecords } = services.records;
   const record = podRecords.get(id);
-  const isAdopted = record !== undefined && adopts(record, deps);
+  const isAdopted = record !== undefined && adopts(record, services);
   try {
     if (record === undefined) {
       if (sandbox !== undefined) await podRecords.put(newRecord(sandbox, network.name));
@@ -128,7 +129,7 @@ export async function rememberStop(id: string, sandbox: Sandbox | undefined, dep
  * Whether another plugin set the network up: the present one then releases it, as well as it can. It becomes the
  * network's plugin, so that this is said once.
  */
-function adopts({ sandboxId, network: held }: PodRecord, { network, log }: Deps): boolean {
+function adopts({ sandboxId, network: held }: PodRecord, { network, log }: Services): boolean {
   if (held.plugin === network.name || held.state === "none" || held.state === "tornDown") return false;
   log.warn(
     { sandboxId, setUpBy: held.plugin, plugin: network.name },

@@ -15,12 +15,13 @@ import type { Services } from "../services.js";
  */
 export async function updatePodSandboxResources(
   request: UpdatePodSandboxResourcesRequest,
-  deps: Pick<Services, "link" | "model" | "sync" | "podRecords">,
+  services: Services,
   call: Call,
 ): Promise<Answer<UpdatePodSandboxResourcesResponse>> {
-  const { link, podRecords } = deps;
+  const { link } = services.state;
+  const { pods: podRecords } = services.records;
   await link.live(call.signal);
-  const { id } = await requireReadSandbox(request.pod_sandbox_id, deps, call.signal);
+  const { id } = await requireReadSandbox(request.pod_sandbox_id, services, call.signal);
   const given = podResources(request, "");
   if (given === undefined || podRecords.get(id) === undefined) return {};
   await podRecords.update(id, (record) => ({

@@ -6,7 +6,7 @@ import type {
   ContainerStatsResponse,
   ContainerStats,
   ListContainerStatsRequest,
-  ListContainerStatsResponse,
+  StreamContainerStatsRequest,
 } from "../../domain/cri.js";
 import { requireReadContainer } from "../find-by-id.js";
 import { isRunning } from "./pod-parts.js";
@@ -17,36 +17,30 @@ import { matchesId, matchesLabels } from "../../domain/filter.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { wantedBy } from "../container/list-containers.js";
 
-/** Of a container that does not run only what it has written is told. `notFound` for unknown ids. */
+/** A container that does not run has only the size of its writable layer. `notFound` for unknown ids. */
 export async function containerStats(
   { container_id }: ContainerStatsRequest,
-  services: Pick<Services, "link" | "model" | "sync" | "stats" | "layers" | "host">,
+  services: Services,
   call: Call,
 ): Promise<Answer<ContainerStatsResponse>> {
-  const mountpoint = await services.host().imageDirectory(await services.link.live(call.signal));
+  const mountpoint = await services.node.host().imageDirectory(await services.state.link.live(call.signal));
   const container = await requireReadContainer(container_id, services, call.signal);
   const { id, snapshot } = container;
   const running = isRunning(container) ? [snapshot] : [];
-  const [own] = await collect(services.stats().readContainers(running, { details: false }, call.signal));
-  const layer = services.layers.usageOf(id);
+  const [own] = await collect(
+    services.stats.source().readContainers(running, { details: false }, call.signal),
+  );
+  const layer = services.stats.layers.usageOf(id);
   return { stats: containerStatsItem(container, own?.[1], layer, mountpoint) };
 }
 
-type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
-
-/** Of running containers. One that ends meanwhile or cannot be read is left out. Filters as in ListContainers. */
-export async function listContainerStats(
-  request: ListContainerStatsRequest,
-  deps: Deps,
-  call: Call,
-): Promise<Answer<ListContainerStatsResponse>> {
-  return { stats: await collect(readListedContainers(request, deps, call)) };
-}
-
-/** The items of `listContainerStats`, each read and made when it is taken. */
-export async function* readListedContainers(
-  { filter }: ListContainerStatsRequest,
-  { link, model, stats, layers, host }: Deps,
+/**
+ * ListContainerStats and StreamContainerStats: of running containers, each read when it is taken. One that ends meanwhile
+ * or cannot be read is left out. Filters as in ListContainers.
+ */
+export async function* listContainerStats(
+  { filter }: ListContainerStatsRequest | StreamContainerStatsRequest,
+  { state: { link, model }, stats: { source: stats, layers }, node: { host } }: Services,
   call: Call,
 ): AsyncGenerator<Answer<ContainerStats>> {
   const mountpoint = await host().imageDirectory(await link.live(call.signal));

@@ -2,13 +2,7 @@ import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
 import { collect } from "../../lib/streams.js";
 import type { Container } from "../../domain/container.js";
-import type {
-  Answer,
-  ListPodSandboxMetricsResponse,
-  Metric,
-  PodSandboxMetrics,
-  ListMetricDescriptorsResponse,
-} from "../../domain/cri.js";
+import type { Answer, Metric, PodSandboxMetrics, ListMetricDescriptorsResponse } from "../../domain/cri.js";
 import type { ResourceReading } from "../../domain/resource-reading.js";
 import type { FileSystemUsage } from "../../ports/host.js";
 import type { PodReading } from "../../ports/stats.js";
@@ -20,23 +14,14 @@ import { type RunningPod, runningPods } from "./pod-parts.js";
 import type { Services } from "../services.js";
 import { nowNanoseconds } from "../../lib/time.js";
 
-type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
-
-/** Of ready pods and their running containers; what cannot be read is left out. */
-export async function listPodSandboxMetrics(
-  _request: unknown,
-  deps: Deps,
-  call: Call,
-): Promise<Answer<ListPodSandboxMetricsResponse>> {
-  return { pod_metrics: await collect(readPodMetrics(deps, call)) };
-}
-
 /**
- * The items of `listPodSandboxMetrics`, each made when it is taken: there are more than a hundred metrics per pod,
- * and whoever encodes one after the other has those of one pod in memory.
+ * ListPodSandboxMetrics and StreamPodSandboxMetrics: of ready pods and their running containers; what cannot be read is
+ * left out. Each pod has more than a hundred metrics; its item is made when it is taken, so that those of one pod are in
+ * memory.
  */
-export async function* readPodMetrics(
-  { link, model, stats, layers, host }: Deps,
+export async function* listPodSandboxMetrics(
+  _request: unknown,
+  { state: { link, model }, stats: { source: stats, layers }, node: { host } }: Services,
   call: Call,
 ): AsyncGenerator<Answer<PodSandboxMetrics>> {
   const directory = await host().imageDirectory(await link.live(call.signal));
@@ -50,7 +35,7 @@ export async function* readPodMetrics(
   }
 }
 
-interface Disk extends Pick<Deps, "layers"> {
+interface Disk extends Pick<Services["stats"], "layers"> {
   readonly fileSystem: FileSystemUsage | undefined;
 }
 

@@ -7,7 +7,7 @@ import type {
   PodSandboxStatsResponse,
   ContainerStats,
   ListPodSandboxStatsRequest,
-  ListPodSandboxStatsResponse,
+  StreamPodSandboxStatsRequest,
   PodSandboxStats,
 } from "../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";
@@ -20,60 +20,50 @@ import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 /** `notFound` for unknown ids, `precondition` for a sandbox that is not ready, `unavailable` when nothing can be read. */
 export async function podSandboxStats(
   { pod_sandbox_id }: PodSandboxStatsRequest,
-  services: Pick<Services, "link" | "model" | "sync" | "stats" | "layers" | "host">,
+  services: Services,
   call: Call,
 ): Promise<Answer<PodSandboxStatsResponse>> {
-  await services.link.live(call.signal);
+  await services.state.link.live(call.signal);
   const sandbox = await requireReadSandbox(pod_sandbox_id, services, call.signal);
   const { id } = sandbox;
   const [stats] = await collect(statsOfPods([sandbox], services, call.signal));
   if (stats !== undefined) return { stats };
   const action = `read the statistics of pod sandbox "${id}"`;
   // It may have stopped meanwhile.
-  if (!sandbox.ready || services.model.sandbox(id)?.ready !== true) {
+  if (!sandbox.ready || services.state.model.sandbox(id)?.ready !== true) {
     throw new ShimError("precondition", `${action}: it is not ready`, { sandboxId: id });
   }
-  const reason = services.stats().failureOf(id) ?? "its pause process has just ended or is being started";
+  const reason =
+    services.stats.source().failureOf(id) ?? "its pause process has just ended or is being started";
   throw new ShimError("unavailable", `${action}: ${reason}`, { sandboxId: id });
 }
 
-type Deps = Pick<Services, "link" | "model" | "stats" | "layers" | "host">;
-
-/** Of ready sandboxes. One that stops meanwhile or cannot be read is left out. Filters as in ListPodSandbox. */
-export async function listPodSandboxStats(
-  request: ListPodSandboxStatsRequest,
-  deps: Deps,
-  call: Call,
-): Promise<Answer<ListPodSandboxStatsResponse>> {
-  return { stats: await collect(readListedPods(request, deps, call)) };
-}
-
 /**
- * The items of `listPodSandboxStats`, each read and made when it is taken: whoever encodes one after the other has one pod
- * in memory.
+ * ListPodSandboxStats and StreamPodSandboxStats: of ready sandboxes, each read when it is taken, so that the statistics of
+ * one pod are in memory. A sandbox that stops meanwhile or cannot be read is left out. Filters as in ListPodSandbox.
  */
-export async function* readListedPods(
-  { filter }: ListPodSandboxStatsRequest,
-  deps: Deps,
+export async function* listPodSandboxStats(
+  { filter }: ListPodSandboxStatsRequest | StreamPodSandboxStatsRequest,
+  services: Services,
   call: Call,
 ): AsyncGenerator<Answer<PodSandboxStats>> {
   const wanted: Sandbox[] = [];
-  await deps.link.live(call.signal);
+  await services.state.link.live(call.signal);
   const near = filter === null ? undefined : { id: filter.id, labels: filter.label_selector };
-  for (const sandbox of deps.model.sandboxes(near)) {
+  for (const sandbox of services.state.model.sandboxes(near)) {
     if (filter !== null) {
       if (!matchesId(sandbox.id, filter.id)) continue;
       if (!matchesLabels(sandbox.snapshot.labels, filter.label_selector)) continue;
     }
     wanted.push(sandbox);
   }
-  yield* statsOfPods(wanted, deps, call.signal);
+  yield* statsOfPods(wanted, services, call.signal);
 }
 
-/** Of those that are ready, without those that stop meanwhile. */
-export async function* statsOfPods(
+/** Of those sandboxes that are ready, without those that stop meanwhile. */
+async function* statsOfPods(
   sandboxes: readonly Sandbox[],
-  { link, model, stats, layers, host }: Deps,
+  { state: { link, model }, stats: { source: stats, layers }, node: { host } }: Services,
   signal: AbortSignal,
 ): AsyncGenerator<Answer<PodSandboxStats>> {
   const mountpoint = await host().imageDirectory(await link.live(signal));

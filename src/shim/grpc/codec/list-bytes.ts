@@ -1,15 +1,15 @@
-import type { Call } from "../../lib/call.js";
+/**
+ * Answers of list RPCs from the bytes of their items. The read model hands out the same item until it changes, so its bytes
+ * are kept, and those of the latest list without a filter.
+ */
 import { concatenateList } from "./proto.js";
 
-type Encode<Item> = (item: Item) => Buffer;
+export type Encode<Item> = (item: Item) => Buffer;
 
-/** A message of a stream is sent before it grows beyond this. */
-const messageBytes = 4 * 1024 * 1024;
+/** A message of a stream has at most so many items, and is sent before it grows beyond so many bytes. */
+const messageLimits = { items: 1000, bytes: 4 * 1024 * 1024 };
 
-/**
- * `encode`, which keeps the bytes of each item for as long as the item lives. The read model hands out the same object
- * until something changed, so a relist copies bytes and encodes nothing.
- */
+/** `encode`, which keeps the bytes of each item for as long as the item lives. */
 export function keepBytes<Item extends object>(encode: Encode<Item>): Encode<Item> {
   const known = new WeakMap<Item, Buffer>();
   return (item) => {
@@ -22,11 +22,8 @@ export function keepBytes<Item extends object>(encode: Encode<Item>): Encode<Ite
   };
 }
 
-/**
- * `concatenateList`, which gives the bytes of the latest list again as long as it consists of the same items. For a list
- * that is asked for again and again: a kubelet's relist.
- */
-function keepList<Item extends object>(encode: Encode<Item>): (items: readonly Item[]) => Buffer {
+/** `concatenateList`, which returns the bytes of the latest list again as long as it has the same items. */
+export function keepList<Item extends object>(encode: Encode<Item>): (items: readonly Item[]) => Buffer {
   let known: { readonly items: readonly Item[]; readonly bytes: Buffer } | undefined;
   return (items) => {
     if (known?.items.length === items.length && items.every((item, at) => item === known?.items[at])) {
@@ -39,58 +36,31 @@ function keepList<Item extends object>(encode: Encode<Item>): (items: readonly I
 }
 
 /**
- * Encodes the answers of a list RPC item by item, each before the next one is made: what an item was made of is garbage when the
- * next one comes, and no collector has to keep it over the call.
+ * Encodes each item before the next one is made: what an item was made of is garbage then, and no collector has to keep
+ * it over the call.
  */
-export function withItemBytes<Request, Item extends object>(
-  itemsOf: (request: Request, call: Call) => AsyncIterable<Item>,
-  encode: Encode<Item>,
-): (request: Request, call: Call) => Promise<Buffer> {
-  return async (request, call) => {
-    const encoded: Buffer[] = [];
-    for await (const item of itemsOf(request, call)) encoded.push(encode(item));
-    return concatenateList(encoded);
-  };
-}
-
-/** The same for items that live on between calls; the whole of a list without a filter is kept, too. */
-export function withKeptList<Request extends { readonly filter: unknown }, Item extends object, Response>(
-  handler: (request: Request, call: Call) => Promise<Response>,
-  itemsOf: (response: Response) => readonly Item[],
-  encode: Encode<Item>,
-): (request: Request, call: Call) => Promise<Buffer> {
-  const concatenateAll = keepList(encode);
-  return async (request, call) => {
-    const items = itemsOf(await handler(request, call));
-    return request.filter === null
-      ? concatenateAll(items)
-      : concatenateList(items.map((item) => encode(item)));
-  };
+export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encode<Item>): Promise<Buffer[]> {
+  const encoded: Buffer[] = [];
+  for await (const item of items) encoded.push(encode(item));
+  return encoded;
 }
 
 /**
- * The same for the streamed form of a list RPC. However large its items are, no message nears what clients accept, but
- * for one that holds a single item.
+ * The messages of a streamed list, each item once and in order; none for no items: an empty message would be a mistake to
+ * some clients. No message nears what clients accept, except for one with a single large item.
  */
-export function withStreamedItemBytes<Request, Item extends object, Response>(
-  handler: (request: Request, call: Call, send: (message: Response) => Promise<void>) => Promise<void>,
-  itemsOf: (response: Response) => readonly Item[],
-  encode: Encode<Item>,
-): (request: Request, call: Call, send: (bytes: Buffer) => Promise<void>) => Promise<void> {
-  return (request, call, send) =>
-    handler(request, call, async (message) => {
-      let pending: Buffer[] = [];
-      let pendingBytes = 0;
-      for (const item of itemsOf(message)) {
-        const bytes = encode(item);
-        if (pending.length > 0 && pendingBytes + bytes.length > messageBytes) {
-          await send(concatenateList(pending));
-          pending = [];
-          pendingBytes = 0;
-        }
-        pending.push(bytes);
-        pendingBytes += bytes.length;
-      }
-      if (pending.length > 0) await send(concatenateList(pending));
-    });
+export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  for (const item of items) {
+    const isFull = pending.length === messageLimits.items || pendingBytes + item.length > messageLimits.bytes;
+    if (isFull && pending.length > 0) {
+      yield concatenateList(pending);
+      pending = [];
+      pendingBytes = 0;
+    }
+    pending.push(item);
+    pendingBytes += item.length;
+  }
+  if (pending.length > 0) yield concatenateList(pending);
 }

@@ -7,7 +7,6 @@ import { packageDirectory } from "../../lib/package-directory.js";
 import type {
   Answer,
   Container,
-  ContainerEventResponse,
   ContainerStats,
   Image,
   PodSandbox,
@@ -38,7 +37,7 @@ export interface Method {
   readonly encodeResponse: (message: object) => Buffer;
 }
 
-/** Encoders of list items and events: their bytes are worth keeping between calls, or there are many of them. */
+/** Encoders of list items: their bytes are kept between calls, or there are many of them. */
 export interface ItemEncoders {
   readonly container: (message: Answer<Container>) => Buffer;
   readonly sandbox: (message: Answer<PodSandbox>) => Buffer;
@@ -46,7 +45,6 @@ export interface ItemEncoders {
   readonly sandboxStats: (message: Answer<PodSandboxStats>) => Buffer;
   readonly sandboxMetrics: (message: Answer<PodSandboxMetrics>) => Buffer;
   readonly image: (message: Answer<Image>) => Buffer;
-  readonly event: (message: Answer<ContainerEventResponse>) => Buffer;
 }
 
 export interface CriApi {
@@ -97,7 +95,6 @@ export function loadCriApi(options: CriApiOptions = {}): CriApi {
       sandboxStats: item<PodSandboxStats>("PodSandboxStats"),
       sandboxMetrics: item<PodSandboxMetrics>("PodSandboxMetrics"),
       image: item<Image>("Image"),
-      event: item<ContainerEventResponse>("ContainerEventResponse"),
     },
   };
 }

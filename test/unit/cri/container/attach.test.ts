@@ -20,7 +20,7 @@ async function running(
 
 async function open(shim: TestShim, id: string, changes: Partial<AttachRequest> = {}): Promise<TestClient> {
   const request = { container_id: id, tty: false, stdin: true, stdout: true, stderr: true, ...changes };
-  const { url } = await shim.runtime.Attach(request, shim.call("Attach"));
+  const { url } = await shim.rpcs.Attach(request, shim.call("Attach"));
   return new TestClient(shim.world.streaming.command(url));
 }
 
@@ -91,8 +91,8 @@ describe("attach()", () => {
     const { shim, id } = await running({ exitCode: 0 });
     await using _ = shim;
     const request = { container_id: id, tty: false, stdin: false, stdout: true, stderr: false };
-    const { url } = await shim.runtime.Attach(request, shim.call("Attach"));
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    const { url } = await shim.rpcs.Attach(request, shim.call("Attach"));
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     await rejectsWith(open(shim, id), "precondition", /container not running/);
     const late = new TestClient(shim.world.streaming.command(url));
     await rejectsWith(late.result, "precondition", /container not running/);

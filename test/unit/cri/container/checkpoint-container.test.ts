@@ -17,7 +17,7 @@ function start({ experimental = true } = {}): Promise<TestShim> {
 }
 
 const checkpoint = (shim: TestShim, id: string, timeout = "0", call = shim.call()): Promise<unknown> =>
-  shim.runtime.CheckpointContainer({ container_id: id, location, timeout }, call);
+  shim.rpcs.CheckpointContainer({ container_id: id, location, timeout }, call);
 
 describe("checkpointContainer()", () => {
   test("has the engine write it, and says in the archive which container of which pod it was", async () => {

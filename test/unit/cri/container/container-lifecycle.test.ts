@@ -12,9 +12,9 @@ import { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
 const stop = (shim: TestShim, id: string, timeout = "10"): Promise<unknown> =>
-  shim.runtime.StopContainer({ container_id: id, timeout }, shim.call());
+  shim.rpcs.StopContainer({ container_id: id, timeout }, shim.call());
 const remove = (shim: TestShim, id: string): Promise<unknown> =>
-  shim.runtime.RemoveContainer({ container_id: id }, shim.call());
+  shim.rpcs.RemoveContainer({ container_id: id }, shim.call());
 
 describe("stopContainer()", () => {
   test("stops with the grace period of the request, and shows the container as ended", async () => {
@@ -86,12 +86,12 @@ describe("removeContainer()", () => {
       await runContainer(shim, sandbox, "two"),
     ];
     await stop(shim, ended);
-    await shim.services.containerRecords.merge(running, { unified: {}, hugepages: [] });
+    await shim.services.records.containers.merge(running, { unified: {}, hugepages: [] });
     await remove(shim, running);
     await remove(shim, ended);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
     assert.deepEqual(await listedContainers(shim), {});
-    assert.deepEqual([shim.world.host.links.size, [...shim.services.containerRecords.all()]], [0, []]);
+    assert.deepEqual([shim.world.host.links.size, [...shim.services.records.containers.all()]], [0, []]);
   });
 
   test("succeeds twice, for one that is gone, for an unknown one, and for a sandbox, which stays", async () => {
@@ -108,22 +108,22 @@ describe("removeContainer()", () => {
     await using shim = await TestShim.start();
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
-    await shim.services.containerRecords.merge(id, { unified: {}, hugepages: [] });
+    await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });
     // For the call, and for whoever hears first that the container is gone.
     for (let count = 0; count < 2; count++)
       shim.world.journal.failNext("host.unlinkLog", new ShimError("unavailable", "read-only file system"));
     await rejectsWith(remove(shim, id), "unavailable", /read-only/);
     assert.deepEqual(await listedContainers(shim), {});
-    assert.deepEqual([...shim.services.containerRecords.all()], []);
+    assert.deepEqual([...shim.services.records.containers.all()], []);
   });
 
   test("has its record and its log link removed also when somebody else removed it", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
-    await shim.services.containerRecords.merge(id, { unified: {}, hugepages: [] });
+    await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });
     shim.engine.containers.remove(id, { force: true });
-    await until("it is known", () => !shim.services.model.has(id));
-    assert.deepEqual([...shim.services.containerRecords.all()], []);
+    await until("it is known", () => !shim.services.state.model.has(id));
+    assert.deepEqual([...shim.services.records.containers.all()], []);
     assert.deepEqual([...shim.world.host.links], []);
   });
 

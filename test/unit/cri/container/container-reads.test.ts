@@ -22,7 +22,7 @@ import { containerSnapshot, idOf } from "../../../fakes/snapshots.js";
 
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } = ContainerState;
 const status = async (shim: TestShim, id: string) => {
-  const answer = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+  const answer = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
   assert.ok(answer.status);
   return answer.status;
 };
@@ -55,7 +55,7 @@ describe("listContainers()", () => {
     ];
     for (const [filter, expected] of table) {
       const whole = { id: "", state: null, pod_sandbox_id: "", label_selector: {}, ...filter };
-      const { containers = [] } = await shim.runtime.ListContainers({ filter: whole }, shim.call());
+      const containers = await shim.rpcs.ListContainers({ filter: whole }, shim.call());
       assert.deepEqual(
         containers.map(({ id }) => id),
         expected,
@@ -68,7 +68,7 @@ describe("listContainers()", () => {
     await using shim = await TestShim.start();
     await runContainer(shim, await runSandbox(shim));
     shim.world.journal.clear();
-    await shim.runtime.ListContainers({ filter: null }, shim.call());
+    await shim.rpcs.ListContainers({ filter: null }, shim.call());
     assert.deepEqual(shim.world.journal.names(), []);
   });
 });
@@ -177,7 +177,7 @@ describe("containerStatus()", () => {
     await status(shim, id);
     assert.deepEqual(shim.world.journal.names(), []);
     shim.engine.images.lose("busybox");
-    shim.services.images.forget();
+    shim.services.images.cache.forget();
     const answer = await status(shim, id);
     assert.equal(answer.image?.image, "busybox");
     assert.equal(answer.image_ref, `docker://${answer.image_id ?? ""}`);
@@ -186,7 +186,7 @@ describe("containerStatus()", () => {
   test("succeeds although the image cannot be inspected", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
-    shim.services.images.forget();
+    shim.services.images.cache.forget();
     shim.engine.failNext("inspectImage", new ShimError("unknown", "engine is confused"));
     assert.equal((await status(shim, id)).state, CONTAINER_RUNNING);
   });
@@ -220,7 +220,7 @@ describe("containerStatus()", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
-    const { info } = await shim.runtime.ContainerStatus({ container_id: id, verbose: true }, shim.call());
+    const { info } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: true }, shim.call());
     const details = JSON.parse(info?.["info"] ?? "") as Record<string, unknown>;
     assert.deepEqual(
       [details["sandboxID"], details["pid"]],
@@ -265,7 +265,7 @@ test("statusOf() shows mounts by the paths of the request", () => {
   const { mounts } = statusOf(
     container,
     { image: undefined, userFiles: undefined },
-    { containerRecords: records },
+    { records: { containers: records } as never },
   );
   const { PROPAGATION_HOST_TO_CONTAINER, PROPAGATION_PRIVATE } = MountPropagation;
   assert.deepEqual(mounts, [

@@ -92,7 +92,7 @@ describe("createContainer()", () => {
   test("refuses a sandbox that is not ready", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(
       createContainer(shim, sandbox),
       "precondition",
@@ -123,14 +123,14 @@ describe("createContainer()", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     shim.engine.failNext("readContainerFile", new ShimError("unknown", "no archive"));
-    const { imageUsers } = shim.services;
-    const imageOf = (id: string): string => shim.services.model.requireContainer(id).snapshot.imageId;
+    const { users } = shim.services.images;
+    const imageOf = (id: string): string => shim.services.state.model.requireContainer(id).snapshot.imageId;
     const first = await createContainer(shim, sandbox, { metadata: { name: "a", attempt: 0 } });
-    assert.equal(await imageUsers.whatIsKnown(imageOf(first)), undefined);
+    assert.equal(await users.whatIsKnown(imageOf(first)), undefined);
     shim.world.journal.clear();
     await createContainer(shim, sandbox, { metadata: { name: "b", attempt: 0 } });
     await createContainer(shim, sandbox, { metadata: { name: "c", attempt: 0 } });
-    assert.notEqual(await imageUsers.whatIsKnown(imageOf(first)), undefined);
+    assert.notEqual(await users.whatIsKnown(imageOf(first)), undefined);
     assert.equal(shim.world.journal.names("engine.readContainerFile").length, 2, "passwd and group, once");
   });
 
@@ -138,7 +138,9 @@ describe("createContainer()", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
-    await shim.services.imageUsers.whatIsKnown(shim.services.model.requireContainer(id).snapshot.imageId);
+    await shim.services.images.users.whatIsKnown(
+      shim.services.state.model.requireContainer(id).snapshot.imageId,
+    );
     const read = shim.world.journal.argsOf("engine.readContainerFile").map(([container]) => container);
     assert.equal(read.length, 2);
     assert.ok(!read.includes(id));
@@ -169,21 +171,20 @@ describe("createContainer()", () => {
 
   test("keeps cgroup settings in a record of a container that the read model has", async () => {
     await using shim = await TestShim.start();
-    const { containerRecords, model } = shim.services;
+    const { containers } = shim.services.records;
+    const { model } = shim.services.state;
     const sandbox = await runSandbox(shim);
     const known: boolean[] = [];
-    const put = containerRecords.put.bind(containerRecords);
-    containerRecords.put = (record) => {
-      // Records of containers that nobody knows are removed as leftovers.
+    const put = containers.put.bind(containers);
+    containers.put = (record) => {
+      // A repair removes records of containers that the read model does not have.
       known.push(model.has(record.containerId));
       return put(record);
     };
     shim.engine.events$.policy = () => [];
     const id = await createContainer(shim, sandbox, hugepages);
     assert.deepEqual(known, [true]);
-    assert.deepEqual(containerRecords.get(id)?.cgroup.hugepages, [
-      { pageSize: "2MB", limitBytes: 4_194_304n },
-    ]);
+    assert.deepEqual(containers.get(id)?.cgroup.hugepages, [{ pageSize: "2MB", limitBytes: 4_194_304n }]);
   });
 });
 
@@ -191,7 +192,8 @@ describe("createContainer() leaves nothing behind", () => {
   test("when the sandbox was stopped while the engine created", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    const { podRecords, model } = shim.services;
+    const { pods } = shim.services.records;
+    const { model } = shim.services.state;
     let slow = true;
     shim.engine.hangs = (verb) => verb === "createContainer" && slow;
     shim.world.journal.clear();
@@ -201,7 +203,7 @@ describe("createContainer() leaves nothing behind", () => {
       "the create is under way",
       () => shim.world.journal.names("engine.createContainer").length > 0,
     );
-    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    await pods.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
     model.recordChanged(sandbox);
     slow = false;
     shim.engine.up();
@@ -222,11 +224,11 @@ describe("createContainer() leaves nothing behind", () => {
       shim.world.journal.afterStep = undefined;
       await until(
         "it is removed",
-        () => shim.services.model.ids().length + shim.engine.containers.ids.length === 2,
+        () => shim.services.state.model.ids().length + shim.engine.containers.ids.length === 2,
       );
       assert.deepEqual(shim.engine.containers.ids, [sandbox]);
       assert.deepEqual(await listedContainers(shim), {});
-      assert.deepEqual([...shim.services.containerRecords.all()], []);
+      assert.deepEqual([...shim.services.records.containers.all()], []);
     });
   }
 
@@ -234,7 +236,7 @@ describe("createContainer() leaves nothing behind", () => {
     [
       "the record cannot be written",
       (shim: TestShim) => {
-        shim.services.containerRecords.put = () =>
+        shim.services.records.containers.put = () =>
           Promise.reject(new ShimError("unavailable", "planned fault"));
       },
     ],

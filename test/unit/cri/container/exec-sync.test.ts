@@ -21,7 +21,7 @@ async function running(process: FakeProcess): Promise<{ readonly shim: TestShim;
 }
 
 const exec = (shim: TestShim, id: string, timeout = "0", call = shim.call()) =>
-  shim.runtime.ExecSync({ container_id: id, cmd: ["cat", "/x"], timeout }, call);
+  shim.rpcs.ExecSync({ container_id: id, cmd: ["cat", "/x"], timeout }, call);
 
 describe("execSync()", () => {
   test("answers output and exit code, also one that is not zero", async () => {
@@ -143,7 +143,7 @@ describe("execSync()", () => {
   test("refuses a container that does not run, and unknown ids", async () => {
     const { shim, id } = await running({ exitCode: 0 });
     await using _ = shim;
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     await rejectsWith(exec(shim, id), "precondition", /container not running/);
     await rejectsWith(exec(shim, "f".repeat(64)), "notFound");
     assert.deepEqual(shim.world.journal.names("engine.createExec"), []);

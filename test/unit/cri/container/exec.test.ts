@@ -30,7 +30,7 @@ async function open(
     stderr: true,
     ...changes,
   };
-  const { url } = await shim.runtime.Exec(request, shim.call("Exec"));
+  const { url } = await shim.rpcs.Exec(request, shim.call("Exec"));
   return new TestClient(shim.world.streaming.command(url), options);
 }
 
@@ -46,7 +46,7 @@ describe("exec()", () => {
       stdout: true,
       stderr: false,
     };
-    const { url } = await shim.runtime.Exec(request, shim.call("Exec"));
+    const { url } = await shim.rpcs.Exec(request, shim.call("Exec"));
     const { kind, containerId, ...flags } = shim.world.streaming.command(url);
     assert.deepEqual([kind, containerId], ["exec", id]);
     const { tty, stdin, stdout, stderr } = flags;
@@ -165,7 +165,7 @@ describe("exec()", () => {
   test("refuses a container that does not run, and unknown ids", async () => {
     const { shim, id } = await running({ exitCode: 0 });
     await using _ = shim;
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     await rejectsWith(open(shim, id), "precondition", /container not running/);
     await rejectsWith(open(shim, "f".repeat(64)), "notFound");
     assert.deepEqual(shim.world.streaming.offers, []);

@@ -45,7 +45,7 @@ function dockerRun({ engine }: Pick<World, "engine">, name: string): string {
 }
 
 async function statusOf(shim: TestShim, id: string) {
-  const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+  const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
   return status;
 }
 
@@ -58,7 +58,7 @@ describe("a container of a pod", () => {
     const status = await statusOf(shim, id);
     assert.deepEqual(status?.labels, { app: "request" });
     assert.deepEqual(status.annotations, { hash: "1" });
-    const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, shim.call());
+    const containers = await shim.rpcs.ListContainers({ filter: null }, shim.call());
     assert.deepEqual(
       containers.map(({ labels, annotations }) => ({ labels, annotations })),
       [{ labels: { app: "request" }, annotations: { hash: "1" } }],
@@ -69,7 +69,7 @@ describe("a container of a pod", () => {
     await using shim = await start({ vendor: "x" });
     await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
     const filter = { id: "", pod_sandbox_id: "", state: null, label_selector: { vendor: "x" } };
-    const { containers } = await shim.runtime.ListContainers({ filter }, shim.call());
+    const containers = await shim.rpcs.ListContainers({ filter }, shim.call());
     assert.deepEqual(containers, []);
   });
 
@@ -77,7 +77,7 @@ describe("a container of a pod", () => {
     await using shim = await start({ "dockershim.image-mounts": imageMounts });
     const id = await createContainer(shim, await runSandbox(shim), { image: imageSpec("labelled:1") });
     assert.deepEqual((await statusOf(shim, id))?.mounts, []);
-    await shim.image.RemoveImage({ image: imageSpec("model:1") }, shim.call());
+    await shim.rpcs.RemoveImage({ image: imageSpec("model:1") }, shim.call());
     assert.equal(shim.engine.images.find("model:1"), undefined);
   });
 
@@ -95,7 +95,7 @@ describe("a container of a pod", () => {
       };
       const name = "k8s_main_web_default_uid-1_0";
       const id = shim.engine.containers.create(name, { Image: "labelled:1", Labels, HostConfig: {} });
-      await shim.services.sync.refresh(id);
+      await shim.services.state.sync.refresh(id);
       const status = await statusOf(shim, id);
       assert.deepEqual(status?.labels, { vendor: "x", "io.kubernetes.container.name": "main" }, label);
       assert.deepEqual([status.mounts, status.log_path], [[], "/log"]);
@@ -123,15 +123,15 @@ describe("a container that somebody runs of an image with the labels of a", () =
         },
       });
       const late = dockerRun(shim, "happy_noether");
-      await shim.services.sync.refresh(late);
-      await shim.services.sync.refresh(early);
+      await shim.services.state.sync.refresh(late);
+      await shim.services.state.sync.refresh(early);
       assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
       await rejectsWith(
-        shim.runtime.PodSandboxStatus({ pod_sandbox_id: late, verbose: false }, shim.call()),
+        shim.rpcs.PodSandboxStatus({ pod_sandbox_id: late, verbose: false }, shim.call()),
         "notFound",
       );
-      await shim.runtime.RemovePodSandbox({ pod_sandbox_id: early }, shim.call());
-      await shim.runtime.RemoveContainer({ container_id: late }, shim.call());
+      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: early }, shim.call());
+      await shim.rpcs.RemoveContainer({ container_id: late }, shim.call());
       for (const id of [early, late]) assert.equal(shim.engine.containers.get(id).state.running, true);
     });
   }
@@ -143,8 +143,8 @@ describe("a container that somebody runs of an image with the labels of a", () =
     shim.engine.images.add({ tags: ["labelled:1"], snapshot: { labels } });
     const id = dockerRun(shim, "quirky_bohr");
     const { signal } = shim.call();
-    await shim.services.scratch.removeOrphaned(signal);
-    await shim.services.imageVolumes.cleanUp(signal);
+    await shim.services.images.scratch.removeOrphaned(signal);
+    await shim.services.images.volumes.cleanUp(signal);
     assert.equal(shim.engine.containers.get(id).state.running, true);
   });
 });
@@ -168,8 +168,8 @@ test("what is made to read or keep an image is no part of a pod, whatever the im
   await using shim = await start({});
   const labels = { "io.kubernetes.docker.type": "podsandbox", ...podLabels };
   const imageId = shim.engine.images.add({ tags: ["posing:1"], snapshot: { labels } });
-  await shim.services.scratch.use({ id: imageId, volumes: [] }, shim.call().signal, async (id) => {
-    await shim.services.sync.refresh(id);
+  await shim.services.images.scratch.use({ id: imageId, volumes: [] }, shim.call().signal, async (id) => {
+    await shim.services.state.sync.refresh(id);
     assert.deepEqual(await listedSandboxes(shim), {});
     assert.equal(shim.engine.containers.inspect(id)?.labels["io.kubernetes.docker.type"], "");
   });

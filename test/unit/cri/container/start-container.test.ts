@@ -102,14 +102,15 @@ describe("startContainer()", () => {
   test("stops it again when the sandbox was stopped while it started", async () => {
     await using shim = await TestShim.start();
     const { sandbox, id } = await created(shim);
-    const { podRecords, model } = shim.services;
+    const { pods } = shim.services.records;
+    const { model } = shim.services.state;
     let slow = true;
     shim.engine.hangs = (verb) => verb === "startContainer" && slow;
     shim.world.journal.clear();
     const starting = startContainer(shim, id);
     starting.catch(() => undefined);
     await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
-    await podRecords.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
+    await pods.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
     model.recordChanged(sandbox);
     slow = false;
     shim.engine.up();
@@ -124,7 +125,7 @@ describe("startContainer()", () => {
     shim.world.journal.afterStep = ({ verb }) => {
       if (verb === "startContainer") call.abort(new ShimError("cancelled", "the caller left"));
     };
-    await shim.runtime.StartContainer({ container_id: id }, call).catch(() => undefined);
+    await shim.rpcs.StartContainer({ container_id: id }, call).catch(() => undefined);
     shim.world.journal.afterStep = undefined;
     await until("its limits are set", () => shim.world.journal.names("host.applyCgroup").length > 0);
     await until("its log is linked", () => shim.world.host.links.size > 0);
@@ -148,7 +149,7 @@ describe("startContainer()", () => {
     await shim.sync.refresh(id);
     await rejectsWith(startContainer(shim, id), "precondition", /it is exited/);
     const second = await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 } });
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(startContainer(shim, second), "precondition", /its sandbox ".*" is not ready/);
     assert.equal(shim.engine.containers.get(second).state.running, false);
   });
@@ -311,7 +312,7 @@ describe("startContainer() whose answer from the engine is lost", () => {
     let slow = true;
     shim.engine.hangs = (verb) => verb === "startContainer" && slow;
     shim.world.journal.clear();
-    const starting = shim.runtime.StartContainer({ container_id: id }, call);
+    const starting = shim.rpcs.StartContainer({ container_id: id }, call);
     await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
     call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
     await rejectsWith(starting, "timeout");
@@ -345,7 +346,7 @@ describe("startContainer() learns of OOM scores that cannot be lowered", () => {
       const id = await createContainer(shim, sandbox, score);
       shim.engine.startFailure = () => refused;
       await rejectsWith(startContainer(shim, id), "unknown");
-      const { oomScores } = shim.services;
+      const { oomScores } = shim.services.node;
       assert.equal(oomScores.clamp(-998), floor);
     });
   }

@@ -7,13 +7,13 @@ import { containerResources } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 
 const update = (shim: TestShim, id: string, changes: Partial<LinuxContainerResources>): Promise<unknown> =>
-  shim.runtime.UpdateContainerResources(
+  shim.rpcs.UpdateContainerResources(
     { container_id: id, linux: containerResources(changes), windows: null, annotations: {} },
     shim.call(),
   );
 
 async function shownResources(shim: TestShim, id: string): Promise<Readonly<Record<string, unknown>>> {
-  const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+  const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
   return { ...status?.resources?.linux };
 }
 
@@ -56,7 +56,7 @@ describe("updateContainerResources()", () => {
     const created = await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 } });
     await update(shim, created, change);
     assert.equal(shim.world.host.cgroups.has(created), false);
-    assert.deepEqual(shim.services.containerRecords.get(created)?.cgroup.hugepages, hugepages);
+    assert.deepEqual(shim.services.records.containers.get(created)?.cgroup.hugepages, hugepages);
     assert.deepEqual((await shownResources(shim, created))["hugepage_limits"], [
       { page_size: "2MB", limit: "4194304" },
     ]);
@@ -135,7 +135,7 @@ describe("updateContainerResources()", () => {
     };
     const linux = containerResources({ cpu_shares: "512", ...swap("1") });
     const request = { container_id: id, linux, windows: null, annotations: {} };
-    await rejectsWith(shim.runtime.UpdateContainerResources(request, call), "timeout");
+    await rejectsWith(shim.rpcs.UpdateContainerResources(request, call), "timeout");
     assert.equal(shim.world.host.cgroups.get(id)?.unified["memory.swap.max"], "4096");
   });
 
@@ -143,7 +143,7 @@ describe("updateContainerResources()", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const id = await runContainer(shim, sandbox);
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     await rejectsWith(update(shim, id, { cpu_shares: "512" }), "precondition", /it is exited/);
     for (const other of [sandbox, "f".repeat(64)]) await rejectsWith(update(shim, other, {}), "notFound");
   });

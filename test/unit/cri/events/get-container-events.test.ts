@@ -27,7 +27,7 @@ class Client implements AsyncDisposable {
 
   constructor(shim: TestShim) {
     this.#call = shim.call("GetContainerEvents");
-    this.ended = shim.runtime.GetContainerEvents({}, this.#call, async (event) => {
+    this.ended = shim.rpcs.GetContainerEvents({}, this.#call, async (event) => {
       await this.reads();
       this.events.push(event);
     });
@@ -77,8 +77,8 @@ describe("getContainerEvents()", () => {
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
     await startContainer(shim, id);
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     assert.deepEqual(await client.received(8), [
       "CREATED sandbox",
       "STARTED sandbox",
@@ -116,8 +116,8 @@ describe("getContainerEvents()", () => {
     const id = await runContainer(shim, sandbox);
     await client.received(4);
     const last = client.events[3];
-    const { status } = await shim.runtime.ContainerStatus({ container_id: id, verbose: false }, shim.call());
-    const pod = await shim.runtime.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
+    const { status } = await shim.rpcs.ContainerStatus({ container_id: id, verbose: false }, shim.call());
+    const pod = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     assert.deepEqual(last?.containers_statuses, [status]);
     assert.deepEqual(pod.containers_statuses, [status]);
     assert.deepEqual(last.pod_sandbox_status, pod.status);
@@ -136,9 +136,9 @@ describe("getContainerEvents()", () => {
     const id = await runContainer(earlier, sandbox);
     await using shim = await earlier.restart();
     await using client = await Client.open(shim);
-    await shim.services.sync.refresh(id);
-    await shim.services.sync.refresh(sandbox);
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.services.state.sync.refresh(id);
+    await shim.services.state.sync.refresh(sandbox);
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     assert.deepEqual(await client.received(1), ["STOPPED main"]);
   });
 
@@ -150,7 +150,7 @@ describe("getContainerEvents()", () => {
     const id = createBehindTheShim(shim, sandbox, "short");
     shim.engine.containers.start(id);
     shim.engine.containers.exit(id, 1);
-    await shim.services.sync.refresh(id);
+    await shim.services.state.sync.refresh(id);
     const expected = ["CREATED short", "STARTED short", "STOPPED short"];
     assert.deepEqual(await client.received(3), expected);
     shim.engine.events$.policy = () => [0, 5];
@@ -167,7 +167,7 @@ describe("getContainerEvents()", () => {
     ];
     await using client = await Client.open(shim);
     shim.engine.down();
-    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     shim.engine.containers.exit(ends, 0);
     const fresh = createBehindTheShim(shim, sandbox, "fresh");
     shim.engine.up();
@@ -189,11 +189,11 @@ describe("getContainerEvents()", () => {
     const unread = createBehindTheShim(shim, sandbox, "unread");
     const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === unread);
     assert.ok(listed);
-    shim.services.model.expect(listed);
-    await shim.runtime.StopContainer({ container_id: known, timeout: "0" }, shim.call());
+    shim.services.state.model.expect(listed);
+    await shim.rpcs.StopContainer({ container_id: known, timeout: "0" }, shim.call());
     await turns(10);
     assert.deepEqual(client.texts, []);
-    await shim.services.sync.refresh(unread);
+    await shim.services.state.sync.refresh(unread);
     assert.deepEqual(await client.received(2), ["STOPPED known", "CREATED unread"]);
   });
 
@@ -227,9 +227,9 @@ describe("getContainerEvents()", () => {
     const id = await runContainer(shim, sandbox);
     await using client = await Client.open(shim);
     shim.engine.containers.remove(sandbox, { force: true });
-    await shim.services.sync.refresh(sandbox);
+    await shim.services.state.sync.refresh(sandbox);
     shim.engine.containers.remove(id, { force: true });
-    await shim.services.sync.refresh(id);
+    await shim.services.state.sync.refresh(id);
     await client.received(3);
     const last = client.events.at(-1);
     assert.equal(last?.container_id, id);
@@ -237,12 +237,12 @@ describe("getContainerEvents()", () => {
     assert.equal(last.pod_sandbox_status.state, PodSandboxState.SANDBOX_NOTREADY);
   });
 
-  test("gives every client every event, described once, and asks nothing when nobody listens", async () => {
+  test("gives every client every event, described once, and asks nothing without clients", async () => {
     await using shim = await TestShim.start();
     let described = 0;
-    const { images } = shim.services;
-    const get = images.get.bind(images);
-    images.get = (id, signal) => {
+    const { cache } = shim.services.images;
+    const get = cache.get.bind(cache);
+    cache.get = (id, signal) => {
       described += 1;
       return get(id, signal);
     };
@@ -270,7 +270,7 @@ describe("getContainerEvents()", () => {
     shim.engine.events$.policy = () => [];
     for (let round = 0; round < 501; round += 1) {
       shim.engine.containers.restart(id);
-      await shim.services.sync.refresh(id);
+      await shim.services.state.sync.refresh(id);
     }
     await quick.received(1002);
     resume();
@@ -284,7 +284,7 @@ describe("getContainerEvents()", () => {
     await client[Symbol.asyncDispose]();
     await rejectsWith(client.ended, "cancelled");
     shim.engine.down();
-    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     await using late = new Client(shim);
     await rejectsWith(late.ended, "unavailable");
   });
@@ -293,7 +293,7 @@ describe("getContainerEvents()", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await using client = await Client.open(shim);
-    shim.services.images.get = () => Promise.reject(new ShimError("unknown", "broken"));
+    shim.services.images.cache.get = () => Promise.reject(new ShimError("unknown", "broken"));
     await createContainer(shim, sandbox);
     await rejectsWith(client.ended, "unknown", /broken/);
   });
@@ -308,11 +308,11 @@ describe("podSandboxStatus() for EventedPLEG", () => {
     const unread = createBehindTheShim(shim, sandbox, "unread");
     const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === unread);
     assert.ok(listed);
-    shim.services.model.expect(listed);
-    const ask = () => shim.runtime.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
+    shim.services.state.model.expect(listed);
+    const ask = () => shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     const before = await ask();
     assert.deepEqual([before.containers_statuses, before.timestamp], [undefined, undefined]);
-    await shim.services.sync.refresh(unread);
+    await shim.services.state.sync.refresh(unread);
     const after = await ask();
     assert.equal(after.containers_statuses?.length, 2);
     assert.ok(BigInt(after.timestamp ?? 0) > 0n);
@@ -327,10 +327,7 @@ describe("podSandboxStatus() for EventedPLEG", () => {
     shim.engine.containers.exit(first, 1);
     const second = await createContainer(shim, sandbox, { metadata: { name: "main", attempt: 1 } });
     await startContainer(shim, second);
-    const status = await shim.runtime.PodSandboxStatus(
-      { pod_sandbox_id: sandbox, verbose: false },
-      shim.call(),
-    );
+    const status = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     assert.deepEqual(
       status.containers_statuses?.map(({ id }) => id),
       [second, other, first],

@@ -26,13 +26,13 @@ async function shimWithImage(snapshot = {}): Promise<TestShim> {
 }
 
 const status = async (shim: TestShim, image: string, verbose = false) =>
-  shim.image.ImageStatus({ image: imageSpec(image), verbose }, shim.call());
+  shim.rpcs.ImageStatus({ image: imageSpec(image), verbose }, shim.call());
 const remove = (shim: TestShim, image: string): Promise<unknown> =>
-  shim.image.RemoveImage({ image: imageSpec(image) }, shim.call());
+  shim.rpcs.RemoveImage({ image: imageSpec(image) }, shim.call());
 
 async function list(shim: TestShim, image: string | null): Promise<readonly (string | undefined)[]> {
   const filter = image === null ? null : { image: imageSpec(image) };
-  const { images = [] } = await shim.image.ListImages({ filter }, shim.call());
+  const images = await shim.rpcs.ListImages({ filter }, shim.call());
   return images.map((one) => one.id);
 }
 
@@ -123,7 +123,7 @@ describe("imageStatus()", () => {
 
 test("listImages() shows all images, and those of the pause program pinned", async () => {
   await using shim = await shimWithImage();
-  const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+  const images = await shim.rpcs.ListImages({ filter: null }, shim.call());
   const pinned = images.filter((image) => image.pinned).map((image) => image.repo_tags);
   assert.equal(images.length, 3);
   assert.deepEqual(pinned, [[pauseImage]]);
@@ -139,7 +139,7 @@ describe("an image", () => {
 
   /** As list and status have it, which must agree. */
   async function pinned(shim: TestShim, image = id): Promise<boolean | undefined> {
-    const { images = [] } = await shim.image.ListImages({ filter: null }, shim.call());
+    const images = await shim.rpcs.ListImages({ filter: null }, shim.call());
     const listed = images.find((one) => one.id === image)?.pinned;
     assert.equal((await status(shim, image)).image?.pinned, listed);
     return listed;
@@ -315,7 +315,7 @@ describe("removeImage()", () => {
     await using shim = await shimWithImage();
     let slow = true;
     shim.engine.hangs = (verb) => verb === "readContainerFile" && slow;
-    shim.services.imageUsers.prepare(id);
+    shim.services.images.users.prepare(id);
     await until("a scratch container is there", () => shim.engine.containers.ids.length > 0);
     const removing = remove(shim, "app");
     removing.catch(() => undefined);
@@ -340,7 +340,7 @@ describe("removeImage()", () => {
 });
 
 describe("imageFsInfo()", () => {
-  const info = (shim: TestShim) => shim.image.ImageFsInfo({}, shim.call());
+  const info = (shim: TestShim) => shim.rpcs.ImageFsInfo({}, shim.call());
 
   test("tells bytes and inodes of Docker's directory", async () => {
     await using shim = await TestShim.start();

@@ -31,7 +31,7 @@ async function pull(
     auth: auth === null ? null : { ...noAuth, ...auth },
     sandbox_config: null,
   };
-  const { image_ref } = await shim.image.PullImage(request, call);
+  const { image_ref } = await shim.rpcs.PullImage(request, call);
   assert.ok(image_ref);
   return image_ref;
 }
@@ -46,7 +46,7 @@ describe("pullImage()", () => {
   test("takes the runtime handlers that pods may name, and refuses others before anything is pulled", async () => {
     await using shim = await TestShim.start();
     const pullFor = (runtime_handler: string) =>
-      shim.image.PullImage(
+      shim.rpcs.PullImage(
         { image: { ...imageSpec("busybox"), runtime_handler }, auth: null, sandbox_config: null },
         shim.call(),
       );

@@ -7,7 +7,7 @@ import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js
 import { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
-const status = (shim: TestShim, verbose = false) => shim.runtime.Status({ verbose }, shim.call());
+const status = (shim: TestShim, verbose = false) => shim.rpcs.Status({ verbose }, shim.call());
 
 async function conditions(shim: TestShim): Promise<Readonly<Record<string, string | true>>> {
   const answer = await status(shim);
@@ -37,7 +37,7 @@ describe("status()", () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     shim.engine.down();
-    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
     const { RuntimeReady } = await conditions(shim);
     assert.match(
       String(RuntimeReady),
@@ -45,16 +45,16 @@ describe("status()", () => {
     );
     await rejectsWith(listedSandboxes(shim), "unavailable", /connection refused/);
     shim.engine.up();
-    await until("the engine is back", () => shim.services.link.state.phase === "live");
+    await until("the engine is back", () => shim.services.state.link.state.phase === "live");
     assert.deepEqual(await conditions(shim), { RuntimeReady: true, NetworkReady: true });
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
   });
 
   test("is not ready while the read model is not live, although the engine answers", async () => {
     await using shim = await TestShim.start();
-    shim.services.link.set({ phase: "recovering", facts: undefined });
+    shim.services.state.link.set({ phase: "recovering", facts: undefined });
     assert.match(String((await conditions(shim))["RuntimeReady"]), /still being read/);
-    shim.services.link.set({ phase: "lost", reason: new ShimError("precondition", "engine too old") });
+    shim.services.state.link.set({ phase: "lost", reason: new ShimError("precondition", "engine too old") });
     assert.match(String((await conditions(shim))["RuntimeReady"]), /engine too old/);
   });
 
@@ -62,7 +62,7 @@ describe("status()", () => {
     await using shim = await TestShim.start();
     shim.engine.freeze();
     const call = shim.call();
-    const pending = shim.runtime.Status({ verbose: false }, call);
+    const pending = shim.rpcs.Status({ verbose: false }, call);
     await until("it waits", () => shim.world.journal.names("engine.ping").length > 0);
     call.abort(new ShimError("cancelled", "the caller left"));
     await rejectsWith(pending, "cancelled");
@@ -104,7 +104,7 @@ describe("version()", () => {
   test("is docker's, in the form that kubelets parse, without asking the engine", async () => {
     await using shim = await TestShim.start();
     shim.world.journal.clear();
-    assert.deepEqual(await shim.runtime.Version({ version: "" }, shim.call()), {
+    assert.deepEqual(await shim.rpcs.Version({ version: "" }, shim.call()), {
       ...{
         version: "0.1.0",
         runtime_name: "docker",
@@ -118,8 +118,8 @@ describe("version()", () => {
   test("fails unavailable without an engine", async () => {
     await using shim = await TestShim.start();
     shim.engine.down();
-    await until("the engine is lost", () => shim.services.link.state.phase === "lost");
-    await rejectsWith(shim.runtime.Version({ version: "" }, shim.call()), "unavailable");
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
+    await rejectsWith(shim.rpcs.Version({ version: "" }, shim.call()), "unavailable");
   });
 });
 
@@ -135,7 +135,7 @@ describe("runtimeConfig()", () => {
           engine.facts = nodeFacts({ cgroupDriver: driver });
         },
       });
-      assert.deepEqual(await shim.runtime.RuntimeConfig({}, shim.call()), {
+      assert.deepEqual(await shim.rpcs.RuntimeConfig({}, shim.call()), {
         linux: { cgroup_driver: expected },
       });
     });
@@ -151,7 +151,7 @@ describe("updateRuntimeConfig()", () => {
     test(`hands "${text}" to the network plugin`, async () => {
       await using shim = await TestShim.start();
       const request = { runtime_config: { network_config: { pod_cidr: text } } };
-      await shim.runtime.UpdateRuntimeConfig(request, shim.call());
+      await shim.rpcs.UpdateRuntimeConfig(request, shim.call());
       assert.deepEqual(shim.world.journal.argsOf("network.podCidrChanged"), expected);
     });
   }

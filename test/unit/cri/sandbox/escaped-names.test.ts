@@ -18,17 +18,17 @@ function createIn(sandboxId: string, metadata = underscored): ValidCreateContain
 
 async function create(shim: TestShim, sandboxId: string): Promise<string> {
   const request = createIn(sandboxId);
-  return String((await shim.runtime.CreateContainer(request, shim.call("CreateContainer"))).container_id);
+  return String((await shim.rpcs.CreateContainer(request, shim.call("CreateContainer"))).container_id);
 }
 
 async function podsOf(shim: TestShim): Promise<readonly unknown[]> {
-  const { items = [] } = await shim.runtime.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
+  const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call("ListPodSandbox"));
   return items.map(({ metadata }) => metadata);
 }
 
 async function containersOf(shim: TestShim): Promise<readonly unknown[]> {
   const call = shim.call("ListContainers");
-  const { containers = [] } = await shim.runtime.ListContainers({ filter: null }, call);
+  const containers = await shim.rpcs.ListContainers({ filter: null }, call);
   return containers.map(({ metadata }) => metadata);
 }
 
@@ -40,8 +40,8 @@ describe("a pod with underscores in its names", () => {
     assert.equal(shim.engine.containers.get(sandbox).name, "k8s_POD_a.-b_n.-s_u.-1_0_escaped");
     assert.deepEqual(await podsOf(shim), [underscored]);
     assert.deepEqual(await containersOf(shim), [containerMetadata]);
-    await shim.services.podRecords.remove(sandbox);
-    await shim.services.sync.refresh(sandbox);
+    await shim.services.records.pods.remove(sandbox);
+    await shim.services.state.sync.refresh(sandbox);
     assert.deepEqual(await podsOf(shim), [underscored]);
     assert.deepEqual(await containersOf(shim), [containerMetadata]);
   });
@@ -60,7 +60,7 @@ describe("a pod with underscores in its names", () => {
     assert.equal(await runSandbox(shim, request), first);
     const changed = runRequest({ metadata: underscored, hostname: "other" });
     await rejectsWith(runSandbox(shim, changed), "conflict", /a sandbox that runs already has the name/);
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: first }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: first }, shim.call());
     const second = await runSandbox(shim, changed);
     assert.deepEqual(await listedSandboxes(shim), { [second]: 0 });
     assert.deepEqual(shim.engine.containers.ids, [second]);
@@ -73,8 +73,8 @@ describe("a pod with underscores in its names", () => {
     });
     const id = await runSandbox(shim, runRequest({ metadata: underscored }));
     assert.match(shim.engine.containers.get(id).name, /_0_escaped_[0-9a-f]{8}$/);
-    await shim.services.podRecords.remove(id);
-    await shim.services.sync.refresh(id);
+    await shim.services.records.pods.remove(id);
+    await shim.services.state.sync.refresh(id);
     assert.deepEqual(await podsOf(shim), [underscored]);
   });
 });

@@ -8,7 +8,7 @@ import { TestShim } from "../../../fakes/services.js";
 const never = new AbortController().signal;
 
 async function open(shim: TestShim, id: string, port: readonly number[] = []): Promise<PortForwardSession> {
-  const { url } = await shim.runtime.PortForward({ pod_sandbox_id: id, port }, shim.call("PortForward"));
+  const { url } = await shim.rpcs.PortForward({ pod_sandbox_id: id, port }, shim.call("PortForward"));
   return shim.world.streaming.portForward(url);
 }
 
@@ -50,7 +50,7 @@ describe("portForward()", () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     const session = await open(shim, id);
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
     await rejectsWith(session.connect(80, never), "precondition", /not running/);
     await rejectsWith(open(shim, id), "precondition", /not running/);
     await rejectsWith(open(shim, "f".repeat(64)), "notFound");

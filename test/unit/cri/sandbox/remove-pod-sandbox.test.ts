@@ -11,7 +11,7 @@ import {
 import { TestShim } from "../../../fakes/services.js";
 
 const remove = (shim: TestShim, id: string): Promise<unknown> =>
-  shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call("RemovePodSandbox"));
+  shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call("RemovePodSandbox"));
 
 describe("removePodSandbox()", () => {
   test("stops a running sandbox first, and leaves nothing of it", async () => {
@@ -23,7 +23,7 @@ describe("removePodSandbox()", () => {
     await remove(shim, id);
     assert.deepEqual(engine.containers.ids, []);
     assert.deepEqual([network.pods.size, checkpoints.stored.size, host.links.size], [0, 0, 0]);
-    assert.deepEqual([...shim.services.podRecords.all()], []);
+    assert.deepEqual([...shim.services.records.pods.all()], []);
     assert.deepEqual(await listedSandboxes(shim), {});
     assert.deepEqual(await listedContainers(shim), {});
   });
@@ -55,7 +55,7 @@ describe("removePodSandbox()", () => {
       await remove(shim, id);
       assert.deepEqual(engine.containers.ids, []);
       assert.deepEqual([network.pods.size, checkpoints.stored.size], [0, 0]);
-      assert.deepEqual([...shim.services.podRecords.all()], []);
+      assert.deepEqual([...shim.services.records.pods.all()], []);
     });
   }
 
@@ -103,7 +103,7 @@ describe("removePodSandbox()", () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await runContainer(shim, id);
-    const stop = shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    const stop = shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
     await Promise.all([stop, remove(shim, id), remove(shim, id)]);
     assert.deepEqual(shim.engine.containers.ids, []);
     // The last call finds neither record nor checkpoint, and cannot know that nothing is left.

@@ -8,11 +8,10 @@ import { HostPortClaims } from "../../../../src/network/hostport/host-port-claim
 import { LockedNetworkPlugin } from "../../../../src/network/locked-plugin.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { ValidRunPodSandbox } from "../../../../src/shim/domain/requests.js";
-import { runtimeRpcs } from "../../../../src/shim/cri/table.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runContainer } from "../../../fakes/pods.js";
 import { runRequest } from "../../../fakes/requests.js";
-import { TestShim } from "../../../fakes/services.js";
+import { bindHandlers, TestShim, type BoundHandlers } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 import { FakeNatTable, FakePlugins, oneAddress } from "../../network/cni/fake-plugins.js";
 import { FixedSource } from "../../network/cni/fixed-source.js";
@@ -22,7 +21,7 @@ const never = new AbortController().signal;
 let shim: TestShim;
 let fake: FakePlugins;
 let source: FixedSource;
-let rpcs: ReturnType<typeof runtimeRpcs>;
+let rpcs: BoundHandlers;
 
 beforeEach(async () => {
   shim = await TestShim.start();
@@ -37,7 +36,7 @@ afterEach(async () => {
 });
 
 /** As a run of the program has them: network plugin and claims know nothing of the run before. */
-async function openRpcs(): Promise<ReturnType<typeof runtimeRpcs>> {
+async function openRpcs(): Promise<BoundHandlers> {
   const options = {
     reason: "test",
     binDirs: [fake.binDir],
@@ -52,7 +51,7 @@ async function openRpcs(): Promise<ReturnType<typeof runtimeRpcs>> {
   const cni = createPluginOn(source, "cni", options, createCniParts(options));
   const network = new LockedNetworkPlugin(cni, { claims: new HostPortClaims() });
   await network.start(never);
-  return runtimeRpcs({ ...shim.services, network });
+  return bindHandlers({ ...shim.services, network });
 }
 
 const run = async (request: ValidRunPodSandbox = runRequest()): Promise<string> => {
@@ -208,8 +207,8 @@ describe("the next attempt of a pod", () => {
     const id = await run(attempt(1));
     assert.deepEqual((await chain()).slice(before), [...del, ...add]);
     assert.deepEqual(await listedSandboxes(shim), { [dead]: 1, [id]: 0 });
-    assert.equal(shim.services.podRecords.get(dead)?.network.state, "tornDown");
-    assert.equal(shim.services.model.snapshot(dead)?.state.running, false);
+    assert.equal(shim.services.records.pods.get(dead)?.network.state, "tornDown");
+    assert.equal(shim.services.state.model.snapshot(dead)?.state.running, false);
     await stop(dead);
     assert.deepEqual((await chain()).slice(before), [...del, ...add]);
   });
@@ -234,7 +233,7 @@ describe("the next attempt of a pod", () => {
     const container = await runContainer(shim, old);
     await shim.engine.stopContainer(old, 0, never);
     await rejectsWith(run(attempt(1)), "conflict", /taken by pod "web_default"/);
-    assert.equal(shim.services.model.snapshot(container)?.state.running, true);
+    assert.equal(shim.services.state.model.snapshot(container)?.state.running, true);
     assert.deepEqual(await chain(), add);
   });
 

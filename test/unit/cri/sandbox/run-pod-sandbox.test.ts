@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
@@ -23,16 +24,16 @@ function assertNothingLeft(shim: TestShim): void {
   const { engine, network, checkpoints } = shim.world;
   assert.deepEqual(engine.containers.ids, [], "containers");
   assert.deepEqual([...checkpoints.stored.keys()], [], "checkpoints");
-  assert.deepEqual([...shim.services.podRecords.all()], [], "records");
+  assert.deepEqual([...shim.services.records.pods.all()], [], "records");
   assert.deepEqual([...network.pods.keys()], [], "networks");
-  assert.deepEqual(shim.services.model.ids(), [], "read model");
+  assert.deepEqual(shim.services.state.model.ids(), [], "read model");
 }
 
 /** What a create makes whose caller has left is removed when it is seen. */
 async function untilNothingIsSeen({ engine, services }: TestShim): Promise<void> {
   await until(
     "all is removed",
-    () => engine.containers.ids.length === 0 && services.model.ids().length === 0,
+    () => engine.containers.ids.length === 0 && services.state.model.ids().length === 0,
   );
 }
 
@@ -69,7 +70,7 @@ describe("runPodSandbox()", () => {
       namespace: "default",
       data: {},
     });
-    const record = shim.services.podRecords.get(id);
+    const record = shim.services.records.pods.get(id);
     assert.equal(record?.phase, "ready");
     assert.deepEqual([record.network.state, record.network.ips], ["ready", ["10.1.0.5", "fd00::5"]]);
   });
@@ -78,7 +79,7 @@ describe("runPodSandbox()", () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim, hostNetworkRequest());
     assert.deepEqual(shim.world.journal.names("network.setUpPod"), []);
-    assert.equal(shim.services.podRecords.get(id)?.network.state, "none");
+    assert.equal(shim.services.records.pods.get(id)?.network.state, "none");
     assert.equal(shim.world.checkpoints.stored.get(id)?.data.hostNetwork, true);
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
   });
@@ -130,8 +131,9 @@ describe("runPodSandbox() undoes everything", () => {
       );
       assertNothingLeft(shim);
       assert.deepEqual(await listedSandboxes(shim), {});
-      // The way is free for the kubelet's next attempt.
-      assert.deepEqual(Object.values({ [await runSandbox(shim)]: 0 }), [0]);
+      // The kubelet's next attempt succeeds.
+      const id = await runSandbox(shim);
+      assert.deepEqual(await listedSandboxes(shim), { [id]: PodSandboxState.SANDBOX_READY });
     });
   }
 
@@ -229,7 +231,7 @@ describe("runPodSandbox() undoes everything", () => {
       { [id]: 1 },
       "it runs, but it must not be taken for a ready one",
     );
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
     assertNothingLeft(shim);
   });
 
@@ -250,8 +252,8 @@ describe("runPodSandbox() undoes everything", () => {
     );
     const id = listed[0]?.[0] ?? "";
     network.tearDownFailure = undefined;
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call());
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
     assertNothingLeft(shim);
   });
 });

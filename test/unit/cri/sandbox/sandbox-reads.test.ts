@@ -9,7 +9,7 @@ const { SANDBOX_READY, SANDBOX_NOTREADY } = PodSandboxState;
 
 async function list(shim: TestShim, filter: Partial<PodSandboxFilter> | null): Promise<readonly string[]> {
   const whole = filter === null ? null : { id: "", state: null, label_selector: {}, ...filter };
-  const { items = [] } = await shim.runtime.ListPodSandbox({ filter: whole }, shim.call());
+  const items = await shim.rpcs.ListPodSandbox({ filter: whole }, shim.call());
   return items.map(({ id = "" }) => id);
 }
 
@@ -19,7 +19,7 @@ describe("listPodSandbox()", () => {
     const a = await runSandbox(shim);
     const other = { name: "db", namespace: "default", uid: "uid-2", attempt: 0 };
     const b = await runSandbox(shim, runRequest({ metadata: other, labels: { app: "db" } }));
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: b }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: b }, shim.call());
     const table: readonly (readonly [Partial<PodSandboxFilter> | null, readonly string[]])[] = [
       [null, [a, b]],
       [{}, [a, b]],
@@ -52,7 +52,7 @@ describe("listPodSandbox()", () => {
     await using shim = await TestShim.start();
     const id = "e".repeat(64);
     shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data: {} });
-    const { items = [] } = await shim.runtime.ListPodSandbox({ filter: null }, shim.call());
+    const items = await shim.rpcs.ListPodSandbox({ filter: null }, shim.call());
     assert.deepEqual(items[0]?.metadata, { name: "old", namespace: "ns", uid: "", attempt: 0 });
     assert.equal(items[0].state, SANDBOX_NOTREADY);
     assert.deepEqual(await list(shim, {}), []);
@@ -69,7 +69,7 @@ describe("listPodSandbox()", () => {
 
 describe("podSandboxStatus()", () => {
   const status = async (shim: TestShim, id: string, verbose = false) =>
-    shim.runtime.PodSandboxStatus({ pod_sandbox_id: id, verbose }, shim.call());
+    shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose }, shim.call());
 
   test("answers what the request asked for, with the plugin's addresses", async () => {
     await using shim = await TestShim.start();
@@ -115,7 +115,7 @@ describe("podSandboxStatus()", () => {
     assert.equal(answer.linux?.namespaces?.options?.network, NamespaceMode.NODE);
     const metadata = { name: "two", namespace: "default", uid: "uid-2", attempt: 0 };
     const pod = await runSandbox(shim, runRequest({ metadata }));
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: pod }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: pod }, shim.call());
     const stopped = (await status(shim, pod)).status;
     assert.deepEqual([stopped?.state, stopped?.network?.ip], [SANDBOX_NOTREADY, ""]);
   });

@@ -6,14 +6,14 @@ import { hostNetworkRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
-  shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
+  shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
 
 describe("stopPodSandbox() of a sandbox that another shim made", () => {
   /** As dockershim and cri-dockerd leave one behind: a container and a checkpoint, and no record. */
   async function foreignSandbox(shim: TestShim): Promise<string> {
     const id = await runSandbox(shim);
-    await shim.services.podRecords.remove(id);
-    shim.services.model.recordChanged(id);
+    await shim.services.records.pods.remove(id);
+    shim.services.state.model.recordChanged(id);
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
     return id;
   }
@@ -26,7 +26,7 @@ describe("stopPodSandbox() of a sandbox that another shim made", () => {
     await using second = await shim.restart();
     await stop(second, id);
     assert.equal(shim.world.journal.names("network.tearDownPod").length, 1);
-    const { network, ...record } = second.services.podRecords.get(id) ?? assert.fail("no record");
+    const { network, ...record } = second.services.records.pods.get(id) ?? assert.fail("no record");
     assert.deepEqual(network, { plugin: "cni", state: "tornDown", ips: [] });
     assert.deepEqual(record, {
       ...{ version: 1, sandboxId: id, name: "web", namespace: "default", uid: "uid-1", attempt: 0 },
@@ -46,9 +46,9 @@ describe("stopPodSandbox() of a sandbox that another shim made", () => {
   test("leaves the network of the host alone", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim, hostNetworkRequest());
-    await shim.services.podRecords.remove(id);
+    await shim.services.records.pods.remove(id);
     await stop(shim, id);
-    assert.equal(shim.services.podRecords.get(id)?.network.state, "none");
+    assert.equal(shim.services.records.pods.get(id)?.network.state, "none");
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
   });
 
@@ -67,8 +67,8 @@ describe("stopPodSandbox() of a sandbox that another shim made", () => {
     await using shim = await TestShim.start();
     const id = await foreignSandbox(shim);
     await stop(shim, id);
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
-    assert.deepEqual([...shim.services.podRecords.all()], []);
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    assert.deepEqual([...shim.services.records.pods.all()], []);
   });
 });
 
@@ -80,7 +80,7 @@ describe("stopPodSandbox() of a pod that another network plugin set up", () => {
     await using shim = await TestShim.start();
     const { network } = shim.world;
     const id = await runSandbox(shim);
-    await shim.services.podRecords.update(id, (record) => ({
+    await shim.services.records.pods.update(id, (record) => ({
       ...record,
       network: { ...record.network, plugin: "kubenet" },
     }));
@@ -95,7 +95,7 @@ describe("stopPodSandbox() of a pod that another network plugin set up", () => {
   test("says nothing when no network is left to be released", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
-    await shim.services.podRecords.update(id, (record) => ({
+    await shim.services.records.pods.update(id, (record) => ({
       ...record,
       network: { ...record.network, plugin: "kubenet", state: "tornDown" },
     }));

@@ -12,7 +12,7 @@ import { TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
-  shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
+  shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
 
 describe("stopPodSandbox() against other calls", () => {
   test("waits for a start that is under way, and leaves no container running", async () => {
@@ -23,10 +23,10 @@ describe("stopPodSandbox() against other calls", () => {
     shim.engine.hangs = (verb, [one]) => verb === "startContainer" && one === container && isHeld;
     const start = startContainer(shim, container);
     const started = start.catch(() => undefined);
-    await until("the start is under way", () => shim.services.containerLocks.size > 0);
+    await until("the start is under way", () => shim.services.locks.containers.size > 0);
     await until("the engine has it", () => shim.world.journal.argsOf("engine.startContainer").length === 2);
     const stopped = stop(shim, id);
-    await until("it is not ready", () => shim.services.model.sandbox(id)?.ready === false);
+    await until("it is not ready", () => shim.services.state.model.sandbox(id)?.ready === false);
     await turns(20);
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
     isHeld = false;
@@ -74,7 +74,7 @@ describe("stopPodSandbox() against other calls", () => {
   test("reads a sandbox anew whose state may be outdated, before it goes by its process id", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
-    const { model } = shim.services;
+    const { model } = shim.services.state;
     shim.engine.events$.policy = () => [];
     shim.engine.containers.restart(id);
     model.failed(id);

@@ -12,7 +12,7 @@ import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
-  shim.runtime.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
+  shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
 
 describe("stopPodSandbox()", () => {
   test("stops the containers, then tears the network down, then stops the pause container", async () => {
@@ -141,9 +141,9 @@ describe("stopPodSandbox()", () => {
       await runSandbox(shim);
       shim.world.journal.clear();
       await stop(shim, id);
-      await shim.runtime.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
-      await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-      await shim.runtime.RemoveContainer({ container_id: id }, shim.call());
+      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+      await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+      await shim.rpcs.RemoveContainer({ container_id: id }, shim.call());
       assert.deepEqual(shim.world.journal.names(), []);
     });
   }
@@ -151,7 +151,7 @@ describe("stopPodSandbox()", () => {
   test("does not bother the plugin with an id that nobody has heard of", async () => {
     await using shim = await TestShim.start();
     await stop(shim, "f".repeat(64));
-    await shim.runtime.RemovePodSandbox({ pod_sandbox_id: "f".repeat(64) }, shim.call());
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: "f".repeat(64) }, shim.call());
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
   });
 

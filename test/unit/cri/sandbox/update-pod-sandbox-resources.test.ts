@@ -8,7 +8,7 @@ const overhead = containerResources({ memory_limit_in_bytes: "1000" });
 const resources = containerResources({ cpu_shares: "512" });
 
 async function shown(shim: TestShim, id: string): Promise<Readonly<Record<string, unknown>>> {
-  const { info } = await shim.runtime.PodSandboxStatus({ pod_sandbox_id: id, verbose: true }, shim.call());
+  const { info } = await shim.rpcs.PodSandboxStatus({ pod_sandbox_id: id, verbose: true }, shim.call());
   return JSON.parse(info?.["info"] ?? "{}") as Record<string, unknown>;
 }
 
@@ -22,7 +22,7 @@ describe("updatePodSandboxResources()", () => {
     assert.deepEqual([before["overhead"], before["resources"]], [overhead, null]);
     first.world.journal.clear();
     const change = { pod_sandbox_id: id, overhead: null, resources };
-    assert.deepEqual(await first.runtime.UpdatePodSandboxResources(change, first.call()), {});
+    assert.deepEqual(await first.rpcs.UpdatePodSandboxResources(change, first.call()), {});
     assert.deepEqual(
       first.world.journal.names().filter((name) => name.startsWith("engine.")),
       [],
@@ -35,19 +35,19 @@ describe("updatePodSandboxResources()", () => {
   test("succeeds for a sandbox of another program, which has no record", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
-    await shim.services.podRecords.remove(id);
+    await shim.services.records.pods.remove(id);
     const change = { pod_sandbox_id: id, overhead, resources };
-    assert.deepEqual(await shim.runtime.UpdatePodSandboxResources(change, shim.call()), {});
+    assert.deepEqual(await shim.rpcs.UpdatePodSandboxResources(change, shim.call()), {});
     assert.equal((await shown(shim, id))["resources"], undefined);
   });
 
   test("is notFound for unknown ids and for containers", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    const { container_id = "" } = await shim.runtime.CreateContainer(createRequest(sandbox), shim.call());
+    const { container_id = "" } = await shim.rpcs.CreateContainer(createRequest(sandbox), shim.call());
     for (const id of [container_id, "f".repeat(64)]) {
       const change = { pod_sandbox_id: id, overhead, resources };
-      await rejectsWith(shim.runtime.UpdatePodSandboxResources(change, shim.call()), "notFound");
+      await rejectsWith(shim.rpcs.UpdatePodSandboxResources(change, shim.call()), "notFound");
     }
   });
 
@@ -56,7 +56,7 @@ describe("updatePodSandboxResources()", () => {
     const id = await runSandbox(shim);
     const huge = containerResources({ unified: { "memory.high": "1".repeat(70_000) } });
     await rejectsWith(
-      shim.runtime.UpdatePodSandboxResources(
+      shim.rpcs.UpdatePodSandboxResources(
         { pod_sandbox_id: id, overhead: null, resources: huge },
         shim.call(),
       ),

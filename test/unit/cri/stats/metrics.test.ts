@@ -3,14 +3,17 @@ import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { MetricType, type Answer, type Metric } from "../../../../src/shim/domain/cri.js";
 import type { ResourceReading } from "../../../../src/shim/domain/resource-reading.js";
-import { listMetricDescriptors } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
-import { listPodSandboxMetrics } from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
+import {
+  listMetricDescriptors,
+  listPodSandboxMetrics,
+} from "../../../../src/shim/cri/stats/list-pod-sandbox-metrics.js";
 import { takeSamples, type Sample } from "../../../../src/shim/cri/stats/metrics/metric.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
 import { parseInterfaces } from "../../../../src/shim/stats/network-interfaces.js";
 import { runContainer, runSandbox } from "../../../fakes/pods.js";
+import { collect } from "../../../../src/shim/lib/streams.js";
 import { TestShim } from "../../../fakes/services.js";
 import { layOut } from "../../stats/golden-cgroup.js";
 
@@ -70,8 +73,11 @@ async function recordedMetrics(
       return Readable.from([[sandbox, reading] as const]);
     },
   };
-  const services = { ...shim.services, stats: () => stats as StatsSource };
-  const { pod_metrics = [] } = await listPodSandboxMetrics({}, services, shim.call());
+  const services = {
+    ...shim.services,
+    stats: { ...shim.services.stats, source: () => stats as StatsSource },
+  };
+  const pod_metrics = await collect(listPodSandboxMetrics({}, services, shim.call()));
   const [only, ...others] = pod_metrics;
   assert.ok(only !== undefined && others.length === 0);
   assert.equal(only.pod_sandbox_id, sandbox);

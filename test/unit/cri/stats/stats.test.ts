@@ -6,11 +6,10 @@ import type { EngineReading, ResourceReading } from "../../../../src/shim/domain
 import { toContainer } from "../../../../src/shim/domain/container.js";
 import { toSandbox } from "../../../../src/shim/domain/sandbox.js";
 import { toEngineReading } from "../../../../src/shim/engine/stats.js";
-import { withItemBytes } from "../../../../src/shim/grpc/codec/list-bytes.js";
+import { encodeEach } from "../../../../src/shim/grpc/codec/list-bytes.js";
 import type { StatsSource } from "../../../../src/shim/ports/stats.js";
-import { collect } from "../../../../src/shim/lib/streams.js";
-import { readListedContainers } from "../../../../src/shim/cri/stats/list-container-stats.js";
-import { readListedPods } from "../../../../src/shim/cri/stats/list-pod-sandbox-stats.js";
+import { listContainerStats } from "../../../../src/shim/cri/stats/container-stats.js";
+import { listPodSandboxStats } from "../../../../src/shim/cri/stats/pod-sandbox-stats.js";
 import { containerStatsItem, podSandboxStatsItem } from "../../../../src/shim/cri/stats/stats-items.js";
 import { Cgroup } from "../../../../src/shim/stats/cgroup/cgroup.js";
 import { DescriptorCache } from "../../../../src/shim/stats/descriptor-cache.js";
@@ -151,12 +150,12 @@ describe("statistics of containers", () => {
     ];
     const stopped = await runContainer(shim, sandbox, "stopped");
     for (const id of [main, other, stopped]) shim.engine.readings.set(id, engineReading(1000));
-    await shim.runtime.StopContainer({ container_id: stopped, timeout: "0" }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: stopped, timeout: "0" }, shim.call());
     const list = async (
       filter: { id?: string; pod_sandbox_id?: string; label_selector?: Record<string, string> } | null,
     ): Promise<readonly (string | undefined)[]> => {
       const request = filter === null ? null : { id: "", pod_sandbox_id: "", label_selector: {}, ...filter };
-      const stats = await collect(shim.runtime.ListContainerStats({ filter: request }, shim.call()));
+      const stats = await shim.rpcs.ListContainerStats({ filter: request }, shim.call());
       return stats.map(({ attributes }) => attributes?.id);
     };
     assert.deepEqual(await list(null), [main, other]);
@@ -173,14 +172,14 @@ describe("statistics of containers", () => {
     shim.engine.readings.set(id, engineReading(1000));
     shim.world.layers.set(id, layer);
     const read = async (): Promise<Answer<ContainerStats> | null | undefined> =>
-      (await shim.runtime.ContainerStats({ container_id: id }, shim.call())).stats;
+      (await shim.rpcs.ContainerStats({ container_id: id }, shim.call())).stats;
     assert.equal((await read())?.memory?.working_set_bytes?.value, "990");
-    await shim.runtime.StopContainer({ container_id: id, timeout: "0" }, shim.call());
+    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
     const stopped = await read();
     assert.equal(stopped?.memory, undefined);
     assert.equal(stopped?.writable_layer?.used_bytes?.value, "4096");
     assert.equal(stopped.writable_layer.fs_id?.mountpoint, shim.engine.facts.dockerRootDir);
-    await rejectsWith(shim.runtime.ContainerStats({ container_id: idOf("ff") }, shim.call()), "notFound");
+    await rejectsWith(shim.rpcs.ContainerStats({ container_id: idOf("ff") }, shim.call()), "notFound");
   });
 });
 
@@ -197,7 +196,7 @@ describe("statistics of pods", () => {
       },
     });
     for (const id of [sandbox, container, onHost]) shim.engine.readings.set(id, engineReading(1000));
-    const stats = await collect(shim.runtime.ListPodSandboxStats({ filter: null }, shim.call()));
+    const stats = await shim.rpcs.ListPodSandboxStats({ filter: null }, shim.call());
     assert.deepEqual(
       stats.map(({ attributes, linux }) => [
         attributes?.id,
@@ -213,7 +212,7 @@ describe("statistics of pods", () => {
       ],
     );
     const filter = { id: "", label_selector: { app: "nothing" } };
-    assert.deepEqual(await collect(shim.runtime.ListPodSandboxStats({ filter }, shim.call())), []);
+    assert.deepEqual(await shim.rpcs.ListPodSandboxStats({ filter }, shim.call()), []);
   });
 
   for (const rpc of ["ListPodSandboxStats", "ListContainerStats"] as const) {
@@ -247,16 +246,19 @@ describe("statistics of pods", () => {
             engineReading(1000).resources,
           ),
       };
-      const services = { ...shim.services, stats: () => source as StatsSource };
+      const services = {
+        ...shim.services,
+        stats: { ...shim.services.stats, source: () => source as StatsSource },
+      };
       const encode = ({ attributes }: Answer<ContainerStats | PodSandboxStats>): Buffer => {
         steps.push(`encode ${attributes?.id ?? ""}`);
         return Buffer.alloc(0);
       };
       const list =
         rpc === "ListContainerStats"
-          ? withItemBytes((_: null, call) => readListedContainers({ filter: null }, services, call), encode)
-          : withItemBytes((_: null, call) => readListedPods({ filter: null }, services, call), encode);
-      await list(null, shim.call());
+          ? encodeEach(listContainerStats({ filter: null }, services, shim.call()), encode)
+          : encodeEach(listPodSandboxStats({ filter: null }, services, shim.call()), encode);
+      await list;
       const ids = rpc === "ListContainerStats" ? containers : sandboxes;
       assert.deepEqual(
         steps,
@@ -269,7 +271,7 @@ describe("statistics of pods", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim, runRequest());
     shim.engine.containerStats = () => Promise.reject(new Error("out of breath"));
-    const read = shim.runtime.PodSandboxStats({ pod_sandbox_id: sandbox }, shim.call());
+    const read = shim.rpcs.PodSandboxStats({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(read, "unavailable", /out of breath/);
   });
 
@@ -278,9 +280,9 @@ describe("statistics of pods", () => {
     const sandbox = await runSandbox(shim, runRequest());
     shim.engine.readings.set(sandbox, engineReading(10));
     const read = (pod_sandbox_id: string): Promise<unknown> =>
-      shim.runtime.PodSandboxStats({ pod_sandbox_id }, shim.call());
+      shim.rpcs.PodSandboxStats({ pod_sandbox_id }, shim.call());
     await read(sandbox.slice(0, 12));
-    await shim.runtime.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: sandbox }, shim.call());
     await rejectsWith(read(sandbox), "precondition", /not ready/);
     await rejectsWith(read(idOf("ff")), "notFound");
   });

@@ -1,20 +1,13 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import {
-  keepBytes,
-  withItemBytes,
-  withKeptList,
-  withStreamedItemBytes,
-} from "../../../../src/shim/grpc/codec/list-bytes.js";
+import { encodeEach, inMessages, keepBytes, keepList } from "../../../../src/shim/grpc/codec/list-bytes.js";
 import { concatenateList } from "../../../../src/shim/grpc/codec/proto.js";
-import { recordingLog } from "../../../fakes/recording-log.js";
 
 interface Item {
   readonly bytes: number;
 }
 
-const call = { rpc: "Test", signal: new AbortController().signal, log: recordingLog() };
 const encode = ({ bytes }: Item): Buffer => Buffer.alloc(bytes, 7);
 const megabyte = 1024 * 1024;
 
@@ -33,66 +26,46 @@ describe("keepBytes()", () => {
   });
 });
 
-describe("withKeptList()", () => {
-  /** A list RPC whose items the test changes; `all` is the whole list, `some` one with a filter. */
-  function list(items: Item[]) {
-    const handler = withKeptList(
-      ({ filter }: { readonly filter: number | null }) =>
-        Promise.resolve(items.filter(({ bytes }) => filter === null || bytes === filter)),
-      (answer) => answer,
-      encode,
-    );
-    return {
-      all: () => handler({ filter: null }, call),
-      some: (bytes: number) => handler({ filter: bytes }, call),
-    };
-  }
-
-  test("gives the same bytes again until an item is replaced, added or gone", async () => {
-    const items = [{ bytes: 3 }, { bytes: 5 }];
-    const { all } = list(items);
-    const expect = async (changed: boolean, before: Buffer): Promise<Buffer> => {
-      const now = await all();
-      assert.equal(now === before, !changed);
-      assert.deepEqual(now, concatenateList(items.map(encode)));
-      return now;
-    };
-    let bytes = await expect(true, Buffer.alloc(0));
-    bytes = await expect(false, bytes);
-    items[1] = { bytes: 5 };
-    bytes = await expect(true, bytes);
-    items.push({ bytes: 9 });
-    bytes = await expect(true, bytes);
-    items.shift();
-    bytes = await expect(true, bytes);
-    items.splice(0);
-    bytes = await expect(true, bytes);
-    await expect(false, bytes);
-  });
-
-  test("a list with a filter neither gets nor replaces the whole one", async () => {
-    const { all, some } = list([{ bytes: 3 }, { bytes: 5 }]);
-    const whole = await all();
-    assert.deepEqual(await some(5), concatenateList([encode({ bytes: 5 })]));
-    assert.equal(await all(), whole);
-  });
+test("keepList() gives the same bytes again until an item is replaced, added or gone", () => {
+  const items = [{ bytes: 3 }, { bytes: 5 }];
+  const encodeList = keepList(encode);
+  const expect = (changed: boolean, before: Buffer): Buffer => {
+    const now = encodeList([...items]);
+    assert.equal(now === before, !changed);
+    assert.deepEqual(now, concatenateList(items.map(encode)));
+    return now;
+  };
+  let bytes = expect(true, Buffer.alloc(0));
+  bytes = expect(false, bytes);
+  items[1] = { bytes: 5 };
+  bytes = expect(true, bytes);
+  items.push({ bytes: 9 });
+  bytes = expect(true, bytes);
+  items.shift();
+  bytes = expect(true, bytes);
+  items.splice(0);
+  bytes = expect(true, bytes);
+  expect(false, bytes);
 });
 
-describe("withItemBytes()", () => {
+describe("encodeEach()", () => {
   test("encodes each item before the next one is made", async () => {
     const steps: string[] = [];
     const items = async function* (): AsyncGenerator<Item> {
       for (const bytes of [3, 5]) {
-        steps.push(`make ${String(bytes)}`);
+        steps.push(`make ${bytes}`);
         await Promise.resolve();
         yield { bytes };
       }
     };
-    const handler = withItemBytes(items, (item) => {
-      steps.push(`encode ${String(item.bytes)}`);
+    const encoded = await encodeEach(items(), (item) => {
+      steps.push(`encode ${item.bytes}`);
       return encode(item);
     });
-    assert.deepEqual(await handler(null, call), concatenateList([3, 5].map((bytes) => encode({ bytes }))));
+    assert.deepEqual(
+      encoded,
+      [3, 5].map((bytes) => encode({ bytes })),
+    );
     assert.deepEqual(steps, ["make 3", "encode 3", "make 5", "encode 5"]);
   });
 
@@ -101,36 +74,15 @@ describe("withItemBytes()", () => {
       yield await Promise.resolve({ bytes: 3 });
       throw new Error("no more");
     };
-    await assert.rejects(withItemBytes(items, encode)(null, call), /no more/);
+    await assert.rejects(encodeEach(items(), encode), /no more/);
+    assert.deepEqual(await encodeEach(Readable.from([]), encode), []);
   });
 });
 
-describe("withStreamedItemBytes()", () => {
-  /** What a client receives of one message with items of these sizes. */
-  async function sentFor(sizes: readonly number[]): Promise<readonly Buffer[]> {
-    const items = sizes.map((bytes) => ({ bytes }));
-    const sent: Buffer[] = [];
-    const handler = withStreamedItemBytes(
-      (_request: null, _call, send: (message: { readonly items: readonly Item[] }) => Promise<void>) =>
-        send({ items }),
-      (message) => message.items,
-      encode,
-    );
-    await handler(null, call, (bytes) => {
-      sent.push(bytes);
-      return Promise.resolve();
-    });
-    return sent;
-  }
-
-  test("sends small items together, as the unary call does", async () => {
-    const items = [{ bytes: 1 }, { bytes: 200 }];
-    const unary = withItemBytes(() => Readable.from(items), encode);
-    assert.deepEqual(await sentFor([1, 200]), [await unary(null, call)]);
-  });
-
+describe("inMessages()", () => {
   for (const [sizes, groups] of [
     [[], []],
+    [[1, 200], [[1, 200]]],
     [
       [2 * megabyte, megabyte, 2 * megabyte],
       [[2 * megabyte, megabyte], [2 * megabyte]],
@@ -140,14 +92,30 @@ describe("withStreamedItemBytes()", () => {
       [[5 * megabyte], [1]],
     ],
   ] as const) {
-    test(`divides items of ${JSON.stringify(sizes)} bytes before a message is too large`, async () => {
+    test(`divides items of ${JSON.stringify(sizes)} bytes before a message is too large`, () => {
       const expected = groups.map((group) => concatenateList(group.map((bytes) => encode({ bytes }))));
-      const sent = await sentFor(sizes);
+      const messages = [...inMessages(sizes.map((bytes) => encode({ bytes })))];
       assert.deepEqual(
-        sent.map(({ length }) => length),
+        messages.map(({ length }) => length),
         expected.map(({ length }) => length),
       );
-      assert.ok(sent.every((bytes, index) => bytes.equals(expected[index] ?? Buffer.alloc(0))));
+      assert.ok(messages.every((bytes, index) => bytes.equals(expected[index] ?? Buffer.alloc(0))));
+    });
+  }
+
+  for (const [count, sizes] of [
+    [1000, [1000]],
+    [2001, [1000, 1000, 1]],
+  ] as const) {
+    test(`divides ${count} items into ${sizes.length} messages, each once and in order`, () => {
+      const items = Array.from({ length: count }, (_, index) => Buffer.from(String(index)));
+      const messages = [...inMessages(items)];
+      assert.equal(messages.length, sizes.length);
+      let start = 0;
+      for (const [index, size] of sizes.entries()) {
+        assert.deepEqual(messages[index], concatenateList(items.slice(start, start + size)));
+        start += size;
+      }
     });
   }
 });

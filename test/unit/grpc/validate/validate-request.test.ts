@@ -11,7 +11,7 @@ import type {
   PodSandboxConfig,
 } from "../../../../src/shim/domain/cri.js";
 import { containerNeeds, planContainer } from "../../../../src/shim/plan/container-plan.js";
-import { isValidatedRpc, validateRequest } from "../../../../src/shim/grpc/validate/validate-request.js";
+import { validateRequest } from "../../../../src/shim/cri/rpcs.js";
 import { containerResources as resources } from "../../../fakes/requests.js";
 import {
   containerConfig,
@@ -530,12 +530,6 @@ describe("validateRequest() lets pass", () => {
       assert.ok(call());
     });
   }
-});
-
-test("isValidatedRpc() knows the RPCs with a validator, and no property of objects", () => {
-  assert.equal(isValidatedRpc("RunPodSandbox"), true);
-  assert.equal(isValidatedRpc("CheckpointPod"), false);
-  assert.equal(isValidatedRpc("toString"), false);
 });
 
 test("whatever the strings of a request hold, it is planned or refused by a ShimError", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HostPortClaims } from "../../../src/network/hostport/host-port-claims.js";
-import { hostPortOwners } from "../../../src/shim/app/network.js";
+import { hostPortOwners } from "../../../src/shim/recovery/network-owners.js";
 import { PodRecords, type PodRecord } from "../../../src/shim/state/pod-records.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { MemoryCheckpoints } from "../../fakes/memory-checkpoints.js";
@@ -42,7 +42,7 @@ async function setUp(
     const data = { portMappings, ...(hostNetwork === undefined ? {} : { hostNetwork }) };
     if (checkpoint) await checkpoints.put(id, { version: "v1", name, namespace: "default", data });
   }
-  const owners = () => hostPortOwners({ podRecords, checkpoints }, engine, never);
+  const owners = () => hostPortOwners({ pods: podRecords, checkpoints }, engine, never);
   return { engine, owners };
 }
 
@@ -70,7 +70,7 @@ describe("hostPortOwners()", () => {
       running: { runs: true },
       ended: { runs: false },
       host: { runs: true, hostNetwork: true },
-      stranger: { runs: true, checkpoint: false },
+      foreign: { runs: true, checkpoint: false },
     });
     const found = await owners();
     assert.deepEqual(

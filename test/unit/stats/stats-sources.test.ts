@@ -1,27 +1,24 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { Lifetime } from "../../../src/shim/lib/lifetime.js";
-import { openStats } from "../../../src/shim/app/stats.js";
-import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
+import { StatsSources } from "../../../src/shim/stats/stats-sources.js";
 import type { Engine } from "../../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
-import type { ReadModel } from "../../../src/shim/state/read-model.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
-import { byId } from "../stats/by-id.js";
-import { goldenId, layOut } from "../stats/golden-cgroup.js";
+import { byId } from "./by-id.js";
+import { goldenId, layOut } from "./golden-cgroup.js";
 
-test("openStats() lets go of what has ended also while a layer is being measured", async () => {
+test("StatsSources closes the files of ended containers also while a layer is being measured", async () => {
   await using files = await layOut("v1");
   mock.timers.enable({ apis: ["setInterval"] });
   const log = recordingLog();
-  const lifetime = new Lifetime(log);
   let end = (): void => undefined;
   const layer = new Promise<undefined>((resolve) => {
     end = () => {
       resolve(undefined);
     };
   });
+  let stats: StatsSources | undefined;
   try {
     const container = containerSnapshot(goldenId, idOf("5a"));
     const running = new Map([[goldenId, container]]);
@@ -31,24 +28,23 @@ test("openStats() lets go of what has ended also while a layer is being measured
       writableLayer: () => layer,
     } as unknown as HostAccess;
     const engine = { writableLayerBytes: () => Promise.resolve(undefined) };
-    const model = {
-      containers: () => [{ snapshot: container }],
-      snapshot: (id: string): Snapshot | undefined => running.get(id),
-    } as unknown as ReadModel;
-    const { stats, useHost, counts } = openStats(
-      { engine: engine as unknown as Engine, model, host: () => host, log },
-      lifetime,
-    );
-    useHost(host);
-    await byId(stats().readContainers([container], { details: false }, new AbortController().signal));
+    stats = new StatsSources({
+      engine: engine as unknown as Engine,
+      host: () => host,
+      running: () => [container],
+      isRunning: (id) => running.has(id),
+      log,
+    });
+    stats.useHost(host);
+    await byId(stats.source.readContainers([container], { details: false }, new AbortController().signal));
     mock.timers.tick(10_000);
-    assert.ok(counts().keptFiles > 0);
+    assert.ok(stats.counts.keptFiles > 0);
     running.clear();
     mock.timers.tick(10_000);
-    assert.equal(counts().keptFiles, 0);
+    assert.equal(stats.counts.keptFiles, 0);
   } finally {
     end();
-    await lifetime.close();
+    await stats?.stop();
     mock.timers.reset();
   }
 });

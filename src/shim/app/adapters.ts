@@ -1,0 +1,226 @@
+/** The adapters of a running program, as its configuration wants them. */
+import { arch } from "node:process";
+import type { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import type { Config } from "../config/resolve.js";
+import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
+import { formatEndpoint, type EngineEndpoint } from "../engine/http/endpoint.js";
+import { RegistryCredentialStore } from "../engine/registry/registry-credentials.js";
+import { chooseHost, RemoteHost } from "../host/choose-host.js";
+import { HostPaths } from "../host/host-paths/host-paths.js";
+import { HostPathsProcess } from "../host/host-paths/host-paths-process.js";
+import { EngineProcesses } from "../host/processes/engine-processes.js";
+import { HostOomScores } from "../host/processes/oom-scores.js";
+import { ContainerLogWriters } from "../logs/container-log-writers.js";
+import { PauseImages } from "../pause/pause-image.js";
+import { programPath } from "../pause/programs.js";
+import type { Engine } from "../ports/engine.js";
+import type { HostAccess } from "../ports/host.js";
+import type { Observer } from "../ports/observer.js";
+import { pullForPause } from "../cri/image/pull-image.js";
+import type { PauseImageSource } from "../images/images.js";
+import type { OrphanedNetworks } from "../recovery/orphaned-networks.js";
+import type { EngineLink } from "../state/engine-link.js";
+import { initialState } from "../state/engine-state.js";
+import type { ReadModel } from "../state/read-model.js";
+import { StatsSources, type StatsCounts } from "../stats/stats-sources.js";
+import { startStreamingServer, type RunningStreamingServer } from "../streaming/streaming-server.js";
+import { TlsFiles } from "../streaming/tls-files.js";
+import type { Adapters } from "./build-shim.js";
+import { createEngine, engineEndpoint, type Environment } from "./engine.js";
+import { openNetwork } from "./network.js";
+import { createPodDialer } from "./pod-dialer.js";
+import { openStores } from "./stores.js";
+
+/** Where a kubelet with dockershim looked for the node's registry credentials first. */
+const kubeletDirectory = "/var/lib/kubelet";
+
+export interface OpenAdapters extends Adapters {
+  readonly logs: ContainerLogWriters;
+  readonly streamingServer: RunningStreamingServer;
+  /** Undefined when the network plugin leaves nothing behind. */
+  readonly orphanedNetworks: OrphanedNetworks | undefined;
+  statsCounts(): StatsCounts;
+  /** How many checkpoints could not be understood so far. */
+  corruptCheckpoints(): number;
+  /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
+  nodePrepared(): Promise<void>;
+}
+
+/** The engine need not be there. Rejects with what makes a start impossible, such as a port that is taken. */
+export async function openAdapters(
+  config: Config,
+  log: Logger,
+  environment: Environment,
+  lifetime: Lifetime,
+  observer?: Observer,
+): Promise<OpenAdapters> {
+  const stores = await openStores(config.stateDir, log, lifetime);
+  const endpoint = await engineEndpoint(config, environment);
+  const engine = createEngine(endpoint, config, log, lifetime, observer);
+  const { network, orphanedNetworks } = await openNetwork(
+    config,
+    stores.records,
+    engine,
+    log,
+    lifetime,
+    observer,
+  );
+  const node = openNode(config, endpoint, log, lifetime);
+  const { oomScores, engineProcesses } = node;
+  const streamingServer = await openStreaming(config, log, lifetime);
+  const hostPaths = createHostPaths(log, lifetime);
+  const { link, model } = initialState(stores.records);
+
+  let present: { readonly host: HostAccess; readonly facts: NodeFacts | undefined } = {
+    host: new RemoteHost(),
+    facts: undefined,
+  };
+  let nodePrepared = Promise.resolve();
+  const host = (): HostAccess => present.host;
+  const stats = openStats(engine, model, host, log, lifetime);
+  const logs = new ContainerLogWriters({
+    engine,
+    host,
+    records: stores.logRecords,
+    format: config.containerLogFormat,
+    adopted: config.adoptedLogs,
+    log,
+  });
+  lifetime.onClose("container logs", () => logs.stop());
+
+  return {
+    engine,
+    link,
+    model,
+    records: stores.records,
+    network,
+    host,
+    oomScores,
+    logs,
+    stats: { source: () => stats.source, layers: stats.layers },
+    streaming: {
+      server: streamingServer,
+      podDialer: createPodDialer({ engine, link, host, log }, lifetime),
+    },
+    pauseImages: createPauseImages(config, engine, link, log),
+    streamingServer,
+    orphanedNetworks,
+    statsCounts: () => stats.counts,
+    corruptCheckpoints: stores.corruptCheckpoints,
+    nodePrepared: () => nodePrepared,
+    engineConnected: async (facts, signal) => {
+      const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
+      // The next connect may have been made meanwhile.
+      signal.throwIfAborted();
+      const before = present;
+      present = { host: chosen, facts };
+      const isSame =
+        before.facts !== undefined && isSameEngine(before.facts, facts) && chosen.local === before.host.local;
+      // After a mere break of the link the rates and open files of statistics are as good as before.
+      if (!isSame) stats.useHost(chosen);
+      nodePrepared = network.engineFound({ local: chosen.local });
+      if (chosen.local) {
+        await oomScores.detect();
+        signal.throwIfAborted();
+        engineProcesses.start();
+      }
+    },
+  };
+}
+
+function openNode(
+  { clampOomScores, runtimeCgroups }: Config,
+  endpoint: EngineEndpoint,
+  log: Logger,
+  lifetime: Lifetime,
+): { readonly oomScores: HostOomScores; readonly engineProcesses: EngineProcesses } {
+  const socketPath = endpoint.kind === "unix" ? endpoint.path : undefined;
+  const oomScores = new HostOomScores(clampOomScores, log, { socketPath });
+  const engineProcesses = new EngineProcesses({
+    endpoint,
+    runtimeCgroups,
+    clamp: (wanted) => oomScores.clamp(wanted),
+    log,
+  });
+  lifetime.onClose("watch of the engine's processes", () => engineProcesses.stop());
+  return { oomScores, engineProcesses };
+}
+
+/** Listens when it returns, so that every URL has a port. */
+export async function openStreaming(
+  config: Config,
+  log: Logger,
+  lifetime: Lifetime,
+): Promise<RunningStreamingServer> {
+  const { streamingTlsCertFile: cert, streamingTlsPrivateKeyFile: key } = config;
+  const files = cert === undefined || key === undefined ? undefined : new TlsFiles({ cert, key });
+  const server = await startStreamingServer({
+    bindAddress: config.streamingBindAddress,
+    tls: files && { ...(await files.read()), renewed: () => files.renewed() },
+    idleTimeoutMs: config.streamingConnectionIdleTimeoutMs,
+    log,
+  });
+  lifetime.onClose("streaming server", () => server.stop(0));
+  return server;
+}
+
+/** Looks at paths of the node that requests name, by the helper process of this architecture; it starts at the first use. */
+function createHostPaths(log: Logger, lifetime: Lifetime): HostPaths {
+  const helper = new HostPathsProcess({ program: () => programPath("host-paths", arch), log });
+  lifetime.onClose("helper for paths of the node", () => helper.close());
+  return new HostPaths({ helper, log });
+}
+
+function openStats(
+  engine: Engine,
+  model: ReadModel,
+  host: () => HostAccess,
+  log: Logger,
+  lifetime: Lifetime,
+): StatsSources {
+  const stats = new StatsSources({
+    engine,
+    host,
+    *running() {
+      for (const { snapshot } of model.containers()) if (snapshot.state.running) yield snapshot;
+    },
+    isRunning: (id) => model.snapshot(id)?.state.running === true,
+    log,
+  });
+  lifetime.onClose("statistics", () => stats.stop());
+  return stats;
+}
+
+/** The pause image is pulled with the node's credentials, or built in. */
+function createPauseImages(config: Config, engine: Engine, link: EngineLink, log: Logger): PauseImageSource {
+  const { pauseImage: reference, builtinPauseImage, dockerConfigDir } = config;
+  const credentials = new RegistryCredentialStore({ directory: dockerConfigDir ?? kubeletDirectory, log });
+  const pullDeps = {
+    engine,
+    credentials,
+    progressDeadlineMs: config.imagePullProgressDeadlineMs,
+    log,
+  };
+  const images = new PauseImages(
+    {
+      inspectImage: (name, signal) => engine.inspectImage(name, signal),
+      loadImage: (archive, signal) => engine.loadImage(archive, signal),
+      pull: (name, signal) => pullForPause(name, pullDeps, signal),
+      get architecture() {
+        return link.facts?.architecture ?? "amd64";
+      },
+      now: () => performance.now(),
+      log,
+    },
+    { reference, builtin: builtinPauseImage === "forbid" ? "forbidden" : "fallback" },
+  );
+  return {
+    ensure: (signal) => images.ensure(signal),
+    invalidate: () => {
+      images.invalidate();
+    },
+    isPinned: (names) => images.isPinned(names),
+    reference,
+  };
+}

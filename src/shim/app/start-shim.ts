@@ -1,0 +1,148 @@
+/** Opens the adapters, builds the program, serves it, and stops it in reverse order. */
+import { createHash } from "node:crypto";
+import { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import type { Config } from "../config/resolve.js";
+import type { NodeFacts } from "../domain/node-facts.js";
+import type { NetworkPlugin } from "../ports/network-plugin.js";
+import type { Observer } from "../ports/observer.js";
+import { bindRpcs } from "../cri/bind-rpcs.js";
+import { readConditions } from "../cri/runtime/status.js";
+import type { Services } from "../cri/services.js";
+import { loadCriApi } from "../grpc/codec/proto.js";
+import { UnknownFields } from "../grpc/codec/unknown-fields.js";
+import { startGrpcServer, type GrpcServer } from "../grpc/server.js";
+import { defaultImageVolumeLimits } from "../images/image-volumes.js";
+import { CleanUps } from "../recovery/clean-ups.js";
+import type { EngineLink } from "../state/engine-link.js";
+import { openAdapters } from "./adapters.js";
+import { buildShim, type ShimSettings } from "./build-shim.js";
+import type { Environment } from "./engine.js";
+import { openMetrics } from "./metrics.js";
+
+/** Limit of each undo and clean-up step. */
+const cleanUpTimeoutMs = 30_000;
+/** How long calls and sessions that a stop has aborted may take to end. */
+const abortedCallsMs = 4_000;
+
+export interface Shim {
+  /** As formatted for people: `unix:///var/run/dockershim.sock`. */
+  readonly endpoint: string;
+  readonly network: NetworkPlugin;
+  readonly link: EngineLink;
+  readonly pauseImageReference: string;
+  /** How the URLs of exec, attach and port-forward begin: `http://127.0.0.1:41234`. */
+  readonly streamingAddress: string;
+  /** Where metrics are served, as an URL or path; empty for nowhere. */
+  readonly metricsAddress: string;
+  /** Resolves at the first time that the engine is live. */
+  readonly firstLive: Promise<NodeFacts>;
+  /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
+  nodePrepared(): Promise<void>;
+  /** Rejects with what makes serving impossible, such as an engine whose cgroup driver contradicts the flag. */
+  readonly failed: Promise<never>;
+  /**
+   * Takes no new calls, waits for those in flight up to `timeoutMs`, and closes everything, within 9 s more. Containers
+   * keep running. The result names what hangs. Never throws.
+   */
+  stop(timeoutMs: number): Promise<readonly string[]>;
+}
+
+/** Serves as soon as it returns, with or without an engine. */
+export async function startShim(config: Config, log: Logger, environment: Environment): Promise<Shim> {
+  const lifetime = new Lifetime(log);
+  try {
+    return await start(config, log, environment, lifetime);
+  } catch (error) {
+    await lifetime.close();
+    throw error;
+  }
+}
+
+async function start(
+  config: Config,
+  log: Logger,
+  environment: Environment,
+  lifetime: Lifetime,
+): Promise<Shim> {
+  const metrics = await openMetrics(config, log, lifetime);
+  const adapters = await openAdapters(config, log, environment, lifetime, metrics?.observer);
+  const { link, model, network, logs, streamingServer } = adapters;
+  const { services, sync, firstConnection, onLive } = buildShim(adapters, settingsOf(config), log, lifetime);
+  const { host, orphanedNetworks } = adapters;
+  const cleanUps = new CleanUps(services, { host, orphanedNetworks, stateDir: config.stateDir });
+  onLive((facts) => {
+    cleanUps.request(facts);
+  });
+  const metricsServer = await metrics?.serve(
+    {
+      link,
+      model,
+      sync,
+      network,
+      logs,
+      streaming: streamingServer,
+      statsCounts: () => adapters.statsCounts(),
+      corruptCheckpoints: () => adapters.corruptCheckpoints(),
+    },
+    (signal) => readConditions(services, signal),
+  );
+  const server = await serve(config, services, log, environment, metrics?.observer);
+  sync.start();
+  lifetime.onClose("sync", async () => {
+    cleanUps.abort();
+    await sync.stop();
+    await cleanUps.settled();
+  });
+  return {
+    endpoint: server.endpoint,
+    network,
+    link,
+    pauseImageReference: config.pauseImage,
+    streamingAddress: streamingServer.urlBase,
+    metricsAddress: metricsServer?.endpoint ?? "",
+    firstLive: firstConnection.live,
+    failed: firstConnection.failed,
+    nodePrepared: () => adapters.nodePrepared(),
+    stop: async (timeoutMs) => {
+      await lifetime.first("calls and sessions", timeoutMs + abortedCallsMs, () =>
+        Promise.all([server.drain(timeoutMs), streamingServer.stop(timeoutMs)]),
+      );
+      await lifetime.close();
+      return lifetime.abandoned;
+    },
+  };
+}
+
+function settingsOf(config: Config): ShimSettings {
+  return {
+    cleanUpTimeoutMs,
+    pullProgressDeadlineMs: config.imagePullProgressDeadlineMs,
+    absentMountSourcesToReject: new Set(config.absentMountSourcesToReject),
+    allPodAddresses: config.ipv6DualStack,
+    defaultUlimits: config.defaultUlimits,
+    allowedAnnotations: config.allowedAnnotations,
+    cgroupDriver: config.cgroupDriver,
+    pinnedImages: config.pinnedImages,
+    place: createHash("sha256").update(config.stateDir).digest("hex").slice(0, 16),
+    imageVolumeLimits: { ...defaultImageVolumeLimits, cleanUpMs: cleanUpTimeoutMs },
+  };
+}
+
+function serve(
+  { containerRuntimeEndpoint }: Config,
+  services: Services,
+  log: Logger,
+  environment: Environment,
+  observer?: Observer,
+): Promise<GrpcServer> {
+  const api = loadCriApi({ unknownFields: new UnknownFields(log, observer) });
+  return startGrpcServer({
+    endpoint: containerRuntimeEndpoint.kind === "unix" ? containerRuntimeEndpoint : { kind: "fd" },
+    environment,
+    api,
+    log,
+    observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
+    rpcs: bindRpcs(services, api.encodeItem),
+  });
+}

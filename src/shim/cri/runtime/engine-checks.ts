@@ -1,0 +1,30 @@
+/** Whether the engine fits the flags: checked at each connect. */
+import { ShimError } from "../../lib/errors.js";
+import type { Logger } from "../../lib/log.js";
+import type { NodeFacts } from "../../domain/node-facts.js";
+import { engineTakesAnnotations } from "../../plan/oci-annotations.js";
+
+/**
+ * Refuses an engine with another cgroup driver than the flag's: a kubelet with the flag's driver would not know the cgroups
+ * of its containers.
+ */
+export function requireCgroupDriver(wanted: NodeFacts["cgroupDriver"] | undefined, facts: NodeFacts): void {
+  if (wanted === undefined || wanted === facts.cgroupDriver) return;
+  throw new ShimError(
+    "invalid",
+    `--cgroup-driver=${wanted}: the Docker Engine uses the cgroup driver "${facts.cgroupDriver}"`,
+  );
+}
+
+/** Once per connect and not for each pod, which would fill the log. */
+export function warnOfIgnoredAnnotations(
+  allowedAnnotations: readonly string[],
+  facts: NodeFacts,
+  log: Logger,
+): void {
+  if (allowedAnnotations.length === 0 || engineTakesAnnotations(facts)) return;
+  log.warn(
+    { engineVersion: facts.engineVersion, allowedAnnotations },
+    "--allowed-annotations has no effect: the engine takes annotations from Docker Engine 24 (API 1.43) on",
+  );
+}

@@ -1,0 +1,20 @@
+import type { PortMapping } from "../domain/sandbox.js";
+import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { ContainerRecords } from "./container-records.js";
+import type { PodRecords } from "./pod-records.js";
+
+/** What is on disk of pods and containers. */
+export interface Records {
+  readonly pods: PodRecords;
+  readonly containers: ContainerRecords;
+  readonly checkpoints: CheckpointStore;
+}
+
+/** Port mappings of a pod's set-up, from its checkpoint: the tear-down needs the same ones. */
+export async function portMappingsOf(
+  sandboxId: string,
+  { checkpoints }: Pick<Records, "checkpoints">,
+): Promise<readonly PortMapping[]> {
+  const checkpoint = await checkpoints.get(sandboxId);
+  return (checkpoint?.data.portMappings ?? []).map((mapping) => ({ hostIp: "", ...mapping }));
+}

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
+import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
+import { rejectsWith, runSandbox } from "../../fakes/pods.js";
+import { TestShim } from "../../fakes/services.js";
+
+const api = loadCriApi();
+
+test("a request that is invalid, or whose fields are too large, reaches no handler", async () => {
+  await using shim = await TestShim.start();
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const stop = async (container_id: string) =>
+    rpcs.get("StopContainer")?.handle({ container_id, timeout: "0" }, shim.call(), () => assert.fail());
+  shim.world.journal.clear();
+  await rejectsWith(stop(""), "invalid", /container_id/);
+  await rejectsWith(stop("x".repeat(5_000_000)), "invalid", /container_id/);
+  assert.deepEqual(shim.world.journal.names(), []);
+});
+
+test("a list with a filter neither gets nor replaces the kept bytes of the whole one", async () => {
+  await using shim = await TestShim.start();
+  await runSandbox(shim);
+  const rpcs = bindRpcs(shim.services, api.encodeItem);
+  const list = (filter: unknown) =>
+    rpcs.get("ListPodSandbox")?.handle({ filter }, shim.call(), () => assert.fail());
+  const whole = await list(null);
+  assert.equal(await list(null), whole);
+  const none = await list({ id: "f".repeat(64), state: null, label_selector: {} });
+  assert.deepEqual(none, Buffer.alloc(0));
+  assert.equal(await list(null), whole);
+});
