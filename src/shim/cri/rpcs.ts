@@ -190,7 +190,7 @@ export const rpcs: { readonly [Name in ValidatedRpc]: Row<Name> & RowOf<Name> } 
   ListPodSandbox: {
     handler: listPodSandbox,
     item: "sandbox",
-    encoding: "keepList",
+    encoding: "keep",
     stream: false,
     validate: withSandboxState,
     readOnly: true,

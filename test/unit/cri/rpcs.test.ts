@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
 import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
-import { rejectsWith, runSandbox } from "../../fakes/pods.js";
+import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
 
 const api = loadCriApi();
@@ -20,13 +20,13 @@ test("a request that is invalid, or whose fields are too large, reaches no handl
 
 test("a list with a filter neither gets nor replaces the kept bytes of the whole one", async () => {
   await using shim = await TestShim.start();
-  await runSandbox(shim);
+  await runContainer(shim, await runSandbox(shim));
   const rpcs = bindRpcs(shim.services, api.encodeItem);
   const list = (filter: unknown) =>
-    rpcs.get("ListPodSandbox")?.handle({ filter }, shim.call(), () => assert.fail());
+    rpcs.get("ListContainers")?.handle({ filter }, shim.call(), () => assert.fail());
   const whole = await list(null);
   assert.equal(await list(null), whole);
-  const none = await list({ id: "f".repeat(64), state: null, label_selector: {} });
+  const none = await list({ id: "f".repeat(64), state: null, pod_sandbox_id: "", label_selector: {} });
   assert.deepEqual(none, Buffer.alloc(0));
   assert.equal(await list(null), whole);
 });
