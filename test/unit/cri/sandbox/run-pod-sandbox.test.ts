@@ -5,7 +5,6 @@ import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
-import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
 
