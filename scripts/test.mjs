@@ -20,6 +20,7 @@ import { setupAllowed } from "./setup/options.mjs";
 import { cacheDirectory, hostStateDirectory, repositoryRoot } from "./setup/paths.mjs";
 import { flakyLines, readFlakyTests } from "./setup/flaky-tests.mjs";
 import { findBusybox } from "./setup/busybox.mjs";
+import { runIntegrationTests } from "./setup/integration-tests.mjs";
 import { findRegistry } from "./setup/registry.mjs";
 import { StoppedError, addCounts, runTestsAgainWhereFailed } from "./setup/test-runner.mjs";
 import { UsageError, testOptions, usage } from "./setup/test-options.mjs";
@@ -110,8 +111,10 @@ async function main(argv) {
       DOCKERSHIM_TEST_DOCKER_ENDPOINT: engine.endpoint,
       DOCKERSHIM_TEST_REGISTRY_BINARY: registry.path,
     };
-    // One file at a time: they share the engine, and some of them stop it.
-    const run = await runTestsAgainWhereFailed({ ...options, files, env: integrationEnv, concurrency: 1 });
+    const run = await runTestsAgainWhereFailed(
+      { ...options, files, env: integrationEnv, concurrency: 1 },
+      runIntegrationTests,
+    );
     counts = addCounts(counts, run.counts);
     passedAgain.push(...run.passedAgain);
   } else if (engine !== undefined) {

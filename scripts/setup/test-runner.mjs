@@ -80,8 +80,9 @@ export async function runTestsAgainWhereFailed({ flakyFiles, ...options }, run =
  * Runs the files and prints what node's runner says. SIGINT and SIGTERM end the whole group, and so does an output that
  * nobody reads any longer, as SIGPIPE would.
  * @param {{ root: string, files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number | undefined,
- *   runnerFlags: readonly string[], timeoutMs: number, filesPerProcess?: number }} options `files`: relative to `root`;
- *   `concurrency`: processes at a time; `timeoutMs`: for one process
+ *   runnerFlags: readonly string[], timeoutMs: number, filesPerProcess?: number, command?: readonly string[],
+ *   print?: (text: string) => void }} options `files`: relative to `root`; `concurrency`: processes at a time; `timeoutMs`:
+ *   for one process; `command` stands before the runner's; `print` takes its output
  * @returns {Promise<Counts>}
  */
 export async function runTests({
@@ -92,6 +93,8 @@ export async function runTests({
   runnerFlags,
   timeoutMs,
   filesPerProcess = 1,
+  command = [],
+  print,
 }) {
   if (files.length === 0) return noCounts;
   const folder = mkdtempSync(join(tmpdir(), "dockershim-tests-"));
@@ -117,7 +120,7 @@ export async function runTests({
     ...groups.keys(),
   ];
   try {
-    const code = await runGroup(args, { root, env });
+    const code = await runGroup([...command, process.execPath, ...args], { root, env, print });
     // Empty when the runner was killed.
     const text = existsSync(countFile) ? readFileSync(countFile, "utf8") : "";
     const counts = /** @type {Counts} */ ({ ...noCounts, ...(text === "" ? {} : JSON.parse(text)) });
@@ -155,22 +158,23 @@ function writeGroups(folder, { root, files, filesPerProcess }) {
 }
 
 /**
- * @param {readonly string[]} args
- * @param {{ root: string, env: NodeJS.ProcessEnv }} options
+ * @param {readonly string[]} words
+ * @param {{ root: string, env: NodeJS.ProcessEnv, print: ((text: string) => void) | undefined }} options
  * @returns {Promise<number>}
  */
-function runGroup(args, { root, env }) {
+function runGroup([program = "", ...args], { root, env, print }) {
+  const isTerminal = process.stdout.isTTY;
   return new Promise((resolve, reject) => {
     // Its own group: it gets each signal once, from here, and nothing of it is left behind.
-    const child = spawn(process.execPath, args, {
+    const child = spawn(program, args, {
       cwd: root,
-      env,
+      env: { ...env, ...(isTerminal && print !== undefined ? { FORCE_COLOR: "1" } : {}) },
       detached: true,
       // Printed from here, so that the runner, which would leave its tests to themselves, never meets a lost reader. It
       // keeps a terminal, for its colours; one that is lost sends a signal.
-      stdio: ["ignore", process.stdout.isTTY ? "inherit" : "pipe", "inherit"],
+      stdio: ["ignore", isTerminal && print === undefined ? "inherit" : "pipe", "inherit"],
     });
-    child.stdout?.on("data", (chunk) => process.stdout.write(chunk));
+    child.stdout?.setEncoding("utf8").on("data", print ?? ((text) => process.stdout.write(text)));
     const printed = child.stdout && new Promise((end) => child.stdout?.once("close", end));
     const signalGroup = (/** @type {NodeJS.Signals} */ signal) => {
       try {

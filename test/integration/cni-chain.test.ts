@@ -7,7 +7,8 @@ import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
 import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";
-import { answerIn, ask, command, isolated, makePod, type TestPod } from "./kubenet-support.js";
+import { inNamespaces } from "../support/isolated-engine.js";
+import { answerIn, ask, command, makePod, type TestPod } from "./kubenet-support.js";
 
 /** The plugins that every list here has; the troublemaker stands before, between or behind them. */
 const plugins = 5;
@@ -19,7 +20,7 @@ const withoutNamespace = (pod: TestPod): PodNetworkTearDown => {
   return rest;
 };
 
-await isolated(import.meta.url, [], () => {
+await inNamespaces(import.meta.url, [], () => {
   let node: CniNode;
   /** What is there once the chains and the bridge that all pods share have been made. */
   let clean: readonly string[];

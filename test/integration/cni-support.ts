@@ -7,7 +7,8 @@ import { createCniParts, createCniPlugin, type CniParts } from "../../src/networ
 import type { PluginRun } from "../../src/network/libcni/invoke.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
-import { command, pluginDirs, type TestPod } from "./kubenet-support.js";
+import { pluginDirs } from "../support/isolated-engine.js";
+import { command, type TestPod } from "./kubenet-support.js";
 
 export const never = new AbortController().signal;
 

@@ -6,7 +6,8 @@ import { LegacyHostPorts } from "../../src/network/hostport/legacy-host-ports.js
 import { Conntrack } from "../../src/network/hostport/conntrack.js";
 import { HostIptables } from "../../src/network/iptables/host-iptables.js";
 import { recordingLog } from "../fakes/recording-log.js";
-import { command, feed, isolated } from "./kubenet-support.js";
+import { inNamespaces } from "../support/isolated-engine.js";
+import { command, feed } from "./kubenet-support.js";
 
 const golden = JSON.parse(
   readFileSync(new URL("../golden/network/hostport.json", import.meta.url), "utf8"),
@@ -34,7 +35,7 @@ function linesOf(save: string): readonly string[] {
     .sort();
 }
 
-await isolated(import.meta.url, ["conntrack", "iptables-nft", "iptables-legacy"], () => {
+await inNamespaces(import.meta.url, ["conntrack", "iptables-nft", "iptables-legacy"], () => {
   for (const backend of ["nft", "legacy"] as const) {
     describe(`host ports of dockershim in ${backend} tables`, () => {
       test("are found, removed for their sandbox only, and with the last one go the base chains", async () => {

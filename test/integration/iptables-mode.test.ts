@@ -7,7 +7,8 @@ import { hostNatTables, removeNatRules } from "../../src/network/cni/nat-rules.j
 import { HostIptables } from "../../src/network/iptables/host-iptables.js";
 import { NodeRules } from "../../src/network/kubenet/node-rules.js";
 import { recordingLog } from "../fakes/recording-log.js";
-import { command, feed, isolated } from "./kubenet-support.js";
+import { inNamespaces } from "../support/isolated-engine.js";
+import { command, feed } from "./kubenet-support.js";
 
 const never = new AbortController().signal;
 const backends = ["nft", "legacy"] as const;
@@ -34,7 +35,7 @@ function podRules(ids: readonly string[]): string {
   return ["*nat", ":CNI-HOSTPORT-DNAT - [0:0]", ...lines, "COMMIT", ""].join("\n");
 }
 
-await isolated(import.meta.url, ["iptables-nft", "iptables-legacy", "flock"], () => {
+await inNamespaces(import.meta.url, ["iptables-nft", "iptables-legacy", "flock"], () => {
   for (const backend of backends) {
     const other = backend === "nft" ? "legacy" : "nft";
     describe(`--iptables-mode=${backend}`, () => {

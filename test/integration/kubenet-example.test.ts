@@ -7,11 +7,12 @@ import { PluginVersions } from "../../src/network/libcni/versions.js";
 import { exampleForPlugins, writeExampleConflist } from "../../src/network/example/example-conflist.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
-import { answerIn, ask, command, isolated, makePod, pluginDirs } from "./kubenet-support.js";
+import { inNamespaces, pluginDirs } from "../support/isolated-engine.js";
+import { answerIn, ask, command, makePod } from "./kubenet-support.js";
 
 const never = new AbortController().signal;
 
-await isolated(import.meta.url, ["sysctl"], () => {
+await inNamespaces(import.meta.url, ["sysctl"], () => {
   test("the example works as soon as it is written: addresses of both families, a way out, host ports", async () => {
     const confDir = "/run/net.d";
     await mkdir(confDir);

@@ -12,18 +12,8 @@ import type { PortMapping } from "../../src/shim/domain/sandbox.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
-import {
-  answerIn,
-  ask,
-  command,
-  feed,
-  isolated,
-  makePod,
-  noTraces,
-  pluginDirs,
-  traces,
-  type TestPod,
-} from "./kubenet-support.js";
+import { inNamespaces, pluginDirs } from "../support/isolated-engine.js";
+import { answerIn, ask, command, feed, makePod, noTraces, traces, type TestPod } from "./kubenet-support.js";
 
 const never = new AbortController().signal;
 const dualStack = ["10.180.0.0/24", "fd00:180::/64"];
@@ -71,7 +61,7 @@ async function reaches(from: TestPod | undefined, ...targets: readonly string[])
   }
 }
 
-await isolated(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], () => {
+await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], () => {
   const servers: Disposable[] = [];
   after(() => {
     for (const server of servers) server[Symbol.dispose]();

@@ -1,82 +1,13 @@
-/**
- * Network tests change routes, rules and settings of a host. So a test file runs itself once more, in network and mount
- * namespaces of its own with empty /run and /var/lib: the machine's are never touched, and all of it vanishes with the
- * process, however that ends.
- */
+/** Pods that are network namespaces alone, servers inside of them, and everything that a pod can leave behind. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync } from "node:fs";
 import { readdir } from "node:fs/promises";
-import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { runCommand } from "../../src/network/iptables/run-command.js";
 
-const inside = "DOCKERSHIM_TEST_NETWORK_NAMESPACE";
-export const pluginDirs = ["/opt/cni/bin", "/usr/lib/cni"] as const;
 const never = new AbortController().signal;
 const run = promisify(execFile);
-const limitMs = 300_000;
-
-/** Defines `tests` inside namespaces of their own; outside it defines one test that runs them there. */
-export async function isolated(file: string, needs: readonly string[], tests: () => void): Promise<void> {
-  if (process.env[inside] === "1") {
-    await prepare();
-    tests();
-    return;
-  }
-  const reason = await reasonToSkip(needs);
-  test(
-    `${fileURLToPath(file).split("/").at(-1) ?? ""} in namespaces of its own`,
-    { skip: reason },
-    async () => {
-      // The runner's own variable would make the child report to a parent that it does not have.
-      const { NODE_TEST_CONTEXT: _context, ...environment } = process.env;
-      const words = [
-        "--net",
-        "--mount",
-        "--propagation",
-        "private",
-        "--",
-        process.execPath,
-        ...process.execArgv,
-      ];
-      const result = await run("unshare", [...words, fileURLToPath(file)], {
-        env: { ...environment, [inside]: "1" },
-        timeout: limitMs,
-        killSignal: "SIGKILL",
-        maxBuffer: 64 * 1024 * 1024,
-      }).catch((error: unknown) => error as { stdout?: string; stderr?: string; code?: unknown });
-      const output = `${result.stdout ?? ""}${result.stderr ?? ""}`;
-      assert.ok(!("code" in result), output);
-      assert.match(output, /^(?:#|ℹ) pass [1-9]/m, output);
-    },
-  );
-}
-
-async function reasonToSkip(needs: readonly string[]): Promise<string | false> {
-  if (process.platform !== "linux") return "not Linux";
-  if (process.getuid?.() !== 0) return "not root";
-  for (const program of ["unshare", "ip", "nsenter", "mount", "iptables", "ip6tables", ...needs]) {
-    const found = await run("which", [program]).catch(() => undefined);
-    if (found === undefined) return `${program} is not installed`;
-  }
-  for (const plugin of ["bridge", "host-local", "portmap", "bandwidth", "firewall"]) {
-    if (!pluginDirs.some((directory) => existsSync(`${directory}/${plugin}`))) {
-      return `the CNI plugin ${plugin} is not installed`;
-    }
-  }
-  const allowed = await run("unshare", ["--net", "--mount", "true"]).catch(() => undefined);
-  return allowed === undefined ? "no right to make namespaces" : false;
-}
-
-async function prepare(): Promise<void> {
-  await command("mount", "-t", "tmpfs", "tmpfs", "/run");
-  await command("mount", "-t", "tmpfs", "tmpfs", "/var/lib");
-  await command("mount", "-t", "sysfs", "sysfs", "/sys");
-  await command("ip", "link", "set", "lo", "up");
-}
 
 /** Output of a command that must succeed. */
 export async function command(program: string, ...words: readonly string[]): Promise<string> {

@@ -12,7 +12,7 @@ import { connectCri, type ApiVersion, type CriClient } from "./cri-client.js";
 import { dockerEndpoint } from "./docker.js";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const startTimeoutMs = 60_000;
+const startTimeoutMs = 120_000;
 /** As bin/dockershim and `npm start` have it. */
 const memoryEnvironment = { MALLOC_ARENA_MAX: "1", MALLOC_TRIM_THRESHOLD_: "131072" };
 
@@ -159,7 +159,7 @@ export class ShimProcess implements AsyncDisposable {
     return client;
   }
 
-  /** Returns when the output matches; throws when the process ends or takes a minute. */
+  /** Returns when the output matches; throws when the process ends or the time is over. */
   async untilLogged(pattern: RegExp): Promise<void> {
     const { stdout, stderr } = this.#child;
     await new Promise<void>((resolve, reject) => {

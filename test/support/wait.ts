@@ -1,10 +1,11 @@
 /** Waiting for something that no event tells of. */
 import { setTimeout as sleep } from "node:timers/promises";
 
-const timeoutMs = 30_000;
+/** Long enough for a machine that is busy with other things. */
+const timeoutMs = 90_000;
 const pollMs = 50;
 
-/** The first result of `look` that is not undefined or false; throws after half a minute, saying what was waited for. */
+/** The first result of `look` that is not undefined or false; throws when the time is over, saying what was waited for. */
 export async function until<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,

@@ -1,0 +1,102 @@
+/**
+ * Runs files of integration tests side by side. Those that have an engine or namespaces of their own run beside all
+ * others, as many at once as there are processors. Those of the engine that the run was given run one after another:
+ * each shim on an engine sees the pods, images and events of all.
+ */
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { relative, resolve } from "node:path";
+import { openNamespaces } from "./namespaces.mjs";
+import { addCounts, noCounts, runTests } from "./test-runner.mjs";
+
+/**
+ * @typedef {Parameters<typeof runTests>[0]} Options
+ * @typedef {import("./namespaces.mjs").Namespaces} Namespaces
+ * @typedef {{ run: typeof runTests, open: typeof openNamespaces }} Means
+ * @typedef {{ file: string, kind: string }} TestFile
+ */
+
+/**
+ * @param {Options} options
+ * @param {Means} means
+ * @returns {ReturnType<typeof runTests>}
+ */
+export async function runIntegrationTests(options, means = { run: runTests, open: openNamespaces }) {
+  const files = options.files.map((file) => ({ file, kind: kindOf(resolve(options.root, file)) }));
+  const shared = files.filter(({ kind }) => kind === "shared");
+  const own = files.filter(({ kind }) => kind !== "shared");
+  const queues = [shared, ...Array.from({ length: Math.min(availableParallelism(), own.length) }, () => own)];
+  const endAll = (/** @type {unknown} */ error) => {
+    for (const queue of queues) queue.length = 0;
+    throw error;
+  };
+  const results = await Promise.allSettled(
+    queues.map((queue) => runQueue(queue, options, means).catch(endAll)),
+  );
+  let counts = noCounts;
+  for (const result of results) {
+    // The others have ended, too, and have removed what they made.
+    if (result.status === "rejected") throw result.reason;
+    counts = addCounts(counts, result.value);
+  }
+  return counts;
+}
+
+/** @param {string} path */
+function kindOf(path) {
+  return /^await (withOwnEngine|inNamespaces)\(/m.exec(readFileSync(path, "utf8"))?.[1] ?? "shared";
+}
+
+/**
+ * Runs files until the queue is empty, one after another. Those with an engine of their own get the same namespaces, in
+ * which they start one for all.
+ * @param {TestFile[]} queue
+ * @param {Options} options
+ * @param {Means} means
+ */
+async function runQueue(queue, options, { run, open }) {
+  /** @type {Namespaces | undefined} */
+  let namespaces;
+  let counts = noCounts;
+  try {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      const { file, kind } = next;
+      // Without the right to make them the file itself says that it is left out.
+      if (kind === "withOwnEngine") namespaces ??= await open(options.root).catch(() => undefined);
+      const inside = kind === "withOwnEngine" ? namespaces : undefined;
+      counts = addCounts(counts, await runFile(file, options, run, inside));
+    }
+    return counts;
+  } finally {
+    await namespaces?.close();
+  }
+}
+
+/**
+ * Prints what the tests of a file printed when they have ended, without node's summary of a single file.
+ * @param {string} file
+ * @param {Options} options
+ * @param {typeof runTests} run
+ * @param {Namespaces | undefined} namespaces
+ */
+async function runFile(file, options, run, namespaces) {
+  const start = performance.now();
+  let output = "";
+  try {
+    const counts = await run({
+      ...options,
+      files: [file],
+      env: { ...options.env, ...namespaces?.env },
+      command: namespaces?.command ?? [],
+      print: (text) => (output += text),
+    });
+    // A runner that was killed has no totals: its file has failed.
+    const isKilled = counts.runnerFailures > 0 && counts.failed === 0;
+    return isKilled ? { ...counts, failed: 1, failedFiles: [resolve(options.root, file)] } : counts;
+  } finally {
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    const summary = /^(?:#|ℹ) (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm;
+    process.stdout.write(`${relative(options.root, resolve(options.root, file))}: ${seconds} s\n`);
+    process.stdout.write(output.replace(summary, ""));
+  }
+}

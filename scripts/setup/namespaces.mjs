@@ -1,0 +1,137 @@
+/**
+ * Network, mount and process namespaces in which tests change links, rules and settings of a node, and run an engine
+ * of their own: /run, /var/lib, /sys and /proc are not the machine's there.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, readdirSync, rmdirSync, statfsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** Where the directory of the namespaces, which is on a disk, is visible inside. */
+export const diskDirectory = "/run/engine";
+/** The engine inside listens here. */
+export const ownEngineSocket = "/run/docker.sock";
+/** Set inside, to the name of the namespaces. Cgroups of the containers inside are below a group of that name. */
+export const namespacesVariable = "DOCKERSHIM_TEST_NAMESPACES";
+const OVERLAY_TYPE = 0x794c7630;
+
+/** Done by the first process, which then waits and so reaps what others leave behind. */
+const FIRST = [
+  // Of the proc file system outside: the id of this process there.
+  "read -r pid _ < /proc/self/stat",
+  "mount -t proc proc /proc",
+  "mount -t tmpfs tmpfs /run",
+  `mkdir -p ${diskDirectory} /run/tmp /run/cgroup`,
+  `mount --bind "$0" ${diskDirectory}`,
+  "mount -t tmpfs tmpfs /var/lib",
+  // A sysfs shows the links of the network namespace in which it was mounted.
+  "mount --rbind /sys/fs/cgroup /run/cgroup",
+  "mount -t sysfs sysfs /sys",
+  "mount --rbind /run/cgroup /sys/fs/cgroup",
+  "ip link set lo up",
+  // As on a machine that has just started: an engine enables forwarding, and then drops what it does not forward itself.
+  "echo 0 > /proc/sys/net/ipv4/ip_forward",
+  'echo "pid $pid"',
+].join(" && ");
+
+/**
+ * @typedef {{ command: readonly string[], env: Readonly<Record<string, string>>, close: () => Promise<void> }} Namespaces
+ *   `command`: what stands before a program that is to run inside; `env`: what it needs; `close`: ends all processes
+ *   inside, and removes files and cgroups
+ */
+
+/**
+ * Throws where there is no right to make them.
+ * @param {string} workingDirectory of the programs inside
+ * @returns {Promise<Namespaces>}
+ */
+export async function openNamespaces(workingDirectory) {
+  const directory = await mkdtemp(join(diskPlace(), "dockershim-engine-"));
+  const name = basename(directory);
+  const flags = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "--"];
+  // It ends when the standard input does, which is when this process ends, however that does.
+  const first = ["sh", "-c", `${FIRST} && cat > /dev/null; exit $?`, directory];
+  // A signal to the caller's group is not for it: what runs inside may need it to clean up.
+  const child = spawn("unshare", [...flags, ...first], { stdio: "pipe", detached: true });
+  const exited = new Promise((resolve) => child.once("close", resolve));
+  const close = async () => {
+    child.kill("SIGKILL");
+    await exited;
+    await removeCgroups(name);
+    await rm(directory, { recursive: true, force: true, maxRetries: 20 });
+  };
+  try {
+    const pid = await firstPid(child);
+    const enter = ["nsenter", `--target=${pid}`, "--net", "--mount", "--pid", "--"];
+    return {
+      command: [...enter, "sh", "-c", 'cd "$0" && exec "$@"', workingDirectory],
+      env: {
+        [namespacesVariable]: name,
+        TMPDIR: "/run/tmp",
+        DOCKERSHIM_TEST_DOCKER_ENDPOINT: `unix://${ownEngineSocket}`,
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/**
+ * @param {import("node:child_process").ChildProcess} child
+ * @returns {Promise<string>}
+ */
+function firstPid(child) {
+  return new Promise((resolve, reject) => {
+    let said = "";
+    const hear = (/** @type {Buffer} */ text) => {
+      said += text.toString();
+      const pid = /^pid (\d+)$/m.exec(said)?.[1];
+      if (pid !== undefined) resolve(pid);
+    };
+    child.stdout?.on("data", hear);
+    child.stderr?.on("data", hear);
+    child.once("error", reject);
+    child.once("close", () => reject(new Error(`cannot make namespaces: ${said.trim()}`)));
+  });
+}
+
+/** A place on a file system that can carry the overlays of an engine. */
+function diskPlace() {
+  const places = [tmpdir(), "/var/tmp", "/var/lib"];
+  const found = places.find((place) => existsSync(place) && statfsSync(place).type !== OVERLAY_TYPE);
+  if (found === undefined) throw new Error(`none of ${places.join(", ")} can hold the data of an engine`);
+  return found;
+}
+
+/**
+ * The groups of all containers; their processes may take a moment to go.
+ * @param {string} name
+ */
+async function removeCgroups(name) {
+  const base = "/sys/fs/cgroup";
+  const hierarchies = existsSync(base) ? readdirSync(base, { withFileTypes: true }) : [];
+  const parents = hierarchies.filter((entry) => entry.isDirectory()).map((entry) => join(base, entry.name));
+  for (const parent of [base, ...parents]) {
+    const group = join(parent, name);
+    for (let tries = 0; existsSync(group) && tries < 50; tries += 1) {
+      if (tries > 0) await sleep(100);
+      try {
+        removeGroup(group);
+      } catch {
+        // A process of it is still there.
+      }
+    }
+  }
+}
+
+/** @param {string} group */
+function removeGroup(group) {
+  for (const entry of readdirSync(group, { withFileTypes: true })) {
+    if (entry.isDirectory()) removeGroup(join(group, entry.name));
+  }
+  rmdirSync(group);
+}

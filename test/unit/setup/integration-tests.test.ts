@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { runIntegrationTests } from "../../../scripts/setup/integration-tests.mjs";
+import { noCounts } from "../../../scripts/setup/test-runner.mjs";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const texts = {
+  "a.test.ts": "await withOwnEngine(import.meta.url, [], () => undefined);\n",
+  "b.test.ts": 'describe("b", () => undefined);\n',
+  "c.test.ts": "await inNamespaces(import.meta.url, [], () => undefined);\n",
+  "d.test.ts": 'describe("d", () => undefined);\n',
+  "e.test.ts": "await withOwnEngine(import.meta.url, [], () => undefined);\n",
+};
+
+interface Run {
+  readonly file: string;
+  readonly command: readonly string[];
+  readonly variable: string | undefined;
+}
+
+async function schedule(outcome: (file: string) => Partial<typeof noCounts> = () => ({ passed: 1 })) {
+  await using directory = await temporaryDirectory();
+  for (const [name, text] of Object.entries(texts)) await writeFile(join(directory.path, name), text);
+  const runs: Run[] = [];
+  const running = { shared: 0, most: 0, open: 0 };
+  const options = {
+    root: directory.path,
+    files: Object.keys(texts),
+    env: {},
+    concurrency: 1,
+    runnerFlags: [],
+    timeoutMs: 1_000,
+  };
+  const counts = await runIntegrationTests(options, {
+    run: async ({ files: [file = ""], command = [], env }) => {
+      runs.push({ file, command, variable: env["INSIDE"] });
+      const isShared = /^[bd]/.test(file);
+      if (isShared) running.most = Math.max(running.most, (running.shared += 1));
+      await sleep(5);
+      if (isShared) running.shared -= 1;
+      return { ...noCounts, ...outcome(file) };
+    },
+    open: () => {
+      running.open += 1;
+      const close = async (): Promise<void> => {
+        running.open -= 1;
+        await Promise.resolve();
+      };
+      return Promise.resolve({ command: ["enter"], env: { INSIDE: "yes" }, close });
+    },
+  });
+  return { counts, running, runs: runs.sort((a, b) => a.file.localeCompare(b.file)), root: directory.path };
+}
+
+test("runIntegrationTests() runs each file once, in namespaces where it has an engine of its own", async () => {
+  const { counts, runs, running } = await schedule();
+  assert.equal(counts.passed, 5);
+  assert.deepEqual(
+    runs.map(({ file, command, variable }) => [file, command, variable]),
+    [
+      ["a.test.ts", ["enter"], "yes"],
+      ["b.test.ts", [], undefined],
+      ["c.test.ts", [], undefined],
+      ["d.test.ts", [], undefined],
+      ["e.test.ts", ["enter"], "yes"],
+    ],
+  );
+  assert.deepEqual(
+    running,
+    { shared: 0, most: 1, open: 0 },
+    "files of the shared engine run one after another",
+  );
+});
+
+test("runIntegrationTests() takes a file whose runner was killed for failed", async () => {
+  const { counts, root } = await schedule((file) =>
+    file === "c.test.ts" ? { runnerFailures: 1 } : { passed: 1 },
+  );
+  assert.deepEqual([counts.passed, counts.failed], [4, 1]);
+  assert.deepEqual(counts.failedFiles, [join(root, "c.test.ts")]);
+});
