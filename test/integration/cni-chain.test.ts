@@ -6,11 +6,11 @@ import { readHoldings } from "../../src/network/orphans/held-resources.js";
 import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { PodNetworkTearDown } from "../../src/shim/ports/network-plugin.js";
-import { CniNode, never, requestFor, type Trouble } from "./cni-support.js";
+import { CniNode, never, requestFor, type PluginFault } from "./cni-support.js";
 import { inNamespaces } from "../support/isolated-engine.js";
 import { answerIn, ask, command, makePod, type TestPod } from "./kubenet-support.js";
 
-/** The plugins that every list here has; the troublemaker stands before, between or behind them. */
+/** The plugins that every list here has; the faulty plugin stands before, between or behind them. */
 const plugins = 5;
 const places = Array.from({ length: plugins + 1 }, (_, place) => place);
 const podCount = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 200 : 20;
@@ -216,44 +216,44 @@ await inNamespaces(import.meta.url, [], () => {
   });
 
   for (const place of places) {
-    describe(`a chain with a troublemaker at place ${String(place)}`, () => {
-      // At the first place nobody has made an interface yet, and the bridge plugin makes the result anew.
+    describe(`a chain with a faulty plugin at place ${String(place)}`, () => {
+      // At the first place there is no interface yet, and the bridge plugin makes the result anew.
       before(() => start(place, { setUpMs: 8000, tearDownMs: 8000 }));
       after(stop);
 
-      for (const trouble of ["fail", "garbage"] satisfies Trouble[]) {
-        test(`is undone by the tear-down when that one's ADD ends with ${trouble}`, async () => {
-          await node.makeTrouble("ADD", trouble);
+      for (const fault of ["fail", "garbage"] satisfies PluginFault[]) {
+        test(`is undone by the tear-down when that one's ADD ends with ${fault}`, async () => {
+          await node.injectFault("ADD", fault);
           await assert.rejects(
             node.plugin.setUpPod(requestFor(pod), never),
-            /^ShimError: CNI plugin "troublemaker" ADD for pod "default\/web": /,
+            /^ShimError: CNI plugin "faulty-plugin" ADD for pod "default\/web": /,
           );
           await node.plugin.tearDownPod({ ...requestFor(pod), unfinished: true }, never);
           await assertClean();
-          await node.makePeace();
+          await node.clearFaults();
         });
       }
 
       test("undoes everything at a later tear-down when the shim is killed in the middle", async () => {
-        await node.makeTrouble("ADD", "fail");
+        await node.injectFault("ADD", "fail");
         await assert.rejects(node.plugin.setUpPod(requestFor(pod), never));
         // Without the tear-down that follows in a shim that lives.
         await node.restart();
         assert.equal(await node.plugin.podAddresses(pod), undefined);
         await node.plugin.tearDownPod(requestFor(pod), never);
         await assertClean();
-        await node.makePeace();
+        await node.clearFaults();
       });
 
       test("undoes everything once that one's DEL succeeds, also by another shim", async () => {
         await node.plugin.setUpPod(requestFor(pod), never);
-        await node.makeTrouble("DEL", "fail");
+        await node.injectFault("DEL", "fail");
         for (let attempt = 0; attempt < 2; attempt += 1) {
-          await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"troublemaker" DEL/);
+          await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"faulty-plugin" DEL/);
         }
         await node.restart();
-        await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"troublemaker" DEL/);
-        await node.makePeace();
+        await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), /"faulty-plugin" DEL/);
+        await node.clearFaults();
         await node.plugin.tearDownPod(requestFor(pod), never);
         await assertClean();
       });
@@ -265,20 +265,20 @@ await inNamespaces(import.meta.url, [], () => {
     after(stop);
 
     test("at ADD ends by the deadline, and leaves nothing after the tear-down", async () => {
-      await node.makeTrouble("ADD", "hang");
+      await node.injectFault("ADD", "hang");
       await assert.rejects(node.plugin.setUpPod(requestFor(pod), never), (error) => isKind(error, "timeout"));
       await node.plugin.tearDownPod({ ...requestFor(pod), unfinished: true }, never);
       await assertClean();
-      await node.makePeace();
+      await node.clearFaults();
     });
 
     test("at DEL ends by the deadline, and leaves nothing after the next try", async () => {
       await node.plugin.setUpPod(requestFor(pod), never);
-      await node.makeTrouble("DEL", "hang");
+      await node.injectFault("DEL", "hang");
       await assert.rejects(node.plugin.tearDownPod(requestFor(pod), never), (error) =>
         isKind(error, "timeout"),
       );
-      await node.makePeace();
+      await node.clearFaults();
       await node.plugin.tearDownPod(requestFor(pod), never);
       await assertClean();
     });

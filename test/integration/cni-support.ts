@@ -13,8 +13,8 @@ import { command, type TestPod } from "./kubenet-support.js";
 export const never = new AbortController().signal;
 
 /** The name of the plugin that fails when it is told to. */
-export const troublemaker = "troublemaker";
-export type Trouble = "fail" | "garbage" | "hang";
+export const faultyPlugin = "faulty-plugin";
+export type PluginFault = "fail" | "garbage" | "hang";
 
 export class CniNode implements AsyncDisposable {
   readonly confDir: string;
@@ -29,15 +29,15 @@ export class CniNode implements AsyncDisposable {
     this.addressDir = join(directory, "addresses");
   }
 
-  /** With all plugins in the list and `troublemaker` at the place `troubleAt`, if that is given. */
-  static async create(troubleAt?: number, timeouts: Partial<CniTimeouts> = {}): Promise<CniNode> {
+  /** With all plugins in the list and the faulty one at the place `faultyAt`, if that is given. */
+  static async create(faultyAt?: number, timeouts: Partial<CniTimeouts> = {}): Promise<CniNode> {
     const node = new CniNode(await mkdtemp(join(tmpdir(), "cni-node-")));
     await mkdir(node.confDir);
     await mkdir(join(node.directory, "bin"));
-    const script = join(node.directory, "bin", troublemaker);
-    await writeFile(script, troublemakerScript(node.directory));
+    const script = join(node.directory, "bin", faultyPlugin);
+    await writeFile(script, faultyPluginScript(node.directory));
     await chmod(script, 0o755);
-    await node.configure(troubleAt);
+    await node.configure(faultyAt);
     await node.restart(timeouts);
     return node;
   }
@@ -60,7 +60,7 @@ export class CniNode implements AsyncDisposable {
     await this.plugin.start(never);
   }
 
-  async configure(troubleAt?: number): Promise<void> {
+  async configure(faultyAt?: number): Promise<void> {
     const plugins: object[] = [
       {
         type: "bridge",
@@ -80,7 +80,7 @@ export class CniNode implements AsyncDisposable {
       { type: "firewall", backend: "iptables" },
       { type: "tuning", sysctl: { "net.core.somaxconn": "500" } },
     ];
-    if (troubleAt !== undefined) plugins.splice(troubleAt, 0, { type: troublemaker });
+    if (faultyAt !== undefined) plugins.splice(faultyAt, 0, { type: faultyPlugin });
     const list = { cniVersion: "1.0.0", name: "chain", plugins };
     await writeFile(join(this.confDir, "10-chain.conflist"), JSON.stringify(list));
   }
@@ -89,12 +89,12 @@ export class CniNode implements AsyncDisposable {
     await rm(join(this.confDir, "10-chain.conflist"));
   }
 
-  /** The troublemaker makes `trouble` at each `commandName` until `makePeace`. */
-  makeTrouble(commandName: "ADD" | "DEL", trouble: Trouble): Promise<void> {
-    return writeFile(join(this.directory, commandName), trouble);
+  /** The faulty plugin has this fault at each `commandName` until `clearFaults`. */
+  injectFault(commandName: "ADD" | "DEL", fault: PluginFault): Promise<void> {
+    return writeFile(join(this.directory, commandName), fault);
   }
 
-  async makePeace(): Promise<void> {
+  async clearFaults(): Promise<void> {
     for (const name of ["ADD", "DEL"]) await rm(join(this.directory, name), { force: true });
   }
 
@@ -134,7 +134,7 @@ export function requestFor(pod: TestPod, hostPort = 20_080): PodNetworkRequest {
 }
 
 /** Passes on the result of the plugin before it, and at the first place makes one without addresses. */
-function troublemakerScript(directory: string): string {
+function faultyPluginScript(directory: string): string {
   return `#!${process.execPath}
 const fs = require("fs");
 const input = JSON.parse(fs.readFileSync(0, "utf8"));
@@ -143,13 +143,13 @@ if (command === "VERSION") {
   console.log(JSON.stringify({ cniVersion: "1.0.0", supportedVersions: ["0.4.0", "1.0.0"] }));
   process.exit(0);
 }
-let trouble = "";
-try { trouble = fs.readFileSync(${JSON.stringify(directory)} + "/" + command, "utf8"); } catch {}
-if (trouble === "fail") {
-  console.log(JSON.stringify({ code: 100, msg: "trouble" }));
+let fault = "";
+try { fault = fs.readFileSync(${JSON.stringify(directory)} + "/" + command, "utf8"); } catch {}
+if (fault === "fail") {
+  console.log(JSON.stringify({ code: 100, msg: "fault" }));
   process.exit(1);
-} else if (trouble === "hang") setInterval(() => {}, 1000);
-else if (trouble === "garbage") {
+} else if (fault === "hang") setInterval(() => {}, 1000);
+else if (fault === "garbage") {
   console.log("garbage");
   process.exit(command === "ADD" ? 0 : 1);
 } else if (command === "ADD") console.log(JSON.stringify(input.prevResult ?? { cniVersion: "1.0.0" }));

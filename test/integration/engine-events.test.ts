@@ -46,8 +46,8 @@ describe("DockerEngine, events", { skip: await reasonToSkip(), timeout: 120_000 
   test("the life of a labelled container is told, its execs are not, and of others only that they come and go", async () => {
     const subscription = await subscribe();
     try {
-      await using stranger = await at.container({ Labels: {} });
-      await at.engine.startContainer(stranger.id, anySignal());
+      await using foreign = await at.container({ Labels: {} });
+      await at.engine.startContainer(foreign.id, anySignal());
       const container = await at.container();
       await at.engine.startContainer(container.id, anySignal());
       const options = { command: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
@@ -60,13 +60,13 @@ describe("DockerEngine, events", { skip: await reasonToSkip(), timeout: 120_000 
         subscription.events.filter(({ id }) => id === container.id).map(({ action }) => action);
       await subscription.until(() => own().includes("destroy"));
       assert.deepEqual(own(), ["create", "start", "die", "destroy"]);
-      await stranger[Symbol.asyncDispose]();
-      const strange = (): readonly string[] =>
+      await foreign[Symbol.asyncDispose]();
+      const foreignEvents = (): readonly string[] =>
         subscription.events
-          .filter(({ id }) => id === stranger.id)
+          .filter(({ id }) => id === foreign.id)
           .map(({ type, action }) => `${type} ${action}`);
-      await subscription.until(() => strange().length > 1);
-      assert.deepEqual(strange(), ["otherContainer create", "otherContainer destroy"]);
+      await subscription.until(() => foreignEvents().length > 1);
+      assert.deepEqual(foreignEvents(), ["otherContainer create", "otherContainer destroy"]);
       assert.ok(subscription.events.every(({ type, id }) => type === "image" || /^[0-9a-f]{64}$/.test(id)));
     } finally {
       await subscription.end();

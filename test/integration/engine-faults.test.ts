@@ -43,7 +43,7 @@ const longRecoveryMs = 25_000;
 const connectFaults: readonly Fault[] = long ? faults : ["cut", "garble"];
 /** How soon after a call nothing of it may be open. */
 const closingMs = 2_000;
-/** No request that nobody waits for is longer open: inspects of the read model have 10 s, a clean-up 30 s. */
+/** Longest time that a request of an ended call stays open: inspects of the read model have 10 s, a clean-up 30 s. */
 const cleanUpMs = 31_000;
 /** A stream that says nothing for so long was accepted. */
 const streamPatienceMs = 500;
@@ -214,7 +214,7 @@ describe("fault table", { skip: skipAll }, () => {
     assert.equal(code, codes.OK, `${name}: ${details}`);
   }
 
-  /** To a port that nobody listens at: the pod says so itself. */
+  /** To a port without a listener: the answer is that of the pod. */
   async function forwardOnce(): Promise<void> {
     const { url } = await scene.cri.PortForward({ pod_sandbox_id: scene.pod.id, port: [] });
     const client = await openSpdy(url, ["portforward.k8s.io"]);
@@ -246,10 +246,10 @@ describe("fault table", { skip: skipAll }, () => {
     });
   }
 
-  test("nothing is left of all that", async () => {
+  test("no container, record, log or request remains", async () => {
     const { cri, pod } = scene;
     await removePod(cri, pod.id);
-    assert.deepEqual(await bed.leftovers(), []);
+    assert.deepEqual(await bed.ownContainers(), []);
     for (const part of ["sandbox", "pods", "containers", "logs"]) {
       assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
     }

@@ -16,7 +16,7 @@ import { until } from "../support/wait.js";
 const statusTimeoutMs = 5_000;
 /** Calls to a frozen engine at once. */
 const callers = long ? 300 : 60;
-const impatient = { timeoutMs: 1_000 };
+const shortDeadline = { timeoutMs: 1_000 };
 
 function runtimeReady({ status }: StatusResponse): true | string {
   const condition = status?.conditions.find(({ type }) => type === "RuntimeReady");
@@ -24,7 +24,7 @@ function runtimeReady({ status }: StatusResponse): true | string {
 }
 
 await withOwnEngine(import.meta.url, [], (engine) => {
-  describe("an engine that goes and comes", () => {
+  describe("an engine that stops and starts", () => {
     let bed: TestBed;
     let shim: ShimProcess;
     let pod: Pod;
@@ -51,7 +51,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       return targets.filter((target) => target.startsWith("socket:")).length;
     }
 
-    test("frozen: every call ends in time, Status says why, nothing piles up, and all is well when it goes on", async () => {
+    test("frozen: every call ends by its deadline, Status says why, no connection stays open, and all calls work after it resumes", async () => {
       const { cri } = shim;
       const created = await pod.create({ metadata: { name: "created", attempt: 0 } });
       const config = bed.podConfig();
@@ -59,7 +59,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       engine.signal("SIGSTOP");
       try {
         const calls = [
-          () => cri.RunPodSandbox({ config }, impatient),
+          () => cri.RunPodSandbox({ config }, shortDeadline),
           () =>
             cri.CreateContainer(
               {
@@ -67,28 +67,28 @@ await withOwnEngine(import.meta.url, [], (engine) => {
                 config: bed.containerConfig({ metadata: { name: "lost", attempt: 0 } }),
                 sandbox_config: pod.config,
               },
-              impatient,
+              shortDeadline,
             ),
-          () => cri.StartContainer({ container_id: created }, impatient),
-          () => cri.ExecSync({ container_id: containerId, cmd: ["sleep", "1000"] }, impatient),
-          () => cri.PullImage({ image: { image: "registry.invalid/a:1" } }, impatient),
-          () => cri.ListImages({}, impatient),
-          () => cri.ImageFsInfo({}, impatient),
+          () => cri.StartContainer({ container_id: created }, shortDeadline),
+          () => cri.ExecSync({ container_id: containerId, cmd: ["sleep", "1000"] }, shortDeadline),
+          () => cri.PullImage({ image: { image: "registry.invalid/a:1" } }, shortDeadline),
+          () => cri.ListImages({}, shortDeadline),
+          () => cri.ImageFsInfo({}, shortDeadline),
         ];
         const answers = Promise.all(
           Array.from({ length: callers }, (_, index) => {
-            const call = calls[index % calls.length] ?? (() => cri.ListImages({}, impatient));
+            const call = calls[index % calls.length] ?? (() => cri.ListImages({}, shortDeadline));
             return rejectsWith(call(), "DEADLINE_EXCEEDED");
           }),
         );
-        answers.catch(() => undefined); // Heard below.
+        answers.catch(() => undefined); // Awaited below.
         const frozen = cri.Status({}, { timeoutMs: statusTimeoutMs });
         assert.match(
           String(runtimeReady(await frozen)),
           /^DockerDaemonNotReady: docker: failed to reach the engine/,
         );
         await answers;
-        // What is left are the clean-up of the execs, and the event stream as before.
+        // The clean-up of the execs may still be open, beside the event stream.
         await until("the connections of the calls to be closed", async () => (await sockets()) <= before + 2);
       } finally {
         engine.signal("SIGCONT");
@@ -96,8 +96,8 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       await until("the shim to be ready", isReady);
       assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
       assert.equal((await pod.containerStatus(containerId)).state, ContainerState.CONTAINER_RUNNING);
-      // The engine has their requests yet, and may begin with them only now.
-      await until("what nobody waits for to be gone", async () => {
+      // The engine still has their requests, and may start to handle them only now.
+      await until("the results of abandoned requests to be removed", async () => {
         const { containers } = await cri.ListContainers({ filter: { pod_sandbox_id: pod.id } });
         const { items } = await cri.ListPodSandbox({});
         return items.length === 1 && !containers.some(({ metadata }) => metadata?.name === "lost");
@@ -108,7 +108,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       await cri.RemoveContainer({ container_id: created });
     });
 
-    test("frozen and gone on: changes in between are seen", async () => {
+    test("frozen and resumed: changes in between are seen", async () => {
       const id = await pod.start({ metadata: { name: "dies", attempt: 0 } });
       const pid = (await inspectContainer(id))?.State.Pid ?? 0;
       engine.signal("SIGSTOP");
@@ -120,7 +120,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
     });
 
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
-      test(`ended by ${signal} and started again: lists fail meanwhile, and then tell the truth`, async () => {
+      test(`ended by ${signal} and started again: lists fail meanwhile, and show the real states afterwards`, async () => {
         const { cri } = shim;
         const own = await bed.runPod(cri);
         const id = await own.start();
@@ -133,9 +133,9 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           ),
         );
         for (const call of [
-          () => cri.RunPodSandbox({ config: bed.podConfig() }, impatient),
-          () => cri.StopContainer({ container_id: id }, impatient),
-          () => cri.ListImages({}, impatient),
+          () => cri.RunPodSandbox({ config: bed.podConfig() }, shortDeadline),
+          () => cri.StopContainer({ container_id: id }, shortDeadline),
+          () => cri.ListImages({}, shortDeadline),
         ]) {
           await rejectsWith(call(), "UNAVAILABLE");
         }
@@ -154,9 +154,9 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       });
     }
 
-    test("nothing is left", async () => {
+    test("no container is left, and each outage is logged once", async () => {
       await pod[Symbol.asyncDispose]();
-      assert.deepEqual(await bed.leftovers(), []);
+      assert.deepEqual(await bed.ownContainers(), []);
       assert.equal(shim.log.split('"msg":"engine lost"').length - 1 <= 2, true, "one line per outage");
       assert.doesNotMatch(shim.log, /bug of dockershim|unhandled/i);
     });

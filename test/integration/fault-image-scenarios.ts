@@ -108,7 +108,7 @@ async function shimOfItsOwn({
 }: Scene): Promise<Pick<Scene, "cri" | "socket"> & { readonly end: () => Promise<unknown> }> {
   const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
   await shim.cri.ListContainers({});
-  // After a start it looks for leftovers of earlier ones.
+  // After a start it looks for orphaned containers of earlier processes.
   await quiet(proxy);
   return { cri: shim.cri, socket: shim.socket, end: () => shim.stop() };
 }

@@ -119,7 +119,7 @@ function attachSession(tty: boolean): (scene: Scene) => Promise<Act> {
       again: () => run({ timeoutMs: 30_000 }),
       holds: async () => {
         const sessions = proxy.openRequests.filter(({ path }) => path.includes(`${id}/attach`));
-        assert.deepEqual(sessions, [], "nobody is attached");
+        assert.deepEqual(sessions, [], "no client is attached");
         assert.equal((await inspectContainer(id))?.State.Pid, before?.State.Pid, "it runs on");
         assert.equal((await pod.containerStatus(id)).state, ContainerState.CONTAINER_RUNNING);
       },

@@ -22,7 +22,7 @@ describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
   let root: string;
   before(async () => {
     bed = await TestBed.open();
-    // Where DaemonSets have such paths. Not made yet: nobody else has the name.
+    // Where DaemonSets have such paths. Not made yet, and of a name that no other test has.
     root = `/var/lib/dockershim-test-${bed.run}`;
     bed.onClose(() => rm(root, { recursive: true, force: true }));
     shim = await bed.startShim({ flags: [`--absent-mount-sources-to-reject=${root}/reject/`] });

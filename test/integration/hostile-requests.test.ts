@@ -111,7 +111,7 @@ await withOwnEngine(import.meta.url, [], () => {
       }
     });
 
-    test("what somebody started with docker run is in no list, and no call reaches it", async () => {
+    test("a container of docker run is in no list, and no call reaches it", async () => {
       const { cri } = shim;
       const { containers } = await cri.ListContainers({});
       const { items } = await cri.ListPodSandbox({});
@@ -202,7 +202,7 @@ await withOwnEngine(import.meta.url, [], () => {
     }
 
     async function makeNode(): Promise<Node> {
-      // Nobody disposes of it: it is removed with what the requests make.
+      // Not disposed of here: it is removed with what the requests make.
       const pod = await bed.runPod(shim.cri);
       const containerId = await pod.start();
       return {

@@ -30,7 +30,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   after(() => bed.close());
 
   async function nothingIsLeft(): Promise<void> {
-    assert.deepEqual(await bed.leftovers(), []);
+    assert.deepEqual(await bed.ownContainers(), []);
     for (const part of ["sandbox", "pods", "containers"]) {
       assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
     }
@@ -120,7 +120,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
     await rejectsWith(cri.RunPodSandbox({ config: { ...config, hostname: "other" } }), "ALREADY_EXISTS");
     assert.equal((await inspectContainer(first.pod_sandbox_id))?.State.Running, true);
     await cri.StopPodSandbox(first);
-    // A stopped one is a leftover: it is replaced.
+    // A stopped one is replaced.
     const second = await cri.RunPodSandbox({ config });
     assert.notEqual(second.pod_sandbox_id, first.pod_sandbox_id);
     assert.equal(await inspectContainer(first.pod_sandbox_id), undefined);

@@ -45,10 +45,10 @@ describe("labels of images", { skip: await reasonToSkip() }, () => {
     assert.deepEqual(byImage.containers, []);
   });
 
-  test("make no pod of what somebody runs, before the shim starts or afterwards", async () => {
+  test("make no pod of a foreign container, started before the shim or afterwards", async () => {
     const runIt = async (): Promise<string> => {
       const body = { Image: image, Labels: { [runLabel]: bed.run }, Cmd: ["sleep", "1000"] };
-      const id = await createContainer(bed.newName("somebody"), body);
+      const id = await createContainer(bed.newName("foreign"), body);
       bed.onClose(() => removeContainer(id));
       await startContainer(id);
       return id;

@@ -249,7 +249,7 @@ describe("image volumes", { skip: await reasonToSkip() }, () => {
     ] as const) {
       // Those before a step leave less than those after it.
       if (moment === "before" && !long) continue;
-      test(`${what}: the successor clears away what nobody uses`, async () => {
+      test(`${what}: the next shim removes what no container uses`, async () => {
         const stateOf = await bed.newDirectory();
         const proxy = await bed.startProxy();
         const first = await bed.startShim({ directory: stateOf, dockerEndpoint: proxy.endpoint });
@@ -277,7 +277,7 @@ describe("image volumes", { skip: await reasonToSkip() }, () => {
       });
     }
 
-    test("a container goes on, and its image is still in use, also when somebody has pruned containers", async () => {
+    test("a container keeps running and its image stays in use, also after docker container prune", async () => {
       const stateOf = await bed.newDirectory();
       const first = await bed.startShim({ directory: stateOf });
       const { id: image, reference } = await loadModel();

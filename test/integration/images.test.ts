@@ -107,8 +107,8 @@ describe("images", { skip: await reasonToSkip() }, () => {
 
   test("a container of an image that is not there is refused, and nothing is made", async () => {
     await using pod = await bed.runPod(shim.cri);
-    const before = await bed.leftovers();
+    const before = await bed.ownContainers();
     await rejectsWith(pod.create({ image: { image: "dockershim.test/no-such:1" } }), "NOT_FOUND");
-    assert.deepEqual(await bed.leftovers(), before);
+    assert.deepEqual(await bed.ownContainers(), before);
   });
 });

@@ -1,6 +1,6 @@
 /**
  * The shim is killed before each of its steps, in the set-up and the tear-down of pods and containers, and at random
- * moments. Its successor shows every pod whole or not ready, no log has a gap, and nothing is left once it is removed.
+ * moments. The next shim shows every pod complete or not ready, no log has a gap, and removal leaves nothing.
  */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -98,7 +98,7 @@ await withOwnEngine(import.meta.url, [], () => {
           environment: { DOCKERSHIM_TEST_KILL_POINTS: orders },
         };
         await node.restart(options);
-        // What a whole life leaves open for good counts for nobody.
+        // Files that stay open after the life of a pod are no leak.
         await live();
         mountsBefore = await mounts();
         filesBefore = await openFiles();
@@ -114,7 +114,7 @@ await withOwnEngine(import.meta.url, [], () => {
           for (const index of chosen) {
             const at = `before step ${String(index)} of ${scenario.name}, ${recorded[index] ?? ""}`;
             await killBefore(scenario, index);
-            await assertWholeOrGone(at);
+            await assertCompleteOrGone(at);
             await assertNothingLeft();
           }
         });
@@ -122,11 +122,11 @@ await withOwnEngine(import.meta.url, [], () => {
 
       test(`${String(randomKills)} kills at random moments in the life of a pod`, async () => {
         for (let round = 0; round < randomKills; round += 1) {
-          void live().catch(() => undefined); // Nobody is there to answer it.
+          void live().catch(() => undefined); // It fails with the shim.
           await sleep(((round + Math.random()) / randomKills) * longestDelayMs);
           await node.shim.kill();
           await node.start(options);
-          await assertWholeOrGone(`random kill ${String(round)}`);
+          await assertCompleteOrGone(`random kill ${String(round)}`);
           await assertNothingLeft();
         }
       });
@@ -141,7 +141,7 @@ await withOwnEngine(import.meta.url, [], () => {
         await pod.remove();
       }
 
-      /** The steps of a call that nobody disturbs. */
+      /** The steps of a call that is not killed. */
       async function stepsOf({ prepare, call }: Scenario): Promise<readonly string[]> {
         const subject = await makeSubject(prepare);
         await giveOrder("record");
@@ -190,12 +190,12 @@ await withOwnEngine(import.meta.url, [], () => {
         return { config, pod, containerId };
       }
 
-      /** Everything that is said to be ready or to run has what its call promised. */
-      async function assertWholeOrGone(at: string): Promise<void> {
+      /** A sandbox that is listed as ready, or a container as running, has all that its call promised. */
+      async function assertCompleteOrGone(at: string): Promise<void> {
         const { items } = await node.cri.ListPodSandbox({});
         assert.ok(items.length <= 1, at);
         for (const { id, state } of items) {
-          if (state === PodSandboxState.SANDBOX_READY) await assertWholeSandbox(id, at);
+          if (state === PodSandboxState.SANDBOX_READY) await assertCompleteSandbox(id, at);
         }
         const { containers } = await node.cri.ListContainers({});
         assert.ok(containers.length <= 1, at);
@@ -205,14 +205,14 @@ await withOwnEngine(import.meta.url, [], () => {
               () => true,
               () => false,
             );
-            if (started) await assertWholeContainer(id, at);
+            if (started) await assertCompleteContainer(id, at);
           }
-          if (state === ContainerState.CONTAINER_RUNNING) await assertWholeContainer(id, at);
-          if (state === ContainerState.CONTAINER_EXITED) await assertWholeLog(id, at);
+          if (state === ContainerState.CONTAINER_RUNNING) await assertCompleteContainer(id, at);
+          if (state === ContainerState.CONTAINER_EXITED) await assertCompleteLog(id, at);
         }
       }
 
-      async function assertWholeSandbox(id: string, at: string): Promise<void> {
+      async function assertCompleteSandbox(id: string, at: string): Promise<void> {
         const docker = await inspectContainer(id);
         assert.equal(docker?.State.Running, true, at);
         assert.equal(
@@ -238,7 +238,7 @@ await withOwnEngine(import.meta.url, [], () => {
       }
 
       /** Its log goes on, from the first line, without a gap and without a line twice. */
-      async function assertWholeContainer(id: string, at: string): Promise<void> {
+      async function assertCompleteContainer(id: string, at: string): Promise<void> {
         const { status } = await node.cri.ContainerStatus({ container_id: id });
         assert.ok(status !== null && status.log_path !== "", at);
         const logged = async (): Promise<number> => (await numbersIn(join(status.log_path, ".."))).length;
@@ -252,8 +252,8 @@ await withOwnEngine(import.meta.url, [], () => {
         );
       }
 
-      /** All that the container has said is in its log. */
-      async function assertWholeLog(id: string, at: string): Promise<void> {
+      /** All that the container has printed is in its log. */
+      async function assertCompleteLog(id: string, at: string): Promise<void> {
         const { status } = await node.cri.ContainerStatus({ container_id: id });
         const { body } = await docker("GET", `/containers/${id}/logs?stdout=1`);
         const said = body.toString("latin1").split("\n").length - 1;
@@ -299,7 +299,7 @@ await withOwnEngine(import.meta.url, [], () => {
           const { items } = await node.cri.ListPodSandbox({});
           for (const { id } of items) await node.stopAndRemove(id);
           return (
-            (await node.bed.leftovers()).length === 0 &&
+            (await node.bed.ownContainers()).length === 0 &&
             (await node.cri.ListPodSandbox({})).items.length === 0
           );
         });
@@ -326,7 +326,7 @@ async function numbersIn(directory: string): Promise<readonly number[]> {
 }
 
 /**
- * Steps after which a successor would find something else; those between only prepare them. Of the many equal ones, such
+ * Steps after which the next shim finds another state; those between only prepare them. Of the many equal ones, such
  * as the records of one network, the first and the last. Kills at each plugin: pod-network-killed-shim.test.ts.
  */
 function isMilestone(steps: readonly string[], index: number): boolean {

@@ -1,4 +1,4 @@
-/** The shim is killed at each step of RunPodSandbox; what it leaves can be cleaned up through its successor. */
+/** The shim is killed at each step of RunPodSandbox; the next shim can clean up what it leaves. */
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -46,7 +46,7 @@ const steps: readonly { readonly name: string; readonly predicate: () => Predica
   },
 ];
 
-/** Kills at moments that nobody chose. */
+/** Kills at random moments. */
 const randomKills = long ? 60 : 4;
 /** Longer than a RunPodSandbox takes. */
 const longestDelayMs = 500;
@@ -68,7 +68,7 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
         const hold = proxy.holdNext(moment, predicate());
         const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
         const call = first.cri.RunPodSandbox({ config });
-        call.catch(() => undefined); // Nobody is there to answer it.
+        call.catch(() => undefined); // It fails with the shim.
         await hold.held;
         await first.kill();
         await proxy[Symbol.asyncDispose]();
@@ -102,7 +102,7 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
     const [item] = (await second.cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } }))
       .items;
     assert.equal(item?.state, PodSandboxState.SANDBOX_NOTREADY);
-    const before = await bed.leftovers();
+    const before = await bed.ownContainers();
     assert.equal(before.length, 1);
     // The kubelet stops it before it makes a new one, with the next attempt.
     await second.cri.StopPodSandbox({ pod_sandbox_id: item.id });
@@ -137,9 +137,9 @@ describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
         await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
         await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
       }
-      return (await bed.leftovers()).length === 0;
+      return (await bed.ownContainers()).length === 0;
     });
-    assert.deepEqual(await bed.leftovers(), []);
+    assert.deepEqual(await bed.ownContainers(), []);
     for (const part of ["sandbox", "pods", "containers", "quarantine"]) {
       assert.deepEqual(await entries(join(shim.stateDirectory, part)), [], part);
     }

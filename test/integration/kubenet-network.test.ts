@@ -124,7 +124,7 @@ await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], (
       assert.deepEqual(kubenet.describe()["podCidrs"], dualStack);
     });
 
-    test("has dockershim's masquerade rule once, whoever wrote it", async () => {
+    test("has dockershim's masquerade rule once, also when another program wrote it", async () => {
       const again = await plugin();
       await again.stop();
       const rules = await command("iptables-save", "-t", "nat");
@@ -153,7 +153,7 @@ await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], (
         await one.exec("ip", "address", "show", "dev", "eth0"),
         /inet6 fd00\S+ .*tentative/,
       );
-      // Interfaces that somebody adds later can have IPv6, too.
+      // Interfaces that are added later can have IPv6, too.
       assert.equal(await one.exec("sysctl", "-n", "net.ipv6.conf.default.disable_ipv6"), "0\n");
       for (const pod of [one, two]) await kubenet.tearDownPod(requestOf(pod), never);
       assert.deepEqual(await traces(), noTraces);

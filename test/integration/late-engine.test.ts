@@ -1,4 +1,4 @@
-/** The engine comes late, goes away, and comes back. */
+/** The engine starts after the shim, stops, and starts again. */
 import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
   });
   after(() => bed.close());
 
-  test("the shim serves, says why it is not ready, does not lie, and is ready when the engine appears", async () => {
+  test("the shim serves, says why it is not ready, answers no list, and is ready when the engine appears", async () => {
     const socket = join(await bed.newDirectory(), "engine.sock");
     const shim = await bed.startShimWithoutEngine({ dockerEndpoint: `unix://${socket}` });
     const { cri } = shim;
@@ -80,7 +80,7 @@ describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
     for (const pod of [kept, lost]) await pod[Symbol.asyncDispose]();
   });
 
-  test("a broken event stream alone is mended: changes in between are seen", async () => {
+  test("a broken event stream is opened again: changes in between are seen", async () => {
     const proxy = await bed.startProxy();
     const shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     const pod = await bed.runPod(shim.cri);

@@ -133,7 +133,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     assert.match(await readFile(log_path, "utf8"), /to the log/);
   });
 
-  test("a container that ends by itself is seen with its exit code, without anybody asking the engine", async () => {
+  test("a container that ends by itself is seen with its exit code, without a request for it", async () => {
     await using pod = await bed.runPod(shim.cri);
     const id = await pod.start({ command: ["sh", "-c", "exit 42"] });
     const status = await pod.untilExited(id);

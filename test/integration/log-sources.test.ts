@@ -150,7 +150,7 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
       }
       if (driver === "local" && engine.facts.apiMinor < 45) {
         context.skip(
-          "Docker before API 1.45 loses the end of long lines with this driver, and without frames nobody can tell where",
+          "Docker before API 1.45 loses the end of long lines with this driver, and without frames it is unknown where",
         );
         return;
       }

@@ -121,7 +121,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
       },
     });
     await rejectsWith(shim.cri.RunPodSandbox({ config }), "INVALID_ARGUMENT", /net\.ipv4\.ip_forward/);
-    assert.deepEqual(await bed.leftovers(), []);
+    assert.deepEqual(await bed.ownContainers(), []);
   });
 
   test("an unknown runtime handler is refused, the engine's runtimes are accepted and echoed", async () => {

@@ -81,7 +81,7 @@ describe("pinned images", { skip }, () => {
 
   test("one that was pulled is for as long as a container outside of pods has it", async () => {
     assert.equal(await isPinned(pulled), false);
-    const container = await createContainer(bed.newName("stranger"), { Image: pulled });
+    const container = await createContainer(bed.newName("foreign"), { Image: pulled });
     try {
       await becomesPinned(pulled, true);
     } finally {

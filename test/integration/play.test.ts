@@ -53,7 +53,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
     return exit;
   }
 
-  /** The example with names and labels of this run, so that nobody's own `hello` is touched. */
+  /** The example with names and labels of this run, so that a user's `hello` is not touched. */
   async function manifest(text: string): Promise<string> {
     const path = join(await bed.newDirectory(), "pods.yaml");
     await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
@@ -248,9 +248,9 @@ spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/
     const path = await manifest(
       "apiVersion: v1\nkind: Pod\nmetadata: {name: x-RUN}\nspec: {containers: [{name: a, image: IMAGE}]}\n",
     );
-    const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/nobody.sock`, path]);
+    const exit = await runProgram(["play", `--endpoint=unix://${bed.directory}/absent.sock`, path]);
     assert.equal(exit.code, 1);
-    assert.match(exit.stderr, /^dockershim play: [^\n]*nobody\.sock[^\n]*\n$/);
+    assert.match(exit.stderr, /^dockershim play: [^\n]*absent\.sock[^\n]*\n$/);
   });
 
   test("the client of play finds the same server through its own code", async () => {

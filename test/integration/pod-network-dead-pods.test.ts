@@ -19,7 +19,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       before(async () => {
         node = await NetworkNode.open(plugin);
       });
-      afterEach(() => node.makePeace());
+      afterEach(() => node.clearFaults());
       after(() => node[Symbol.asyncDispose]());
 
       async function networkReady(): Promise<string | true> {
@@ -55,7 +55,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           "whose pause container was killed, and the first DEL after that failed",
           async () => {
             await killPause(pod.id);
-            await node.makeTrouble("host-local", "DEL", "once");
+            await node.injectFault("host-local", "DEL", "once");
             await assert.rejects(pod.stop(), /DEL for pod "dockershim-test\//);
           },
         ],

@@ -12,14 +12,14 @@ import {
   NetworkNode,
   pauseRuns,
   type PluginName,
-  type Trouble,
+  type PluginFault,
 } from "./pod-network-support.js";
 
 const plugins = [
   ["cni", chain],
   ["kubenet", kubenetChain],
 ] as const;
-const addTroubles: Readonly<Record<PluginName, readonly Trouble[]>> = {
+const addFaults: Readonly<Record<PluginName, readonly PluginFault[]>> = {
   cni: ["fail", "late", "garbage"],
   kubenet: ["late"],
 };
@@ -31,13 +31,13 @@ await withOwnEngine(import.meta.url, [], () => {
       before(async () => {
         node = await NetworkNode.open(plugin);
       });
-      afterEach(() => node.makePeace());
+      afterEach(() => node.clearFaults());
       after(() => node[Symbol.asyncDispose]());
 
       for (const name of names) {
-        for (const trouble of addTroubles[plugin]) {
-          test(`ADD of ${name} ends with ${trouble}: the error names it, and the sandbox is undone`, async () => {
-            await node.makeTrouble(name, "ADD", trouble);
+        for (const fault of addFaults[plugin]) {
+          test(`ADD of ${name} ends with ${fault}: the error names it, and the sandbox is undone`, async () => {
+            await node.injectFault(name, "ADD", fault);
             const run = node.cri.RunPodSandbox({ config: node.podConfig() });
             // What the address plugin says comes through the one that runs it.
             const caller = name === "host-local" ? "bridge" : name;
@@ -54,7 +54,7 @@ await withOwnEngine(import.meta.url, [], () => {
         test(`DEL of ${name} fails once: the error names it, the pause container runs on, the next try ends it`, async () => {
           const pod = await node.runPod();
           await node.assertHeld();
-          await node.makeTrouble(name, "DEL", "once");
+          await node.injectFault(name, "DEL", "once");
           await rejectsWith(pod.stop(), "UNKNOWN", /CNI plugin "[a-z-]+" DEL for pod "dockershim-test\//);
           assert.equal(await pauseRuns(pod.id), true);
           assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_NOTREADY);
@@ -66,7 +66,7 @@ await withOwnEngine(import.meta.url, [], () => {
 
         test(`DEL of ${name} fails for a while, late, and across a restart of the shim`, async () => {
           const pod = await node.runPod();
-          await node.makeTrouble(name, "DEL", "late");
+          await node.injectFault(name, "DEL", "late");
           await rejectsWith(pod.stop(), "UNKNOWN");
           await rejectsWith(pod.remove(), "UNKNOWN");
           await node.restart();
@@ -74,38 +74,38 @@ await withOwnEngine(import.meta.url, [], () => {
           await rejectsWith(node.cri.RemovePodSandbox({ pod_sandbox_id: pod.id }), "UNKNOWN");
           assert.equal(await pauseRuns(pod.id), true);
           assert.deepEqual(await node.sandboxes(), [{ id: pod.id, state: PodSandboxState.SANDBOX_NOTREADY }]);
-          await node.makePeace();
+          await node.clearFaults();
           await node.stopAndRemove(pod.id);
           await node.assertClean();
         });
       }
 
       test("ADD fails, and so does the DEL that undoes it: the sandbox is listed, and Stop and Remove end it", async () => {
-        await node.makeTrouble("bandwidth", "ADD", "late");
-        await node.makeTrouble("portmap", "DEL", "fail");
+        await node.injectFault("bandwidth", "ADD", "late");
+        await node.injectFault("portmap", "DEL", "fail");
         await rejectsWith(node.cri.RunPodSandbox({ config: node.podConfig() }), "UNKNOWN", /"bandwidth" ADD/);
         const [sandbox, ...others] = await node.sandboxes();
         assert.ok(sandbox !== undefined && others.length === 0);
         assert.equal(sandbox.state, PodSandboxState.SANDBOX_NOTREADY);
         assert.equal(await pauseRuns(sandbox.id), true);
         await rejectsWith(node.stopAndRemove(sandbox.id), "UNKNOWN", /"portmap" DEL/);
-        await node.makePeace();
+        await node.clearFaults();
         await node.stopAndRemove(sandbox.id);
         await node.assertClean();
       });
 
       test("garbage at DEL is an error that names the plugin, and the next try ends it", async () => {
         const pod = await node.runPod();
-        await node.makeTrouble("portmap", "DEL", "garbage");
+        await node.injectFault("portmap", "DEL", "garbage");
         await rejectsWith(pod.stop(), "UNKNOWN", /"portmap" DEL .*garbage/);
-        await node.makePeace();
+        await node.clearFaults();
         await node.stopAndRemove(pod.id);
         await node.assertClean();
       });
 
       for (const name of ["portmap", "host-local"] as const) {
         test(`ADD of ${name} hangs: it dies with all its processes when the caller gives up, and nothing is left`, async () => {
-          await node.makeTrouble(name, "ADD", "hang");
+          await node.injectFault(name, "ADD", "hang");
           const run = node.cri.RunPodSandbox({ config: node.podConfig() }, { timeoutMs: 5_000 });
           await rejectsWith(run, "DEADLINE_EXCEEDED");
           await until("the plugin to die", async () => (await hanging()).length === 0);
@@ -115,12 +115,12 @@ await withOwnEngine(import.meta.url, [], () => {
 
         test(`DEL of ${name} hangs: statuses and other pods do not wait, and the next try ends it`, async () => {
           const pod = await node.runPod();
-          await node.makeTrouble(name, "DEL", "hang");
+          await node.injectFault(name, "DEL", "hang");
           const stop = node.cri.StopPodSandbox({ pod_sandbox_id: pod.id }, { timeoutMs: 4_000 });
           stop.catch(() => undefined);
           const group = await node.reached();
           assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_NOTREADY);
-          await node.makePeace();
+          await node.clearFaults();
           const other = await node.runPod();
           await node.stopAndRemove(other.id);
           await rejectsWith(stop, "DEADLINE_EXCEEDED");

@@ -1,4 +1,4 @@
-/** The shim is killed while a plugin of a chain is at work: Stop and Remove through its successor leave nothing. */
+/** The shim is killed while a plugin of a chain runs: Stop and Remove through the next shim leave nothing. */
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
@@ -21,7 +21,7 @@ await withOwnEngine(import.meta.url, [], () => {
       before(async () => {
         node = await NetworkNode.open(plugin);
       });
-      afterEach(() => node.makePeace());
+      afterEach(() => node.clearFaults());
       after(() => node[Symbol.asyncDispose]());
 
       /** Kills the shim while the plugin is at work in `call`, and starts another. */
@@ -29,12 +29,12 @@ await withOwnEngine(import.meta.url, [], () => {
         call: () => Promise<unknown>,
         [name, verb, fate]: readonly [ChainPlugin, "ADD" | "DEL", (typeof fates)[number]],
       ): Promise<void> {
-        await node.makeTrouble(name, verb, "wait");
-        call().catch(() => undefined); // Nobody is there to answer it.
+        await node.injectFault(name, verb, "wait");
+        call().catch(() => undefined); // It fails with the shim.
         const group = await node.reached();
         await node.shim.kill();
         if (fate === fates[0]) process.kill(-group, "SIGKILL");
-        await node.makePeace();
+        await node.clearFaults();
         await until("the plugin to end", () => !groupLives(group));
         await node.start();
       }

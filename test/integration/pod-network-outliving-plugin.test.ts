@@ -14,22 +14,22 @@ await withOwnEngine(import.meta.url, [], () => {
       before(async () => {
         node = await NetworkNode.open(plugin);
       });
-      afterEach(() => node.makePeace());
+      afterEach(() => node.clearFaults());
       after(() => node[Symbol.asyncDispose]());
 
       for (const verb of ["ADD", "DEL"] as const) {
         test(`during ${verb}, and the plugin goes on: the next shim ends it before it undoes anything`, async () => {
           const pod = verb === "DEL" ? await node.runPod() : undefined;
-          await node.makeTrouble("portmap", verb, "wait");
+          await node.injectFault("portmap", verb, "wait");
           const call = pod?.stop() ?? node.cri.RunPodSandbox({ config: node.podConfig() });
-          call.catch(() => undefined); // Nobody is there to answer it.
+          call.catch(() => undefined); // It fails with the shim.
           const group = await node.reached();
           await node.shim.kill();
           assert.equal(groupLives(group), true);
           await node.start();
           await until("the plugin to be ended", () => !groupLives(group));
           // It would go on, and finish its work after the tear-down.
-          await node.makePeace();
+          await node.clearFaults();
           const [sandbox] = await node.sandboxes();
           assert.ok(sandbox !== undefined);
           await node.stopAndRemove(sandbox.id);

@@ -1,4 +1,4 @@
-/** Starts, and tear-downs, with plugins that hang: nobody but their pods waits for them. */
+/** Starts, and tear-downs, with plugins that hang: only their own pods wait for them. */
 import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -22,7 +22,7 @@ export const kubenetChain = ["bridge", "host-local", "portmap", "bandwidth"] as 
 export type ChainPlugin = (typeof chain)[number];
 
 /** `late`: the plugin does its work, and fails then. `once`: only the first time. `wait`: until it is told to go on. */
-export type Trouble = "fail" | "late" | "once" | "garbage" | "hang" | "wait";
+export type PluginFault = "fail" | "late" | "once" | "garbage" | "hang" | "wait";
 
 export const subnets = {
   cni: { ipv4: "10.181.0", ipv6: "fd00:181::" },
@@ -35,7 +35,7 @@ export class NetworkNode implements AsyncDisposable {
   clean: readonly string[] = [];
   readonly #confDir: string;
   readonly #binDir: string;
-  readonly #troubles: string;
+  readonly #faults: string;
   readonly #shimDirectory: string;
   #hostPort = 20_000;
 
@@ -46,7 +46,7 @@ export class NetworkNode implements AsyncDisposable {
   ) {
     this.#confDir = join(directory, "net.d");
     this.#binDir = join(directory, "bin");
-    this.#troubles = join(directory, "troubles");
+    this.#faults = join(directory, "faults");
     this.#shimDirectory = join(directory, "shim");
   }
 
@@ -54,11 +54,11 @@ export class NetworkNode implements AsyncDisposable {
   static async open(plugin: PluginName): Promise<NetworkNode> {
     const bed = await TestBed.open();
     const node = new NetworkNode(bed, plugin, await bed.newDirectory());
-    for (const directory of [node.#confDir, node.#binDir, node.#troubles, node.#shimDirectory])
+    for (const directory of [node.#confDir, node.#binDir, node.#faults, node.#shimDirectory])
       await mkdir(directory);
     for (const name of chain) {
       const path = join(node.#binDir, name);
-      await writeFile(path, wrapper(name, node.#troubles));
+      await writeFile(path, wrapper(name, node.#faults));
       await chmod(path, 0o755);
     }
     await node.configure();
@@ -145,20 +145,20 @@ export class NetworkNode implements AsyncDisposable {
     return this.bed.runPod(this.cri, this.podConfig(overrides));
   }
 
-  /** The plugin makes `trouble` at each of these commands until `makePeace`. */
-  async makeTrouble(plugin: ChainPlugin, verb: "ADD" | "DEL", trouble: Trouble): Promise<void> {
-    await writeFile(join(this.#troubles, `${plugin}.${verb}`), trouble);
+  /** The plugin has this fault at each of these commands until `clearFaults`. */
+  async injectFault(plugin: ChainPlugin, verb: "ADD" | "DEL", fault: PluginFault): Promise<void> {
+    await writeFile(join(this.#faults, `${plugin}.${verb}`), fault);
   }
 
   /** A plugin that waits goes on. */
-  async makePeace(): Promise<void> {
-    for (const name of await readdir(this.#troubles)) await rm(join(this.#troubles, name));
+  async clearFaults(): Promise<void> {
+    for (const name of await readdir(this.#faults)) await rm(join(this.#faults, name));
   }
 
   /** The process group of the plugin that hangs or waits, once it does. */
   async reached(): Promise<number> {
-    const path = join(this.#troubles, "reached");
-    const pid = await until("a plugin to get to its trouble", async () =>
+    const path = join(this.#faults, "reached");
+    const pid = await until("a plugin to reach its fault", async () =>
       existsSync(path) ? (await readFile(path, "utf8")).trim() : undefined,
     );
     // Past the name, which may hold anything: state, parent, group.
@@ -185,7 +185,7 @@ export class NetworkNode implements AsyncDisposable {
       const names = await filesIn(join(this.shim.stateDirectory, part));
       lines.push(...names.map((name) => `state ${part} ${name}`));
     }
-    lines.push(...(await this.bed.leftovers()).map((id) => `container ${id}`));
+    lines.push(...(await this.bed.ownContainers()).map((id) => `container ${id}`));
     return lines.sort();
   }
 
@@ -222,7 +222,7 @@ export class NetworkNode implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.makePeace();
+    await this.clearFaults();
     await this.bed.close();
   }
 }
@@ -239,13 +239,13 @@ export async function pauseRuns(sandboxId: string): Promise<boolean> {
   return (await inspectContainer(sandboxId))?.State.Running === true;
 }
 
-/** As `docker kill`: nobody has torn anything down. */
+/** As `docker kill`: nothing is torn down. */
 export async function killPause(sandboxId: string): Promise<void> {
   const { status } = await docker("POST", `/containers/${sandboxId}/kill`);
   assert.equal(status, 204);
 }
 
-/** As `docker rm --force`: nobody has torn anything down, and the kernel has taken the links of the namespace away. */
+/** As `docker rm --force`: nothing is torn down, but the kernel has removed the links of the namespace. */
 export async function removePause(sandboxId: string): Promise<void> {
   const veths = async (): Promise<number> =>
     (await linkNames()).filter((name) => name.startsWith("veth")).length;
@@ -278,17 +278,17 @@ function isAddressFile(name: string): boolean {
   return name !== "lock" && !name.startsWith("last_reserved_ip");
 }
 
-/** Runs the real plugin, but for the trouble that a file orders. */
-function wrapper(name: string, troubles: string): string {
+/** Runs the real plugin, with the fault that a file names. */
+function wrapper(name: string, faults: string): string {
   const real = pluginDirs.map((directory) => join(directory, name)).find((path) => existsSync(path)) ?? "";
   return `#!/bin/sh
-order="${troubles}/${name}.$CNI_COMMAND"
-reached="${troubles}/reached"
-failed() { echo '{"cniVersion": "1.0.0", "code": 100, "msg": "trouble"}'; exit 1; }
+order="${faults}/${name}.$CNI_COMMAND"
+reached="${faults}/reached"
+failed() { echo '{"cniVersion": "1.0.0", "code": 100, "msg": "fault"}'; exit 1; }
 arrive() { echo $$ > "$reached.new" && mv "$reached.new" "$reached"; }
-trouble=
-[ -e "$order" ] && trouble=$(cat "$order")
-case "$trouble" in
+fault=
+[ -e "$order" ] && fault=$(cat "$order")
+case "$fault" in
 fail) failed ;;
 late) ${real} > /dev/null; failed ;;
 once) rm "$order"; failed ;;

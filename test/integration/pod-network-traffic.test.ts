@@ -92,7 +92,7 @@ await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
         for (const address of Object.values(node)) {
           await answers(await netnsOf(one.id), { host: address, ...direct }, "node");
         }
-        // Nobody outside knows the way back to a pod: it takes the masquerade rule.
+        // Hosts outside have no route to a pod: it takes the masquerade rule.
         await answers(await netnsOf(one.id), { host: host.ipv4, ...direct }, "outside");
       });
 

@@ -104,7 +104,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     const config = bed.podConfig({ dns_config: { servers: ["10.0.0.1"] } });
     const call = behindProxy.cri.RunPodSandbox({ config });
     await hold.held;
-    const [id = ""] = await bed.leftovers();
+    const [id = ""] = await bed.ownContainers();
     const path = (await inspectContainer(id))?.ResolvConfPath ?? "";
     const { ino } = await stat(path);
     hold.release();
@@ -116,7 +116,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     await behindProxy.cri.RemovePodSandbox({ pod_sandbox_id });
   });
 
-  test("resolv.conf is the pod's again after a restart of the pause container by somebody else", async () => {
+  test("resolv.conf is the pod's again after `docker restart` of the pause container", async () => {
     await using pod = await bed.runPod(shim.cri, { dns_config: { servers: ["10.96.0.10"] } });
     const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
     const expected = "nameserver 10.96.0.10\n";

@@ -1,4 +1,4 @@
-/** The end of the process, its successor, and programs that start beside it. */
+/** The end of the process, the start of the next one, and programs that start beside it. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -98,7 +98,7 @@ describe("restart", { skip: await reasonToSkip() }, () => {
     await shim.cri.Version({});
   });
 
-  test("a socket that nobody listens on is taken over; the new one is private", async () => {
+  test("a socket without a listener is replaced; the new one is private", async () => {
     const directory = await bed.newDirectory();
     const first = await bed.startShim({ directory });
     await first.kill();

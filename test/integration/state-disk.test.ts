@@ -70,10 +70,10 @@ describe("the disk of the state directory", { skip: await mountReason() }, () =>
   /** A new pod is refused with the reason, and nothing of it stays. */
   async function newPodsAreRefused(reason: RegExp): Promise<void> {
     const { cri } = shim;
-    const before = await bed.leftovers();
+    const before = await bed.ownContainers();
     for (let time = 0; time < 3; time += 1)
       await rejectsWith(cri.RunPodSandbox({ config: bed.podConfig() }), "UNAVAILABLE", reason);
-    assert.deepEqual(await bed.leftovers(), before);
+    assert.deepEqual(await bed.ownContainers(), before);
   }
 
   test("full: pods go on, stop and are removed; new ones are refused with the reason, until there is room", async () => {
@@ -184,7 +184,7 @@ describe("the disk of the state directory", { skip: await mountReason() }, () =>
   });
 
   test("nothing is left", async () => {
-    assert.deepEqual(await bed.leftovers(), []);
+    assert.deepEqual(await bed.ownContainers(), []);
     assert.doesNotMatch(shim.log, /bug of dockershim|unhandled/i);
   });
 });

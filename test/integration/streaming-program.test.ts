@@ -157,7 +157,7 @@ function dropsOf({ execUrl, forwardUrl }: Urls): readonly (() => Promise<string>
   const streams = ["error", "stdin", "stdout", "stderr"];
   const aWhile = (): Promise<unknown> => delay(Math.random() * 300);
   return [
-    // The request alone; what answers finds nobody.
+    // The client sends the request and leaves.
     async () => {
       const url = await execUrl(busy);
       const socket = await dial(url);

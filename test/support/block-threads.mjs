@@ -1,6 +1,6 @@
 /**
  * Loaded by `--import`: at SIGUSR2 every thread of the pool blocks in the kernel, as those do that touch a
- * mount whose server is gone: in open() of a FIFO that nobody writes to, DOCKERSHIM_TEST_FIFO.
+ * mount whose server is gone: in open() of a FIFO without a writer, DOCKERSHIM_TEST_FIFO.
  */
 import { open } from "node:fs";
 

@@ -119,7 +119,7 @@ export async function removeContainer(id: string): Promise<void> {
   for (;;) {
     const { status, body } = await docker("DELETE", `/containers/${id}?force=1&v=1`);
     if (status === 204 || status === 404) return;
-    // Somebody else is removing it.
+    // Another request is removing it.
     if (status !== 409) throw new Error(`remove ${id}: ${String(status)} ${body.toString()}`);
     if ((await inspectContainer(id)) === undefined) return;
   }

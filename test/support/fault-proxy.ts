@@ -7,7 +7,7 @@ import { EngineProxy, type ProxiedRequest, proxiedRequest } from "./engine-proxy
 export type Fault =
   /** It reaches the engine late. */
   | "delay"
-  /** The engine never hears of it, and nobody answers. */
+  /** The engine does not get it, and there is no answer. */
   | "stall"
   /** The engine does it, and its answer never comes. */
   | "withhold"
@@ -224,7 +224,7 @@ export class FaultProxy extends EngineProxy {
   }
 }
 
-/** Answers that come as long as somebody listens. */
+/** Answers that come as long as the client listens. */
 function isEndless({ path }: ProxiedRequest): boolean {
   return path.startsWith("/events") || path.includes("/logs?");
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { dockerSocket } from "./docker.js";
 
-/** The engine's socket as a TCP port: as far as anybody can tell, the engine of another machine. */
+/** The engine's socket as a TCP port: for the shim the engine of another machine. */
 export async function forwardEngine(): Promise<{ readonly endpoint: string } & AsyncDisposable> {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {

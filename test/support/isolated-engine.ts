@@ -128,7 +128,7 @@ class Dockerd implements OwnEngine {
   }
 
   async start(): Promise<void> {
-    // What a killed one left would keep its successor from starting.
+    // Files of a killed one would keep the next one from starting.
     for (const path of [pidFile, containerdPidFile]) await rm(path, { force: true });
     await mkdir(join(diskDirectory, "data"), { recursive: true });
     await this.#writeSettings({});

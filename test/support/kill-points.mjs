@@ -1,7 +1,7 @@
 /**
  * Loaded into a shim before its own code (`--import`): ends the process by SIGKILL right before the n-th thing that it
  * does to the world outside: a change of a file, a request to the engine that changes something, the start of a program.
- * Between two of them nothing happens that a successor could find, so these are all the moments at which a kill matters.
+ * Between two of them nothing changes that the next process could find, so these are all the moments that matter.
  *
  * The directory in DOCKERSHIM_TEST_KILL_POINTS holds the order: the file `order` has `record`, or the number of the
  * step, or is not there; a new order begins to count anew. `journal` gets a line for each step. JavaScript, so that the

@@ -11,7 +11,7 @@ export async function serveIn(pid: number, script: string): Promise<AsyncDisposa
   const failed = once(child, "exit").then(() => {
     throw new Error("the servers of the test ended");
   });
-  failed.catch(() => undefined); // After the start nobody asks.
+  failed.catch(() => undefined); // Not awaited after the start.
   await Promise.race([once(child.stdout, "data"), failed]);
   return {
     [Symbol.asyncDispose]: async () => {

@@ -122,7 +122,7 @@ export class TestBed {
     this.#undo.push(undo);
   }
 
-  /** A name that nobody else has. */
+  /** A name of this run alone. */
   newName(prefix = "t"): string {
     return `${prefix}-${this.run}-${String((this.#count += 1))}`;
   }
@@ -159,7 +159,7 @@ export class TestBed {
   }
 
   /** Ids of everything that this run has in the engine. */
-  async leftovers(): Promise<readonly string[]> {
+  async ownContainers(): Promise<readonly string[]> {
     return containersWithLabel(`${runLabel}=${this.run}`);
   }
 
@@ -176,11 +176,11 @@ export class TestBed {
     // Images last: containers use them, and those of a shim that still runs may come back.
     const undo = this.#undo.splice(0).reverse();
     await attempt(async () => {
-      for (const id of await this.leftovers()) await attempt(() => removeContainer(id));
+      for (const id of await this.ownContainers()) await attempt(() => removeContainer(id));
     });
     for (const step of undo) await attempt(step);
     await attempt(async () => {
-      for (const id of await this.leftovers()) await attempt(() => removeContainer(id));
+      for (const id of await this.ownContainers()) await attempt(() => removeContainer(id));
     });
     if (!this.hadPauseImage) await attempt(() => removeImage(builtinPauseReference));
     await attempt(() => rm(this.directory, { recursive: true, force: true }));

@@ -88,7 +88,7 @@ export function mutate(rpc: Rpc, seed: object, words: Words, random: Random): Bu
   return random.chance(8) ? damage(bytes, random) : bytes;
 }
 
-/** A request that nobody wrote: each field with any value, or none. */
+/** A request at random: each field with any value, or none. */
 export function invent(rpc: Rpc, words: Words, random: Random): Buffer {
   return encode(inventMessage(rpc, rpc.request, words, random));
 }

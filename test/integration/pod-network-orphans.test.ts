@@ -13,7 +13,7 @@ import { command, feed } from "./kubenet-support.js";
 import { NetworkNode, removePause, type PluginName } from "./pod-network-support.js";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
-const stranger = "f".repeat(64);
+const foreign = "f".repeat(64);
 
 await withOwnEngine(import.meta.url, [], () => {
   for (const plugin of plugins) {
@@ -50,7 +50,7 @@ await withOwnEngine(import.meta.url, [], () => {
         const [ofDead = "", ofLiving = "", ofForeignContainer = ""] = await openAsDockershim(
           dead.id,
           living.id,
-          stranger,
+          foreign,
         );
         await removePause(dead.id);
         const held = await node.holdings();
@@ -113,7 +113,7 @@ await withOwnEngine(import.meta.url, [], () => {
     const directory = await node.bed.newDirectory();
     const tools = join(directory, "bin");
     await mkdir(tools);
-    // As with tables of a hundred thousand rules and somebody who changes them all the time.
+    // As with tables of a hundred thousand rules that another program changes all the time.
     const script = `#!/bin/sh\nwhile [ ! -e ${directory}/go-on ]; do sleep 0.1; done\nexec /usr/sbin/"$(basename "$0")" "$@"\n`;
     for (const name of ["iptables-save", "iptables-nft-save", "iptables-legacy-save", "iptables"]) {
       await writeFile(join(tools, name), script);

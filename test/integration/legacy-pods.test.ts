@@ -20,7 +20,7 @@ interface Vector {
   readonly criDockerd: { readonly file: string };
 }
 
-describe("pods of the ancestors", { skip: await reasonToSkip() }, () => {
+describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, () => {
   let bed: TestBed;
   let shim: ShimProcess;
   let vector: Vector;
@@ -137,7 +137,7 @@ describe("pods of the ancestors", { skip: await reasonToSkip() }, () => {
     await assert.rejects(access(checkpoint), { code: "ENOENT" });
   });
 
-  test("a restarted shim sees the ancestors' pods at once, also without a checkpoint", async () => {
+  test("a restarted shim lists the pods of dockershim and cri-dockerd at once, also without a checkpoint", async () => {
     const directory = await bed.newDirectory();
     const { sandbox, container } = await makePod();
     await using second = await bed.startShim({ directory });
@@ -158,7 +158,7 @@ async function borrowDirectory(path: string, t: { after(undo: () => Promise<void
   if (first === undefined) return;
   t.after(async () => {
     for (let one = path; one.startsWith(first); one = dirname(one)) {
-      // Somebody else may use it by now.
+      // Another program may use it by now.
       await rmdir(one).catch((error: unknown) => {
         if ((error as NodeJS.ErrnoException).code !== "ENOTEMPTY") throw error;
       });
