@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { ContainerState } from "../../src/shim/domain/cri.js";
@@ -31,13 +31,12 @@ const stride = long ? 1 : 3;
 const mostSteps = 200;
 
 describe("--adopted-logs=convert", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let orders: string;
   let options: Partial<ShimOptions>;
   let sandbox: string;
   before(async () => {
-    bed = await TestBed.open();
     orders = await bed.newDirectory();
     options = {
       directory: await bed.newDirectory(),
@@ -50,7 +49,6 @@ describe("--adopted-logs=convert", { skip: await reasonToSkip() }, () => {
     await (await bed.runPod(shim.cri))[Symbol.asyncDispose]();
     sandbox = await makeSandbox();
   });
-  after(() => bed.close());
 
   const labels = (container: string, type: string): Readonly<Record<string, string>> => ({
     [runLabel]: bed.run,

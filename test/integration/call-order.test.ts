@@ -3,21 +3,19 @@
  * different here is what docs/differences.md says, and that inspects come after a change (for the read model), not before.
  */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { describeRequest, type RecordingProxy } from "../support/recording-proxy.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 describe("order of engine calls", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let proxy: RecordingProxy;
   before(async () => {
-    bed = await TestBed.open();
     proxy = await bed.startProxy();
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
   });
-  after(() => bed.close());
 
   /**
    * What `act`, which answers an id, makes the shim ask about that container: the changes, and the last inspect. Events

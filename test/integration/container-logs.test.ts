@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { lstat, mkdir, readFile, rename, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { messageOf } from "../../src/shim/lib/errors.js";
@@ -19,15 +19,13 @@ import { assertWholeFlood, flood, lineText, outputOf } from "./log-support.js";
 const run = promisify(execFile);
 
 describe("log files", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let directory: string;
   let shim: ShimProcess;
   before(async () => {
-    bed = await TestBed.open();
     directory = await bed.newDirectory();
     shim = await bed.startShim({ directory });
   });
-  after(() => bed.close());
 
   const pathOf = async (pod: Pod, id: string): Promise<string> => (await pod.containerStatus(id)).log_path;
 

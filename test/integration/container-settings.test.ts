@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import type { Answer, LinuxContainerSecurityContext } from "../../src/shim/domain/cri.js";
 import {
   NamespaceMode,
@@ -13,20 +13,15 @@ import {
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 describe("container settings", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
   let pod: Pod;
   let count = 0;
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-    pod = await bed.runPod(shim.cri);
+    pod = await bed.runPod(bed.shim.cri);
   });
-  after(() => bed.close());
 
   /** Names are taken only once in a pod. */
   const metadata = () => ({ name: `c${String((count += 1))}` });
@@ -241,7 +236,7 @@ describe("container settings", { skip: await reasonToSkip() }, () => {
     });
     assert.equal((await inspectContainer(id))?.Config.StopSignal, "SIGUSR1");
     await pod.shell(id, "grep -q . /proc/1/cmdline");
-    await shim.cri.StopContainer({ container_id: id, timeout: "20" });
+    await bed.shim.cri.StopContainer({ container_id: id, timeout: "20" });
     assert.equal((await pod.containerStatus(id)).exit_code, 7);
   });
 

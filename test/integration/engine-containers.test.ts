@@ -1,19 +1,11 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isKind } from "../../src/shim/lib/errors.js";
-import { anySignal, openTestEngine, reasonToSkip, type TestEngine, testLabel } from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip, testLabel } from "./engine-support.js";
 
 describe("DockerEngine, containers", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
-  let at: TestEngine;
-
-  before(async () => {
-    at = await openTestEngine();
-  });
-
-  after(async () => {
-    await at.close();
-  });
+  const at = engineOfSuite();
 
   test("connect() reads facts that hold together", () => {
     const { facts } = at;

@@ -1,19 +1,11 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EngineEvent } from "../../src/shim/ports/engine.js";
-import { anySignal, openTestEngine, reasonToSkip, type TestEngine, testLabel } from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip, testLabel } from "./engine-support.js";
 
 describe("DockerEngine, events", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
-  let at: TestEngine;
-
-  before(async () => {
-    at = await openTestEngine();
-  });
-
-  after(async () => {
-    await at.close();
-  });
+  const at = engineOfSuite();
 
   /** Collects events until `enough`; the subscription is open when this has resolved. */
   async function subscribe(): Promise<{

@@ -1,28 +1,17 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { ExecOptions, ExecState, ProcessStreams } from "../../src/shim/ports/engine.js";
-import {
-  anySignal,
-  openTestEngine,
-  reasonToSkip,
-  type TestContainer,
-  type TestEngine,
-} from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip, type TestContainer } from "./engine-support.js";
 
 describe("DockerEngine, exec", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
-  let at: TestEngine;
+  const at = engineOfSuite();
   let container: TestContainer;
 
   before(async () => {
-    at = await openTestEngine();
     container = await at.container();
     await at.engine.startContainer(container.id, anySignal());
-  });
-
-  after(async () => {
-    await at.close();
   });
 
   function execOf(command: readonly string[], overrides: Partial<ExecOptions> = {}): ExecOptions {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { status as codes } from "@grpc/grpc-js";
 import type { StatusResponse } from "../../src/shim/domain/cri.js";
@@ -67,13 +67,12 @@ const skipAll = await reasonToSkip();
 const apiMinor = skipAll === false ? await engineApiMinor() : 0;
 
 describe("fault table", { skip: skipAll }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let proxy: FaultProxy;
   let shim: ShimProcess;
   let scene: Scene;
 
   before(async () => {
-    bed = await TestBed.open();
     proxy = await bed.startFaultProxy();
     const standIn = await startCheckpointStandIn(join(await bed.newDirectory(), "stand-in.sock"));
     bed.onClose(async () => standIn[Symbol.asyncDispose]());
@@ -89,7 +88,6 @@ describe("fault table", { skip: skipAll }, () => {
     }
     scene = { bed, proxy, cri: shim.cri, socket: shim.socket, pod, containerId, registry };
   });
-  after(() => bed.close());
 
   for (const row of faultTable.filter((one) => concerns(one, apiMinor))) {
     const skip = row.rpc === "PullImage" ? noRegistryReason() : false;

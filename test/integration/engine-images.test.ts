@@ -1,20 +1,12 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { PullProgress } from "../../src/shim/ports/engine.js";
-import { startRegistry } from "./engine-registry.js";
-import { anySignal, openTestEngine, reasonToSkip, type TestEngine } from "./engine-support.js";
+import { startRegistry } from "../support/single-image-registry.js";
+import { anySignal, engineOfSuite, reasonToSkip } from "./engine-support.js";
 
 describe("DockerEngine, images", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
-  let at: TestEngine;
-
-  before(async () => {
-    at = await openTestEngine();
-  });
-
-  after(async () => {
-    await at.close();
-  });
+  const at = engineOfSuite();
 
   test("a loaded image is there by name, id and short id, and in the list", async () => {
     const { engine, image } = at;
@@ -62,17 +54,6 @@ describe("DockerEngine, images", { skip: await reasonToSkip(), timeout: 120_000 
       at.engine.pullImage("UPPER", undefined, () => undefined, anySignal()),
       (error) => isKind(error, "invalid"),
     );
-  });
-
-  test("five removals of one image at once all succeed", async () => {
-    const { engine } = at;
-    const reference = `dockershim.local/engine-removal-${at.run}:1`;
-    await engine.loadImage(await at.archive(reference, "removal"), anySignal());
-    const outcomes = await Promise.all(
-      [1, 2, 3, 4, 5].map(async () => engine.removeImage(reference, anySignal())),
-    );
-    assert.ok(outcomes.includes("removed"), outcomes.join());
-    assert.equal(await engine.inspectImage(reference, anySignal()), undefined);
   });
 
   test("an image that a running container uses is not removed", async () => {

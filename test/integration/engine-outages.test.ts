@@ -1,15 +1,14 @@
 /** The engine is frozen, killed, stopped and started again while pods run. */
 import assert from "node:assert/strict";
-import { readdir, readlink } from "node:fs/promises";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import type { StatusResponse } from "../../src/shim/domain/cri.js";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { long, TestBed } from "../support/test-bed.js";
+import { openSockets } from "../support/processes.js";
 import { until } from "../support/wait.js";
 
 /** What a kubelet gives Status. */
@@ -25,37 +24,23 @@ function runtimeReady({ status }: StatusResponse): true | string {
 
 await withOwnEngine(import.meta.url, [], (engine) => {
   describe("an engine that stops and starts", () => {
-    let bed: TestBed;
-    let shim: ShimProcess;
+    const bed = TestBed.ofSuite({ shim: {} });
     let pod: Pod;
     let containerId: string;
     before(async () => {
-      bed = await TestBed.open();
-      shim = await bed.startShim();
-      pod = await bed.runPod(shim.cri);
+      pod = await bed.runPod(bed.shim.cri);
       containerId = await pod.start();
-    });
-    after(async () => {
-      await bed.close();
     });
 
     async function isReady(): Promise<boolean> {
-      return runtimeReady(await shim.cri.Status({}, { timeoutMs: statusTimeoutMs })) === true;
-    }
-
-    async function sockets(): Promise<number> {
-      const directory = `/proc/${String(shim.pid)}/fd`;
-      const targets = await Promise.all(
-        (await readdir(directory)).map((fd) => readlink(`${directory}/${fd}`).catch(() => "")),
-      );
-      return targets.filter((target) => target.startsWith("socket:")).length;
+      return runtimeReady(await bed.shim.cri.Status({}, { timeoutMs: statusTimeoutMs })) === true;
     }
 
     test("frozen: every call ends by its deadline, Status says why, no connection stays open, and all calls work after it resumes", async () => {
-      const { cri } = shim;
+      const { cri } = bed.shim;
       const created = await pod.create({ metadata: { name: "created", attempt: 0 } });
       const config = bed.podConfig();
-      const before = await sockets();
+      const before = await openSockets(bed.shim.pid);
       engine.signal("SIGSTOP");
       try {
         const calls = [
@@ -89,7 +74,10 @@ await withOwnEngine(import.meta.url, [], (engine) => {
         );
         await answers;
         // The clean-up of the execs may still be open, beside the event stream.
-        await until("the connections of the calls to be closed", async () => (await sockets()) <= before + 2);
+        await until(
+          "the connections of the calls to be closed",
+          async () => (await openSockets(bed.shim.pid)) <= before + 2,
+        );
       } finally {
         engine.signal("SIGCONT");
       }
@@ -116,12 +104,12 @@ await withOwnEngine(import.meta.url, [], (engine) => {
       engine.signal("SIGCONT");
       const status = await pod.untilExited(id);
       assert.equal(status.exit_code, 137);
-      await shim.cri.RemoveContainer({ container_id: id });
+      await bed.shim.cri.RemoveContainer({ container_id: id });
     });
 
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       test(`ended by ${signal} and started again: lists fail meanwhile, and show the real states afterwards`, async () => {
-        const { cri } = shim;
+        const { cri } = bed.shim;
         const own = await bed.runPod(cri);
         const id = await own.start();
         await engine.end(signal);
@@ -157,8 +145,8 @@ await withOwnEngine(import.meta.url, [], (engine) => {
     test("no container is left, and each outage is logged once", async () => {
       await pod[Symbol.asyncDispose]();
       assert.deepEqual(await bed.ownContainers(), []);
-      assert.equal(shim.log.split('"msg":"engine lost"').length - 1 <= 2, true, "one line per outage");
-      assert.doesNotMatch(shim.log, /bug of dockershim|unhandled/i);
+      assert.equal(bed.shim.log.split('"msg":"engine lost"').length - 1 <= 2, true, "one line per outage");
+      assert.doesNotMatch(bed.shim.log, /bug of dockershim|unhandled/i);
     });
   });
 });

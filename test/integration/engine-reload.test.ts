@@ -1,49 +1,42 @@
 /** A runtime that is added to an engine while it runs. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 await withOwnEngine(import.meta.url, ["runc"], (engine) => {
   describe("an engine that reloads its configuration", () => {
-    let bed: TestBed;
-    let shim: ShimProcess;
-    before(async () => {
-      bed = await TestBed.open();
-      shim = await bed.startShim();
-    });
-    after(() => bed.close());
+    const bed = TestBed.ofSuite({ shim: {} });
 
     const handlers = async (): Promise<readonly string[]> =>
-      (await shim.cri.Status({})).runtime_handlers.map(({ name }) => name);
+      (await bed.shim.cri.Status({})).runtime_handlers.map(({ name }) => name);
 
     test("its new runtime is told to the kubelet and runs pods, and the link stays as it was", async () => {
-      await using before = await bed.runPod(shim.cri);
+      await using before = await bed.runPod(bed.shim.cri);
       await rejectsWith(
-        bed.runPod(shim.cri, {}, "added"),
+        bed.runPod(bed.shim.cri, {}, "added"),
         "INVALID_ARGUMENT",
         /RuntimeHandler "added" not supported/,
       );
       assert.ok(!(await handlers()).includes("added"));
       await engine.reload({ runtimes: { added: { path: "runc" } } });
       await until("the runtime to be told", async () => (await handlers()).includes("added"));
-      await using pod = await bed.runPod(shim.cri, {}, "added");
+      await using pod = await bed.runPod(bed.shim.cri, {}, "added");
       assert.equal((await pod.status()).state, PodSandboxState.SANDBOX_READY);
       assert.equal((await before.status()).state, PodSandboxState.SANDBOX_READY);
-      assert.equal(shim.log.match(/"msg":"engine live"/g)?.length, 1);
-      assert.match(shim.log, /"msg":"engine configuration reloaded"/);
-      assert.doesNotMatch(shim.log, /engine link broken/);
+      assert.equal(bed.shim.log.match(/"msg":"engine live"/g)?.length, 1);
+      assert.match(bed.shim.log, /"msg":"engine configuration reloaded"/);
+      assert.doesNotMatch(bed.shim.log, /engine link broken/);
     });
 
     test("a runtime that is removed is refused with the usual words", async () => {
       await engine.reload({ runtimes: {} });
       await until("the runtime to go", async () => !(await handlers()).includes("added"));
       await rejectsWith(
-        bed.runPod(shim.cri, {}, "added"),
+        bed.runPod(bed.shim.cri, {}, "added"),
         "INVALID_ARGUMENT",
         /RuntimeHandler "added" not supported/,
       );

@@ -1,5 +1,6 @@
 /** A real engine for the tests of the engine adapter: who it is, an image on it, containers that go away again. */
 import { randomBytes } from "node:crypto";
+import { after, before } from "node:test";
 import { findBusybox } from "../../scripts/setup/busybox.mjs";
 import { cacheDirectory } from "../../scripts/setup/paths.mjs";
 import { messageOf } from "../../src/shim/lib/errors.js";
@@ -57,7 +58,15 @@ export async function reasonToSkip(): Promise<string | false> {
   }
 }
 
-export async function openTestEngine(): Promise<TestEngine> {
+/** Opened before the tests of the suite that is being defined, and closed after them. */
+export function engineOfSuite(): TestEngine {
+  const at = {} as TestEngine;
+  before(async () => Object.assign(at, await openTestEngine()));
+  after(() => at.close());
+  return at;
+}
+
+async function openTestEngine(): Promise<TestEngine> {
   const docker = dockerEngine({ endpoint: { kind: "unix", path: socketPath }, shortTimeoutMs: 30_000 });
   const observations: EngineObservation[] = [];
   const engine = instrument(docker, { log: silentLogger(), observe: (one) => observations.push(one) });

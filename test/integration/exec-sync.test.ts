@@ -1,40 +1,26 @@
 /** ExecSync: output, exit codes, and that a time limit ends everything that was started. */
 import assert from "node:assert/strict";
-import { readdir, readFile } from "node:fs/promises";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import type { Pod } from "../support/pod.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { processesIn } from "../support/processes.js";
 import { until } from "../support/wait.js";
 
 const mebibyte = 1024 * 1024;
 
-/** Command lines of the container's processes, seen from the host, without those that have ended. */
 async function commandLines(containerId: string): Promise<readonly string[]> {
-  const found: string[] = [];
-  for (const pid of await readdir("/proc")) {
-    if (!/^\d+$/.test(pid)) continue;
-    const read = (name: string): Promise<string> => readFile(`/proc/${pid}/${name}`, "utf8").catch(() => "");
-    if (!(await read("cgroup")).includes(containerId)) continue;
-    const line = (await read("cmdline")).replaceAll("\0", " ").trim();
-    if (line !== "") found.push(line);
-  }
-  return found;
+  return (await processesIn(containerId)).map(({ command }) => command);
 }
 
 describe("ExecSync", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
   let pod: Pod;
   let id: string;
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-    pod = await bed.runPod(shim.cri);
+    pod = await bed.runPod(bed.shim.cri);
     id = await pod.start();
   });
-  after(() => bed.close());
 
   test("both streams and the exit code; a non-zero one is a normal answer", async () => {
     for (const code of [0, 1, 3, 127, 255]) {
@@ -46,7 +32,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
   });
 
   test("bytes are passed on as they are", async () => {
-    const { stdout } = await shim.cri.ExecSync({
+    const { stdout } = await bed.shim.cri.ExecSync({
       container_id: id,
       cmd: ["printf", "\\377\\000\\n\\303\\050"],
       timeout: "30",
@@ -69,7 +55,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
   });
 
   test("output above 16 MiB is cut, and the process is not blocked by it", async () => {
-    const { stdout, exit_code } = await shim.cri.ExecSync({
+    const { stdout, exit_code } = await bed.shim.cri.ExecSync({
       container_id: id,
       cmd: ["sh", "-c", "head -c 20000000 /dev/zero; exit 9"],
       timeout: "60",
@@ -88,7 +74,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
       `sleep ${mark}6`,
     ].join(" ");
     const before = await commandLines(id);
-    const call = shim.cri.ExecSync({ container_id: id, cmd: ["sh", "-c", script], timeout: "3" });
+    const call = bed.shim.cri.ExecSync({ container_id: id, cmd: ["sh", "-c", script], timeout: "3" });
     const all = until("all processes to run", async () => {
       const lines = (await commandLines(id)).filter((line) => line.startsWith(`sleep ${mark}`));
       return lines.length === 6;
@@ -101,7 +87,7 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
   test("a caller that leaves ends the process, too", async () => {
     const mark = `8${String(process.pid)}`;
     const leaver = new AbortController();
-    const call = shim.cri.ExecSync(
+    const call = bed.shim.cri.ExecSync(
       { container_id: id, cmd: ["sh", "-c", `sleep ${mark} & sleep ${mark}`], timeout: "0" },
       { signal: leaver.signal },
     );
@@ -126,10 +112,10 @@ describe("ExecSync", { skip: await reasonToSkip() }, () => {
 
   test("an argument above the kernel's limit is refused", async () => {
     const cmd = ["echo", "x".repeat(200 * 1024)];
-    await rejectsWith(shim.cri.ExecSync({ container_id: id, cmd, timeout: "5" }), "INVALID_ARGUMENT");
-    await rejectsWith(shim.cri.ExecSync({ container_id: id, cmd: [], timeout: "5" }), "INVALID_ARGUMENT");
+    await rejectsWith(bed.shim.cri.ExecSync({ container_id: id, cmd, timeout: "5" }), "INVALID_ARGUMENT");
+    await rejectsWith(bed.shim.cri.ExecSync({ container_id: id, cmd: [], timeout: "5" }), "INVALID_ARGUMENT");
     await rejectsWith(
-      shim.cri.ExecSync({ container_id: id, cmd: ["true"], timeout: "-1" }),
+      bed.shim.cri.ExecSync({ container_id: id, cmd: ["true"], timeout: "-1" }),
       "INVALID_ARGUMENT",
     );
   });

@@ -1,40 +1,28 @@
 import assert from "node:assert/strict";
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { isKind } from "../../src/shim/lib/errors.js";
 import type { Snapshot } from "../../src/shim/domain/snapshot.js";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";
-import {
-  anySignal,
-  openTestEngine,
-  reasonToSkip,
-  socketPath,
-  type TestContainer,
-  type TestEngine,
-} from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip, socketPath, type TestContainer } from "./engine-support.js";
 
 describe(
   "LocalHost with the files of a real engine",
   { skip: await reasonToSkip(), timeout: 120_000 },
   () => {
-    let at: TestEngine;
+    const at = engineOfSuite();
     let host: HostAccess;
     let sandbox: TestContainer;
     let snapshot: Snapshot;
 
     before(async () => {
-      at = await openTestEngine();
       host = await chooseHost(at.facts, `unix://${socketPath}`);
       sandbox = await at.container();
       await at.engine.startContainer(sandbox.id, anySignal());
       snapshot = await inspect(sandbox.id);
-    });
-
-    after(async () => {
-      await at.close();
     });
 
     async function inspect(id: string): Promise<Snapshot> {

@@ -17,17 +17,15 @@ const skip = await reasonToSkip();
 const bind = (host_path: string, container_path = "/data"): Answer<Mount> => ({ host_path, container_path });
 
 describe("a host path that does not exist", { skip, timeout: 300_000 }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let root: string;
   before(async () => {
-    bed = await TestBed.open();
     // Where DaemonSets have such paths. Not made yet, and of a name that no other test has.
     root = `/var/lib/dockershim-test-${bed.run}`;
     bed.onClose(() => rm(root, { recursive: true, force: true }));
     shim = await bed.startShim({ flags: [`--absent-mount-sources-to-reject=${root}/reject/`] });
   });
-  after(() => bed.close());
 
   /** A pod as a DaemonSet has it writes into `path`, and the node has what it wrote. */
   async function write(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { closeSync, fstatSync, statSync } from "node:fs";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { chooseHost } from "../../src/shim/host/choose-host.js";
 import { findContainerd, findDockerd } from "../../src/shim/host/processes/find-engine.js";
 import { hasEnded } from "../../src/shim/lib/linux/process-stat.js";
@@ -8,14 +8,7 @@ import { isCgroupOf, ProcFiles } from "../../src/shim/host/processes/proc-files.
 import type { ProcessStreams } from "../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../src/shim/ports/host.js";
 import { until } from "../support/wait.js";
-import {
-  anySignal,
-  openTestEngine,
-  reasonToSkip,
-  socketPath,
-  type TestContainer,
-  type TestEngine,
-} from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip, socketPath, type TestContainer } from "./engine-support.js";
 
 const proc = new ProcFiles();
 
@@ -32,20 +25,15 @@ describe(
   "LocalHost.killProcessTree() with a real engine",
   { skip: await reasonToSkip(), timeout: 120_000 },
   () => {
-    let at: TestEngine;
+    const at = engineOfSuite();
     let host: HostAccess;
     let container: TestContainer;
 
     before(async () => {
-      at = await openTestEngine();
       host = await chooseHost(at.facts, `unix://${socketPath}`);
       assert.equal(host.local, true);
       container = await at.container();
       await at.engine.startContainer(container.id, anySignal());
-    });
-
-    after(async () => {
-      await at.close();
     });
 
     /** Runs a script until the container has `count` processes more; the pid is that of the script. */

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
-import { after, before, describe, test } from "node:test";
-import type { ShimProcess } from "../support/shim-process.js";
+import { before, describe, test } from "node:test";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { residentBytes } from "../support/processes.js";
 import { until } from "../support/wait.js";
 import {
   cancel,
@@ -112,38 +112,34 @@ const attacks: readonly Attack[] = [
 ];
 
 describe("hostile HTTP/2", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: { nodeFlags: ["--max-old-space-size=1024"] } });
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim({ nodeFlags: ["--max-old-space-size=1024"] });
-    await shim.cri.Version();
+    await bed.shim.cri.Version();
   });
-  after(() => bed.close());
 
   for (const { name, connections, opened, reads = false, chunks } of attacks) {
     test(`${name}: bounded memory, no file left, others are served`, async () => {
-      const memoryBefore = await residentBytes();
+      const memoryBefore = await residentBytes(bed.shim.pid);
       let peak = 0;
       const sockets: Socket[] = [];
       try {
         for (let count = 0; count < connections; count += 1) {
           const socket = await attack(chunks, { opened, reads });
           if (socket !== undefined) sockets.push(socket);
-          peak = Math.max(peak, await residentBytes());
+          peak = Math.max(peak, await residentBytes(bed.shim.pid));
         }
-        await shim.cri.Version({}, { timeoutMs: 10_000 }).catch((error: unknown) => {
+        await bed.shim.cri.Version({}, { timeoutMs: 10_000 }).catch((error: unknown) => {
           // A node that all its connections are taken of serves those that are there.
           if (connections <= 500) throw error;
         });
-        peak = Math.max(peak, await residentBytes());
+        peak = Math.max(peak, await residentBytes(bed.shim.pid));
       } finally {
         for (const socket of sockets) socket.destroy();
       }
-      await shim.cri.Version();
+      await bed.shim.cri.Version();
       assert.ok(peak - memoryBefore < bearableBytes, `${String(Math.round((peak - memoryBefore) / 1e6))} MB`);
       await until("the connections to be closed", async () => (await openConnections()) <= 1);
-      assert.doesNotMatch(shim.log, /failed by a bug|unhandled|MaxListeners/i);
+      assert.doesNotMatch(bed.shim.log, /failed by a bug|unhandled|MaxListeners/i);
     });
   }
 
@@ -152,7 +148,7 @@ describe("hostile HTTP/2", { skip: await reasonToSkip() }, () => {
     chunks: () => Iterable<Buffer>,
     { opened, reads }: { readonly opened: boolean; readonly reads: boolean },
   ): Promise<Socket | undefined> {
-    const socket = connect(shim.socket);
+    const socket = connect(bed.shim.socket);
     socket.on("error", () => undefined);
     await Promise.race([once(socket, "connect"), once(socket, "close")]);
     if (opened) {
@@ -188,12 +184,7 @@ describe("hostile HTTP/2", { skip: await reasonToSkip() }, () => {
   async function openConnections(): Promise<number> {
     const established = / 03 +\d+ /;
     const lines = (await readFile("/proc/net/unix", "utf8")).split("\n");
-    return lines.filter((line) => line.endsWith(` ${shim.socket}`) && established.test(line)).length;
-  }
-
-  async function residentBytes(): Promise<number> {
-    const status = await readFile(`/proc/${String(shim.pid)}/status`, "utf8");
-    return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
+    return lines.filter((line) => line.endsWith(` ${bed.shim.socket}`) && established.test(line)).length;
   }
 });
 

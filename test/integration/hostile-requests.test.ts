@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { status } from "@grpc/grpc-js";
 import { rejectsWith } from "../support/cri-client.js";
 import { createContainer, dockerJson, inspectContainer, startContainer } from "../support/docker.js";
@@ -32,14 +32,13 @@ const namedByTheCri = /^(RegistryUnavailable|SignatureValidationFailed): /;
 
 await withOwnEngine(import.meta.url, [], () => {
   describe("hostile requests", () => {
-    let bed: TestBed;
+    const bed = TestBed.ofSuite();
     let shim: ShimProcess;
     let directory: string;
     let node: Promise<Node> | undefined;
     const foreign = { container: "", name: "foreign", volume: "foreign-volume", network: "foreign-network" };
 
     before(async () => {
-      bed = await TestBed.open();
       foreign.container = await createContainer(foreign.name, {
         Image: bed.image,
         Cmd: ["sleep", "1000000"],
@@ -51,7 +50,6 @@ await withOwnEngine(import.meta.url, [], () => {
       await mkdir(join(directory, "logs"));
       shim = await bed.startShim();
     });
-    after(() => bed.close());
 
     test(`${String(requestCount)} requests of seed ${String(seed)}: all answered, none as a bug, nothing left`, async () => {
       // What a first round makes for good: connections to the engine, its pool of threads.

@@ -2,12 +2,11 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
-import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
-import type { ShimProcess } from "../support/shim-process.js";
-import { long, reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { inspectContainer, removeContainer } from "../support/docker.js";
+import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const rounds = long ? 200 : 12;
@@ -21,23 +20,17 @@ function* random(seed: number): Generator<number, never> {
 }
 
 describe("idempotence", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite({ shim: {} });
 
   async function nothingIsLeft(): Promise<void> {
     assert.deepEqual(await bed.ownContainers(), []);
     for (const part of ["sandbox", "pods", "containers"]) {
-      assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
+      assert.deepEqual(await readdir(join(bed.shim.stateDirectory, part)), [], part);
     }
   }
 
   test("stop and remove of unknown ids succeed, statuses of them are NOT_FOUND", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     for (const id of ["0123456789abcdef".repeat(4), "nosuch", "a name"]) {
       await cri.StopPodSandbox({ pod_sandbox_id: id });
       await cri.RemovePodSandbox({ pod_sandbox_id: id });
@@ -52,7 +45,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   });
 
   test(`${String(rounds)} random orders of stops and removes, with objects removed behind the shim's back`, async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     for (let round = 0; round < rounds; round += 1) {
       const numbers = random(round);
       const pod = await bed.runPod(cri);
@@ -78,7 +71,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   });
 
   test("each of stop and remove, five at once, succeeds for all callers", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const pod = await bed.runPod(cri);
     const id = await pod.start({ command: ["sleep", "1000"] });
     const five = (act: () => Promise<unknown>): Promise<unknown> =>
@@ -91,7 +84,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   });
 
   test("a sandbox that the engine lost is listed from its checkpoint until it is removed", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const pod = await bed.runPod(cri);
     await removeContainer(pod.id);
     const listed = async () => (await cri.ListPodSandbox({})).items.find(({ id }) => id === pod.id);
@@ -113,7 +106,7 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   });
 
   test("RunPodSandbox again with the same request answers the same sandbox; with another one it is refused", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const config = bed.podConfig();
     const first = await cri.RunPodSandbox({ config });
     assert.equal((await cri.RunPodSandbox({ config })).pod_sandbox_id, first.pod_sandbox_id);
@@ -130,41 +123,18 @@ describe("idempotence", { skip: await reasonToSkip() }, () => {
   });
 
   test("CreateContainer again replaces a container that does not run, and never one that does", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     const first = await pod.create();
     const second = await pod.create();
     assert.notEqual(first, second);
     assert.equal(await inspectContainer(first), undefined);
-    await shim.cri.StartContainer({ container_id: second });
+    await bed.shim.cri.StartContainer({ container_id: second });
     await rejectsWith(pod.create(), "ALREADY_EXISTS");
     assert.equal((await inspectContainer(second))?.State.Running, true);
   });
 
-  test("containers that no pod owns exist for no call, and survive all of them", async () => {
-    const { cri } = shim;
-    const name = `foreign-${bed.run}`;
-    const id = await createContainer(name, {
-      Image: bed.image,
-      Cmd: ["sleep", "1000"],
-      Labels: { [runLabel]: bed.run },
-      HostConfig: { NetworkMode: "none" },
-    });
-    await startContainer(id);
-    for (const reference of [id, id.slice(0, 12), name]) {
-      await cri.StopContainer({ container_id: reference, timeout: "0" });
-      await cri.RemoveContainer({ container_id: reference });
-      await cri.StopPodSandbox({ pod_sandbox_id: reference });
-      await cri.RemovePodSandbox({ pod_sandbox_id: reference });
-      await rejectsWith(cri.ContainerStatus({ container_id: reference }), "NOT_FOUND");
-      await rejectsWith(cri.ExecSync({ container_id: reference, cmd: ["true"] }), "NOT_FOUND");
-    }
-    assert.deepEqual((await cri.ListContainers({ filter: { id } })).containers, []);
-    assert.equal((await inspectContainer(id))?.State.Running, true);
-    await removeContainer(id);
-  });
-
   test("a sandbox given to container calls, and the other way round, is left alone", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     await using pod = await bed.runPod(cri);
     const id = await pod.start();
     await cri.StopContainer({ container_id: pod.id, timeout: "0" });

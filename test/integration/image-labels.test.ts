@@ -1,6 +1,6 @@
 /** Images whose labels are those by which shims know pods: the engine gives them to all containers of the image. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import type { ShimProcess } from "../support/shim-process.js";
@@ -15,11 +15,10 @@ const forged = {
 };
 
 describe("labels of images", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   const image = "dockershim.test/labelled:1";
   before(async () => {
-    bed = await TestBed.open();
     const imageMounts = JSON.stringify([
       { containerPath: "/a", image: bed.image, imageId: `sha256:${"e".repeat(64)}`, subPath: "", volume: "" },
     ]);
@@ -27,7 +26,6 @@ describe("labels of images", { skip: await reasonToSkip() }, () => {
     await bed.load({ reference: image, marker: "labelled", config: { Labels } });
     shim = await bed.startShim();
   });
-  after(() => bed.close());
 
   test("are none of the containers of pods", async () => {
     await using pod = await bed.runPod(shim.cri);

@@ -1,7 +1,7 @@
 /** Files of images in containers that are not made of them, in every way that this engine has. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import type { Answer, Mount } from "../../src/shim/domain/cri.js";
 import type { ArchiveEntry } from "../../src/shim/pause/image-archive.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -47,11 +47,7 @@ const modelLayers: readonly (readonly ArchiveEntry[])[] = [
 const engines = ["here", "elsewhere"] as const;
 
 describe("image volumes", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   async function loadModel(
     layers = modelLayers,

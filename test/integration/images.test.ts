@@ -1,19 +1,12 @@
 /** Images that are there: lists, statuses, removal. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectImage, removeImage, tagImage } from "../support/docker.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 describe("images", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite({ shim: {} });
 
   /** An image with an id of its own and two tags. */
   async function twoTags(): Promise<{ id: string; one: string; two: string }> {
@@ -26,7 +19,7 @@ describe("images", { skip: await reasonToSkip() }, () => {
   }
 
   test("ListImages and ImageStatus agree; a filter finds by name and by id; a bare name means latest", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const { id, one, two } = await twoTags();
     const { image } = await cri.ImageStatus({ image: { image: one } });
     assert.deepEqual(image?.repo_tags.toSorted(), [one, two]);
@@ -47,7 +40,7 @@ describe("images", { skip: await reasonToSkip() }, () => {
   });
 
   test("ImageStatus shows user or uid, and more when verbose", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     for (const [user, uid, username] of [
       ["1000:1000", "1000", ""],
       ["tester", undefined, "tester"],
@@ -63,7 +56,7 @@ describe("images", { skip: await reasonToSkip() }, () => {
   });
 
   test("RemoveImage by one tag, or by id, removes all names; again is fine", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     for (const pick of ["one", "two", "id"] as const) {
       const image = await twoTags();
       await cri.RemoveImage({ image: { image: image[pick] } });
@@ -76,14 +69,14 @@ describe("images", { skip: await reasonToSkip() }, () => {
   });
 
   test("five removals at once all succeed", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const { id, one, two } = await twoTags();
     await Promise.all([one, two, id, one, id].map((image) => cri.RemoveImage({ image: { image } })));
     assert.equal(await inspectImage(id), undefined);
   });
 
   test("an image that a container uses, running or not, is refused and keeps all its names", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const { id, one, two } = await twoTags();
     await using pod = await bed.runPod(cri);
     const container = await pod.create({ image: { image: one } });
@@ -101,12 +94,12 @@ describe("images", { skip: await reasonToSkip() }, () => {
   });
 
   test("ImageFsInfo says how much there is", async () => {
-    const { image_filesystems } = await shim.cri.ImageFsInfo({});
+    const { image_filesystems } = await bed.shim.cri.ImageFsInfo({});
     assert.ok(Number(image_filesystems[0]?.used_bytes?.value) > 1_000_000);
   });
 
   test("a container of an image that is not there is refused, and nothing is made", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     const before = await bed.ownContainers();
     await rejectsWith(pod.create({ image: { image: "dockershim.test/no-such:1" } }), "NOT_FOUND");
     assert.deepEqual(await bed.ownContainers(), before);

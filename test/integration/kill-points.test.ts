@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, readlink, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
@@ -15,6 +15,7 @@ import { withOwnEngine } from "../support/isolated-engine.js";
 import type { Pod } from "../support/pod.js";
 import type { ShimOptions } from "../support/shim-process.js";
 import { long } from "../support/test-bed.js";
+import { openFiles } from "../support/processes.js";
 import { until } from "../support/wait.js";
 import { command } from "./kubenet-support.js";
 import { NetworkNode, type PluginName } from "./pod-network-support.js";
@@ -83,7 +84,7 @@ const scenarios: readonly Scenario[] = [
 await withOwnEngine(import.meta.url, [], () => {
   for (const plugin of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
+      const node = NetworkNode.ofSuite(plugin);
       let orders: string;
       let options: Partial<ShimOptions>;
       let mountsBefore: readonly string[] = [];
@@ -91,7 +92,6 @@ await withOwnEngine(import.meta.url, [], () => {
       let nonce = 0;
 
       before(async () => {
-        node = await NetworkNode.open(plugin);
         orders = await node.bed.newDirectory();
         options = {
           nodeFlags: ["--import", killPoints],
@@ -101,9 +101,8 @@ await withOwnEngine(import.meta.url, [], () => {
         // Files that stay open after the life of a pod are no leak.
         await live();
         mountsBefore = await mounts();
-        filesBefore = await openFiles();
+        filesBefore = await filesOfShim();
       });
-      after(() => node[Symbol.asyncDispose]());
 
       for (const scenario of scenarios) {
         test(`${scenario.name}, killed before each step`, async (context) => {
@@ -276,7 +275,7 @@ await withOwnEngine(import.meta.url, [], () => {
         // One look decides: the next one may meet a file that is open for a moment.
         let files: readonly string[] = [];
         await until("files to be closed", async () => {
-          files = await openFiles();
+          files = await filesOfShim();
           return files.length <= filesBefore.length;
         }).catch(() => undefined);
         const lists = `open files: ${files.join(", ")}; before: ${filesBefore.join(", ")}`;
@@ -284,13 +283,8 @@ await withOwnEngine(import.meta.url, [], () => {
       }
 
       /** Of the program, without its connections, which are kept for a while. */
-      async function openFiles(): Promise<readonly string[]> {
-        const directory = `/proc/${String(node.shim.pid)}/fd`;
-        const names = await readdir(directory);
-        const targets = await Promise.all(
-          names.map((name) => readlink(join(directory, name)).catch(() => "socket:")),
-        );
-        return targets.filter((target) => !target.startsWith("socket:"));
+      async function filesOfShim(): Promise<readonly string[]> {
+        return (await openFiles(node.shim.pid)).filter((target) => !target.startsWith("socket:"));
       }
 
       async function removeAll(): Promise<void> {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RecordedRequest } from "../support/recording-proxy.js";
@@ -52,11 +52,7 @@ const randomKills = long ? 60 : 4;
 const longestDelayMs = 500;
 
 describe("kill -9 during RunPodSandbox", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   const moments = ["before", "after"] as const;
   for (const { name, predicate } of steps) {

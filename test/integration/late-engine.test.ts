@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { StatusResponse } from "../../src/shim/domain/cri.js";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -16,11 +16,7 @@ function runtimeReady({ status }: StatusResponse) {
 }
 
 describe("an engine that is not there", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   test("the shim serves, says why it is not ready, answers no list, and is ready when the engine appears", async () => {
     const socket = join(await bed.newDirectory(), "engine.sock");

@@ -2,12 +2,11 @@
 import assert from "node:assert/strict";
 import { access, mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
@@ -21,21 +20,17 @@ interface Vector {
 }
 
 describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
+  const bed = TestBed.ofSuite({ shim: {} });
   let vector: Vector;
   before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
     const golden = new URL("../golden/checkpoint-vectors.json", import.meta.url);
     const { vectors } = JSON.parse(await readFile(fileURLToPath(golden), "utf8")) as { vectors: Vector[] };
     const found = vectors.find(({ name }) => name === "one tcp mapping");
     assert.ok(found);
     vector = found;
     // So that the image is there.
-    await (await bed.runPod(shim.cri))[Symbol.asyncDispose]();
+    await (await bed.runPod(bed.shim.cri))[Symbol.asyncDispose]();
   });
-  after(() => bed.close());
 
   /** A sandbox and a container as both programs made them: names, labels, modes. Answers their ids. */
   async function makePod(): Promise<{ name: string; sandbox: string; container: string }> {
@@ -77,13 +72,13 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
   }
 
   for (const { flavour, directory } of [
-    { flavour: "dockershim", directory: () => join(shim.stateDirectory, "sandbox") },
-    { flavour: "criDockerd", directory: () => join(shim.stateDirectory, "sandbox") },
+    { flavour: "dockershim", directory: () => join(bed.shim.stateDirectory, "sandbox") },
+    { flavour: "criDockerd", directory: () => join(bed.shim.stateDirectory, "sandbox") },
     { flavour: "criDockerd", directory: () => criDockerdCheckpoints },
   ] as const) {
     const where = directory.toString().includes("stateDirectory") ? "the state directory" : "cri-dockerd's";
     test(`a pod with a checkpoint of ${flavour} in ${where} is listed, stopped and removed`, async (t) => {
-      const { cri } = shim;
+      const { cri } = bed.shim;
       const { name, sandbox, container } = await makePod();
       const folder = directory();
       if (folder === criDockerdCheckpoints) await borrowDirectory(folder, t);
@@ -120,9 +115,9 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
   }
 
   test("a checkpoint whose containers are gone is listed as not ready, and goes away with Stop and Remove", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const { sandbox, container } = await makePod();
-    const checkpoint = join(shim.stateDirectory, "sandbox", sandbox);
+    const checkpoint = join(bed.shim.stateDirectory, "sandbox", sandbox);
     await writeFile(checkpoint, vector.criDockerd.file, { mode: 0o600 });
     await removeContainer(container);
     await removeContainer(sandbox);

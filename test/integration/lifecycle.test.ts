@@ -2,24 +2,17 @@
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 
 describe("a pod's life", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite({ shim: {} });
 
   test("runtime.v1: each step is done when its call returns, and lists and statuses show it", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     await using pod = await bed.runPod(cri, { annotations: { "example.com/note": "kept" } });
     const sandbox = await pod.status();
     assert.equal(sandbox.state, PodSandboxState.SANDBOX_READY);
@@ -81,12 +74,12 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
     assert.deepEqual((await cri.ListPodSandbox({ filter: { id: pod.id } })).items, []);
     assert.equal(await inspectContainer(pod.id), undefined);
     for (const part of ["sandbox", "pods", "containers"]) {
-      assert.deepEqual(await readdir(join(shim.stateDirectory, part)), [], part);
+      assert.deepEqual(await readdir(join(bed.shim.stateDirectory, part)), [], part);
     }
   });
 
   test("names with underscores, which Kubernetes forbids and crictl's users write, come back as they were given", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     const metadata = { name: bed.newName("a_b"), namespace: "n_s", uid: "u_1", attempt: 0 };
     await using pod = await bed.runPod(cri, { metadata });
     const id = await pod.start({ metadata: { name: "c_d", attempt: 2 } });
@@ -102,7 +95,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
 
   test("names of the greatest length that are all underscores are taken", async () => {
     const part = "_".repeat(253);
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       metadata: { name: `${bed.newName()}${part}`.slice(0, 253), namespace: part, uid: part, attempt: 0 },
     });
     const id = await pod.start({ metadata: { name: part }, log_path: "main.log" });
@@ -110,21 +103,24 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   });
 
   test("runtime.v1alpha2: the same pod through the older API, and both APIs see the same", async () => {
-    const older = shim.client("v1alpha2");
-    assert.deepEqual(await older.Version({ version: "0.1.0" }), await shim.cri.Version({ version: "v1" }));
+    const older = bed.shim.client("v1alpha2");
+    assert.deepEqual(
+      await older.Version({ version: "0.1.0" }),
+      await bed.shim.cri.Version({ version: "v1" }),
+    );
     await using pod = await bed.runPod(older);
     const id = await pod.start({ envs: [{ key: "GREETING", value: Buffer.from("hello") }] });
     assert.equal(await pod.shell(id, "echo $GREETING"), "hello");
-    const { status } = await shim.cri.ContainerStatus({ container_id: id });
+    const { status } = await bed.shim.cri.ContainerStatus({ container_id: id });
     assert.equal(status?.state, ContainerState.CONTAINER_RUNNING);
     await older.StopContainer({ container_id: id, timeout: "10" });
     await older.RemoveContainer({ container_id: id });
     await rejectsWith(older.ContainerStatus({ container_id: id }), "NOT_FOUND");
-    await rejectsWith(shim.cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
+    await rejectsWith(bed.shim.cri.ContainerStatus({ container_id: id }), "NOT_FOUND");
   });
 
   test("the log has what the container printed when it is seen as exited, and is left to the kubelet", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     await using pod = await bed.runPod(cri);
     const id = await pod.start({ command: ["sh", "-c", "echo to the log"] });
     const { log_path } = await pod.untilExited(id);
@@ -134,7 +130,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   });
 
   test("a container that ends by itself is seen with its exit code, without a request for it", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     const id = await pod.start({ command: ["sh", "-c", "exit 42"] });
     const status = await pod.untilExited(id);
     assert.equal(status.exit_code, 42);
@@ -142,10 +138,10 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   });
 
   test("a command that does not exist fails StartContainer and shows why in the status", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     const id = await pod.create({ command: ["/no/such/program"] });
     await rejectsWith(
-      shim.cri.StartContainer({ container_id: id }),
+      bed.shim.cri.StartContainer({ container_id: id }),
       "INVALID_ARGUMENT",
       /failed to start container/,
     );
@@ -156,7 +152,7 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   });
 
   test("an id may be shortened, an ambiguous one is refused, one of the wrong kind is unknown", async () => {
-    const { cri } = shim;
+    const { cri } = bed.shim;
     await using pod = await bed.runPod(cri);
     const id = await pod.create();
     const { status } = await cri.ContainerStatus({ container_id: id.slice(0, 16) });
@@ -173,6 +169,6 @@ describe("a pod's life", { skip: await reasonToSkip() }, () => {
   });
 
   test("RPCs that Docker cannot serve answer UNIMPLEMENTED", async () => {
-    await rejectsWith(shim.cri.RestorePod({}), "UNIMPLEMENTED");
+    await rejectsWith(bed.shim.cri.RestorePod({}), "UNIMPLEMENTED");
   });
 });

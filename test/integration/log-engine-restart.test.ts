@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { rename } from "node:fs/promises";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ContainerState, type ContainerStatus } from "../../src/shim/domain/cri.js";
 import { dockerJson } from "../support/docker.js";
@@ -18,11 +18,7 @@ await withOwnEngine(
   [],
   (engine) => {
     describe("an engine that lets containers live while it is away", () => {
-      let bed: TestBed;
-      before(async () => {
-        bed = await TestBed.open();
-      });
-      after(() => bed.close());
+      const bed = TestBed.ofSuite();
 
       test("rotation, kills of the shim and of the engine: all that the engine kept, once, in order", async () => {
         const directory = await bed.newDirectory();

@@ -9,7 +9,7 @@ import { ContainerLogWriters } from "../../src/shim/logs/container-log-writers.j
 import { LogRecords } from "../../src/shim/logs/log-record.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
-import { anySignal, openTestEngine, reasonToSkip, type TestEngine } from "./engine-support.js";
+import { anySignal, engineOfSuite, reasonToSkip } from "./engine-support.js";
 
 const long = "0123456789abcdef".repeat(2_100); // More than two pieces of 16 KiB.
 const script = [
@@ -59,14 +59,12 @@ const cases: readonly Case[] = [
 ];
 
 describe("logs of a container", { skip: await reasonToSkip() }, () => {
-  let engine: TestEngine;
+  const engine = engineOfSuite();
   let directory: string;
   before(async () => {
-    engine = await openTestEngine();
     directory = await mkdtemp(join(tmpdir(), "dockershim-logs-"));
   });
   after(async () => {
-    await engine.close();
     await rm(directory, { recursive: true });
   });
 

@@ -1,10 +1,11 @@
 /** Metrics and health of the whole program. */
 import assert from "node:assert/strict";
-import { readFile, readdir, readlink, rm } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { once } from "node:events";
 import { request, type IncomingMessage } from "node:http";
 import { dirname, join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
+import { openFiles } from "../support/processes.js";
 import { RecordingProxy } from "../support/recording-proxy.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
@@ -20,18 +21,11 @@ async function get(socket: string, path: string): Promise<{ status: number; body
   return { status: incoming.statusCode ?? 0, body };
 }
 
-/** Inodes of the sockets that the process has open, as /proc/net has them. */
-async function socketInodes(pid: number): Promise<ReadonlySet<string>> {
-  const directory = `/proc/${String(pid)}/fd`;
-  const targets = await Promise.all(
-    (await readdir(directory)).map((name) => readlink(join(directory, name)).catch(() => "")),
-  );
-  return new Set(targets.flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? []));
-}
-
 /** TCP ports and paths of unix sockets on which the process listens. */
 async function listening(pid: number): Promise<readonly string[]> {
-  const own = await socketInodes(pid);
+  const own = new Set(
+    (await openFiles(pid)).flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? []),
+  );
   const table = async (name: string): Promise<readonly (readonly string[])[]> =>
     (await readFile(`/proc/${String(pid)}/net/${name}`, "utf8"))
       .split("\n")
@@ -46,11 +40,7 @@ async function listening(pid: number): Promise<readonly string[]> {
 }
 
 describe("metrics", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   test("by default nothing listens but the CRI, the claim of the state directory and the streaming server", async () => {
     const shim = await bed.startShim();

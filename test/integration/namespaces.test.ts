@@ -2,11 +2,10 @@
 import assert from "node:assert/strict";
 import { readFile, readlink } from "node:fs/promises";
 import { hostname } from "node:os";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { NamespaceMode } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectContainer } from "../support/docker.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 const { POD, CONTAINER, NODE, TARGET } = NamespaceMode;
@@ -17,13 +16,7 @@ async function namespaceOf(containerId: string, kind: string): Promise<string> {
 }
 
 describe("namespaces", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite({ shim: {} });
 
   const withPid = (name: string, pid: NamespaceMode, target_id = "") => ({
     metadata: { name },
@@ -31,7 +24,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
   });
 
   test("pid modes: CONTAINER has its own, POD the sandbox's, TARGET another container's, NODE the host's", async () => {
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       linux: { security_context: { namespace_options: { pid: POD } } },
     });
     const own = await pod.start(withPid("own", CONTAINER));
@@ -48,7 +41,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
   });
 
   test("a request that names no mode joins network, IPC and PID namespace of the sandbox", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     for (const [name, linux] of [
       ["no-linux", null],
       ["no-context", {}],
@@ -62,12 +55,12 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
   });
 
   test("a TARGET that does not exist is NOT_FOUND", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     await rejectsWith(pod.create(withPid("x", TARGET, "0123456789ab")), "NOT_FOUND");
   });
 
   test("network and IPC are the sandbox's for all containers; the pod's host name is seen in them", async () => {
-    await using pod = await bed.runPod(shim.cri, { hostname: "pod-host-name" });
+    await using pod = await bed.runPod(bed.shim.cri, { hostname: "pod-host-name" });
     const first = await pod.start({ metadata: { name: "first" } });
     const second = await pod.start({ metadata: { name: "second" } });
     for (const kind of ["net", "ipc", "uts"]) {
@@ -81,7 +74,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
 
   test("a pod on the host's network has the node's interfaces and host name, and no IP of its own", async () => {
     const options = { network: NODE, pid: CONTAINER, ipc: POD };
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       linux: { security_context: { namespace_options: options } },
     });
     const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
@@ -94,7 +87,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
 
   test("the host's IPC and PID namespaces", async () => {
     const options = { network: POD, pid: NODE, ipc: NODE };
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       linux: { security_context: { namespace_options: options } },
     });
     const id = await pod.start({ linux: { security_context: { namespace_options: options } } });
@@ -104,7 +97,7 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
 
   test("sysctls apply to the pod alone", async () => {
     const here = await readFile("/proc/sys/net/ipv4/ip_local_port_range", "utf8");
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       linux: { sysctls: { "net.ipv4.ip_local_port_range": "20000 20100", "kernel.shm_rmid_forced": "1" } },
     });
     const id = await pod.start();
@@ -120,21 +113,21 @@ describe("namespaces", { skip: await reasonToSkip() }, () => {
         security_context: { namespace_options: { network: NODE } },
       },
     });
-    await rejectsWith(shim.cri.RunPodSandbox({ config }), "INVALID_ARGUMENT", /net\.ipv4\.ip_forward/);
+    await rejectsWith(bed.shim.cri.RunPodSandbox({ config }), "INVALID_ARGUMENT", /net\.ipv4\.ip_forward/);
     assert.deepEqual(await bed.ownContainers(), []);
   });
 
   test("an unknown runtime handler is refused, the engine's runtimes are accepted and echoed", async () => {
     const config = bed.podConfig();
     await rejectsWith(
-      shim.cri.RunPodSandbox({ config, runtime_handler: "no-such-handler" }),
+      bed.shim.cri.RunPodSandbox({ config, runtime_handler: "no-such-handler" }),
       "INVALID_ARGUMENT",
       /no-such-handler/,
     );
-    const { runtime_handlers } = await shim.cri.Status({});
+    const { runtime_handlers } = await bed.shim.cri.Status({});
     const names = runtime_handlers.map(({ name }) => name);
     assert.ok(names.includes("") && names.includes("runc"), names.join());
-    await using pod = await bed.runPod(shim.cri, {}, "runc");
+    await using pod = await bed.runPod(bed.shim.cri, {}, "runc");
     assert.equal((await pod.status()).runtime_handler, "runc");
   });
 });

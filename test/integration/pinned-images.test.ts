@@ -14,7 +14,8 @@ import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { until } from "../support/wait.js";
-import { startRegistry, type TestRegistry } from "./engine-registry.js";
+import { startRegistry, type SingleImageRegistry } from "../support/single-image-registry.js";
+import { before, describe, test } from "node:test";
 
 /** Why the engine cannot tell what was never pulled, or false. */
 async function originUnknownReason(): Promise<string | false> {
@@ -30,14 +31,13 @@ const skip = await reasonToSkip();
 const skipOfOrigins = skip === false && (await originUnknownReason());
 
 describe("pinned images", { skip }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
-  let registry: TestRegistry;
+  let registry: SingleImageRegistry;
   /** In the registry, and pulled. */
   let pulled: string;
   let kept: string;
   before(async () => {
-    bed = await TestBed.open();
     registry = await startRegistry(await testImageArchive({ reference: "x:1", marker: `pulled-${bed.run}` }));
     bed.onClose(async () => registry[Symbol.asyncDispose]());
     shim = await bed.startShim({ flags: [`--pinned-images=*/kept-${bed.run}*`] });
@@ -46,7 +46,6 @@ describe("pinned images", { skip }, () => {
     for (const reference of [pulled, kept]) bed.onClose(() => removeImage(reference));
     await shim.cri.PullImage({ image: { image: pulled } });
   });
-  after(() => bed.close());
 
   async function isPinned(reference: string): Promise<boolean | undefined> {
     const id = (await inspectImage(reference))?.Id;

@@ -163,6 +163,7 @@ kind: Pod
 metadata: {name: model-RUN}
 spec:
   restartPolicy: Never
+  terminationGracePeriodSeconds: 1
   containers:
   - name: main
     image: IMAGE

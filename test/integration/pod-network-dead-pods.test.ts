@@ -1,6 +1,6 @@
 /** Pods that end in other ways than by StopPodSandbox, and nodes that have lost something: Stop and Remove leave nothing. */
 import assert from "node:assert/strict";
-import { after, afterEach, before, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { removeContainer } from "../support/docker.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
@@ -14,13 +14,8 @@ const plugins: readonly PluginName[] = ["cni", "kubenet"];
 await withOwnEngine(import.meta.url, [], (engine) => {
   for (const plugin of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
+      const node = NetworkNode.ofSuite(plugin);
       let pod: Pod;
-      before(async () => {
-        node = await NetworkNode.open(plugin);
-      });
-      afterEach(() => node.clearFaults());
-      after(() => node[Symbol.asyncDispose]());
 
       async function networkReady(): Promise<string | true> {
         const { status } = await node.cri.Status({});

@@ -1,7 +1,7 @@
 /** Each plugin of a chain fails in each way, at ADD and at DEL: in the end nothing is left of the pod. */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
-import { after, afterEach, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
@@ -27,12 +27,7 @@ const addFaults: Readonly<Record<PluginName, readonly PluginFault[]>> = {
 await withOwnEngine(import.meta.url, [], () => {
   for (const [plugin, names] of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
-      before(async () => {
-        node = await NetworkNode.open(plugin);
-      });
-      afterEach(() => node.clearFaults());
-      after(() => node[Symbol.asyncDispose]());
+      const node = NetworkNode.ofSuite(plugin);
 
       for (const name of names) {
         for (const fault of addFaults[plugin]) {

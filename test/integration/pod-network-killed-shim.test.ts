@@ -1,6 +1,6 @@
 /** The shim is killed while a plugin of a chain runs: Stop and Remove through the next shim leave nothing. */
 import assert from "node:assert/strict";
-import { after, afterEach, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { PodSandboxState } from "../../src/shim/domain/cri.js";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { until } from "../support/wait.js";
@@ -17,12 +17,7 @@ const fates = ["dies with the shim", "ends by itself before the next one"] as co
 await withOwnEngine(import.meta.url, [], () => {
   for (const [plugin, names] of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
-      before(async () => {
-        node = await NetworkNode.open(plugin);
-      });
-      afterEach(() => node.clearFaults());
-      after(() => node[Symbol.asyncDispose]());
+      const node = NetworkNode.ofSuite(plugin);
 
       /** Kills the shim while the plugin is at work in `call`, and starts another. */
       async function killDuring(
@@ -88,6 +83,26 @@ await withOwnEngine(import.meta.url, [], () => {
         await node.stopAndRemove(pod_sandbox_id);
         await node.assertClean();
       });
+
+      for (const verb of ["ADD", "DEL"] as const) {
+        test(`during ${verb}, and the plugin lives on: the next shim ends it before it undoes anything`, async () => {
+          const pod = verb === "DEL" ? await node.runPod() : undefined;
+          await node.injectFault("portmap", verb, "wait");
+          const call = pod?.stop() ?? node.cri.RunPodSandbox({ config: node.podConfig() });
+          call.catch(() => undefined); // It fails with the shim.
+          const group = await node.reached();
+          await node.shim.kill();
+          assert.equal(groupLives(group), true);
+          await node.start();
+          await until("the plugin to be ended", () => !groupLives(group));
+          // It would go on, and finish its work after the tear-down.
+          await node.clearFaults();
+          const [sandbox] = await node.sandboxes();
+          assert.ok(sandbox !== undefined);
+          await node.stopAndRemove(sandbox.id);
+          await node.assertClean();
+        });
+      }
     });
   }
 });

@@ -1,6 +1,6 @@
 /** Many pods at once, through the CRI with real plugins: nothing is left of them. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { withOwnEngine } from "../support/isolated-engine.js";
 import { long } from "../support/test-bed.js";
 import { NetworkNode, type PluginName } from "./pod-network-support.js";
@@ -12,11 +12,7 @@ const plugins: readonly PluginName[] = ["cni", "kubenet"];
 await withOwnEngine(import.meta.url, [], () => {
   for (const plugin of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
-      before(async () => {
-        node = await NetworkNode.open(plugin);
-      });
-      after(() => node[Symbol.asyncDispose]());
+      const node = NetworkNode.ofSuite(plugin);
 
       test(`${String(podCount)} pods set up and torn down ${String(width)} at a time have addresses of their own and leave nothing`, async () => {
         const inUse = new Set<string>();

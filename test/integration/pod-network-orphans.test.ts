@@ -11,6 +11,7 @@ import { runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
 import { command, feed } from "./kubenet-support.js";
 import { NetworkNode, removePause, type PluginName } from "./pod-network-support.js";
+import { after, describe, test } from "node:test";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
 const foreign = "f".repeat(64);
@@ -18,11 +19,7 @@ const foreign = "f".repeat(64);
 await withOwnEngine(import.meta.url, [], () => {
   for (const plugin of plugins) {
     describe(plugin, () => {
-      let node: NetworkNode;
-      before(async () => {
-        node = await NetworkNode.open(plugin);
-      });
-      after(() => node[Symbol.asyncDispose]());
+      const node = NetworkNode.ofSuite(plugin);
 
       const doctor = (): Promise<Exit> =>
         runProgram([
@@ -143,6 +140,9 @@ await withOwnEngine(import.meta.url, [], () => {
         .split("\n")
         .filter((line) => line.includes("kubenet:"))
         .join("\n");
+    // Other files use the same engine, whose rules these are, too.
+    const rules = await command("iptables-save");
+    after(() => feed(rules, "iptables-restore"));
     await command("iptables", "-t", "nat", "-F", "POSTROUTING");
     await command("iptables", "-F", "FORWARD");
     assert.equal(await flushed(), "");

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { afterEach, before } from "node:test";
 import type { CriClient } from "../support/cri-client.js";
 import { docker, inspectContainer, removeContainer } from "../support/docker.js";
 import { pluginDirs } from "../support/isolated-engine.js";
@@ -33,41 +34,47 @@ export class NetworkNode implements AsyncDisposable {
   shim!: ShimProcess;
   /** What is held when no pod is there, but one was: what plugins make for all pods stays. */
   clean: readonly string[] = [];
-  readonly #confDir: string;
-  readonly #binDir: string;
-  readonly #faults: string;
-  readonly #shimDirectory: string;
+  #directory = "";
   #hostPort = 20_000;
 
   private constructor(
     readonly bed: TestBed,
     readonly plugin: PluginName,
-    directory: string,
-  ) {
-    this.#confDir = join(directory, "net.d");
-    this.#binDir = join(directory, "bin");
-    this.#faults = join(directory, "faults");
-    this.#shimDirectory = join(directory, "shim");
-  }
+  ) {}
 
   /** With a shim that runs, after a first pod. */
   static async open(plugin: PluginName): Promise<NetworkNode> {
-    const bed = await TestBed.open();
-    const node = new NetworkNode(bed, plugin, await bed.newDirectory());
-    for (const directory of [node.#confDir, node.#binDir, node.#faults, node.#shimDirectory])
-      await mkdir(directory);
+    const node = new NetworkNode(await TestBed.open(), plugin);
+    await node.#open();
+    return node;
+  }
+
+  /** Opened before the tests of the suite that is being defined, without faults after each, and closed after them. */
+  static ofSuite(plugin: PluginName): NetworkNode {
+    const node = new NetworkNode(TestBed.ofSuite(), plugin);
+    before(() => node.#open());
+    afterEach(() => node.clearFaults());
+    return node;
+  }
+
+  async #open(): Promise<void> {
+    this.#directory = await this.bed.newDirectory();
+    for (const name of ["net.d", "bin", "faults", "shim"] as const) await mkdir(this.#path(name));
     for (const name of chain) {
-      const path = join(node.#binDir, name);
-      await writeFile(path, wrapper(name, node.#faults));
+      const path = join(this.#path("bin"), name);
+      await writeFile(path, wrapper(name, this.#path("faults")));
       await chmod(path, 0o755);
     }
-    await node.configure();
-    await node.start();
-    const pod = await node.runPod();
+    await this.configure();
+    await this.start();
+    const pod = await this.runPod();
     await pod.stop();
     await pod.remove();
-    node.clean = await node.holdings();
-    return node;
+    this.clean = await this.holdings();
+  }
+
+  #path(name: "net.d" | "bin" | "faults" | "shim"): string {
+    return join(this.#directory, name);
   }
 
   get cri(): CriClient {
@@ -78,15 +85,15 @@ export class NetworkNode implements AsyncDisposable {
     const { ipv4, ipv6 } = subnets.kubenet;
     return [
       `--network-plugin=${this.plugin}`,
-      `--cni-conf-dir=${this.#confDir}`,
-      `--cni-bin-dir=${[this.#binDir, ...pluginDirs].join(",")}`,
+      `--cni-conf-dir=${this.#path("net.d")}`,
+      `--cni-bin-dir=${[this.#path("bin"), ...pluginDirs].join(",")}`,
       ...(this.plugin === "kubenet" ? [`--pod-cidr=${ipv4}.0/24,${ipv6}/64`] : []),
     ];
   }
 
   /** A shim on the state of the last one, which must have ended. */
   async start(options: Partial<ShimOptions> = {}): Promise<void> {
-    this.shim = await this.bed.startShim({ directory: this.#shimDirectory, flags: this.flags, ...options });
+    this.shim = await this.bed.startShim({ directory: this.#path("shim"), flags: this.flags, ...options });
   }
 
   async restart(options: Partial<ShimOptions> = {}): Promise<void> {
@@ -118,11 +125,11 @@ export class NetworkNode implements AsyncDisposable {
         { type: "tuning", sysctl: { "net.core.somaxconn": "500" } },
       ],
     };
-    await writeFile(join(this.#confDir, "10-chain.conflist"), JSON.stringify(list));
+    await writeFile(join(this.#path("net.d"), "10-chain.conflist"), JSON.stringify(list));
   }
 
   async removeConfiguration(): Promise<void> {
-    await rm(join(this.#confDir, "10-chain.conflist"));
+    await rm(join(this.#path("net.d"), "10-chain.conflist"));
   }
 
   /** A configuration for which every plugin of the list has something to do and to undo. */
@@ -147,17 +154,17 @@ export class NetworkNode implements AsyncDisposable {
 
   /** The plugin has this fault at each of these commands until `clearFaults`. */
   async injectFault(plugin: ChainPlugin, verb: "ADD" | "DEL", fault: PluginFault): Promise<void> {
-    await writeFile(join(this.#faults, `${plugin}.${verb}`), fault);
+    await writeFile(join(this.#path("faults"), `${plugin}.${verb}`), fault);
   }
 
   /** A plugin that waits goes on. */
   async clearFaults(): Promise<void> {
-    for (const name of await readdir(this.#faults)) await rm(join(this.#faults, name));
+    for (const name of await readdir(this.#path("faults"))) await rm(join(this.#path("faults"), name));
   }
 
   /** The process group of the plugin that hangs or waits, once it does. */
   async reached(): Promise<number> {
-    const path = join(this.#faults, "reached");
+    const path = join(this.#path("faults"), "reached");
     const pid = await until("a plugin to reach its fault", async () =>
       existsSync(path) ? (await readFile(path, "utf8")).trim() : undefined,
     );

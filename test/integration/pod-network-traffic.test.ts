@@ -48,20 +48,20 @@ await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
     servers.push(await answerIn(outside, { port: containerPort, text: "outside" }));
     servers.push(await answerIn("/proc/self/ns/net", { port: containerPort, text: "node" }));
   });
-  after(() => {
+  after(async () => {
     for (const server of servers) server[Symbol.dispose]();
+    await command("ip", "link", "delete", "uplink");
+    await command("ip", "netns", "delete", "outside");
   });
 
   for (const plugin of plugins) {
     describe(plugin, () => {
-      let own: NetworkNode;
+      const own = NetworkNode.ofSuite(plugin);
       before(async () => {
-        own = await NetworkNode.open(plugin);
         // Docker forbids forwarding but for its own networks; kubenet allows it for its pods, CNI leaves it to the node.
         if (plugin === "cni") await command("iptables", "-I", "DOCKER-USER", "-o", "cni0", "-j", "ACCEPT");
         own.clean = await own.holdings();
       });
-      after(() => own[Symbol.asyncDispose]());
 
       test("the status has an address of each family from the pods' networks, and none after the stop", async () => {
         await using pod = await own.runPod();
@@ -186,18 +186,13 @@ await withOwnEngine(import.meta.url, ["conntrack", "sysctl"], () => {
       test("the bandwidth annotations limit what goes in and out", async () => {
         // What goes beyond the burst cannot be faster than the limit, however busy the machine; with slack for clocks.
         const leastMs = (0.9 * 1000 * (transferBytes * 8 - burstBits)) / limitBitsPerSecond;
-        for (const [key, direction] of [
-          ["ingress", "in"],
-          ["egress", "out"],
-        ] as const) {
-          const annotations = { [`kubernetes.io/${key}-bandwidth`]: `${String(limitBitsPerSecond / 1e6)}M` };
+        const limited = async (key: "ingress" | "egress", direction: "in" | "out"): Promise<void> => {
+          const annotations = { [`kubernetes.io/${key}-bandwidth`]: `${limitBitsPerSecond / 1e6}M` };
           await using pod = await own.runPod({ annotations });
           const tookMs = await transferMs(pod, direction);
-          assert.ok(
-            tookMs >= leastMs,
-            `${key}: ${String(tookMs)} ms, ${String(leastMs)} at least with the limit`,
-          );
-        }
+          assert.ok(tookMs >= leastMs, `${key}: ${tookMs} ms, ${leastMs} at least with the limit`);
+        };
+        await Promise.all([limited("ingress", "in"), limited("egress", "out")]);
       });
 
       test("nothing is left of all these pods", () => own.assertClean());

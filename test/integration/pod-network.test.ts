@@ -1,11 +1,10 @@
 /** The pod's address, its host ports, and resolv.conf, with the fallback network plugin. */
 import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { NamespaceMode, Protocol } from "../../src/shim/domain/cri.js";
 import { docker, inspectContainer } from "../support/docker.js";
 import { freePort } from "../support/registry.js";
-import type { ShimProcess } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
@@ -27,16 +26,10 @@ async function get(url: string): Promise<string> {
 }
 
 describe("the pod's network", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  let shim: ShimProcess;
-  before(async () => {
-    bed = await TestBed.open();
-    shim = await bed.startShim();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite({ shim: {} });
 
   test("the pod answers on the IP of its status, which is gone when it is stopped", async () => {
-    await using pod = await bed.runPod(shim.cri);
+    await using pod = await bed.runPod(bed.shim.cri);
     await pod.start({ command: webServer });
     const ip = await pod.ip();
     assert.equal(await get(`http://${ip}:8080/`), "hello\n");
@@ -46,7 +39,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
 
   test("a host port leads to the pod, on the host IP of the request only; the checkpoint keeps all mappings", async () => {
     const port = await freePort();
-    await using pod = await bed.runPod(shim.cri, {
+    await using pod = await bed.runPod(bed.shim.cri, {
       port_mappings: [
         { protocol: Protocol.TCP, container_port: 8080, host_port: port, host_ip: "127.0.0.1" },
         { protocol: Protocol.UDP, container_port: 53 },
@@ -58,7 +51,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     const hex = port.toString(16).toUpperCase().padStart(4, "0");
     assert.match(listeners, new RegExp(` 0100007F:${hex} `));
     assert.doesNotMatch(listeners, new RegExp(` 00000000:${hex} `));
-    const checkpoint = await readFile(`${shim.stateDirectory}/sandbox/${pod.id}`, "utf8");
+    const checkpoint = await readFile(`${bed.shim.stateDirectory}/sandbox/${pod.id}`, "utf8");
     assert.deepEqual((JSON.parse(checkpoint) as { data: object }).data, {
       port_mappings: [
         { protocol: "tcp", container_port: 8080, host_port: port, host_ip: "127.0.0.1" },
@@ -67,7 +60,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     });
     await pod.stop();
     // Free again: another pod can have it.
-    await using next = await bed.runPod(shim.cri, {
+    await using next = await bed.runPod(bed.shim.cri, {
       port_mappings: [{ protocol: Protocol.TCP, container_port: 8080, host_port: port }],
     });
     assert.notEqual(next.id, pod.id);
@@ -81,7 +74,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     };
     const expected =
       "nameserver 10.96.0.10\nnameserver 2001:db8::1\nsearch default.svc.cluster.local cluster.local\noptions ndots:5 timeout:1\n";
-    await using pod = await bed.runPod(shim.cri, { dns_config });
+    await using pod = await bed.runPod(bed.shim.cri, { dns_config });
     const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
     const { ino } = await stat(path);
     assert.equal(await readFile(path, "utf8"), expected);
@@ -117,7 +110,7 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
   });
 
   test("resolv.conf is the pod's again after `docker restart` of the pause container", async () => {
-    await using pod = await bed.runPod(shim.cri, { dns_config: { servers: ["10.96.0.10"] } });
+    await using pod = await bed.runPod(bed.shim.cri, { dns_config: { servers: ["10.96.0.10"] } });
     const path = (await inspectContainer(pod.id))?.ResolvConfPath ?? "";
     const expected = "nameserver 10.96.0.10\n";
     assert.equal(await readFile(path, "utf8"), expected);
@@ -125,12 +118,12 @@ describe("the pod's network", { skip: await reasonToSkip() }, () => {
     await writeFile(path, "nameserver 192.0.2.1\n");
     await docker("POST", `/containers/${pod.id}/restart?t=1`);
     await until("it is the pod's", async () => (await readFile(path, "utf8")) === expected);
-    await shim.untilLogged(new RegExp(`${pod.id}.*resolv.conf of a sandbox was not the pod`));
+    await bed.shim.untilLogged(new RegExp(`${pod.id}.*resolv.conf of a sandbox was not the pod`));
   });
 
   test("a host-network pod gets the pod's resolv.conf too", async () => {
     const linux = { security_context: { namespace_options: { network: NamespaceMode.NODE } } };
-    await using pod = await bed.runPod(shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
+    await using pod = await bed.runPod(bed.shim.cri, { linux, dns_config: { servers: ["10.96.0.10"] } });
     const id = await pod.start({
       linux: { security_context: { namespace_options: { network: 2, pid: 1 } } },
     });

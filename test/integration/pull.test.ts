@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { rejectsWith } from "../support/cri-client.js";
 import { inspectImage, removeImage } from "../support/docker.js";
 import type { RecordingProxy } from "../support/recording-proxy.js";
@@ -21,13 +21,12 @@ import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 
 describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let proxy: RecordingProxy;
   let shim: ShimProcess;
   let open: TestRegistry;
   let closed: TestRegistry;
   before(async () => {
-    bed = await TestBed.open();
     proxy = await bed.startProxy();
     shim = await bed.startShim({
       dockerEndpoint: proxy.endpoint,
@@ -38,7 +37,6 @@ describe("pulls", { skip: (await reasonToSkip()) || noRegistryReason() }, () => 
     closed = await TestRegistry.start(join(bed.directory, "closed"), { login: true });
     bed.onClose(() => closed[Symbol.asyncDispose]());
   });
-  after(() => bed.close());
 
   /** An image that the engine does not have, in a registry. Its names go away with the bed. */
   async function push(registry: TestRegistry): Promise<PushedImage & { readonly reference: string }> {

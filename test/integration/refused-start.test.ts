@@ -4,16 +4,12 @@ import { once } from "node:events";
 import { lstat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { runProgram } from "../support/shim-process.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
 
 describe("a start that is refused", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   /** Runs with what is given; expects exit code 1 and one line, which is answered. */
   async function refusal(

@@ -5,18 +5,14 @@ import { once } from "node:events";
 import { lstat, stat } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { inspectContainer } from "../support/docker.js";
 import { runProgram } from "../support/shim-process.js";
 import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 describe("restart", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
-  before(async () => {
-    bed = await TestBed.open();
-  });
-  after(() => bed.close());
+  const bed = TestBed.ofSuite();
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     test(`${signal} lets calls in flight end, leaves containers running, and a new shim sees the same`, async () => {

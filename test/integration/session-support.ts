@@ -1,5 +1,4 @@
 /** The sessions of Exec, Attach and PortForward on the real engine, opened without a network in between. */
-import { readdir, readFile, readlink } from "node:fs/promises";
 import type { Call } from "../../src/shim/lib/call.js";
 import { Lifetime } from "../../src/shim/lib/lifetime.js";
 import type { Services } from "../../src/shim/cri/services.js";
@@ -86,23 +85,4 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
       engine[Symbol.dispose]();
     },
   };
-}
-
-/** Process ids of a container, seen from the host, without those that have ended. */
-export async function processesOf(containerId: string): Promise<readonly number[]> {
-  const found: number[] = [];
-  for (const name of await readdir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const read = (file: string): Promise<string> => readFile(`/proc/${name}/${file}`, "utf8").catch(() => "");
-    if (!(await read("cgroup")).includes(containerId)) continue;
-    if ((await read("cmdline")) !== "") found.push(Number(name));
-  }
-  return found;
-}
-
-/** Open connections of this process over unix sockets. */
-export async function unixConnections(): Promise<number> {
-  const names = await readdir("/proc/self/fd");
-  const targets = await Promise.all(names.map((name) => readlink(`/proc/self/fd/${name}`).catch(() => "")));
-  return targets.filter((target) => target.startsWith("socket:")).length;
 }

@@ -5,7 +5,7 @@ import { mkdir, open, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -34,13 +34,12 @@ function count(log: string, message: RegExp): number {
 }
 
 describe("the disk of the state directory", { skip: await mountReason() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let shim: ShimProcess;
   let directory: string;
   let pod: Pod;
   let containerId: string;
   before(async () => {
-    bed = await TestBed.open();
     directory = await bed.newDirectory();
     const state = join(directory, "state");
     await mkdir(state, { mode: 0o700 });
@@ -50,7 +49,6 @@ describe("the disk of the state directory", { skip: await mountReason() }, () =>
     pod = await bed.runPod(shim.cri);
     containerId = await pod.start();
   });
-  after(() => bed.close());
 
   async function podIsReady(): Promise<void> {
     const { status } = await shim.cri.PodSandboxStatus({ pod_sandbox_id: pod.id });

@@ -1,7 +1,7 @@
 /** Statistics against the files and the engine that they are of, by bounds: what grows is read before and after. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import type { Answer, ContainerStats, PodSandboxStats } from "../../src/shim/domain/cri.js";
 import { dockerJson, inspectContainer, podCgroup } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
@@ -32,13 +32,12 @@ function between(low: number, value: string | undefined, high: number, what: str
 }
 
 describe("statistics", { skip: await reasonToSkip() }, () => {
-  let bed: TestBed;
+  const bed = TestBed.ofSuite();
   let proxy: RecordingProxy;
   let shim: ShimProcess;
   let pod: Pod;
   let container: string;
   before(async () => {
-    bed = await TestBed.open();
     proxy = await bed.startProxy();
     shim = await bed.startShim({ dockerEndpoint: proxy.endpoint });
     const { parent } = await podCgroup(`stats-${bed.run}`);
@@ -50,7 +49,6 @@ describe("statistics", { skip: await reasonToSkip() }, () => {
       },
     });
   });
-  after(() => bed.close());
 
   const containerStats = async (): Promise<ContainerStats> => {
     const { stats } = await shim.cri.ListContainerStats({ filter: { id: container } });

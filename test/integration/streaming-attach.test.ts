@@ -5,8 +5,9 @@ import { after, before, describe, test } from "node:test";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
 import type { Pod } from "../support/pod.js";
 import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { openSockets } from "../support/processes.js";
 import { until } from "../support/wait.js";
-import { openSessions, unixConnections, type Sessions } from "./session-support.js";
+import { openSessions, type Sessions } from "./session-support.js";
 
 describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, () => {
   let bed: TestBed;
@@ -124,14 +125,14 @@ describe("attach sessions", { skip: await reasonToSkip(), timeout: 120_000 }, ()
 
   test("a client that leaves closes its connection, and the container goes on", async () => {
     const id = await start("while :; do sleep 0.2; echo tick; done");
-    const connections = await unixConnections();
+    const connections = await openSockets(process.pid);
     const clients = await Promise.all(Array.from({ length: 20 }, () => sessions.attach(id)));
     await Promise.all(clients.map((client) => once(client.stdout, "data")));
     for (const client of clients) {
       client.leave();
       await assert.rejects(client.result);
     }
-    await until("no connection is left", async () => (await unixConnections()) <= connections + 2);
+    await until("no connection is left", async () => (await openSockets(process.pid)) <= connections + 2);
     assert.equal((await pod.containerStatus(id)).state, 1);
   });
 });

@@ -6,8 +6,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { textOf, type TestClient } from "../fakes/fake-streaming.js";
 import type { Pod } from "../support/pod.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
+import { openSockets, processesIn } from "../support/processes.js";
 import { until } from "../support/wait.js";
-import { openSessions, processesOf, unixConnections, type Sessions } from "./session-support.js";
+import { openSessions, type Sessions } from "./session-support.js";
 
 interface Outcome {
   readonly stdout: string;
@@ -125,8 +126,8 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
   });
 
   test("sessions that are cut at random points leave no process and no connection", async () => {
-    const before = await processesOf(id);
-    const connections = await unixConnections();
+    const before = await processesIn(id);
+    const connections = await openSockets(process.pid);
     const count = long ? 1_000 : 100;
     const atOnce = 20;
     for (let done = 0; done < count; done += atOnce) {
@@ -145,9 +146,9 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
         }),
       );
     }
-    assert.deepEqual(await processesOf(id), before);
+    assert.deepEqual(await processesIn(id), before);
     // Short calls to the engine keep up to 32 connections for the next ones.
-    await until("no connection is left", async () => (await unixConnections()) <= connections + 32);
+    await until("no connection is left", async () => (await openSockets(process.pid)) <= connections + 32);
     assert.deepEqual(
       sessions.log.lines.filter(({ level }) => level === "error" || level === "warn"),
       [],
@@ -155,7 +156,7 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
   });
 
   test("a child that keeps the output after its parent ended ends with the client", async () => {
-    const before = await processesOf(id);
+    const before = await processesIn(id);
     const client = await sessions.exec(id, ["sh", "-c", "sleep 1000 & echo started"]);
     let seen = "";
     client.stdout.on("data", (chunk: Buffer) => (seen += chunk.toString()));
@@ -164,7 +165,7 @@ describe("exec sessions", { skip: await reasonToSkip(), timeout: 300_000 }, () =
     await delay(300);
     client.leave();
     await client.result.catch(() => undefined);
-    await until("the child is gone", async () => (await processesOf(id)).length <= before.length);
+    await until("the child is gone", async () => (await processesIn(id)).length <= before.length);
   });
 
   test("a program that does not exist says so", async () => {

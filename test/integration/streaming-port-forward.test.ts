@@ -9,10 +9,11 @@ import type { PortForwardSession } from "../../src/shim/ports/streaming.js";
 import { textOf } from "../fakes/fake-streaming.js";
 import { pidOfContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
+import { processesIn } from "../support/processes.js";
 import { hasNsenter, serveIn } from "../support/serve-in.js";
 import { reasonToSkip, TestBed, type PodOverrides } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { openSessions, processesOf, type Sessions } from "./session-support.js";
+import { openSessions, type Sessions } from "./session-support.js";
 
 const never = new AbortController().signal;
 
@@ -120,7 +121,7 @@ for (const remote of [false, true]) {
       test("two hundred connections, half of them cut, leave no file and no process", async () => {
         const files = async (): Promise<number> => (await readdir("/proc/self/fd")).length;
         await echo(await session.connect(7001, never), "warm up");
-        const before = { files: await files(), processes: (await processesOf(pod.id)).length };
+        const before = { files: await files(), processes: (await processesIn(pod.id)).length };
         for (let round = 0; round < 10; round += 1) {
           await Promise.all(
             Array.from({ length: 20 }, async (_, index) => {
@@ -135,7 +136,7 @@ for (const remote of [false, true]) {
           );
         }
         await until("no file is left", async () => (await files()) <= before.files + 2);
-        await until("no process is left", async () => (await processesOf(pod.id)).length <= before.processes);
+        await until("no process is left", async () => (await processesIn(pod.id)).length <= before.processes);
       });
 
       test("a pod on the host's network is reached as every other", async () => {

@@ -1,12 +1,12 @@
 /** The streaming server of the whole program: through the kubelet's proxy, and with clients that drop their sessions. */
 import assert from "node:assert/strict";
-import { readdir, readlink } from "node:fs/promises";
 import { connect, Socket } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { createWebSocketStream } from "ws";
 import { pidOfContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
+import { openSockets, processesIn } from "../support/processes.js";
 import { hasNsenter, serveIn } from "../support/serve-in.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { SpdyClient } from "../support/spdy-client.js";
@@ -21,7 +21,6 @@ import {
 } from "../support/streaming-client.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { processesOf } from "./session-support.js";
 
 const portForwardProtocol = "portforward.k8s.io";
 const echoPort = 7001;
@@ -123,8 +122,8 @@ describe("the streaming server of the program", { skip, timeout: 300_000 }, () =
   });
 
   test(`${long ? "a thousand" : "a hundred"} sessions that are dropped at random points leave nothing`, async () => {
-    const socketsBefore = await socketsOf(shim.pid);
-    const processesBefore = await processesOf(id);
+    const socketsBefore = await openSockets(shim.pid);
+    const processesBefore = await processesIn(id);
     const used: string[] = [];
     const drops = dropsOf({ execUrl, forwardUrl });
     const atOnce = 20;
@@ -136,10 +135,10 @@ describe("the streaming server of the program", { skip, timeout: 300_000 }, () =
         }),
       );
     await until("no process is left in the container", async () => {
-      return (await processesOf(id)).length === processesBefore.length;
+      return (await processesIn(id)).length === processesBefore.length;
     });
     // Short calls to the engine keep up to 32 connections for the next ones.
-    await until("no connection is left", async () => (await socketsOf(shim.pid)) <= socketsBefore + 32);
+    await until("no connection is left", async () => (await openSockets(shim.pid)) <= socketsBefore + 32);
     for (const url of used)
       assert.equal((await sendRaw(url, spdyRequest(url, commandProtocols))).status, 404, "a token is left");
     assert.doesNotMatch(shim.log, /"level":"?(error|50)/);
@@ -240,12 +239,4 @@ async function afterUse(url: string): Promise<string> {
   const { socket } = await sendRaw(url, spdyRequest(url, commandProtocols));
   socket.destroy();
   return url;
-}
-
-async function socketsOf(pid: number): Promise<number> {
-  const names = await readdir(`/proc/${String(pid)}/fd`);
-  const targets = await Promise.all(
-    names.map((name) => readlink(`/proc/${String(pid)}/fd/${name}`).catch(() => "")),
-  );
-  return targets.filter((target) => target.startsWith("socket:")).length;
 }

@@ -1,11 +1,11 @@
 /** Clients that read slowly, or not at all, for a while: what they do not take stays in the pod, not in dockershim. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import type { Duplex } from "node:stream";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { pidOfContainer } from "../support/docker.js";
 import type { Pod } from "../support/pod.js";
+import { residentBytes } from "../support/processes.js";
 import { hasNsenter, serveIn } from "../support/serve-in.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { openSpdy } from "../support/streaming-client.js";
@@ -108,9 +108,4 @@ async function readSlowly(socket: Duplex, bytes: number, look: () => Promise<voi
     pause(1_500).catch(reject);
   });
   socket.destroy();
-}
-
-async function residentBytes(pid: number): Promise<number> {
-  const status = await readFile(`/proc/${String(pid)}/status`, "utf8");
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
 }

@@ -134,7 +134,7 @@ export class TestRegistry implements AsyncDisposable {
   }
 }
 
-function digestOf(bytes: Buffer): string {
+export function digestOf(bytes: Buffer): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
@@ -145,7 +145,7 @@ interface Layout {
   readonly blobs: readonly Buffer[];
 }
 
-async function readLayout(archive: Buffer): Promise<Layout> {
+export async function readLayout(archive: Buffer): Promise<Layout> {
   const contents = new Map<string, Buffer>();
   let index: unknown;
   const entries = extract();

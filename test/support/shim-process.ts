@@ -35,12 +35,12 @@ export interface Exit {
 }
 
 /** How to start the program: the build when it is that of the sources, else the sources. */
-function program(): readonly string[] {
+const program = ((): readonly string[] => {
   const given = process.env["DOCKERSHIM_TEST_MAIN"] ?? "";
   if (given !== "") return [given];
   if (isBuilt(root)) return [builtMain];
   return ["--import", "tsx", join(root, "src", "shim", "main.ts")];
-}
+})();
 
 /** Starts the program with `argv`, and only that. */
 function spawnProgram(
@@ -51,7 +51,7 @@ function spawnProgram(
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(DOCKERSHIM_|DOCKER_|NODE_TEST|NODE_OPTIONS|NOTIFY_SOCKET|LISTEN_)/.test(name),
   );
-  return spawn(process.execPath, [...nodeFlags, ...program(), ...argv], {
+  return spawn(process.execPath, [...nodeFlags, ...program, ...argv], {
     cwd: root,
     env: { ...Object.fromEntries(inherited), ...memoryEnvironment, ...environment },
     stdio: ["ignore", "pipe", "pipe"],

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before } from "node:test";
 import type { Answer, ContainerConfig, PodSandboxConfig } from "../../src/shim/domain/cri.js";
 import { messageOf } from "../../src/shim/lib/errors.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
@@ -48,31 +49,55 @@ export class TestBed {
   /** Part of all names. */
   readonly run = randomBytes(4).toString("hex");
   readonly #undo: (() => Promise<unknown>)[] = [];
+  #directory = "";
+  #hadPauseImage = false;
+  #shim: ShimProcess | undefined;
   #count = 0;
 
-  private constructor(
-    /** A directory of its own for everything. */
-    readonly directory: string,
-    private readonly hadPauseImage: boolean,
-  ) {}
+  static async open(): Promise<TestBed> {
+    const bed = new TestBed();
+    await bed.#open();
+    return bed;
+  }
+
+  /** Opened before the tests of the suite that is being defined, with a shim if that is given, and closed after them. */
+  static ofSuite({ shim }: { readonly shim?: Partial<ShimOptions> } = {}): TestBed {
+    const bed = new TestBed();
+    before(async () => {
+      await bed.#open();
+      if (shim !== undefined) bed.#shim = await bed.startShim(shim);
+    });
+    after(() => bed.close());
+    return bed;
+  }
+
+  async #open(): Promise<void> {
+    this.#hadPauseImage = (await inspectImage(builtinPauseReference)) !== undefined;
+    this.#directory = await mkdtemp(join(tmpdir(), "dockershim-integration-"));
+    await this.load({ reference: this.image, marker: this.run });
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      const onSignal = (): void => {
+        void this.close().finally(() => process.exit(1));
+      };
+      process.once(signal, onSignal);
+      this.#undo.push(async () => process.off(signal, onSignal));
+    }
+  }
+
+  /** A directory of its own for everything. */
+  get directory(): string {
+    return this.#directory;
+  }
+
+  /** The shim of the suite. */
+  get shim(): ShimProcess {
+    if (this.#shim === undefined) throw new Error("the suite has no shim");
+    return this.#shim;
+  }
 
   /** A busybox image that only this test file has. */
   get image(): string {
     return `dockershim.test/busybox:${this.run}`;
-  }
-
-  static async open(): Promise<TestBed> {
-    const hadPauseImage = (await inspectImage(builtinPauseReference)) !== undefined;
-    const bed = new TestBed(await mkdtemp(join(tmpdir(), "dockershim-integration-")), hadPauseImage);
-    await bed.load({ reference: bed.image, marker: bed.run });
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
-      const onSignal = (): void => {
-        void bed.close().finally(() => process.exit(1));
-      };
-      process.once(signal, onSignal);
-      bed.#undo.push(async () => process.off(signal, onSignal));
-    }
-    return bed;
   }
 
   /** Loads an image, which goes away with the bed. */
@@ -182,7 +207,7 @@ export class TestBed {
     await attempt(async () => {
       for (const id of await this.ownContainers()) await attempt(() => removeContainer(id));
     });
-    if (!this.hadPauseImage) await attempt(() => removeImage(builtinPauseReference));
+    if (!this.#hadPauseImage) await attempt(() => removeImage(builtinPauseReference));
     await attempt(() => rm(this.directory, { recursive: true, force: true }));
     if (errors.length > 0) throw new AggregateError(errors, errors.map(messageOf).join("; "));
   }

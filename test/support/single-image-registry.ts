@@ -1,11 +1,10 @@
 /** A registry with one image, just enough of one to be pulled from, on a free port of 127.0.0.1. */
-import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { extract } from "tar-stream";
+import { digestOf, readLayout } from "./registry.js";
 
-export interface TestRegistry extends AsyncDisposable {
+export interface SingleImageRegistry extends AsyncDisposable {
   /** `127.0.0.1:port` */
   readonly host: string;
   readonly manifestDigest: string;
@@ -13,14 +12,15 @@ export interface TestRegistry extends AsyncDisposable {
   readonly requests: readonly string[];
 }
 
-interface Content {
-  readonly type: string;
-  readonly bytes: Buffer;
-}
-
 /** Serves the image in `archive` (with an OCI layout) under any name with tag `1`. `login` is `user:password`. */
-export async function startRegistry(archive: Buffer, login?: string): Promise<TestRegistry> {
-  const contents = await readLayout(archive);
+export async function startRegistry(archive: Buffer, login?: string): Promise<SingleImageRegistry> {
+  const { manifest, blobs } = await readLayout(archive);
+  const contents = new Map<string, { readonly type: string; readonly bytes: Buffer }>(
+    blobs.map((bytes) => [digestOf(bytes), { type: "application/octet-stream", bytes }] as const),
+  );
+  const manifestDigest = digestOf(manifest.bytes);
+  for (const name of ["1", manifestDigest])
+    contents.set(name, { type: manifest.mediaType, bytes: manifest.bytes });
   const requests: string[] = [];
   const server = createServer((request, response) => {
     const path = request.url ?? "";
@@ -50,11 +50,9 @@ export async function startRegistry(archive: Buffer, login?: string): Promise<Te
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const manifest = contents.get("1");
-  if (manifest === undefined) throw new Error("the archive has no manifest");
   return {
     host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    manifestDigest: digestOf(manifest.bytes),
+    manifestDigest,
     requests,
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
@@ -68,30 +66,4 @@ function answerError(response: ServerResponse, status: number, code: string, mes
   response.statusCode = status;
   response.setHeader("Content-Type", "application/json");
   response.end(JSON.stringify({ errors: [{ code, message }] }));
-}
-
-function digestOf(bytes: Buffer): string {
-  return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-}
-
-/** All blobs by digest, and the manifest as `1`. */
-async function readLayout(archive: Buffer): Promise<ReadonlyMap<string, Content>> {
-  const contents = new Map<string, Content>();
-  let index: unknown;
-  const entries = extract();
-  entries.end(archive);
-  for await (const entry of entries) {
-    const chunks: Buffer[] = [];
-    for await (const chunk of entry) chunks.push(chunk as Buffer);
-    const bytes = Buffer.concat(chunks);
-    if (entry.header.name === "index.json") index = JSON.parse(bytes.toString());
-    contents.set(digestOf(bytes), { type: "application/octet-stream", bytes });
-  }
-  const { manifests } = index as { manifests: { mediaType: string; digest: string }[] };
-  for (const { mediaType, digest } of manifests) {
-    const bytes = contents.get(digest)?.bytes ?? Buffer.alloc(0);
-    contents.set(digest, { type: mediaType, bytes });
-    contents.set("1", { type: mediaType, bytes });
-  }
-  return contents;
 }
