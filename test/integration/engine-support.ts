@@ -106,7 +106,7 @@ async function openTestEngine(): Promise<TestEngine> {
     image,
     archive,
     container: async (overrides = {}) => {
-      const name = `dockershim-engine-test-${run}-${String((count += 1))}`;
+      const name = `dockershim-engine-test-${run}-${(count += 1)}`;
       const body = {
         Image: image,
         Labels: { [testLabel]: run },

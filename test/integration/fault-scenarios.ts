@@ -209,7 +209,7 @@ export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<A
           cmd: ["sh", "-c", `wc -l < /tmp/${marker}`],
           timeout: "10",
         });
-        assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${String(calls)} calls`);
+        assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${calls} calls`);
         assert.ok(
           !(await runningCommands(containerId)).some((command) => command.includes(marker)),
           "no process is left",

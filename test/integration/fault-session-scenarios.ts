@@ -91,7 +91,7 @@ function execSession(tty: boolean): (scene: Scene) => Promise<Act> {
           cmd: ["sh", "-c", `cat /tmp/${marker} 2>/dev/null | wc -l`],
           timeout: "10",
         });
-        assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${String(calls)} calls`);
+        assert.ok(Number(stdout.toString()) <= calls, `${stdout.toString()} runs for ${calls} calls`);
       },
     });
   };

@@ -31,37 +31,6 @@ describe(
       return found;
     }
 
-    async function run(id: string, ...command: string[]): Promise<string> {
-      const options = { command, tty: false, stdin: false, stdout: true, stderr: true };
-      const execId = await at.engine.createExec(id, options, anySignal());
-      const streams = await at.engine.startExec(execId, options, anySignal());
-      let output = "";
-      try {
-        await streams.readOutput((_, data) => {
-          output += data.toString();
-          return undefined;
-        });
-      } finally {
-        streams.close();
-      }
-      return output;
-    }
-
-    test("writeResolvConf() is seen by the running container and by one that joins it later", async () => {
-      const before = await stat(snapshot.resolvConfPath);
-      for (const content of [
-        "nameserver 192.0.2.53\nsearch default.svc.cluster.local\noptions ndots:5\n",
-        "#\n",
-      ]) {
-        await host.writeResolvConf(snapshot, content, anySignal());
-        assert.equal(await run(sandbox.id, "cat", "/etc/resolv.conf"), content);
-        await using joined = await at.container({ HostConfig: { NetworkMode: `container:${sandbox.id}` } });
-        await at.engine.startContainer(joined.id, anySignal());
-        assert.equal(await run(joined.id, "cat", "/etc/resolv.conf"), content);
-      }
-      assert.equal((await stat(snapshot.resolvConfPath)).ino, before.ino);
-    });
-
     test("linkLog() leads to what the container writes, and unlinkLog() takes it away", async () => {
       await using directory = await temporaryDirectory();
       await using writer = await at.container({ Cmd: ["echo", "written by the container"] });

@@ -6,14 +6,12 @@ import {
   type KubenetPluginOptions,
 } from "../../src/network/kubenet/create-kubenet-plugin.js";
 import type { KubenetNetworkPlugin } from "../../src/network/kubenet/kubenet-plugin.js";
-import { HostPortClaims } from "../../src/network/hostport/host-port-claims.js";
-import { LockedNetworkPlugin } from "../../src/network/locked-plugin.js";
 import type { PortMapping } from "../../src/shim/domain/sandbox.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { until } from "../support/wait.js";
 import { inNamespaces, pluginDirs } from "../support/isolated-engine.js";
-import { answerIn, ask, command, feed, makePod, noTraces, traces, type TestPod } from "./kubenet-support.js";
+import { answerIn, ask, command, makePod, noTraces, traces, type TestPod } from "./kubenet-support.js";
 
 const never = new AbortController().signal;
 const dualStack = ["10.180.0.0/24", "fd00:180::/64"];
@@ -159,54 +157,6 @@ await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], (
       assert.deepEqual(await traces(), noTraces);
     });
 
-    test("opens host ports over TCP and UDP in both families: from outside, from the node, and from the pod itself", async () => {
-      await using pod = await makePod("web");
-      const request = requestOf(pod, {
-        portMappings: [
-          port("tcp", 18080),
-          port("udp", 18080),
-          port("sctp", 18080),
-          port("tcp", 18081, "127.0.0.1"),
-        ],
-      });
-      await kubenet.setUpPod(request, never);
-      using _server = await answerIn(pod.netns, { port: 8080, text: "hello" });
-      for (const host of [node.ipv4, node.ipv6]) {
-        for (const protocol of ["tcp", "udp"] as const) {
-          for (const caller of [outside, undefined, pod.netns]) {
-            const answer = await ask(caller, { protocol, host, port: 18080 });
-            assert.equal(answer, "hello", `${protocol} ${host} from ${caller ?? "the node"}`);
-          }
-        }
-      }
-      assert.equal(await ask(undefined, { protocol: "tcp", host: "127.0.0.1", port: 18081 }), "hello");
-      assert.equal(await ask(outside, { protocol: "tcp", host: node.ipv4, port: 18081 }), "");
-      assert.match(await command("iptables-save", "-t", "nat"), /-p sctp .*18080/);
-      await kubenet.tearDownPod(request, never);
-      assert.deepEqual(await traces(), noTraces);
-      assert.equal(await ask(outside, { protocol: "udp", host: node.ipv4, port: 18080 }), "");
-    });
-
-    test("a host port belongs to one pod, and the next one is told which", async () => {
-      await using first = await makePod("first");
-      await using second = await makePod("second");
-      const mapping = { portMappings: [port("tcp", 18090)] };
-      const locked = new LockedNetworkPlugin(kubenet, { claims: new HostPortClaims() });
-      await locked.setUpPod(requestOf(first, mapping), never);
-      await assert.rejects(locked.setUpPod(requestOf(second, mapping), never), (error: Error) => {
-        assert.ok(
-          error.message.includes(
-            `host port 18090/tcp for pod "second_default": taken by pod "first_default"`,
-          ),
-        );
-        return true;
-      });
-      await locked.tearDownPod(requestOf(first, mapping), never);
-      await locked.setUpPod(requestOf(second, mapping), never);
-      await locked.tearDownPod(requestOf(second, mapping), never);
-      assert.deepEqual(await traces(), noTraces);
-    });
-
     test("a UDP caller that began before the pod and stayed after its end does not go nowhere", async () => {
       const mapping = { portMappings: [port("udp", 18053)] };
       const flows = (): Promise<string> =>
@@ -220,20 +170,6 @@ await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], (
       assert.ok((await flows()).includes(address));
       await kubenet.tearDownPod(requestOf(pod, mapping), never);
       assert.equal(await flows(), "");
-    });
-
-    test("limits bandwidth as the annotations say", async () => {
-      await using pod = await makePod("slow");
-      const annotations = {
-        "kubernetes.io/ingress-bandwidth": "10M",
-        "kubernetes.io/egress-bandwidth": "5M",
-      };
-      await kubenet.setUpPod(requestOf(pod, { annotations }), never);
-      const limits = await command("tc", "qdisc", "show");
-      assert.match(limits, /tbf .*rate 10Mbit/);
-      assert.match(limits, /tbf .*rate 5Mbit/);
-      await kubenet.tearDownPod(requestOf(pod, { annotations }), never);
-      assert.deepEqual(await traces(), noTraces);
     });
 
     test("tears down after a restart, with the namespace gone, and as often as it is asked to", async () => {
@@ -252,31 +188,6 @@ await inNamespaces(import.meta.url, ["tc", "ebtables", "conntrack", "sysctl"], (
       }
       await restarted.stop();
       assert.deepEqual(await traces(), noTraces);
-    });
-
-    test("removes the host ports of a sandbox that dockershim had set up", async () => {
-      const before = await command("iptables-save", "-t", "nat");
-      await feed(
-        [
-          "*nat",
-          ":KUBE-HOSTPORTS - [0:0]",
-          ":KUBE-HP-JSUG4OC3QTFCMQYM - [0:0]",
-          `-A PREROUTING -m comment --comment "kube hostport portals" -m addrtype --dst-type LOCAL -j KUBE-HOSTPORTS`,
-          `-A POSTROUTING -s 127.0.0.0/8 -o cbr0 -m comment --comment "SNAT for localhost access to hostports" -j MASQUERADE`,
-          `-A KUBE-HOSTPORTS -p tcp -m comment --comment "web_default hostport 18080" -m tcp --dport 18080 -j KUBE-HP-JSUG4OC3QTFCMQYM`,
-          `-A KUBE-HP-JSUG4OC3QTFCMQYM -p tcp -m comment --comment "web_default hostport 18080" -m tcp -j DNAT --to-destination 10.180.0.5:80`,
-          "COMMIT\n",
-        ].join("\n"),
-        "iptables-restore",
-        "--noflush",
-      );
-      const restarted = await plugin();
-      const reference = { namespace: "default", name: "web", sandboxId: "8dbd9e392a964056b7a24c8b1d2c3f5e" };
-      await restarted.tearDownPod({ ...reference, portMappings: [] }, never);
-      await restarted.stop();
-      const rules = (save: string): readonly string[] =>
-        save.split("\n").filter((line) => /^-A|KUBE/.test(line));
-      assert.deepEqual(rules(await command("iptables-save", "-t", "nat")), rules(before));
     });
   });
 

@@ -57,7 +57,7 @@ export async function answerIn(
     const tcp = require("net").createServer((socket) => socket.on("error", () => {}).end(text));
     const udp = require("dgram").createSocket({ type: "udp6", ipv6Only: false });
     udp.on("message", (_, from) => udp.send(text, from.port, from.address));
-    tcp.listen(${String(port)}, "::", () => udp.bind(${String(port)}, "::", () => console.log("ready")));
+    tcp.listen(${port}, "::", () => udp.bind(${port}, "::", () => console.log("ready")));
   `;
   const child = execFile(
     "nsenter",
@@ -81,7 +81,7 @@ export async function ask(
   }: { readonly protocol: "tcp" | "udp"; readonly host: string; readonly port: number },
 ): Promise<string> {
   const tcp = `
-    const socket = require("net").connect(${String(port)}, ${JSON.stringify(host)});
+    const socket = require("net").connect(${port}, ${JSON.stringify(host)});
     let text = "";
     socket.on("data", (data) => (text += data)).on("error", () => end()).on("close", () => end());
     const end = () => { process.stdout.write(text); process.exit(0); };
@@ -94,7 +94,7 @@ export async function ask(
     // Something that doubles packets gives the answer twice.
     socket.on("message", (data) => { if (text === "") setTimeout(() => end(text), 200); text += data; });
     socket.on("error", () => end(""));
-    socket.send("?", ${String(port)}, ${JSON.stringify(host)});
+    socket.send("?", ${port}, ${JSON.stringify(host)});
     setTimeout(end, 3000, "");
   `;
   const words = [process.execPath, "-e", protocol === "tcp" ? tcp : udp];

@@ -11,7 +11,7 @@ export const lineText = "x".repeat(90);
 /** A shell script: numbered lines on the standard output, every tenth number on the standard error, too. */
 export const flood = [
   "i=0",
-  `while [ $i -lt ${String(floodLines)} ]; do`,
+  `while [ $i -lt ${floodLines} ]; do`,
   `echo "$i ${lineText}"; [ $((i%10)) = 0 ] && echo "$i error" >&2`,
   // So that there is something to rotate for a while.
   `[ $((i%${long ? "10000" : "500"})) = 0 ] && sleep 0.1`,
@@ -22,8 +22,8 @@ export const flood = [
 export function assertWholeFlood(log: string): void {
   const expected = { stdout: createHash("sha256"), stderr: createHash("sha256") };
   for (let line = 0; line < floodLines; line += 1) {
-    expected.stdout.update(`${String(line)} ${lineText}\n`);
-    if (line % 10 === 0) expected.stderr.update(`${String(line)} error\n`);
+    expected.stdout.update(`${line} ${lineText}\n`);
+    if (line % 10 === 0) expected.stderr.update(`${line} error\n`);
   }
   for (const stream of ["stdout", "stderr"] as const) {
     const actual = outputOf(log, stream);
@@ -53,5 +53,5 @@ function firstBreak(output: string, stream: string): string {
     .split("\n")
     .map((line) => Number(line.split(" ", 1)[0]));
   const index = numbers.findIndex((number, at) => number !== at * step);
-  return `${String(numbers.length)} lines, the first wrong one is ${String(index)}: ${String(numbers[index])}`;
+  return `${numbers.length} lines, the first wrong one is ${index}: ${String(numbers[index])}`;
 }

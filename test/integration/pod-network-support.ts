@@ -238,7 +238,7 @@ export class NetworkNode implements AsyncDisposable {
 export async function netnsOf(sandboxId: string): Promise<string> {
   const pid = (await inspectContainer(sandboxId))?.State.Pid ?? 0;
   assert.notEqual(pid, 0);
-  return `/proc/${String(pid)}/ns/net`;
+  return `/proc/${pid}/ns/net`;
 }
 
 /** Of the pause container. */

@@ -60,7 +60,7 @@ export async function dockerJson(method: string, path: string, body?: Buffer | o
   const answer = await docker(method, path, body === undefined ? {} : { body });
   const text = answer.body.toString();
   if (answer.status >= 400 || answer.status < 200) {
-    throw new Error(`${method} ${path}: ${String(answer.status)} ${text.slice(0, 500)}`);
+    throw new Error(`${method} ${path}: ${answer.status} ${text.slice(0, 500)}`);
   }
   return text === "" ? undefined : (JSON.parse(text) as unknown);
 }
@@ -95,7 +95,7 @@ export interface InspectedContainer {
 export async function inspectContainer(id: string): Promise<InspectedContainer | undefined> {
   const { status, body } = await docker("GET", `/containers/${id}/json`);
   if (status === 404) return undefined;
-  if (status !== 200) throw new Error(`inspect ${id}: ${String(status)} ${body.toString()}`);
+  if (status !== 200) throw new Error(`inspect ${id}: ${status} ${body.toString()}`);
   return JSON.parse(body.toString()) as InspectedContainer;
 }
 
@@ -120,7 +120,7 @@ export async function removeContainer(id: string): Promise<void> {
     const { status, body } = await docker("DELETE", `/containers/${id}?force=1&v=1`);
     if (status === 204 || status === 404) return;
     // Another request is removing it.
-    if (status !== 409) throw new Error(`remove ${id}: ${String(status)} ${body.toString()}`);
+    if (status !== 409) throw new Error(`remove ${id}: ${status} ${body.toString()}`);
     if ((await inspectContainer(id)) === undefined) return;
   }
 }

@@ -233,7 +233,7 @@ function isEndless({ path }: ProxiedRequest): boolean {
 function cutAnswer(answer: IncomingMessage, outgoing: ServerResponse, broken: () => void): void {
   const status = answer.statusCode ?? 502;
   if (status === 204 || status === 304 || answer.headers["content-length"] === "0") {
-    outgoing.socket?.write(`HTTP/1.1 ${String(status)} No`, broken);
+    outgoing.socket?.write(`HTTP/1.1 ${status} No`, broken);
     return;
   }
   outgoing.writeHead(status, answer.headers);

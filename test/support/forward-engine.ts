@@ -22,7 +22,7 @@ export async function forwardEngine(): Promise<{ readonly endpoint: string } & A
   const address = server.address();
   assert.ok(typeof address === "object" && address !== null);
   return {
-    endpoint: `tcp://127.0.0.1:${String(address.port)}`,
+    endpoint: `tcp://127.0.0.1:${address.port}`,
     [Symbol.asyncDispose]: async () => {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -76,7 +76,7 @@ export class Pod implements AsyncDisposable {
   /** Standard output of a shell command that must succeed, without white space around it. */
   async shell(containerId: string, script: string): Promise<string> {
     const { stdout, stderr, exitCode } = await this.exec(containerId, "sh", "-c", script);
-    if (exitCode !== 0) throw new Error(`"${script}" ended with ${String(exitCode)}: ${stderr}${stdout}`);
+    if (exitCode !== 0) throw new Error(`"${script}" ended with ${exitCode}: ${stderr}${stdout}`);
     return stdout.trim();
   }
 

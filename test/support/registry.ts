@@ -37,7 +37,7 @@ export class TestRegistry implements AsyncDisposable {
     port: number,
     private readonly headers: Readonly<Record<string, string>>,
   ) {
-    this.host = `127.0.0.1:${String(port)}`;
+    this.host = `127.0.0.1:${port}`;
   }
 
   /** `directory` holds its configuration and its blobs. With `login` it lets in only `registryUser`. */
@@ -50,7 +50,7 @@ export class TestRegistry implements AsyncDisposable {
       version: "0.1",
       log: { level: "error", accesslog: { disabled: true } },
       storage: { filesystem: { rootdirectory: join(directory, "data") } },
-      http: { addr: `127.0.0.1:${String(port)}` },
+      http: { addr: `127.0.0.1:${port}` },
       ...(login ? { auth: { htpasswd: { realm: "test", path: passwords } } } : {}),
     };
     const file = join(directory, "config.yml");
@@ -121,7 +121,7 @@ export class TestRegistry implements AsyncDisposable {
   async #expect(status: number, method: string, path: string, body: Buffer, type: string): Promise<void> {
     const answer = await this.#request(method, path, body, type);
     if (answer.status !== status) {
-      throw new Error(`${method} ${path}: ${String(answer.status)} ${await answer.text()}`);
+      throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
     }
   }
 

@@ -90,7 +90,7 @@ export async function openSpdy(
   protocols: readonly string[] = commandProtocols,
 ): Promise<SpdyClient> {
   const answer = await sendRaw(url, spdyRequest(url, protocols));
-  if (answer.status !== 101) throw new Error(`${String(answer.status)}: ${answer.body}`);
+  if (answer.status !== 101) throw new Error(`${answer.status}: ${answer.body}`);
   return new SpdyClient(answer.socket, answer.head);
 }
 
@@ -150,8 +150,7 @@ export function webSocketOn({ socket, head }: Pick<HttpAnswer, "socket" | "head"
 export async function openWebSocket(url: string, protocol: string): Promise<WebSocketClient> {
   const answer = await sendRaw(url, webSocketRequest(url, protocol));
   const agreed = answer.headers.get("sec-websocket-protocol") ?? "";
-  if (answer.status !== 101 || agreed !== protocol)
-    throw new Error(`${String(answer.status)}: ${answer.body}`);
+  if (answer.status !== 101 || agreed !== protocol) throw new Error(`${answer.status}: ${answer.body}`);
   return webSocketOn(answer);
 }
 
@@ -177,7 +176,7 @@ export async function startByteProxy(url: string): Promise<Proxy> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return {
-    through: (seen) => seen.replace(target.host, `127.0.0.1:${String(port)}`),
+    through: (seen) => seen.replace(target.host, `127.0.0.1:${port}`),
     [Symbol.dispose]: () => server.close(),
   };
 }

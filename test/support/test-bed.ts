@@ -33,7 +33,7 @@ export const long = process.env["DOCKERSHIM_TEST_LONG"] === "1";
 export async function reasonToSkip(): Promise<string | false> {
   try {
     const { status } = await docker("GET", "/_ping");
-    if (status !== 200) return `the Docker Engine answers ${String(status)}`;
+    if (status !== 200) return `the Docker Engine answers ${status}`;
     if (process.getuid?.() !== 0) return "not root";
     return false;
   } catch (error) {
@@ -149,7 +149,7 @@ export class TestBed {
 
   /** A name of this run alone. */
   newName(prefix = "t"): string {
-    return `${prefix}-${this.run}-${String((this.#count += 1))}`;
+    return `${prefix}-${this.run}-${(this.#count += 1)}`;
   }
 
   /** The configuration of a pod that only this test knows. */

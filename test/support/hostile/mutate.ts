@@ -167,7 +167,7 @@ function many({ number, wire }: { readonly number: number; readonly wire?: Wire 
     wire: wire ?? one.wire,
     value: Array.isArray(one.value)
       ? [
-          { number: 1, wire: 2 as const, value: Buffer.from(`key-${String(index)}`) },
+          { number: 1, wire: 2 as const, value: Buffer.from(`key-${index}`) },
           { number: 2, wire: 2 as const, value: Buffer.from("v") },
         ]
       : one.value,

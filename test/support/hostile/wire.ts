@@ -37,7 +37,7 @@ export function parse(rpc: Rpc, message: Message, bytes: Buffer): Part[] {
       parts.push({ number, wire: 0, value: varint() });
       continue;
     }
-    if ((tag & 7) !== 2) throw new Error(`no request has wire type ${String(tag & 7)}`);
+    if ((tag & 7) !== 2) throw new Error(`no request has wire type ${tag & 7}`);
     const length = Number(varint());
     const content = bytes.subarray(at, at + length);
     at += length;
