@@ -1,6 +1,6 @@
 /** Which images are shown as pinned: those that the kubelet's garbage collection spares. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { before, describe, test } from "node:test";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import {
   createContainer,
@@ -15,7 +15,6 @@ import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { testImageArchive } from "../support/test-image.js";
 import { until } from "../support/wait.js";
 import { startRegistry, type SingleImageRegistry } from "../support/single-image-registry.js";
-import { before, describe, test } from "node:test";
 
 /** Why the engine cannot tell what was never pulled, or false. */
 async function originUnknownReason(): Promise<string | false> {

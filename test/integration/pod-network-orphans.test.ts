@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { hostPortChainName } from "../../src/network/hostport/legacy-chains.js";
 import { dockerEndpoint } from "../support/docker.js";
 import { forwardEngine } from "../support/forward-engine.js";
@@ -11,7 +11,6 @@ import { runProgram, type Exit } from "../support/shim-process.js";
 import { until } from "../support/wait.js";
 import { command, feed } from "./kubenet-support.js";
 import { NetworkNode, removePause, type PluginName } from "./pod-network-support.js";
-import { after, describe, test } from "node:test";
 
 const plugins: readonly PluginName[] = ["cni", "kubenet"];
 const foreign = "f".repeat(64);

@@ -1,5 +1,10 @@
 /** CPU time of a cgroup. */
-import type { BlockReading, CpuReading, HugepageReading, MemoryReading } from "../../domain/resource-reading.js";
+import type {
+  BlockReading,
+  CpuReading,
+  HugepageReading,
+  MemoryReading,
+} from "../../domain/resource-reading.js";
 import { type CgroupText, KeyedText, numberIn, pressureIn } from "../text-scanner.js";
 import { blockDeviceName } from "../../lib/linux/kernel-file.js";
 

@@ -172,10 +172,11 @@ describe("runPodSandbox() recovers", () => {
     const id = await runSandbox(shim);
     // The engine's events of the image invalidate, too.
     const steps = journal.names("pauseImages.ensure", "pauseImages.invalidate");
-    assert.deepEqual(
-      steps.filter((name, at) => name !== steps[at - 1]).slice(0, 3),
-      ["pauseImages.ensure", "pauseImages.invalidate", "pauseImages.ensure"],
-    );
+    assert.deepEqual(steps.filter((name, at) => name !== steps[at - 1]).slice(0, 3), [
+      "pauseImages.ensure",
+      "pauseImages.invalidate",
+      "pauseImages.ensure",
+    ]);
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
   });
 

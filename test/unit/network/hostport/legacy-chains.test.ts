@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { hostPortChainName, hostPortChainNames, legacyChains, chainsOfSandbox, removalText } from "../../../../src/network/hostport/legacy-chains.js";
+import {
+  hostPortChainName,
+  hostPortChainNames,
+  legacyChains,
+  chainsOfSandbox,
+  removalText,
+} from "../../../../src/network/hostport/legacy-chains.js";
 import type { PortProtocol } from "../../../../src/shim/domain/sandbox.js";
 import { golden, webChains, webId, webMappings, otherChain } from "./golden.js";
 import { parseSavedTable, targetOf } from "../../../../src/network/iptables/saved-table.js";
