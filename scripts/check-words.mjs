@@ -13,6 +13,8 @@ const folders = ["src", "checkpoints", "test", "docs", "pause", "scripts"];
 const documents = ["README.md", "ARCHITECTURE.md"];
 /** The words of others: recorded data, and names that Kubernetes or Docker gave. */
 const exempt = /^(test\/golden\/|pause\/bin\/|src\/shim\/domain\/cri\.ts$)/;
+/** A metric, whose name dashboards use. */
+const exemptNames = /dockershim_read_model_unread/g;
 const MAX_LINE = 110;
 const MAX_CELL = 160;
 
@@ -71,7 +73,8 @@ export function findings(path, text, pattern) {
   let isCode = false;
   text.split("\n").forEach((line, index) => {
     const place = `${path}:${index + 1}`;
-    for (const [word] of line.matchAll(pattern)) found.push(`${place}: "${word}"`);
+    for (const [word] of line.replaceAll(exemptNames, "").matchAll(pattern))
+      found.push(`${place}: "${word}"`);
     if (!path.endsWith(".md")) return;
     // Commands and output cannot be wrapped.
     if (line.trimStart().startsWith("```")) isCode = !isCode;

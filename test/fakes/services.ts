@@ -12,7 +12,7 @@ import { messageOf } from "../../src/shim/lib/errors.js";
 import type { OomScores } from "../../src/shim/ports/host.js";
 import { ContainerRecords } from "../../src/shim/state/container-records.js";
 import { PodRecords } from "../../src/shim/state/pod-records.js";
-import { defaultStateSyncOptions, StateSync } from "../../src/shim/state/state-sync.js";
+import { defaultStateSyncOptions, type StateSync } from "../../src/shim/state/state-sync.js";
 import type { LayerUsage } from "../../src/shim/ports/stats.js";
 import { EngineStats } from "../../src/shim/stats/engine-stats.js";
 import { temporaryDirectory } from "../unit/lib/temporary-directory.js";

@@ -61,7 +61,7 @@ export interface BuiltShim {
   readonly sync: StateSync;
   readonly firstConnection: FirstConnection;
   /** Calls `listener` each time that the read model has become live. */
-  onLive(listener: (facts: NodeFacts) => void): void;
+  readonly onLive: (listener: (facts: NodeFacts) => void) => void;
 }
 
 /** Whatever acts in the background ends with `lifetime`. */

@@ -33,7 +33,7 @@ export function bindRpcs(services: Services, itemEncoders: ItemEncoders): Rpcs {
       const handle: Rpc["handle"] =
         "encoding" in row
           ? listHandler(row, valid, services, row.encoding === "each" ? encoders : keeping)
-          : async (request, call, send) => row.handler(valid(request), services, call, send);
+          : async (request, call, send) => await row.handler(valid(request), services, call, send);
       return [name, { readOnly: row.readOnly, subject: row.subject, handle }];
     }),
   );

@@ -22,7 +22,7 @@ export function sandboxIdOf(idOrPrefix: string, { state: { model } }: Services):
 
 /**
  * The sandbox as it is now, if the read model may be behind; undefined when the engine has none of this full id. To tear
- * a pod down by an outdated process id would hit the network of somebody else.
+ * a pod down by an outdated process id would hit the network of another pod.
  */
 export async function findSandbox(
   id: string,
@@ -49,7 +49,7 @@ export async function findContainer(
   return model.container(id);
 }
 
-/** For statuses: waits for one that is unread; `unavailable` or `timeout` when it stays so, `notFound` when unknown. */
+/** For statuses: waits for a pending inspect; `unavailable` or `timeout` when it stays so, `notFound` when unknown. */
 export async function requireReadSandbox(
   idOrPrefix: string,
   services: Services,

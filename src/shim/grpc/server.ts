@@ -107,7 +107,7 @@ class RunningServer implements GrpcServer {
         log,
         handOver: (opening, rewrite) => {
           // A client that does not read has as much time as a client that does not answer a PING.
-          const connection = new GuardedConnection(socket, opening, { rewrite, unreadMs: 2 * keepaliveMs });
+          const connection = new GuardedConnection(socket, opening, { rewrite, stalledMs: 2 * keepaliveMs });
           // The server began to stop before the first request.
           if (this.#drained !== undefined) connection.destroy();
           else injector.injectConnection(connection);

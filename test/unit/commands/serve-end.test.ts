@@ -35,7 +35,7 @@ describe("SIGTERM while every thread of the pool is blocked in the kernel", limi
     return shim;
   }
 
-  test("the program ends by force, names what hangs, and its successor starts on what it left", async () => {
+  test("the program ends by force, names the hanging steps, and the next program starts on its state directory", async () => {
     await using shim = await startBlocked();
     const exit = await shim.stop();
     assert.equal(exit.signal, "SIGKILL");

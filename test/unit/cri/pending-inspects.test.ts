@@ -21,7 +21,7 @@ interface Pod {
 const tooSlow = new ShimError("timeout", "inspect container: not finished after 10s");
 
 /** A pod whose inspects all fail since the shim began again. */
-async function unreadPod(earlier: TestShim, failure: Error = tooSlow): Promise<Pod> {
+async function pendingPod(earlier: TestShim, failure: Error = tooSlow): Promise<Pod> {
   const sandbox = await runSandbox(earlier);
   const container = await runContainer(earlier, sandbox);
   earlier.engine.inspectFailure = (id) => (id === sandbox || id === container ? failure : undefined);
@@ -49,7 +49,7 @@ const changes = ["stopContainer", "removeContainer", "tearDownPod", "remove", "u
 describe("what the engine lists but cannot describe", () => {
   test("is shown in lists as the engine's list has it", async () => {
     await using earlier = await TestShim.start();
-    const { shim, sandbox, container } = await unreadPod(earlier);
+    const { shim, sandbox, container } = await pendingPod(earlier);
     await using _shim = shim;
     assert.deepEqual(await listedSandboxes(shim), { [sandbox]: 0 });
     assert.deepEqual(await listedContainers(shim), { [container]: 1 });
@@ -66,7 +66,7 @@ describe("what the engine lists but cannot describe", () => {
   for (const [name, call] of Object.entries(calls)) {
     test(`makes ${name} fail, which changes nothing, by its id and a prefix`, async () => {
       await using earlier = await TestShim.start();
-      const pod = await unreadPod(earlier);
+      const pod = await pendingPod(earlier);
       await using shim = pod.shim;
       await rejectsWith(call(pod), "timeout", /inspect container/);
       const id = name.includes("Pod") ? pod.sandbox : pod.container;
@@ -83,7 +83,7 @@ describe("what the engine lists but cannot describe", () => {
 
     test(`lets ${name} do its work as soon as it can be described`, async () => {
       await using earlier = await TestShim.start();
-      const pod = await unreadPod(earlier);
+      const pod = await pendingPod(earlier);
       await using shim = pod.shim;
       shim.engine.inspectFailure = () => undefined;
       await call(pod);
@@ -101,7 +101,7 @@ describe("what the engine lists but cannot describe", () => {
 
   test("makes statuses fail unavailable, whatever keeps the engine from describing it", async () => {
     await using earlier = await TestShim.start();
-    const pod = await unreadPod(earlier, new ShimError("notFound", "no such layer"));
+    const pod = await pendingPod(earlier, new ShimError("notFound", "no such layer"));
     await using _shim = pod.shim;
     for (const name of ["PodSandboxStatus", "ContainerStatus"]) {
       await rejectsWith(calls[name]?.(pod) ?? Promise.resolve(), "unavailable", /no such layer/);
@@ -130,7 +130,7 @@ describe("what the engine lists but cannot describe", () => {
 
   test("gets its log linked by the repair when it can be described late", async () => {
     await using earlier = await TestShim.start();
-    const { shim, container } = await unreadPod(earlier);
+    const { shim, container } = await pendingPod(earlier);
     await using _shim = shim;
     shim.world.host.links.clear();
     shim.engine.inspectFailure = () => undefined;

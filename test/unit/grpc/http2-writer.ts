@@ -58,7 +58,7 @@ export function string(text: string, coding: Coding = "raw"): Buffer {
   return Buffer.concat([integer(coded.length, 7, 0x80), coded]);
 }
 
-/** Codes of equal length count upwards from the doubled successor of the last shorter one. */
+/** Codes of equal length count upwards from the code after the last shorter one, shifted left. */
 function huffmanCode(symbol: number): string {
   const bits = huffmanCodeBits[symbol] ?? 0;
   const shorter = huffmanCodeBits.filter((length) => length < bits);

@@ -27,9 +27,9 @@ export type Handlers = {
     request: RuntimeService[Name]["request"],
     call: Call,
     send: (message: Answer<RuntimeService[Name]["response"]> | Buffer) => Promise<void>,
-  ) => Promise<
-    RuntimeService[Name]["stream"] extends true ? void : Answer<RuntimeService[Name]["response"]> | Buffer
-  >;
+  ) => RuntimeService[Name]["stream"] extends true
+    ? Promise<void>
+    : Promise<Answer<RuntimeService[Name]["response"]> | Buffer>;
 };
 
 /** A CRI server on a socket of its own, with the given handlers for rows of the RPC table. Nothing is validated. */

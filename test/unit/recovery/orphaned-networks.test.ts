@@ -87,10 +87,10 @@ describe("what a state directory knows of sandboxes", () => {
     const engine = await stateDirectory(at.path);
     assert.equal(await isKnownEngine(at.path, "ONE"), true);
     engine.facts = { ...engine.facts, engineId: "OTHER" };
-    const leftovers = {
+    const networks = {
       clean: async (known: () => Promise<unknown>) => (await known(), assert.fail("it was cleaned")),
     } as unknown as OrphanedNetworks;
-    const cleaning = removeOrphanedNetworks(leftovers, at.path, engine, recordingLog(), never);
+    const cleaning = removeOrphanedNetworks(networks, at.path, engine, recordingLog(), never);
     await assert.rejects(cleaning, (error) => isKind(error, "precondition"));
   });
 });

@@ -106,15 +106,15 @@ describe("probeEngine()", () => {
 });
 
 describe("candidateEndpoints()", () => {
-  const host = { home: "/home/somebody", userId: 1000 };
+  const host = { home: "/home/user", userId: 1000 };
 
   test("puts DOCKER_HOST first, then the system's, Docker Desktop's and the rootless socket", () => {
     const endpoints = candidateEndpoints({ ...host, env: { DOCKER_HOST: "tcp://127.0.0.1:2375" } });
     assert.equal(endpoints[0], "tcp://127.0.0.1:2375");
     assert.equal(endpoints[1], "unix:///var/run/docker.sock");
     assert.deepEqual(endpoints.slice(-3), [
-      "unix:///home/somebody/.docker/run/docker.sock",
-      "unix:///home/somebody/.docker/desktop/docker.sock",
+      "unix:///home/user/.docker/run/docker.sock",
+      "unix:///home/user/.docker/desktop/docker.sock",
       "unix:///run/user/1000/docker.sock",
     ]);
   });
@@ -128,14 +128,14 @@ describe("candidateEndpoints()", () => {
 });
 
 describe("findEngine()", () => {
-  const host = { env: {}, home: "/home/somebody", userId: 1000 };
+  const host = { env: {}, home: "/home/user", userId: 1000 };
   const answering =
     (good: string) =>
     (endpoint: string): Promise<Attempt> =>
       Promise.resolve({ endpoint, finding: endpoint === good ? "engine" : "absent", detail: "" });
 
   test("takes the first endpoint that answers and keeps what the others said", async () => {
-    const good = "unix:///home/somebody/.docker/run/docker.sock";
+    const good = "unix:///home/user/.docker/run/docker.sock";
     const search = await findEngine({ ...host, probe: answering(good) });
     assert.equal(search.engine?.endpoint, good);
     assert.equal(search.attempts[0]?.endpoint, "unix:///var/run/docker.sock");

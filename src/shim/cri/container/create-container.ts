@@ -89,7 +89,7 @@ async function create(
   return id;
 }
 
-/** A container of this name that does not run is a leftover of an earlier call; one that runs is never touched. */
+/** Removes a dead container of this name, which an earlier call created. A running one is never touched. */
 async function removeConflicting(
   conflictingId: string,
   name: string,

@@ -6,7 +6,7 @@ import type { Services } from "../services.js";
 const kubeRuntimeApiVersion = "0.1.0";
 
 /**
- * `runtime_name` is `docker`, as the ancestors say: it becomes the prefix of container ids in pod statuses. For a
+ * `runtime_name` is `docker`, as dockershim and cri-dockerd answer: it becomes the prefix of container ids in pod statuses. For a
  * runtime of that name kubelets to 1.23 parse `runtime_api_version` as the version of Docker's API.
  */
 export async function version(

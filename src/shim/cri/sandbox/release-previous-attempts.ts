@@ -7,7 +7,7 @@ import { stopSandbox } from "./stop-pod-sandbox.js";
 /**
  * Stops the sandboxes that this pod had before and that hold its network still: a kill or a failed undo left
  * them, or their pause container has ended. Their host ports and addresses are the pod's own, and must not be
- * refused to it until somebody calls StopPodSandbox. What is ready, has a container that runs, or cannot be
+ * refused to it until StopPodSandbox is called. What is ready, has a container that runs, or cannot be
  * told is left alone. Never throws but for the end of the call: without its past the pod may start all the
  * same.
  */

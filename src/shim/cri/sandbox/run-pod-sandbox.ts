@@ -212,7 +212,7 @@ async function createSandboxContainer(plan: SandboxPlan, services: Services, cal
     return await create(plan.body.Image);
   } catch (error) {
     if (!isKind(error, "notFound")) throw error;
-    // Somebody removed the pause image since it was last seen.
+    // The pause image was removed since it was last seen.
     pauseImages.invalidate();
     return create(await pauseImages.ensure(call.signal));
   }

@@ -94,7 +94,7 @@ function startable(sandboxId: string, { state: { model } }: Services): readonly 
 }
 
 /**
- * Remembers that a sandbox is being stopped, so that it is not ready any more. One that an ancestor of this program made
+ * Remembers that a sandbox is being stopped, so that it is not ready any more. One that dockershim or cri-dockerd made
  * has no record: it gets one, in which the tear-down of its network will be remembered.
  *
  * A full disk must not keep a pod running: in the end the stopped container says the same.

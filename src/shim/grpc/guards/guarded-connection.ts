@@ -14,7 +14,7 @@ export interface GuardedConnectionOptions {
   /** What the library is given for a chunk of the client. An error that it throws ends the connection. */
   readonly rewrite?: ((chunk: Buffer) => readonly Buffer[]) | undefined;
   /** How long a client may take to read what was written. */
-  readonly unreadMs?: number | undefined;
+  readonly stalledMs?: number | undefined;
 }
 
 /** How long a client may take to read what was written before the connection was closed. */
@@ -23,19 +23,19 @@ const closeGraceMs = 1_000;
 export class GuardedConnection extends Duplex {
   readonly #socket: Socket;
   readonly #rewrite: GuardedConnectionOptions["rewrite"];
-  readonly #unreadMs: number;
+  readonly #stalledMs: number;
   readonly #resets = new ResetLimit();
 
   /** `opening`: what has been read of the socket before. */
   constructor(
     socket: Socket,
     opening: Buffer,
-    { rewrite, unreadMs = 120_000 }: GuardedConnectionOptions = {},
+    { rewrite, stalledMs = 120_000 }: GuardedConnectionOptions = {},
   ) {
     super({ allowHalfOpen: false });
     this.#socket = socket;
     this.#rewrite = rewrite;
-    this.#unreadMs = unreadMs;
+    this.#stalledMs = stalledMs;
     socket.on("data", (chunk: Buffer) => {
       this.#forward(chunk);
     });
@@ -88,7 +88,7 @@ export class GuardedConnection extends Duplex {
   #inTime(done: (error?: Error | null) => void): (error?: Error | null) => void {
     const timer = setTimeout(() => {
       this.destroy(new Error("the client does not read"));
-    }, this.#unreadMs).unref();
+    }, this.#stalledMs).unref();
     return (error) => {
       clearTimeout(timer);
       done(error);

@@ -51,8 +51,8 @@ describe("stopContainer()", () => {
   test("lets a second call with less grace through while the first waits", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
-    let patientWaits = true;
-    shim.engine.hangs = (verb, [, grace]) => verb === "stopContainer" && grace === 600 && patientWaits;
+    let longStopHangs = true;
+    shim.engine.hangs = (verb, [, grace]) => verb === "stopContainer" && grace === 600 && longStopHangs;
     const first = stop(shim, id, "600");
     await until(
       "the first is under way",
@@ -60,7 +60,7 @@ describe("stopContainer()", () => {
     );
     await stop(shim, id, "0");
     assert.equal(shim.engine.containers.get(id).state.exitCode, 137);
-    patientWaits = false;
+    longStopHangs = false;
     shim.engine.up();
     await first;
   });
@@ -109,7 +109,7 @@ describe("removeContainer()", () => {
     shim.engine.events$.policy = () => [];
     const id = await runContainer(shim, await runSandbox(shim));
     await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });
-    // For the call, and for whoever hears first that the container is gone.
+    // By the call, and by the removal of the container from the read model.
     for (let count = 0; count < 2; count++)
       shim.world.journal.failNext("host.unlinkLog", new ShimError("unavailable", "read-only file system"));
     await rejectsWith(remove(shim, id), "unavailable", /read-only/);
@@ -117,7 +117,7 @@ describe("removeContainer()", () => {
     assert.deepEqual([...shim.services.records.containers.all()], []);
   });
 
-  test("has its record and its log link removed also when somebody else removed it", async () => {
+  test("has its record and its log link removed also when another program removed it", async () => {
     await using shim = await TestShim.start();
     const id = await runContainer(shim, await runSandbox(shim));
     await shim.services.records.containers.merge(id, { unified: {}, hugepages: [] });

@@ -39,7 +39,7 @@ describe("listContainers()", () => {
       labels: { tier: "back" },
     });
     const c = await runContainer(shim, other, "c");
-    shim.engine.containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    shim.engine.containers.create("foreign", { Image: "busybox", Labels: {}, HostConfig: {} });
     const table: readonly (readonly [Partial<ContainerFilter>, readonly string[]])[] = [
       [{}, [a, b, c]],
       [{ id: b }, [b]],
@@ -208,12 +208,12 @@ describe("containerStatus()", () => {
   test("is NOT_FOUND for unknown ids, sandboxes and containers of nobody", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
-    const stranger = shim.engine.containers.create("stranger", {
+    const foreign = shim.engine.containers.create("foreign", {
       Image: "busybox",
       Labels: {},
       HostConfig: {},
     });
-    for (const id of ["f".repeat(64), sandbox, stranger]) await rejectsWith(status(shim, id), "notFound");
+    for (const id of ["f".repeat(64), sandbox, foreign]) await rejectsWith(status(shim, id), "notFound");
   });
 
   test("says more when it is asked to", async () => {

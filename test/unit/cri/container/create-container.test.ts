@@ -353,13 +353,13 @@ describe("createContainer() with a taken name", () => {
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
 
-  test("takes a random suffix when a stranger has it", async () => {
+  test("takes a random suffix when a foreign container has it", async () => {
     await using shim = await TestShim.start();
-    const stranger = shim.engine.containers.create(name, foreignBody);
+    const foreign = shim.engine.containers.create(name, foreignBody);
     const sandbox = await runSandbox(shim);
     const id = await createContainer(shim, sandbox);
     assert.match(shim.engine.containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));
-    assert.ok(shim.engine.containers.find(stranger));
+    assert.ok(shim.engine.containers.find(foreign));
   });
 
   test("takes a random suffix when the dead container cannot be removed", async () => {

@@ -103,7 +103,7 @@ describe("a container of a pod", () => {
   });
 });
 
-describe("a container that somebody runs of an image with the labels of a", () => {
+describe("a container of another program from an image with the labels of a", () => {
   for (const [what, labels] of [
     ["sandbox", { "io.kubernetes.docker.type": "podsandbox", ...podLabels }],
     [
@@ -149,7 +149,7 @@ describe("a container that somebody runs of an image with the labels of a", () =
   });
 });
 
-test("a container of a pod that somebody has renamed stays listed", async () => {
+test("a container of a pod that another program renamed stays listed", async () => {
   let id = "";
   await using shim = await TestShim.start({
     prepare: (world) => {

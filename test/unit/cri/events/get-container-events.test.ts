@@ -186,15 +186,15 @@ describe("getContainerEvents()", () => {
     const known = await runContainer(shim, sandbox, "known");
     await using client = await Client.open(shim);
     shim.engine.events$.policy = () => [];
-    const unread = createBehindTheShim(shim, sandbox, "unread");
-    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === unread);
+    const pending = createBehindTheShim(shim, sandbox, "pending");
+    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === pending);
     assert.ok(listed);
     shim.services.state.model.expect(listed);
     await shim.rpcs.StopContainer({ container_id: known, timeout: "0" }, shim.call());
     await turns(10);
     assert.deepEqual(client.texts, []);
-    await shim.services.state.sync.refresh(unread);
-    assert.deepEqual(await client.received(2), ["STOPPED known", "CREATED unread"]);
+    await shim.services.state.sync.refresh(pending);
+    assert.deepEqual(await client.received(2), ["STOPPED known", "CREATED pending"]);
   });
 
   test("shows a sandbox only when RunPodSandbox has ended, and one that was undone never", async () => {
@@ -300,19 +300,19 @@ describe("getContainerEvents()", () => {
 });
 
 describe("podSandboxStatus() for EventedPLEG", () => {
-  test("leaves containers and time out while a container of the pod is unread", async () => {
+  test("leaves containers and time out while a container of the pod is pending", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     await runContainer(shim, sandbox);
     shim.engine.events$.policy = () => [];
-    const unread = createBehindTheShim(shim, sandbox, "unread");
-    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === unread);
+    const pending = createBehindTheShim(shim, sandbox, "pending");
+    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === pending);
     assert.ok(listed);
     shim.services.state.model.expect(listed);
     const ask = () => shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     const before = await ask();
     assert.deepEqual([before.containers_statuses, before.timestamp], [undefined, undefined]);
-    await shim.services.state.sync.refresh(unread);
+    await shim.services.state.sync.refresh(pending);
     const after = await ask();
     assert.equal(after.containers_statuses?.length, 2);
     assert.ok(BigInt(after.timestamp ?? 0) > 0n);

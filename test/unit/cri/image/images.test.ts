@@ -131,7 +131,7 @@ test("listImages() shows all images, and those of the pause program pinned", asy
 
 describe("an image", () => {
   const run = (shim: TestShim, image: string, labels = {}): string =>
-    shim.engine.containers.create("stranger", { Image: image, Labels: labels, HostConfig: {} });
+    shim.engine.containers.create("foreign", { Image: image, Labels: labels, HostConfig: {} });
   const add = (shim: TestShim, image: Omit<NewImage, "id">): void => {
     shim.engine.images.add({ id, ...image });
   };
@@ -176,7 +176,7 @@ describe("an image", () => {
         shim.engine.containers.exit(container, 0);
       },
     ],
-    "that a container of somebody else's pod uses": [
+    "that a container of another shim's pod uses": [
       false,
       (shim) => {
         add(shim, pulled);
@@ -259,7 +259,7 @@ describe("listImages() and imageStatus()", () => {
 
   test("answer when containers cannot be listed, and RemoveImage still refuses what one uses", async () => {
     await using shim = await shimWithImage();
-    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    shim.engine.containers.create("foreign", { Image: "app", Labels: {}, HostConfig: {} });
     await turns(5);
     shim.engine.failNext("listContainers", new ShimError("exhausted", "too large"));
     assert.deepEqual(await list(shim, "app"), [id]);
@@ -306,7 +306,7 @@ describe("removeImage()", () => {
 
   test("refuses an image that a container of nobody uses", async () => {
     await using shim = await shimWithImage();
-    shim.engine.containers.create("stranger", { Image: "app", Labels: {}, HostConfig: {} });
+    shim.engine.containers.create("foreign", { Image: "app", Labels: {}, HostConfig: {} });
     await rejectsWith(remove(shim, "app"), "precondition", /container ".*" uses it/);
     assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
   });

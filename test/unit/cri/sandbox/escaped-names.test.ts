@@ -66,7 +66,7 @@ describe("a pod with underscores in its names", () => {
     assert.deepEqual(shim.engine.containers.ids, [second]);
   });
 
-  test("takes a random suffix when a stranger has its name, and is found all the same", async () => {
+  test("takes a random suffix when a foreign container has its name, and is found", async () => {
     await using shim = await TestShim.start();
     shim.engine.containers.create("k8s_POD_a.-b_n.-s_u.-1_0_escaped", {
       ...{ Image: "busybox", Labels: {}, HostConfig: {} },

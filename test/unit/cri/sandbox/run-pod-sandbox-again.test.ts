@@ -92,13 +92,13 @@ describe("runPodSandbox() with a taken name", () => {
     assert.equal(engine.containers.get(id).name, name);
   });
 
-  test("takes a random suffix when a stranger has it, and leaves the stranger alone", async () => {
+  test("takes a random suffix when a foreign container has it, and keeps that container", async () => {
     await using shim = await TestShim.start();
     const { containers } = shim.engine;
-    const stranger = containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
+    const foreign = containers.create(name, { Image: pauseImage, Labels: {}, HostConfig: {} });
     const id = await runSandbox(shim);
     assert.match(containers.get(id).name, new RegExp(`^${name}_[0-9a-f]{8}$`));
-    assert.equal(containers.get(stranger).name, name);
+    assert.equal(containers.get(foreign).name, name);
     assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
   });
 

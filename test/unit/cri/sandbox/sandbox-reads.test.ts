@@ -62,7 +62,7 @@ describe("listPodSandbox()", () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
     await runContainer(shim, id);
-    shim.engine.containers.create("stranger", { Image: "busybox", Labels: {}, HostConfig: {} });
+    shim.engine.containers.create("foreign", { Image: "busybox", Labels: {}, HostConfig: {} });
     assert.deepEqual(await list(shim, null), [id]);
   });
 });
