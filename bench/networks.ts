@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createCniParts, createCniPlugin } from "../src/network/cni/create-cni-plugin.js";
 import { exampleConflist } from "../src/network/example/example-conflist.js";
-import type { PluginRun } from "../src/network/libcni/invoke.js";
+import type { PluginRun } from "../src/network/libcni/invoke-plugin.js";
 import { createKubenetPlugin } from "../src/network/kubenet/create-kubenet-plugin.js";
 import { HostIptables } from "../src/network/iptables/host-iptables.js";
 import { runCommand, type RunCommand } from "../src/network/iptables/run-command.js";

@@ -90,7 +90,10 @@ async function main(argv) {
     env,
     // Many of them wait for a program or a clock for a while.
     concurrency: availableParallelism() + 1,
-    filesPerProcess: UNIT_FILES_PER_PROCESS,
+    // With a pattern, node ends the process of a group after the first suite without a match.
+    filesPerProcess: runnerFlags.some((flag) => /^--test-(name-pattern|skip-pattern|only)/.test(flag))
+      ? 1
+      : UNIT_FILES_PER_PROCESS,
   });
   let { counts } = unitRun;
   const passedAgain = [...unitRun.passedAgain];

@@ -92,10 +92,11 @@ async function runFile(file, options, run, namespaces) {
     });
     // A runner that was killed has no totals: its file has failed.
     const isKilled = counts.runnerFailures > 0 && counts.failed === 0;
-    return isKilled ? { ...counts, failed: 1, failedFiles: [resolve(options.root, file)] } : counts;
+    return isKilled ? { ...counts, failed: 1, failedFiles: [file] } : counts;
   } finally {
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
-    const summary = /^(?:#|ℹ) (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm;
+    const summary =
+      /^(?:\x1b\[\d+m)*(?:#|ℹ) (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm;
     process.stdout.write(`${relative(options.root, resolve(options.root, file))}: ${seconds} s\n`);
     process.stdout.write(output.replace(summary, ""));
   }

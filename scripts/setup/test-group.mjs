@@ -51,6 +51,11 @@ function differences(before, after) {
  * @param {readonly string[]} files
  */
 export async function runFiles(root, files) {
+  // A file that calls process.exit() would hide the files after it.
+  let isDone = false;
+  process.on("exit", () => {
+    if (!isDone) process.exitCode = 1;
+  });
   for (const file of files) {
     let before = new Map();
     await describe(file, async () => {
@@ -66,6 +71,7 @@ export async function runFiles(root, files) {
       });
     }
   }
+  isDone = true;
   setTimeout(() => {
     process.stderr.write(
       `the tests are over, but the process does not end because of: ${process.getActiveResourcesInfo().join(" ")}\n` +

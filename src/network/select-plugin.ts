@@ -8,7 +8,7 @@ import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
 import type { NetworkList } from "./libcni/configuration.js";
 import type { CniParts } from "./cni/create-cni-plugin.js";
-import type { InvokerOptions } from "./libcni/invoke.js";
+import type { InvokerOptions } from "./libcni/invoke-plugin.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";

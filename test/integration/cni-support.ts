@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { CniNetworkPlugin, CniTimeouts } from "../../src/network/cni/cni-plugin.js";
 import { createCniParts, createCniPlugin, type CniParts } from "../../src/network/cni/create-cni-plugin.js";
-import type { PluginRun } from "../../src/network/libcni/invoke.js";
+import type { PluginRun } from "../../src/network/libcni/invoke-plugin.js";
 import type { PodNetworkRequest } from "../../src/shim/ports/network-plugin.js";
 import { recordingLog } from "../fakes/recording-log.js";
 import { pluginDirs } from "../support/isolated-engine.js";

@@ -84,8 +84,9 @@ export function isIsolated(): boolean {
 
 /** Runs a program of the tests in new namespaces; answers what it printed. Throws with that when it fails. */
 export async function runIsolated(file: string, argv: readonly string[] = []): Promise<string> {
-  // The runner's own variable would make the child report to a parent that it does not have.
-  const { NODE_TEST_CONTEXT: _context, ...environment } = process.env;
+  // The runner's own variable would make the child report to a parent that it does not have; colours would
+  // hide the totals in its output.
+  const { NODE_TEST_CONTEXT: _context, FORCE_COLOR: _color, ...environment } = process.env;
   const namespaces = await openNamespaces(root);
   try {
     const [program = "", ...words] = [...namespaces.command, process.execPath, ...process.execArgv];

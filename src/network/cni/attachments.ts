@@ -12,7 +12,7 @@ import {
 } from "../../shim/lib/linux/network-namespaces.js";
 import type { CacheEntry, ResultCache } from "../libcni/cache.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
-import type { CniArgument } from "../libcni/invoke.js";
+import type { CniArgument } from "../libcni/invoke-plugin.js";
 import { formatJson, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import { loopbackNetworkName } from "./loopback.js";
 import { removeNatRules, type NatTables } from "./nat-rules.js";

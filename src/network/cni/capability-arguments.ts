@@ -2,7 +2,7 @@
 import { ShimError } from "../../shim/lib/errors.js";
 import type { PortMapping } from "../../shim/domain/sandbox.js";
 import type { PodNetworkReference, PodNetworkRequest } from "../../shim/ports/network-plugin.js";
-import type { CniArgument } from "../libcni/invoke.js";
+import type { CniArgument } from "../libcni/invoke-plugin.js";
 import type { Json, JsonObject } from "../../shim/lib/json/exact-json.js";
 import { parseQuantity } from "../../shim/domain/quantity.js";
 

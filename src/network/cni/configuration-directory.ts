@@ -6,7 +6,7 @@ import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { readConfigurationFiles, type ConfigurationFile } from "../libcni/configuration-files.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import { DirectoryWatch, type WatchDirectory } from "../../shim/lib/files/directory-watch.js";
-import type { PluginInvoker } from "../libcni/invoke.js";
+import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import { PluginVersions } from "../libcni/versions.js";
 import { binariesOf, validateList } from "../libcni/validate-list.js";
 

@@ -8,7 +8,7 @@ import { Attachments } from "./attachments.js";
 import { ResultCache } from "../libcni/cache.js";
 import { CniNetworkPlugin, type CniTimeouts } from "./cni-plugin.js";
 import { ConfigurationDirectory, type NetworkSource } from "./configuration-directory.js";
-import { PluginInvoker, type InvokerOptions } from "../libcni/invoke.js";
+import { PluginInvoker, type InvokerOptions } from "../libcni/invoke-plugin.js";
 import { hostNatTables, type NatTables } from "./nat-rules.js";
 import { NetworkListRunner } from "../libcni/network-list-runner.js";
 import { RunningPlugins } from "../libcni/running-plugins.js";

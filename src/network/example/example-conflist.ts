@@ -6,7 +6,7 @@ import { createDirectory, namesIn, syncDirectory } from "../../shim/lib/files/di
 import { ShimError } from "../../shim/lib/errors.js";
 import { fileError, hasCode } from "../../shim/lib/files/file-errors.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
-import type { PluginInvoker } from "../libcni/invoke.js";
+import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import { commonVersion, installedOf, type VersionSource } from "../libcni/versions.js";
 import {
   bridgePlugins,

@@ -5,7 +5,7 @@ import { CoalescedWork } from "../../shim/lib/sync/coalesced-work.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { systemClock, type Clock } from "../../shim/lib/time.js";
 import { parseNetworkList, requireUsable, type NetworkList } from "../libcni/configuration.js";
-import type { PluginInvoker } from "../libcni/invoke.js";
+import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import type { NetworkSource, NetworkState } from "../cni/configuration-directory.js";
 import {
   optionalPlugins,

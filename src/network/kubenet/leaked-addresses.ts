@@ -1,10 +1,10 @@
 /** Frees addresses of pods that ended without a tear-down, as in a power cut: the pool fills up with them. */
+import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../orphans/held-resources.js";
 import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphans.js";
-import type { KnownSandboxes } from "../orphans/find-orphans.js";
 import { kubenetNetworkName } from "./bridge-list.js";
 
 /** Undefined when the dead sandboxes are not known: the engine is not the one that ran them. */

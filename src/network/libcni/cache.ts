@@ -13,7 +13,7 @@ import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { readRegularFile } from "../../shim/lib/files/state-files.js";
-import type { CniArgument } from "./invoke.js";
+import type { CniArgument } from "./invoke-plugin.js";
 import {
   formatJson,
   isList,

@@ -2,7 +2,7 @@
 import { aggregate, messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkList, PluginConfiguration } from "./configuration.js";
-import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke.js";
+import { nodeCall, type CniArgument, type PluginCommand, type PluginInvoker } from "./invoke-plugin.js";
 import type { JsonObject } from "../../shim/lib/json/exact-json.js";
 import type { PodNamespace } from "../../shim/lib/linux/network-namespaces.js";
 import { errorCodes, pluginErrorCode } from "./plugin-error.js";

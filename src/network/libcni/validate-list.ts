@@ -2,7 +2,7 @@
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { withVersion, type NetworkList } from "./configuration.js";
-import type { PluginInvoker } from "./invoke.js";
+import type { PluginInvoker } from "./invoke-plugin.js";
 import { isObject, stringAt, type JsonObject } from "../../shim/lib/json/exact-json.js";
 import type { PluginVersions } from "./versions.js";
 

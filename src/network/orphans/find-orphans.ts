@@ -1,4 +1,5 @@
 /** Compares the network resources of the node with the existing sandboxes. Changes nothing. */
+import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
 import type { CacheEntry } from "../libcni/cache.js";
 import type { Holdings, ReservedAddress } from "./held-resources.js";
 import type { AttachmentKey } from "../libcni/network-list-runner.js";
@@ -7,15 +8,6 @@ import type { AddressFamily } from "../iptables/iptables.js";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { parseSavedTable } from "../iptables/saved-table.js";
 import { legacyChains, isChainOf, type LegacyChain } from "../hostport/legacy-chains.js";
-
-export interface KnownSandboxes {
-  /**
-   * All containers that the engine knows, in any state. Must be complete: all other containers count as dead.
-   */
-  readonly livingIds: ReadonlySet<string>;
-  /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
-  readonly ownIds: ReadonlySet<string>;
-}
 
 /** A resource without a living container. */
 export type Finding = FindingSubject & {

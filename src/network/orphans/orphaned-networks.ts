@@ -1,4 +1,5 @@
 /** Network resources of dead pods: listed by `dockershim doctor network`, removed after a start. */
+import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { removeOrphanedAttachments } from "./remove-orphans.js";
@@ -9,7 +10,6 @@ import { changeNatTables } from "../cni/nat-rules.js";
 import {
   compareHoldings,
   type Finding as CniFinding,
-  type KnownSandboxes,
   orphanedChains,
   type OrphanedChain,
   attachmentsToKeep,
@@ -18,7 +18,6 @@ import { removalText } from "../hostport/legacy-chains.js";
 import { parseSavedTable } from "../iptables/saved-table.js";
 import { hasGarbageCollection } from "../libcni/network-list-runner.js";
 
-export type { KnownSandboxes };
 export type Finding = CniFinding | OrphanedChain;
 
 export interface CleanUp {

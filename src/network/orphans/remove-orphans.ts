@@ -3,7 +3,7 @@ import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import type { Attachments } from "../cni/attachments.js";
 import type { ReservedAddress } from "./held-resources.js";
-import type { PluginInvoker } from "../libcni/invoke.js";
+import type { PluginInvoker } from "../libcni/invoke-plugin.js";
 import {
   removalText,
   readNatRules,

@@ -19,7 +19,7 @@ import type { HostAccess } from "../ports/host.js";
 import type { Observer } from "../ports/observer.js";
 import { pullForPause } from "../cri/image/pull-image.js";
 import type { PauseImageSource } from "../images/images.js";
-import type { OrphanedNetworks } from "../recovery/orphaned-networks.js";
+import type { NetworkCleanUp } from "../ports/network-plugin.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { initialState } from "../state/engine-state.js";
 import type { ReadModel } from "../state/read-model.js";
@@ -39,7 +39,7 @@ export interface OpenAdapters extends Adapters {
   readonly logs: ContainerLogWriters;
   readonly streamingServer: RunningStreamingServer;
   /** Undefined when the network plugin leaves nothing behind. */
-  readonly orphanedNetworks: OrphanedNetworks | undefined;
+  readonly orphanedNetworks: NetworkCleanUp | undefined;
   statsCounts(): StatsCounts;
   /** How many checkpoints could not be understood so far. */
   corruptCheckpoints(): number;

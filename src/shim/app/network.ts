@@ -1,6 +1,6 @@
 /** The network plugin, and what it asks of the rest of the program. */
 import { join } from "node:path";
-import type { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
+import type { NetworkCleanUp } from "../ports/network-plugin.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../lib/abort.js";
 import type { Lifetime } from "../lib/lifetime.js";
@@ -10,14 +10,14 @@ import type { Engine } from "../ports/engine.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { hasNetworkOf, hostPortOwners } from "../recovery/network-owners.js";
-import { sandboxesOfKnownEngine } from "../recovery/orphaned-networks.js";
+import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js";
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import type { Records } from "../state/records.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
   /** Undefined with no-op, which leaves nothing. */
-  readonly orphanedNetworks: OrphanedNetworks | undefined;
+  readonly orphanedNetworks: NetworkCleanUp | undefined;
 }
 
 const startTimeoutMs = 60_000;

@@ -13,7 +13,7 @@ import { loadCriApi } from "../grpc/codec/proto.js";
 import { UnknownFields } from "../grpc/codec/unknown-fields.js";
 import { startGrpcServer, type GrpcServer } from "../grpc/server.js";
 import { defaultImageVolumeLimits } from "../images/image-volumes.js";
-import { CleanUps } from "../recovery/clean-ups.js";
+import { CleanUps } from "../recovery/after-start.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { openAdapters } from "./adapters.js";
 import { buildShim, type ShimSettings } from "./build-shim.js";

@@ -1,14 +1,15 @@
 /** `dockershim doctor network`: what dead pods have left of their networks. Looks, and changes nothing. */
+import type { KnownSandboxes } from "../ports/network-plugin.js";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import type { NetworkList } from "../../network/libcni/configuration.js";
 import { createCniParts } from "../../network/cni/create-cni-plugin.js";
 import { HostIptables } from "../../network/iptables/host-iptables.js";
-import { OrphanedNetworks, type KnownSandboxes } from "../../network/orphans/orphaned-networks.js";
+import { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
 import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
-import { knownSandboxes } from "../recovery/orphaned-networks.js";
+import { knownSandboxes } from "../recovery/remove-orphaned-networks.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 
 const timeoutMs = 60_000;

@@ -3,7 +3,7 @@ import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
 import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
-import { configuredOpenFiles, isLow, readOpenFileLimits } from "../limits/open-files.js";
+import { configuredOpenFiles, isLow, readOpenFileLimits } from "../limits/open-files-notice.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { DockerUlimit } from "../domain/create-body.js";
 import { formatEndpoint } from "../engine/http/endpoint.js";

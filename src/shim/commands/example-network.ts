@@ -1,7 +1,7 @@
 /** The network configuration for nodes that have none: offered on the first screen, or written when a flag asks for it. */
 import { join } from "node:path";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
-import { PluginInvoker } from "../../network/libcni/invoke.js";
+import { PluginInvoker } from "../../network/libcni/invoke-plugin.js";
 import { PluginVersions } from "../../network/libcni/versions.js";
 import {
   exampleBridges,

@@ -5,7 +5,7 @@
 import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import type { Container } from "../domain/container.js";
-import { isContainerId } from "../domain/filter.js";
+import { isContainerId } from "../domain/id-and-label-filters.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { Services } from "./services.js";
 

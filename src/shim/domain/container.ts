@@ -1,6 +1,6 @@
 /** A container of a pod as the CRI sees it, derived from Docker's snapshot. */
-import type { Container as ContainerItem } from "./cri.js";
-import { ContainerState } from "./cri.js";
+import { containerStateOf } from "./container-state.js";
+import { type Container as ContainerItem, ContainerState } from "./cri.js";
 import {
   containerNameLabel,
   containerType,
@@ -9,10 +9,9 @@ import {
   restartCountLabel,
   sandboxIdLabel,
   typeLabel,
+  type Labels,
 } from "./labels.js";
-import type { Labels } from "./labels.js";
-import type { ContainerIdentity, PodIdentity } from "./names.js";
-import { parseName } from "./names.js";
+import { type ContainerIdentity, type PodIdentity, parseName } from "./names.js";
 import type { Snapshot } from "./snapshot.js";
 
 /** The parts of a snapshot that a list entry is derived from; the engine's list has them, too. */
@@ -113,54 +112,4 @@ function identityOf(snapshot: ContainerSource, pod: PodIdentity | undefined): Co
   if (name === undefined) return undefined;
   // A renamed container has no attempt in its name.
   return { name, attempt: Number(attempt ?? (/^\d{1,9}$/.test(restartCount) ? restartCount : "0")) };
-}
-
-/**
- * One mapping for lists and statuses alike:
- *
- *     created, exit code 0          CREATED
- *     created, exit code not 0      EXITED    Docker's way of saying that the start failed
- *     running, paused               RUNNING
- *     exited, dead                  EXITED
- *     restarting, removing          UNKNOWN
- */
-export function containerStateOf(snapshot: Pick<ContainerSource, "state">): ContainerState {
-  switch (snapshot.state.status) {
-    case "created":
-      return snapshot.state.exitCode === 0
-        ? ContainerState.CONTAINER_CREATED
-        : ContainerState.CONTAINER_EXITED;
-    case "running":
-    case "paused":
-      return ContainerState.CONTAINER_RUNNING;
-    case "exited":
-    case "dead":
-      return ContainerState.CONTAINER_EXITED;
-    case "restarting":
-    case "removing":
-      return ContainerState.CONTAINER_UNKNOWN;
-  }
-}
-
-/** Why and when a container ended, with reasons that kubelets know. Empty values while it has not ended. */
-export function exitOf(snapshot: Snapshot): {
-  readonly reason: string;
-  readonly message: string;
-  readonly startedAt: bigint;
-  readonly finishedAt: bigint;
-} {
-  const { state } = snapshot;
-  if (state.running || state.status === "restarting") {
-    return { reason: "", message: "", startedAt: state.started, finishedAt: 0n };
-  }
-  if (state.finished !== 0n) {
-    const reason = state.oomKilled ? "OOMKilled" : state.exitCode === 0 ? "Completed" : "Error";
-    return { reason, message: state.error, startedAt: state.started, finishedAt: state.finished };
-  }
-  if (state.exitCode !== 0) {
-    // Never started: Docker keeps both times at zero, and kubelets want an ended container to have them.
-    const { created } = snapshot;
-    return { reason: "ContainerCannotRun", message: state.error, startedAt: created, finishedAt: created };
-  }
-  return { reason: "", message: state.error, startedAt: 0n, finishedAt: 0n };
 }

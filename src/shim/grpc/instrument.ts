@@ -5,7 +5,7 @@ import { ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { UndecodableRequest } from "./codec/proto.js";
 import type { Rpc } from "./handlers.js";
-import { ofNothing } from "./request-subject.js";
+import { ofNothing, ofUnimplemented } from "./request-subject.js";
 import { codeName, statusOf, type CallStatus } from "./status.js";
 
 /** The part of a grpc-js call that tells whether the client still waits for the answer. */
@@ -68,7 +68,8 @@ export class Instrument {
 
     this.#requests += 1;
     const readOnly = work.rpc?.readOnly === true;
-    const subjectOf = request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofNothing);
+    const subjectOf =
+      request instanceof UndecodableRequest ? ofNothing : (work.rpc?.subject ?? ofUnimplemented);
     const subject = subjectOf(request);
     const log = this.#options.log.child({ rpc, req: this.#requests, ...subject });
     const call: Call = { rpc, signal: controller.signal, log };

@@ -23,6 +23,15 @@ export function ofNothing(): RequestSubject {
   return nothing;
 }
 
+/** Of RPCs that are not implemented: their calls are logged, too. */
+export function ofUnimplemented(request: object): RequestSubject {
+  const { pod_sandbox_id = "", config = null } = request as {
+    pod_sandbox_id?: string;
+    config?: PodConfig | null;
+  };
+  return { ...podOf(config), ...field("sandboxId", pod_sandbox_id) };
+}
+
 export function ofSandbox(request: { readonly pod_sandbox_id: string }): RequestSubject {
   return field("sandboxId", request.pod_sandbox_id);
 }

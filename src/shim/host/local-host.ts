@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { rewriteInPlace } from "./resolv-conf.js";
 import { isKind, ShimError } from "../lib/errors.js";
 import { fileError, hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
@@ -27,10 +27,11 @@ import {
   WritableLayerDirectories,
 } from "./image-storage.js";
 import { deadLogLinks, linkLog, restoreLogLink, unlinkLog } from "./log-link.js";
-import * as nodeFiles from "./node-files.js";
 import { openFileLimits } from "./processes/container-processes.js";
 import { isCgroupOf, ProcFiles } from "./processes/proc-files.js";
 import { killProcessTree } from "./processes/process-tree.js";
+import { closeSync, openSync, readFileSync } from "node:fs";
+import * as nodeFiles from "./node-files.js";
 
 export type PathFinder = Pick<HostPaths, "find">;
 
@@ -69,7 +70,7 @@ export class LocalHost implements HostAccess {
         sandboxId: sandbox.id,
       });
     }
-    return nodeFiles.rewriteInPlace(sandbox.resolvConfPath, content);
+    return rewriteInPlace(sandbox.resolvConfPath, content);
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Plan of RunPodSandbox: create body, checkpoint, resolv.conf and network request, as data. */
+import { resolvConfContent } from "./resolv-conf.js";
 import { type CreateBody, defined, unlessBlank, unlessEmpty } from "../domain/create-body.js";
-import { NamespaceMode, type DNSConfig } from "../domain/cri.js";
+import { NamespaceMode } from "../domain/cri.js";
 import {
   containerNameLabel,
   sandboxContainerName,
@@ -192,16 +193,4 @@ function networkRequest(
     cgroupParent: config.linux?.cgroup_parent ?? "",
     ...(dns === null ? {} : { dns: { servers: dns.servers, searches: dns.searches, options: dns.options } }),
   };
-}
-
-/**
- * Content of the pod's resolv.conf, in dockershim's format: a line for each server, then one `search` and one
- * `options` line. Undefined when the request asks for nothing: then the engine's own file stays.
- */
-function resolvConfContent(dns: DNSConfig | null): string | undefined {
-  if (dns === null) return undefined;
-  const lines = dns.servers.map((server) => `nameserver ${server}`);
-  if (dns.searches.length > 0) lines.push(`search ${dns.searches.join(" ")}`);
-  if (dns.options.length > 0) lines.push(`options ${dns.options.join(" ")}`);
-  return lines.length === 0 ? undefined : `${lines.join("\n")}\n`;
 }

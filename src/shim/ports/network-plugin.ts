@@ -90,3 +90,39 @@ export interface NetworkPlugin {
   /** Further facts for verbose Status. */
   describe(): Readonly<Record<string, unknown>>;
 }
+
+/** A pod with host ports. */
+export interface HostPortOwner {
+  readonly sandboxId: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly portMappings: readonly PortMapping[];
+}
+
+/** The sandboxes to which network resources may belong. */
+export interface KnownSandboxes {
+  /**
+   * All containers that the engine knows, in any state. Must be complete: all other containers count as dead.
+   */
+  readonly livingIds: ReadonlySet<string>;
+  /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
+  readonly ownIds: ReadonlySet<string>;
+}
+
+interface Resource {
+  readonly what: string;
+}
+
+/** Finds and removes network resources of dead pods. Implemented by src/network/orphans. */
+export interface NetworkCleanUp {
+  /** Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts. */
+  clean(
+    known: () => Promise<KnownSandboxes>,
+    signal: AbortSignal,
+  ): Promise<{
+    readonly cleaned: readonly Resource[];
+    readonly failed: readonly { readonly finding: Resource; readonly reason: string }[];
+    readonly left: readonly Resource[];
+  }>;
+  collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void>;
+}

@@ -1,14 +1,7 @@
 /** Which pods have a network, by what is on record of them. */
-import type { PortMapping } from "../domain/sandbox.js";
+import type { HostPortOwner } from "../ports/network-plugin.js";
 import type { Engine } from "../ports/engine.js";
 import { portMappingsOf, type Records } from "../state/records.js";
-
-export interface HostPortOwner {
-  readonly sandboxId: string;
-  readonly namespace: string;
-  readonly name: string;
-  readonly portMappings: readonly PortMapping[];
-}
 
 /** Whether a pod has a network of this plugin that was not torn down yet. */
 export function hasNetworkOf(plugin: string, { pods }: Pick<Records, "pods">): boolean {

@@ -1,7 +1,7 @@
 import { withDeadline } from "../lib/abort.js";
 import { messageOf } from "../lib/errors.js";
 import type { Container } from "../domain/container.js";
-import { isContainerId } from "../domain/filter.js";
+import { isContainerId } from "../domain/id-and-label-filters.js";
 import { isBelow } from "../plan/paths.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { HostSource } from "../ports/host.js";

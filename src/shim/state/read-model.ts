@@ -7,7 +7,7 @@ import { podUidLabel, sandboxIdLabel, typeLabel } from "../domain/labels.js";
 import type { Sandbox, SandboxEntry, SandboxRecord } from "../domain/sandbox.js";
 import { toSandbox } from "../domain/sandbox.js";
 import type { ListedContainer, Snapshot } from "../domain/snapshot.js";
-import { findId, idCharacters } from "../domain/filter.js";
+import { findId, idCharacters } from "../domain/id-and-label-filters.js";
 import { LabelIndex } from "./label-index.js";
 import { PendingInspects } from "./pending-inspects.js";
 

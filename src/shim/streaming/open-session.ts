@@ -14,16 +14,16 @@ import {
   wantedTransport,
   type Refusal,
 } from "./http-request.js";
-import { SpdyCommand, spdyCommandProtocols } from "./spdy/spdy-command.js";
-import { SpdyPortForward, spdyPortForwardProtocols } from "./spdy/spdy-port-forward.js";
-import { openWebSocketCommand, webSocketCommandProtocols } from "./websocket/websocket-command.js";
+import { SpdyCommand, spdyCommandProtocols } from "./spdy/exec-attach.js";
+import { SpdyPortForward, spdyPortForwardProtocols } from "./spdy/port-forward.js";
+import { openWebSocketCommand, webSocketCommandProtocols } from "./websocket/exec-attach.js";
 import {
   refusePorts,
   tunnelProtocol,
   WebSocketPortForward,
   webSocketPortForwardProtocols,
-} from "./websocket/websocket-port-forward.js";
-import type { WebSocketUpgrades } from "./websocket/websocket-upgrade.js";
+} from "./websocket/port-forward.js";
+import type { WebSocketUpgrades } from "./websocket/upgrade.js";
 
 export interface OpenedSession {
   readonly protocol: string;

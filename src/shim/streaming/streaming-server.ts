@@ -18,7 +18,7 @@ import { OpenConnections } from "./open-connections.js";
 import { openSession, type OpenedSession } from "./open-session.js";
 import type { TlsMaterial } from "./tls-files.js";
 import { TokenTable, type TokenTableOptions } from "./token-table.js";
-import { WebSocketUpgrades } from "./websocket/websocket-upgrade.js";
+import { WebSocketUpgrades } from "./websocket/upgrade.js";
 
 export interface StreamingServerOptions {
   /** An IP address, and a port or 0 for one that the system chooses. */

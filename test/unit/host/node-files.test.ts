@@ -8,8 +8,8 @@ import {
   loadedAppArmorProfiles,
   readCdiSpecs,
   readNodeFile,
-  rewriteInPlace,
 } from "../../../src/shim/host/node-files.js";
+import { rewriteInPlace } from "../../../src/shim/host/resolv-conf.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 

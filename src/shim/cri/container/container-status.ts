@@ -1,19 +1,19 @@
 import type { Call } from "../../lib/call.js";
-import type {
-  Answer,
-  ContainerResources,
-  ContainerStatus,
-  ContainerStatusRequest,
-  ContainerStatusResponse,
-  ContainerUser,
-  Mount,
+import {
+  type Answer,
+  type ContainerResources,
+  type ContainerStatus,
+  type ContainerStatusRequest,
+  type ContainerStatusResponse,
+  type ContainerUser,
+  type Mount,
+  ContainerState,
+  MountPropagation,
 } from "../../domain/cri.js";
-import { ContainerState, MountPropagation } from "../../domain/cri.js";
 import { type ImageMount, imageMountsOf } from "../../domain/image-mounts.js";
-import type { Container } from "../../domain/container.js";
-import { exitOf, imageSpec } from "../../domain/container.js";
-import type { ImageUserFiles } from "../../domain/image-users.js";
-import { resolveImageUser } from "../../domain/image-users.js";
+import { type Container, imageSpec } from "../../domain/container.js";
+import { exitOf } from "../../domain/container-state.js";
+import { type ImageUserFiles, resolveImageUser } from "../../domain/image-users.js";
 import { parseReference } from "../../domain/image-reference.js";
 import type { ImageSnapshot, MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";

@@ -5,7 +5,7 @@ import type {
   ListContainersRequest,
   StreamContainersRequest,
 } from "../../domain/cri.js";
-import { matchesId, matchesLabels } from "../../domain/filter.js";
+import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
 import type { Wanted } from "../../state/read-model.js";
 import type { Services } from "../services.js";
 

@@ -144,20 +144,20 @@ export interface PauseImagePullDeps extends Pick<Call, "log"> {
 /** Pulls with each of the node's matching credentials in turn; without any, anonymously. The first success counts. */
 export async function pullForPause(
   reference: string,
-  services: PauseImagePullDeps,
+  deps: PauseImagePullDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  const found = await services.credentials.lookUp(reference, signal);
+  const found = await deps.credentials.lookUp(reference, signal);
   const errors: ShimError[] = [];
   for (const credentials of found.length === 0 ? [undefined] : found) {
     try {
       await pullWithProgressDeadline(
-        services.engine,
+        deps.engine,
         reference,
         credentials,
-        services.progressDeadlineMs,
+        deps.progressDeadlineMs,
         signal,
-        services,
+        deps,
       );
       return;
     } catch (error) {

@@ -13,7 +13,7 @@ import { isRunning } from "./pod-parts.js";
 import type { Services } from "../services.js";
 import { containerStatsItem } from "./stats-items.js";
 import type { Container } from "../../domain/container.js";
-import { matchesId, matchesLabels } from "../../domain/filter.js";
+import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { wantedBy } from "../container/list-containers.js";
 

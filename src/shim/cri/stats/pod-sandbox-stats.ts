@@ -12,7 +12,7 @@ import type {
 } from "../../domain/cri.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
-import { matchesId, matchesLabels } from "../../domain/filter.js";
+import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import { runningPods } from "./pod-parts.js";
 import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";

@@ -14,7 +14,7 @@ import { type Essentials, JsonTrimmer, type ListReading, readList } from "./json
 import { Modem } from "./modem.js";
 
 export interface EngineRequest {
-  /** As `inspect container "x"`: the begin of messages about deadlines and malformed answers. */
+  /** As `inspect container "x"`: the beginning of messages about deadlines and malformed answers. */
   readonly action: string;
   readonly method: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
   /**
@@ -107,7 +107,7 @@ export class EngineClient {
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
   async request(request: EngineRequest, signal: AbortSignal): Promise<Answer> {
     return this.#withDeadline(request, signal, (linked) =>
-      this.#locked(request, linked, () => this.#exchange(request, linked)),
+      this.#limited(request, linked, () => this.#exchange(request, linked)),
     );
   }
 
@@ -146,7 +146,7 @@ export class EngineClient {
   ): Promise<readonly T[]> {
     const { action } = request;
     return this.#withDeadline(request, signal, (linked) =>
-      this.#locked(request, linked, async () => {
+      this.#limited(request, linked, async () => {
         const path = this.#path(request);
         if (path === undefined) throw refusalOf(nothingThere());
         return this.#repeat(request, linked, async () => {
@@ -237,7 +237,7 @@ export class EngineClient {
     return withDeadline(signal, timeoutMs, request.action, work);
   }
 
-  async #locked<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  async #limited<T>(request: EngineRequest, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     if (request.concurrency === "unlimited") return work();
     return (request.concurrency === "read" ? this.#reads : this.#writes).run(signal, work);
   }

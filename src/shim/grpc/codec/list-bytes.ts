@@ -4,6 +4,7 @@
  *
  * What that saves of a call's time over a unix socket: the bytes of the items 29 % of 100 containers and 45 % of 500, about
  * half of 100 and of 500 sandboxes; the bytes of the list another 3 % of 100 containers and 8 % of 500, nothing of sandboxes.
+ * Events are encoded for each client: there is one kubelet.
  */
 import { concatenateList } from "./proto.js";
 

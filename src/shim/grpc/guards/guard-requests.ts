@@ -25,42 +25,49 @@ export function guardRequests(server: Http2Server, limitBytes = largestUnfinishe
   });
 }
 
-/** The unfinished requests of one connection. */
-interface Sender {
+interface UnfinishedRequest {
   readonly session: Http2Session;
   bytes: number;
 }
 
-/** Closes the connection with the most bytes whenever all together are too many. */
+/**
+ * Whenever all together are too many, closes the connection of the oldest one: a client that never finishes its
+ * requests makes room for those that do.
+ */
 class UnfinishedRequests {
-  readonly #senders = new Map<Http2Session, Sender>();
+  /** In the order in which they began. */
+  readonly #requests = new Set<UnfinishedRequest>();
   #bytes = 0;
 
   constructor(private readonly limitBytes: number) {}
 
   add(session: Http2Session): { grow(bytes: number): void; finish(): void } {
-    const sender = this.#senders.get(session) ?? { session, bytes: 0 };
-    if (session.destroyed) return { grow: () => undefined, finish: () => undefined };
-    this.#senders.set(session, sender);
-    let own = 0;
+    const request: UnfinishedRequest = { session, bytes: 0 };
+    if (!session.destroyed) this.#requests.add(request);
     const grow = (bytes: number): void => {
-      if (this.#senders.get(session) !== sender) return;
-      own += bytes;
-      this.#count(sender, bytes);
+      if (!this.#requests.has(request)) return;
+      request.bytes += bytes;
+      this.#bytes += bytes;
+      while (this.#bytes > this.limitBytes) this.#closeOldest();
     };
     grow(requestBytes);
-    return { grow, finish: () => grow(-own) };
+    return {
+      grow,
+      finish: () => {
+        this.#forget(request);
+      },
+    };
   }
 
-  #count(sender: Sender, bytes: number): void {
-    sender.bytes += bytes;
-    this.#bytes += bytes;
-    if (sender.bytes === 0) this.#senders.delete(sender.session);
-    if (this.#bytes <= this.limitBytes) return;
-    const largest = [...this.#senders.values()].reduce((a, b) => (b.bytes > a.bytes ? b : a));
-    this.#senders.delete(largest.session);
-    this.#bytes -= largest.bytes;
-    largest.session.destroy();
+  #forget(request: UnfinishedRequest): void {
+    if (this.#requests.delete(request)) this.#bytes -= request.bytes;
+  }
+
+  #closeOldest(): void {
+    const [oldest] = this.#requests;
+    if (oldest === undefined) return;
+    for (const request of this.#requests) if (request.session === oldest.session) this.#forget(request);
+    oldest.session.destroy();
   }
 }
 

@@ -20,10 +20,13 @@ export class CoalescedWork<T> {
   }
 
   async #runAll(): Promise<void> {
-    for (let next = this.#waiting; next !== undefined; next = this.#waiting) {
-      this.#waiting = undefined;
-      await this.work(next.value);
+    try {
+      for (let next = this.#waiting; next !== undefined; next = this.#waiting) {
+        this.#waiting = undefined;
+        await this.work(next.value);
+      }
+    } finally {
+      this.#running = undefined;
     }
-    this.#running = undefined;
   }
 }

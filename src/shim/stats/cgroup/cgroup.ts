@@ -4,7 +4,7 @@ import type { ReadingDetails, ResourceReading } from "../../domain/resource-read
 import { nowNanoseconds } from "../../lib/time.js";
 import { CpuRate } from "../cpu-rate.js";
 import { KeptFiles, type DescriptorCache } from "../descriptor-cache.js";
-import { readBlocks, readCpu, readHugepages, readMemory } from "./controllers.js";
+import { readBlocks, readCpu, readHugepages, readMemory } from "./cpu-memory-io.js";
 import { type CgroupText, numberIn, pressureIn } from "../text-scanner.js";
 
 const kept = { keep: true };

@@ -43,7 +43,7 @@ describe("guardRequests()", () => {
     assert.equal((await Promise.all(calls)).length, 1200);
   });
 
-  test("closes the connection with the most bytes of unfinished requests when all together are too many", async () => {
+  test("closes the connection of the oldest unfinished request when all together are too many", async () => {
     await using server = await serve(100_000);
     const clients: Http2Client[] = [];
     for (const _ of [1, 2]) {
@@ -51,20 +51,22 @@ describe("guardRequests()", () => {
       clients.push(client);
       await client.open();
     }
-    const [small, large] = clients as [Http2Client, Http2Client];
+    const [stalled, busy] = clients as [Http2Client, Http2Client];
     const half = Buffer.concat([Buffer.of(0, 0, 0, 0xff, 0xff), Buffer.alloc(10_000)]);
-    small.write(versionRequest(1));
-    large.write(versionRequest(1), frame(types.data, 0, 1, half));
-    const closed = new Promise((resolve) => large.socket.once("close", resolve));
-    for (const id of [3, 5, 7]) large.write(versionRequest(id), frame(types.data, 0, id, half));
-    await closed;
-    small.write(message(1));
-    assert.equal((await statusOf(small, 1))[0], "0");
-    // What was closed is not counted any more, and neither is what is complete.
-    for (let id = 3; id < 23; id += 2) {
-      small.write(versionRequest(id), message(id));
-      assert.equal((await statusOf(small, id))[0], "0");
+    // What is complete does not count, however much it is.
+    for (let id = 1; id < 23; id += 2) {
+      busy.write(versionRequest(id), message(id));
+      assert.equal((await statusOf(busy, id))[0], "0");
     }
+    const closed = new Promise((resolve) => stalled.socket.once("close", resolve));
+    stalled.write(versionRequest(1), frame(types.data, 0, 1, half));
+    // Its answer comes when the server has seen the half message.
+    stalled.write(versionRequest(3), message(3));
+    assert.equal((await statusOf(stalled, 3))[0], "0");
+    for (const id of [31, 33, 35]) busy.write(versionRequest(id), frame(types.data, 0, id, half));
+    await closed;
+    busy.write(versionRequest(37), message(37));
+    assert.equal((await statusOf(busy, 37))[0], "0");
     for (const client of clients) client[Symbol.dispose]();
   });
 

@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "../../../../src/shim/lib/log.js";
-import { PluginInvoker, type InvokerOptions } from "../../../../src/network/libcni/invoke.js";
+import { PluginInvoker, type InvokerOptions } from "../../../../src/network/libcni/invoke-plugin.js";
 import type { NatTable } from "../../../../src/network/cni/nat-rules.js";
 import type { NamespaceLook, NetworkNamespaces } from "../../../../src/shim/lib/linux/network-namespaces.js";
 
@@ -89,7 +89,7 @@ esac
   }
 
   /** A file in the directory of binaries, executable unless told otherwise. */
-  async write(name: string, content: string, mode = 0o755): Promise<void> {
+  async write(name: string, content: string | Uint8Array, mode = 0o755): Promise<void> {
     const path = join(this.binDir, name);
     await writeFile(path, content);
     await chmod(path, mode);

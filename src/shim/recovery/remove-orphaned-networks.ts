@@ -1,4 +1,5 @@
 /** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
+import type { KnownSandboxes, NetworkCleanUp } from "../ports/network-plugin.js";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeFileAtomically } from "../lib/files/atomic-file.js";
@@ -8,32 +9,6 @@ import { hasCode } from "../lib/files/file-errors.js";
 import type { Logger } from "../lib/log.js";
 import type { Engine } from "../ports/engine.js";
 import { criDockerdCheckpoints } from "../state/state-directory.js";
-
-/** To tell whose network is orphaned. */
-export interface KnownSandboxes {
-  /** All containers that the engine knows, in any state: what is not among them counts as dead. */
-  readonly livingIds: ReadonlySet<string>;
-  /** Sandboxes, dead or alive, with a checkpoint or record of this program, dockershim or cri-dockerd. */
-  readonly ownIds: ReadonlySet<string>;
-}
-
-interface Resource {
-  readonly what: string;
-}
-
-/** Implemented by src/network/orphans. */
-export interface OrphanedNetworks {
-  /** Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts. */
-  clean(
-    known: () => Promise<KnownSandboxes>,
-    signal: AbortSignal,
-  ): Promise<{
-    readonly cleaned: readonly Resource[];
-    readonly failed: readonly { readonly finding: Resource; readonly reason: string }[];
-    readonly left: readonly Resource[];
-  }>;
-  collectGarbage(known: () => Promise<KnownSandboxes>, signal: AbortSignal): Promise<void>;
-}
 
 /**
  * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by
@@ -92,7 +67,7 @@ export async function isKnownEngine(stateDir: string, engineId: string): Promise
  * known one: it may have been exchanged since the caller looked.
  */
 export async function removeOrphanedNetworks(
-  orphaned: OrphanedNetworks,
+  orphaned: NetworkCleanUp,
   stateDir: string,
   engine: Pick<Engine, "connect" | "listContainers">,
   log: Logger,

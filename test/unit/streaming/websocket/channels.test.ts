@@ -3,7 +3,7 @@ import { EventEmitter, once } from "node:events";
 import { describe, test } from "node:test";
 import type { WebSocket } from "ws";
 import { binaryCodec } from "../../../../src/shim/streaming/websocket/channel-codec.js";
-import { WebSocketChannels } from "../../../../src/shim/streaming/websocket/websocket-channels.js";
+import { WebSocketChannels } from "../../../../src/shim/streaming/websocket/channels.js";
 import { turns } from "../../../fakes/turns.js";
 
 /** A client that sends messages as long as reading is not paused. */

@@ -1,10 +1,11 @@
+import type { NetworkCleanUp } from "../ports/network-plugin.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import type { Logger } from "../lib/log.js";
 import { CoalescedWork } from "../lib/sync/coalesced-work.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { Engine } from "../ports/engine.js";
 import type { HostSource } from "../ports/host.js";
-import { isKnownEngine, removeOrphanedNetworks, type OrphanedNetworks } from "./orphaned-networks.js";
+import { isKnownEngine, removeOrphanedNetworks } from "./remove-orphaned-networks.js";
 import { repairAfterStart, type RepairDeps } from "./repair.js";
 
 interface Deps extends RepairDeps {
@@ -14,7 +15,7 @@ interface Deps extends RepairDeps {
 
 interface Options extends HostSource {
   /** Undefined when the network plugin leaves nothing behind. */
-  readonly orphanedNetworks: OrphanedNetworks | undefined;
+  readonly orphanedNetworks: NetworkCleanUp | undefined;
   readonly stateDir: string;
 }
 

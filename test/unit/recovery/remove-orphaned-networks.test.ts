@@ -9,7 +9,7 @@ import {
   isKnownEngine,
   knownSandboxes,
   sandboxesOfKnownEngine,
-} from "../../../src/shim/recovery/orphaned-networks.js";
+} from "../../../src/shim/recovery/remove-orphaned-networks.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";

@@ -1,4 +1,4 @@
-/** CPU time of a cgroup. */
+/** CPU time, memory, block I/O and huge pages of a cgroup, from the files of version 1 and 2. */
 import type {
   BlockReading,
   CpuReading,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { ShimError, type ErrorKind } from "../../../../src/shim/lib/errors.js";
 import type { NamespaceLook } from "../../../../src/shim/lib/linux/network-namespaces.js";
-import type { PluginCall } from "../../../../src/network/libcni/invoke.js";
+import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js";
 import { until } from "../../../fakes/turns.js";
 import { FakePlugins, livingNetns } from "../cni/fake-plugins.js";
 import { golden } from "../cni/golden.js";
@@ -113,6 +113,22 @@ interface Recorded {
   readonly stdout: { readonly code: number; readonly msg: string; readonly details?: string };
 }
 
+const notLoadable = /run ".*\/other": neither a program for this processor nor a script that begins with #!$/;
+const s390 = 22;
+const ownMachine = process.arch === "arm64" ? 183 : 62;
+
+/** The header of an executable ELF file, 64 bits, with one program header behind it. */
+function elfHeader(machine: number): Buffer {
+  const header = Buffer.alloc(64);
+  header.set([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1]);
+  header.writeUInt16LE(2, 16);
+  header.writeUInt16LE(machine, 18);
+  header.writeBigUInt64LE(64n, 32);
+  header.writeUInt16LE(56, 54);
+  header.writeUInt16LE(1, 56);
+  return header;
+}
+
 describe("a plugin that cannot be run", () => {
   const rows: readonly (readonly [string, (fake: FakePlugins) => Promise<void>, RegExp])[] = [
     ["is missing", async () => {}, /failed to find plugin "other" in path \[.*\/bin\]$/],
@@ -126,11 +142,14 @@ describe("a plugin that cannot be run", () => {
       (fake) => fake.write("other", "#!/no/such/shell\n"),
       /the file or its interpreter is missing$/,
     ],
+    // The kernel refuses these, and libuv would let /bin/sh run the text in them.
+    ["is no program", (fake) => fake.write("other", "exit 0\n"), notLoadable],
     [
-      "is no program",
-      (fake) => fake.write("other", "exit 0\n"),
-      /run ".*\/other": neither an ELF program nor a script that begins with #!$/,
+      "is for another processor",
+      (fake) => fake.write("other", Buffer.concat([elfHeader(s390), Buffer.from("\nexit 0\n")])),
+      notLoadable,
     ],
+    ["is truncated", (fake) => fake.write("other", elfHeader(ownMachine)), notLoadable],
   ];
   for (const [what, prepare, reason] of rows) {
     test(`because it ${what} is an error that names plugin, command and pod`, async () => {

@@ -4,7 +4,7 @@ import type { PortForwardSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
 import type { Refusal } from "../http-request.js";
 import { forwardConnection } from "../port-connection.js";
-import { WebSocketChannels } from "./websocket-channels.js";
+import { WebSocketChannels } from "./channels.js";
 
 /** A whole SPDY connection in the messages of a WebSocket. */
 export const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";

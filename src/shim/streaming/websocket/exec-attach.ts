@@ -6,7 +6,7 @@ import type { CommandSession } from "../../ports/streaming.js";
 import { base64Codec, binaryCodec, type ChannelCodec } from "./channel-codec.js";
 import type { CommandClient, StatusForm } from "../command-session.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
-import { WebSocketChannels } from "./websocket-channels.js";
+import { WebSocketChannels } from "./channels.js";
 
 const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4 } as const;
 
