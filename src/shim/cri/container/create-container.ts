@@ -113,7 +113,7 @@ async function removeConflicting(
     const now = await services.state.sync.refresh(conflictingId, call.signal);
     if (now?.state.running !== true) return "foreign";
   }
-  throw new ShimError("conflict", `a container that runs already has the name "${name}"`, {
+  throw new ShimError("conflict", `a running container already has the name "${name}"`, {
     containerId: conflictingId,
   });
 }

@@ -11,11 +11,11 @@ import { requireReadContainer } from "../find-by-id.js";
 import { mayHaveHappened, untilAppears } from "../../recovery/lost-answer.js";
 import type { Services } from "../services.js";
 
-/** What the OCI runtimes say when the command does not exist; the kubelet shows the short form to the user. */
+/** Error of the OCI runtimes for a missing command. The kubelet shows the short form to the user. */
 const noExecutable = /executable file not found in \$PATH/;
 
 /**
- * Starts a created container, gives it the limits that Docker cannot, and makes its log. A second start of one that runs
+ * The steps are those of ARCHITECTURE.md, "The life of a pod". The start of a container that runs already
  * succeeds.
  */
 export async function startContainer(
@@ -25,31 +25,34 @@ export async function startContainer(
 ): Promise<Answer<StartContainerResponse>> {
   await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
+  // Step 1: take the lock of the container.
   await services.locks.containers.run(id, call.signal, () => start(id, services, call));
   return {};
 }
 
 /**
- * The start itself ends with its caller. What must follow it does not, or the container would run without limits and
- * log: every step of that has a limit of its own.
+ * The call's signal ends the start itself, but not the steps after it: the container would run without limits
+ * and log. Each of those steps has a deadline of its own.
  */
 async function start(id: string, services: Services, call: Call): Promise<void> {
   const { abandonedRequests } = services;
   const { model, sync } = services.state;
-  const unhurried = { ...call, signal: new AbortController().signal };
+  const afterStart = { ...call, signal: new AbortController().signal };
   abandonedRequests.forget(id);
   const container = model.requireContainer(id);
   requireStartable(container, services);
   let failure: ShimError | undefined;
   try {
-    await decideLostLog(container, services);
+    // Step 2: make sure that the log has a record, and open the log.
+    await restoreLogRecord(container, services);
     await withDeadline(call.signal, services.settings.cleanUpTimeoutMs, "make its log", (signal) =>
       services.logs.beforeStart(container.snapshot, signal),
     );
+    // Step 3: start.
     await startOrFind(container, services, call);
-    await settle(container, services, unhurried);
+    await refreshAndLimit(container, services, afterStart);
   } catch (error) {
-    // A sandbox that runs with a negative score proves that the reason is another one.
+    // A sandbox with a negative score proves that the host can lower OOM scores.
     const { oomScoreAdj = 0 } = model.sandbox(container.sandboxId)?.snapshot.resources ?? {};
     if (oomScoreAdj >= 0) {
       services.node.oomScores.learnFromFailure(container.snapshot.resources.oomScoreAdj, error);
@@ -57,19 +60,20 @@ async function start(id: string, services: Services, call: Call): Promise<void> 
     const refused = ulimitError(error, services.settings.defaultUlimits);
     failure = inKubeletWords(refused ?? ShimError.from(error), id);
     if (!call.signal.aborted) {
-      // The first error is the one to report; events bring the state in any case.
+      // The first error is the one to report; the next event refreshes the state.
       await sync.refresh(id, call.signal).catch(() => undefined);
     }
   }
-  await link(container, failure, services, unhurried);
+  // Step 6: link the log, where it is Docker's.
+  await linkLog(container, failure, services, afterStart);
   if (failure !== undefined) throw failure;
 }
 
 /**
- * A kill between the creation of a container and the record of its log, or a record that was lost since then, must not
- * cost it the log. What was decided then is not known any more, and decided again.
+ * Writes the record of the log again when it is missing: the program was killed between the creation of the
+ * container and the write of the record, or the file was lost.
  */
-async function decideLostLog(
+async function restoreLogRecord(
   { id, sandboxId, logPath, snapshot }: Container,
   { logs, records: { pods: podRecords } }: Services,
 ): Promise<void> {
@@ -79,7 +83,10 @@ async function decideLostLog(
   await logs.created(snapshot, { directory, path: logPath });
 }
 
-/** The engine goes on with a start that its caller gave up, or whose answer is lost: one that runs then has started. */
+/**
+ * The engine completes a start after its caller has left, and also when its answer is lost. A container that
+ * runs afterwards counts as started.
+ */
 async function startOrFind(container: Container, services: Services, call: Call): Promise<void> {
   const { engine, abandonedRequests } = services;
   const { sync } = services.state;
@@ -88,18 +95,18 @@ async function startOrFind(container: Container, services: Services, call: Call)
     await engine.startContainer(id, call.signal);
   } catch (error) {
     if (!mayHaveHappened(error, call.signal)) throw error;
-    if (await isSeenRunning(id, services, call.signal)) {
+    if (await appearsRunning(id, services, call.signal)) {
       call.log.warn(
         { containerId: id, err: messageOf(error) },
-        "the answer to a start was lost, but it runs",
+        "the engine's answer to a start was lost, the container runs",
       );
       return;
     }
     const complete = async (_: unknown, signal: AbortSignal): Promise<void> => {
       const context = { ...call, signal };
       await services.locks.containers.run(id, signal, async () => {
-        await settle(container, services, context);
-        await link(container, undefined, services, context);
+        await refreshAndLimit(container, services, context);
+        await linkLog(container, undefined, services, context);
       });
     };
     const isRunning = ({ state }: Snapshot): boolean => state.running;
@@ -110,8 +117,8 @@ async function startOrFind(container: Container, services: Services, call: Call)
   }
 }
 
-/** Not a second start: a container that has ended in between would run twice. */
-async function isSeenRunning(
+/** Only looks: a second start would run a container twice that has ended in between. */
+async function appearsRunning(
   id: string,
   { state: { sync } }: Services,
   signal: AbortSignal,
@@ -120,18 +127,19 @@ async function isSeenRunning(
   const seen = await untilAppears(async (limited) => {
     const state = (await sync.refresh(id, limited))?.state;
     if (state?.status === "running") return true;
-    // Docker leaves one that could not be started as created, with an exit code.
+    // After a failed start Docker shows the container as created, with an exit code.
     return state?.status === "created" && state.exitCode === 0 ? undefined : false;
   }, signal).catch(() => false);
   return seen === true;
 }
 
-/** What must be true of a container that has just been started, or it is stopped again. */
-async function settle({ id, sandboxId }: Container, services: Services, call: Call): Promise<void> {
+/** Stops the container again when its sandbox was stopped, or a limit cannot be applied. */
+async function refreshAndLimit({ id, sandboxId }: Container, services: Services, call: Call): Promise<void> {
   const { engine, settings } = services;
   const { model, sync } = services.state;
   const { limits } = services.node;
   try {
+    // Step 4: refresh.
     const snapshot = await sync.refresh(id);
     if (model.sandbox(sandboxId)?.ready !== true) {
       throw new ShimError("precondition", `its sandbox "${sandboxId}" was stopped in the meantime`, {
@@ -139,6 +147,7 @@ async function settle({ id, sandboxId }: Container, services: Services, call: Ca
       });
     }
     if (snapshot === undefined) return;
+    // Step 5: apply cgroup limits from the record.
     await limits.apply(snapshot, call.signal).catch((error: unknown) => {
       throw ShimError.from(error).within("apply its cgroup limits");
     });
@@ -155,8 +164,8 @@ async function settle({ id, sandboxId }: Container, services: Services, call: Ca
   }
 }
 
-/** Where the log is Docker's. Also after a failed start: Docker may have written why into it. */
-async function link(
+/** Also after a failed start: Docker may have written the reason into the log. */
+async function linkLog(
   { id, logPath }: Container,
   failure: ShimError | undefined,
   { state: { model }, node: { host }, logs }: Services,

@@ -5,13 +5,16 @@ import type { Services } from "../services.js";
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
 /**
- * Stops the sandboxes that this pod had before and that hold its network still: a kill or a failed undo left
- * them, or their pause container has ended. Their host ports and addresses are the pod's own, and must not be
- * refused to it until StopPodSandbox is called. What is ready, has a container that runs, or cannot be
- * told is left alone. Never throws but for the end of the call: without its past the pod may start all the
- * same.
+ * Stops previous sandboxes of this pod that still hold its network: a kill or a failed undo left them, or
+ * their pause container has ended. The new sandbox needs their host ports and addresses before the kubelet
+ * calls StopPodSandbox. Leaves a sandbox alone that is ready, has a running container, or cannot be inspected.
+ * Throws only the reason of `call.signal`: the pod may start without this.
  */
-export async function releaseDeadAttempts(pod: PodIdentity, services: Services, call: Call): Promise<void> {
+export async function releasePreviousAttempts(
+  pod: PodIdentity,
+  services: Services,
+  call: Call,
+): Promise<void> {
   const { log } = services;
   const { pods: podRecords } = services.records;
   const { sandboxes: sandboxLocks } = services.locks;
@@ -20,17 +23,17 @@ export async function releaseDeadAttempts(pod: PodIdentity, services: Services, 
     if (record.uid !== pod.uid || record.name !== pod.name || record.namespace !== pod.namespace) continue;
     if (!holdsNetwork(sandboxId, services)) continue;
     try {
-      // The lock of its name: a RunPodSandbox that is still at work on it is waited for.
+      // The lock of the name waits for a RunPodSandbox that is in flight.
       await sandboxLocks.run(sandboxName(record), call.signal, () =>
         sandboxLocks.run(sandboxId, call.signal, async () => {
           if (!(await isDead(sandboxId, services, call))) return;
           await stopSandbox(sandboxId, services, call);
-          log.info({ sandboxId, attempt: record.attempt }, "released an earlier sandbox of the pod");
+          log.info({ sandboxId, attempt: record.attempt }, "released a previous sandbox of the pod");
         }),
       );
     } catch (error) {
       call.signal.throwIfAborted();
-      log.warn({ sandboxId, err: messageOf(error) }, "cannot release an earlier sandbox of the pod");
+      log.warn({ sandboxId, err: messageOf(error) }, "cannot release a previous sandbox of the pod");
     }
   }
 }
@@ -41,7 +44,7 @@ async function isDead(id: string, services: Services, call: Call): Promise<boole
   await sync.refresh(id, call.signal);
   const sandbox = model.sandbox(id);
   if (sandbox?.ready === true) return false;
-  // One that has not been inspected yet may run.
+  // A container without a snapshot may run.
   return model.containerIdsOf(id).every((one) => model.snapshot(one)?.state.running === false);
 }
 

@@ -15,15 +15,13 @@ import type { PodRecord } from "../../state/pod-records.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
 import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { readLocalhostProfile } from "../localhost-profile.js";
-import { releaseDeadAttempts } from "./release-previous-attempts.js";
+import { releasePreviousAttempts } from "./release-previous-attempts.js";
 import { removeSandbox } from "./remove-pod-sandbox.js";
 import type { Services } from "../services.js";
 
 /**
- *     ensure pause image → plan → release dead attempts → create → record + checkpoint → start → resolv.conf → network → ready
- *
- * Every step registers its undo, and a failure undoes all of them in reverse order. The sandbox is in no list until it
- * is ready. Safe to retry: a call that repeats one that succeeded gets the id of the sandbox that it made.
+ * The steps are those of ARCHITECTURE.md, "The life of a pod". Each step registers its undo, and a failure
+ * undoes all of them in reverse order. A repeated call gets the id of the sandbox that the first one made.
  */
 export async function runPodSandbox(
   request: ValidRunPodSandbox,
@@ -34,7 +32,9 @@ export async function runPodSandbox(
   call.pod = `${namespace}/${name}`;
   try {
     const plan = await planWithInputs(request, services, call);
-    await releaseDeadAttempts(plan.identity, services, call);
+    // Step 2, second part: release previous attempts of the pod.
+    await releasePreviousAttempts(plan.identity, services, call);
+    // Step 3: take the lock of the pod's Docker name.
     const id = await services.locks.sandboxes.run(plan.name, call.signal, () =>
       run(plan, fingerprint(request), services, call),
     );
@@ -49,8 +49,8 @@ async function planWithInputs(
   services: Services,
   call: Call,
 ): Promise<SandboxPlan> {
+  // Step 1: wait for the engine, refuse an unknown runtime handler, ensure the pause image, read the node.
   const facts = await services.state.link.live(call.signal);
-  // A handler that nobody knows is refused before anything is pulled for it.
   dockerRuntime(request.runtime_handler, facts);
   const host = services.node.host();
   const [pauseImage, seccompProfile, loadedAppArmorProfiles] = await Promise.all([
@@ -58,6 +58,7 @@ async function planWithInputs(
     readLocalhostProfile(request.config.linux?.security_context, host),
     facts.security.apparmor ? host.loadedAppArmorProfiles() : undefined,
   ]);
+  // Step 2: plan.
   return planSandbox(request, {
     facts,
     network: services.network,
@@ -71,23 +72,27 @@ async function planWithInputs(
 }
 
 async function run(plan: SandboxPlan, requestHash: string, services: Services, call: Call): Promise<string> {
-  const earlier = findEarlier(requestHash, services);
-  if (earlier !== undefined) {
-    call.log.info({ sandboxId: earlier }, "an equal earlier request made this sandbox, which runs");
-    return earlier;
+  const existing = findReady(requestHash, services);
+  if (existing !== undefined) {
+    call.log.info({ sandboxId: existing }, "a previous equal request made this sandbox");
+    return existing;
   }
   const { settings } = services;
   const { model } = services.state;
   const { pods: podRecords } = services.records;
+  // Step 4: hide the sandbox from lists until the end.
   using hidden = model.hide(plan.name);
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
   const attempt: Attempt = { rollback, hidden, isRemoved: false, holdsNetwork: false };
 
   const { id, snapshot } = await createAndStart(plan, requestHash, services, call, attempt);
+  // Step 9: rewrite resolv.conf.
   const host = services.node.host();
   if (plan.resolvConf !== undefined) await host.writeResolvConf(snapshot, plan.resolvConf, call.signal);
+  // Step 10: set up the network.
   const ips = await setUpNetwork(plan, snapshot, services, call, attempt);
 
+  // Step 11: write the pod record, forget the undos, show the sandbox in lists.
   call.signal.throwIfAborted();
   await podRecords.update(id, (record) => ({
     ...record,
@@ -103,8 +108,8 @@ async function run(plan: SandboxPlan, requestHash: string, services: Services, c
   return id;
 }
 
-/** The sandbox that an equal request made before, when it is ready: its answer was lost on the way to the caller. */
-function findEarlier(
+/** The ready sandbox that an equal request made, whose answer did not reach the caller. */
+function findReady(
   requestHash: string,
   { state: { model }, records: { pods: podRecords } }: Services,
 ): string | undefined {
@@ -114,49 +119,48 @@ function findEarlier(
   return undefined;
 }
 
-/** What one run has done so far, and how it is undone. */
+/** The state of one run, and its undos. */
 interface Attempt {
   readonly rollback: Rollback;
   readonly hidden: { setId(id: string): void };
-  /** The engine has said that the container is gone. */
+  /** The engine has answered that the container is gone. */
   isRemoved: boolean;
-  /** The network was asked for, and has not been released. */
+  /** The set-up of the network was called, and its tear-down has not succeeded. */
   holdsNetwork: boolean;
 }
 
-interface Started {
-  readonly id: string;
-  readonly snapshot: Snapshot;
-}
-
+/** Steps 5 to 8. */
 async function createAndStart(
   plan: SandboxPlan,
   requestHash: string,
   services: Services,
   call: Call,
   attempt: Attempt,
-): Promise<Started> {
+): Promise<{ readonly id: string; readonly snapshot: Snapshot }> {
   const { engine } = services;
   const { sync } = services.state;
   const { pods: podRecords, checkpoints } = services.records;
   const { oomScores } = services.node;
   const { rollback, hidden } = attempt;
+  // Step 5: create the container.
   const id = await createSandboxContainer(plan, services, call);
   hidden.setId(id);
   rollback.defer("forget removed sandbox", (signal) => forgetRemoved(id, attempt, services, signal));
   rollback.defer("remove sandbox container", async (signal) => {
-    // As long as the network could not be released, its namespace is needed to release it.
+    // The next tear-down of the network needs the namespace of this container.
     if (attempt.holdsNetwork) return;
     await engine.removeContainer(id, { force: true }, signal);
     attempt.isRemoved = true;
   });
   call.signal.throwIfAborted();
 
+  // Step 6: write the checkpoint and the pod record.
   await Promise.all([
     checkpoints.put(id, checkpointOf(plan)),
     podRecords.put(newRecord(id, plan, requestHash, services)),
   ]);
 
+  // Step 7: start; where the host cannot lower OOM scores, create again with a clamped score.
   try {
     await engine.startContainer(id, call.signal);
   } catch (error) {
@@ -169,12 +173,12 @@ async function createAndStart(
     const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
     return createAndStart(retry, requestHash, services, call, attempt);
   }
+
+  // Step 8: refresh the read model; the pause container must run.
   const snapshot = await sync.refresh(id, call.signal);
   if (snapshot?.state.running !== true) {
     const state =
-      snapshot === undefined
-        ? "gone"
-        : `${snapshot.state.status} (exit code ${String(snapshot.state.exitCode)})`;
+      snapshot === undefined ? "gone" : `${snapshot.state.status} (exit code ${snapshot.state.exitCode})`;
     throw new ShimError(
       "unknown",
       `start sandbox container: the pause container is ${state} right after its start`,
@@ -184,8 +188,8 @@ async function createAndStart(
 }
 
 /**
- * Forgets a sandbox that was undone. One that could not be undone keeps its record, or it would be taken for a ready
- * one, and its checkpoint: so the kubelet is shown a sandbox that is not ready, and removes it.
+ * Removes checkpoint and record of a sandbox whose container and network are gone. Otherwise both stay: without
+ * the record, lists would show the sandbox as ready. The kubelet sees that it is not ready, and removes it.
  */
 async function forgetRemoved(
   id: string,
@@ -193,7 +197,7 @@ async function forgetRemoved(
   { state: { sync }, records: { pods: podRecords, checkpoints } }: Services,
   signal: AbortSignal,
 ): Promise<void> {
-  // Of use when an inspect fails now: it is removed all the same.
+  // The engine has removed the container, so a failed inspect does not matter.
   const known = await sync.refresh(id, signal).catch((error: unknown) => {
     if (!isRemoved) throw error;
     return undefined;
@@ -212,13 +216,13 @@ async function createSandboxContainer(plan: SandboxPlan, services: Services, cal
     return await create(plan.body.Image);
   } catch (error) {
     if (!isKind(error, "notFound")) throw error;
-    // The pause image was removed since it was last seen.
+    // The pause image was removed after the last check.
     pauseImages.invalidate();
     return create(await pauseImages.ensure(call.signal));
   }
 }
 
-/** A dead sandbox of this name is removed with all that belongs to it; one that runs never is. */
+/** Removes a dead sandbox of this name with its containers, network and files; never a running one. */
 async function removeConflicting(
   conflictingId: string,
   plan: SandboxPlan,
@@ -235,7 +239,7 @@ async function removeConflicting(
     .containersOf(conflictingId)
     .some(({ snapshot }) => snapshot.state.running);
   if (conflicting.state.running || runs) {
-    throw new ShimError("conflict", `a sandbox that runs already has the name "${plan.name}"`, {
+    throw new ShimError("conflict", `a running sandbox already has the name "${plan.name}"`, {
       sandboxId: conflictingId,
     });
   }
@@ -301,7 +305,7 @@ async function setUpNetwork(
   return network.setUpPod({ ...reference, netns: "", ...namespace }, call.signal);
 }
 
-/** Equal requests have equal fingerprints, in whatever order a client sends the entries of maps. */
+/** Equal requests have equal fingerprints. The order of the entries of maps does not count. */
 function fingerprint(request: ValidRunPodSandbox): string {
   const sorted = JSON.stringify(request, (_key, value: unknown) =>
     typeof value === "object" && value !== null && !Array.isArray(value)

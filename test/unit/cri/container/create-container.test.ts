@@ -279,7 +279,7 @@ describe("createContainer() with a taken name", () => {
     await rejectsWith(
       createContainer(shim, sandbox),
       "conflict",
-      /a container that runs already has the name/,
+      /a running container already has the name/,
     );
     assert.equal(shim.engine.containers.get(running).state.running, true);
     const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);

@@ -59,7 +59,7 @@ describe("a pod with underscores in its names", () => {
     const first = await runSandbox(shim, request);
     assert.equal(await runSandbox(shim, request), first);
     const changed = runRequest({ metadata: underscored, hostname: "other" });
-    await rejectsWith(runSandbox(shim, changed), "conflict", /a sandbox that runs already has the name/);
+    await rejectsWith(runSandbox(shim, changed), "conflict", /a running sandbox already has the name/);
     await shim.rpcs.StopPodSandbox({ pod_sandbox_id: first }, shim.call());
     const second = await runSandbox(shim, changed);
     assert.deepEqual(await listedSandboxes(shim), { [second]: 0 });

@@ -66,7 +66,7 @@ describe("runPodSandbox() repeated", () => {
     await rejectsWith(
       runSandbox(shim, runRequest({ hostname: "other" })),
       "conflict",
-      /a sandbox that runs already has the name/,
+      /a running sandbox already has the name/,
     );
     shim.world.journal.afterStep = undefined;
     await Promise.all(lists);

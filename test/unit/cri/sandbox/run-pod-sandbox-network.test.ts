@@ -217,7 +217,7 @@ describe("the next attempt of a pod", () => {
     const dead = await leaveDead();
     await rejectsWith(run(attempt(1)), "conflict", new RegExp(`taken by pod "web_default" .sandbox ${dead}`));
     assert.ok(
-      shim.log.lines.some(({ message }) => message === "cannot release an earlier sandbox of the pod"),
+      shim.log.lines.some(({ message }) => message === "cannot release a previous sandbox of the pod"),
     );
   });
 
