@@ -1,4 +1,4 @@
-/** The adapters of a running program, as its configuration wants them. */
+/** Opens the adapters that the configuration selects. */
 import { arch } from "node:process";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
@@ -32,22 +32,22 @@ import { openNetwork } from "./network.js";
 import { createPodDialer } from "./pod-dialer.js";
 import { openStores } from "./stores.js";
 
-/** Where a kubelet with dockershim looked for the node's registry credentials first. */
+/** A kubelet with dockershim read the node's registry credentials here first. */
 const kubeletDirectory = "/var/lib/kubelet";
 
 export interface OpenAdapters extends Adapters {
   readonly logs: ContainerLogWriters;
   readonly streamingServer: RunningStreamingServer;
-  /** Undefined when the network plugin leaves nothing behind. */
+  /** Undefined when the network plugin leaves no resources. */
   readonly orphanedNetworks: NetworkCleanUp | undefined;
   statsCounts(): StatsCounts;
-  /** How many checkpoints could not be understood so far. */
+  /** Count of checkpoints that could not be parsed so far. */
   corruptCheckpoints(): number;
   /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
   nodePrepared(): Promise<void>;
 }
 
-/** The engine need not be there. Rejects with what makes a start impossible, such as a port that is taken. */
+/** Needs no engine. Rejects with an error that makes a start impossible, such as a port in use. */
 export async function openAdapters(
   config: Config,
   log: Logger,
@@ -111,13 +111,13 @@ export async function openAdapters(
     nodePrepared: () => nodePrepared,
     engineConnected: async (facts, signal) => {
       const chosen = await chooseHost(facts, formatEndpoint(endpoint), log, hostPaths);
-      // The next connect may have been made meanwhile.
+      // The next connect may have happened meanwhile.
       signal.throwIfAborted();
       const before = present;
       present = { host: chosen, facts };
       const isSame =
         before.facts !== undefined && isSameEngine(before.facts, facts) && chosen.local === before.host.local;
-      // After a mere break of the link the rates and open files of statistics are as good as before.
+      // After a short break of the link the open files and rates of the statistics stay valid.
       if (!isSame) stats.useHost(chosen);
       nodePrepared = network.engineFound({ local: chosen.local });
       if (chosen.local) {
@@ -165,7 +165,7 @@ export async function openStreaming(
   return server;
 }
 
-/** Looks at paths of the node that requests name, by the helper process of this architecture; it starts at the first use. */
+/** Looks at the node's paths of requests, with a helper process that starts at the first use. */
 function createHostPaths(log: Logger, lifetime: Lifetime): HostPaths {
   const helper = new HostPathsProcess({ program: () => programPath("host-paths", arch), log });
   lifetime.onClose("helper for paths of the node", () => helper.close());
@@ -192,7 +192,7 @@ function openStats(
   return stats;
 }
 
-/** The pause image is pulled with the node's credentials, or built in. */
+/** The pause image is pulled with the node's credentials, or loaded from the built-in one. */
 function createPauseImages(config: Config, engine: Engine, link: EngineLink, log: Logger): PauseImageSource {
   const { pauseImage: reference, builtinPauseImage, dockerConfigDir } = config;
   const credentials = new RegistryCredentialStore({ directory: dockerConfigDir ?? kubeletDirectory, log });

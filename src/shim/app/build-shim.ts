@@ -1,4 +1,4 @@
-/** Builds the program from its adapters: the read model's wiring, the services of the RPCs, what acts in the background. */
+/** Builds the program from its adapters: read model, services of the RPCs, background tasks. */
 import { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
 import type { Lifetime } from "../lib/lifetime.js";
@@ -30,7 +30,7 @@ import type { EngineState } from "../state/engine-state.js";
 import { FirstConnection } from "../state/first-connection.js";
 import type { Records } from "../state/records.js";
 
-/** Everything that the program acts on. */
+/** The adapters of the program. */
 export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"> {
   readonly engine: Engine;
   readonly records: Records;
@@ -40,16 +40,16 @@ export interface Adapters extends HostSource, Pick<EngineState, "link" | "model"
   readonly stats: Stats;
   readonly streaming: Streaming;
   readonly pauseImages: PauseImageSource;
-  /** Each connect, before the containers are read. `host` is that of the engine afterwards. */
+  /** Called at each connect, before the containers are read. Afterwards `host` is the engine's host. */
   engineConnected(facts: NodeFacts, signal: AbortSignal): Promise<void>;
 }
 
 export interface ShimSettings extends ServiceSettings {
-  /** Refuse an engine with another one. */
+  /** An engine with another cgroup driver is refused. */
   readonly cgroupDriver?: NodeFacts["cgroupDriver"] | undefined;
   /** Of `--pinned-images`. */
   readonly pinnedImages: readonly string[];
-  /** Tells what this state directory has in the engine from that of others. */
+  /** Identifies the state directory in labels of containers and volumes. */
   readonly place: string;
   readonly imageVolumeLimits: ImageVolumeLimits;
   readonly sync?: StateSyncOptions | undefined;
@@ -64,7 +64,7 @@ export interface BuiltShim {
   readonly onLive: (listener: (facts: NodeFacts) => void) => void;
 }
 
-/** Whatever acts in the background ends with `lifetime`. */
+/** Background tasks end with `lifetime`. */
 export function buildShim(
   adapters: Adapters,
   settings: ShimSettings,

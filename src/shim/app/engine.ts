@@ -11,7 +11,7 @@ import type { Observer } from "../ports/observer.js";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where the engine is, with the key material that Docker's variables name. */
+/** The engine's endpoint, with the key material that Docker's environment variables name. */
 export async function engineEndpoint(
   { dockerEndpoint }: Config,
   environment: Environment,
@@ -21,7 +21,7 @@ export async function engineEndpoint(
   return tls === undefined ? dockerEndpoint : { ...dockerEndpoint, tls };
 }
 
-/** Opens no connection yet: the engine need not be there. */
+/** Opens no connection yet, and needs no engine. */
 export function createEngine(
   endpoint: EngineEndpoint,
   { runtimeRequestTimeoutMs }: Config,

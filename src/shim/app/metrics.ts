@@ -1,4 +1,4 @@
-/** Metrics and health for clients of this host; off unless an address for them is given. */
+/** Metrics and health; off unless an address is given. */
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
@@ -15,7 +15,6 @@ import type { Observer } from "../ports/observer.js";
 import { presentMetrics, type PresentState } from "../metrics/present-metrics.js";
 
 export interface OpenMetrics {
-  /** To be told of everything from the start. */
   readonly observer: Observer;
   /** Listens when it returns; the errors are those of `startMetricsServer`. */
   serve(
@@ -24,7 +23,7 @@ export interface OpenMetrics {
   ): Promise<MetricsServer>;
 }
 
-/** Undefined when metrics are off: then nothing is loaded, counted or listened to. */
+/** Undefined when metrics are off: then nothing is loaded, counted or served. */
 export async function openMetrics(
   { metricsBindAddress: address }: Pick<Config, "metricsBindAddress">,
   log: Logger,

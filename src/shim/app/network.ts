@@ -1,13 +1,12 @@
-/** The network plugin, and what it asks of the rest of the program. */
+/** The network plugin, with the data of the program that it needs. */
 import { join } from "node:path";
-import type { NetworkCleanUp } from "../ports/network-plugin.js";
+import type { NetworkCleanUp, NetworkPlugin } from "../ports/network-plugin.js";
 import { selectNetworkPlugin } from "../../network/select-plugin.js";
 import { withDeadline } from "../lib/abort.js";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import type { Engine } from "../ports/engine.js";
-import type { NetworkPlugin } from "../ports/network-plugin.js";
 import type { Observer } from "../ports/observer.js";
 import { hasNetworkOf, hostPortOwners } from "../recovery/network-owners.js";
 import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js";
@@ -16,7 +15,7 @@ import type { Records } from "../state/records.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
-  /** Undefined with no-op, which leaves nothing. */
+  /** Undefined with no-op, which leaves no resources. */
   readonly orphanedNetworks: NetworkCleanUp | undefined;
 }
 

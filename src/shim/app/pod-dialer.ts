@@ -1,4 +1,4 @@
-/** The ways into pods for port-forward, and which one is taken. */
+/** Dialers of port-forward. */
 import { arch } from "node:process";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
@@ -22,7 +22,9 @@ export interface PodDialerParts {
   readonly log: Logger;
 }
 
-/** By namespace where the engine is on this host, else by a process in the sandbox. No process is started before use. */
+/**
+ * Dials in the namespace where the engine is on this host, else by a process in the sandbox, started at use.
+ */
 export function createPodDialer(
   { engine, link, host, log }: PodDialerParts,
   lifetime: Lifetime,

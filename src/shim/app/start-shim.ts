@@ -26,24 +26,26 @@ const cleanUpTimeoutMs = 30_000;
 const abortedCallsMs = 4_000;
 
 export interface Shim {
-  /** As formatted for people: `unix:///var/run/dockershim.sock`. */
+  /** For example `unix:///var/run/dockershim.sock`. */
   readonly endpoint: string;
   readonly network: NetworkPlugin;
   readonly link: EngineLink;
   readonly pauseImageReference: string;
-  /** How the URLs of exec, attach and port-forward begin: `http://127.0.0.1:41234`. */
+  /** Begin of the URLs of exec, attach and port-forward: `http://127.0.0.1:41234`. */
   readonly streamingAddress: string;
-  /** Where metrics are served, as an URL or path; empty for nowhere. */
+  /** URL or path of the metrics; empty when they are off. */
   readonly metricsAddress: string;
   /** Resolves at the first time that the engine is live. */
   readonly firstLive: Promise<NodeFacts>;
   /** Resolves when the network plugin has prepared the node, or has failed for the first time. */
   nodePrepared(): Promise<void>;
-  /** Rejects with what makes serving impossible, such as an engine whose cgroup driver contradicts the flag. */
+  /**
+   * Rejects with an error that ends the program, such as an engine whose cgroup driver contradicts the flag.
+   */
   readonly failed: Promise<never>;
   /**
-   * Takes no new calls, waits for those in flight up to `timeoutMs`, and closes everything, within 9 s more. Containers
-   * keep running. The result names what hangs. Never throws.
+   * Takes no new calls, waits up to `timeoutMs` for those in flight, and closes everything within 9 s more.
+   * Containers keep running. The result names the parts that hang. Never throws.
    */
   stop(timeoutMs: number): Promise<readonly string[]>;
 }

@@ -1,4 +1,4 @@
-/** Everything that is kept on disk. */
+/** The files of the state directory. */
 import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
@@ -10,7 +10,7 @@ import { claimStateDirectory, criDockerdCheckpoints, openStateDirectory } from "
 
 export interface Stores {
   readonly records: Records;
-  /** How many could not be understood so far. */
+  /** Count of checkpoints that could not be parsed so far. */
   readonly corruptCheckpoints: () => number;
   readonly logRecords: LogRecords;
 }
@@ -19,7 +19,8 @@ export interface Stores {
 export async function openStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
   const { pods, containers, logs, ...directories } = await openStateDirectory(root);
   const claim = await claimStateDirectory(root);
-  // While something may still write, the claim is kept until the process has ended: the next process starts after that.
+  // An abandoned task may still write: then the claim is kept until the process ends, before the next one
+  // starts.
   lifetime.onClose("state directory", (abandoned) =>
     abandoned.length === 0 ? claim.release() : Promise.resolve(),
   );

@@ -7,10 +7,7 @@ import type { Rpc, Rpcs, Send } from "../grpc/handlers.js";
 import { rpcs, validateRequest, type ListForm } from "./rpcs.js";
 import type { Services } from "./services.js";
 
-/**
- * A row of any RPC. The types of the table tie the parts of each row to the messages of its RPC; for the server all
- * messages are objects.
- */
+/** A row of any RPC. In the table each row has the messages of its RPC; for the server all are objects. */
 interface AnyRow extends Pick<Rpc, "readOnly" | "subject"> {
   readonly handler: (request: object, services: Services, call: Call, send: Send) => unknown;
 }

@@ -1,6 +1,6 @@
 /**
- * Sandboxes and containers for calls that must not take one for gone only because it was never read: an id that the
- * read model has no entity for is read first, and an error of that is the call's error.
+ * Finds sandboxes and containers by id. An id without an entity in the read model is inspected first, so that
+ * no call takes a pending container for removed. An error of the inspect is the error of the call.
  */
 import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
@@ -9,20 +9,20 @@ import { isContainerId } from "../domain/id-and-label-filters.js";
 import type { Sandbox } from "../domain/sandbox.js";
 import type { Services } from "./services.js";
 
-/** As long as a read waits for an engine that is coming up. */
+/** As long as a call waits for an engine link that is recovering. */
 const readTimeoutMs = 5_000;
 
 /**
- * The full id that a request means: of a known sandbox, by a prefix too, else whatever has the form of an id, because
- * records and checkpoints may know it. Undefined for everything else, which names nothing and must reach no path.
+ * The full id of a known sandbox, by id or prefix. Else the text itself, when it has the form of a full id:
+ * records and checkpoints may know it. Undefined for all other texts, which must not reach a path.
  */
 export function sandboxIdOf(idOrPrefix: string, { state: { model } }: Services): string | undefined {
   return model.sandboxId(idOrPrefix) ?? (isContainerId(idOrPrefix) ? idOrPrefix : undefined);
 }
 
 /**
- * The sandbox as it is now, if the read model may be behind; undefined when the engine has none of this full id. To tear
- * a pod down by an outdated process id would hit the network of another pod.
+ * Refreshes a stale sandbox: a tear-down with an outdated process id would hit the network of another pod.
+ * Undefined when the engine has no sandbox of this full id.
  */
 export async function findSandbox(
   id: string,
@@ -49,7 +49,7 @@ export async function findContainer(
   return model.container(id);
 }
 
-/** For statuses: waits for a pending inspect; `unavailable` or `timeout` when it stays so, `notFound` when unknown. */
+/** For statuses. Inspects a pending sandbox; throws `unavailable` or `timeout` when that fails. */
 export async function requireReadSandbox(
   idOrPrefix: string,
   services: Services,
@@ -63,7 +63,7 @@ export async function requireReadSandbox(
   return model.requireSandbox(id ?? idOrPrefix);
 }
 
-/** As `requireReadSandbox`. */
+/** Like `requireReadSandbox`. */
 export async function requireReadContainer(
   idOrPrefix: string,
   services: Services,
@@ -77,7 +77,7 @@ export async function requireReadContainer(
   return model.requireContainer(id ?? idOrPrefix);
 }
 
-/** As `requireReadContainer`; `precondition` when it does not run. */
+/** Like `requireReadContainer`; `precondition` when it does not run. */
 export async function requireRunningContainer(
   idOrPrefix: string,
   services: Services,
@@ -89,7 +89,7 @@ export async function requireRunningContainer(
   throw new ShimError("precondition", `container not running (${id})`, { containerId: id });
 }
 
-/** As `requireReadSandbox`; `precondition` when its container does not run. */
+/** Like `requireReadSandbox`; `precondition` when its container does not run. */
 export async function requireRunningSandbox(
   idOrPrefix: string,
   services: Services,
@@ -111,7 +111,7 @@ async function read(
     await withDeadline(signal, readTimeoutMs, action, (limited) => sync.refresh(id, limited));
   } catch (error) {
     if (isKind(error, "unavailable", "timeout", "cancelled")) throw error;
-    // Whatever it is, it does not mean that the container is gone.
+    // No error of an inspect means that the container is gone.
     throw new ShimError("unavailable", `${action}: ${messageOf(error)}`, {}, { cause: error });
   }
 }

@@ -1,4 +1,4 @@
-/** Every RPC that is implemented: one row each. What is not here answers UNIMPLEMENTED. */
+/** One row for each implemented RPC. Others answer UNIMPLEMENTED. */
 import type { Call } from "../lib/call.js";
 import type {
   Answer,
@@ -80,10 +80,10 @@ import { listPodSandboxStats, podSandboxStats } from "./stats/pod-sandbox-stats.
 
 type Messages = RuntimeService & ImageService;
 
-/** What all rows have. */
+/** The columns of all rows. */
 interface RowOf<Name extends ValidatedRpc> {
   readonly validate: (request: RawRequest<Name>) => ValidRequests[Name];
-  /** Changes nothing that this program knows of: logged at debug only. */
+  /** Calls that change nothing are logged at debug only. */
   readonly readOnly: boolean;
   /** Subject of the log lines of a call. */
   readonly subject: (request: RawRequest<Name>) => RequestSubject;
@@ -110,8 +110,8 @@ interface StreamRow<Name extends ValidatedRpc> extends RowOf<Name> {
 export interface ListForm {
   readonly item: keyof ItemEncoders;
   /**
-   * `each`: each call encodes its items. `keep`: the bytes of an item are kept, because the read model hands the same item
-   * out in many calls. `keepList`: so are the bytes of the whole list.
+   * `each`: each call encodes its items. `keep`: the bytes of an item are kept, because the read model
+   * returns the same object in many calls. `keepList`: the bytes of the whole list are kept, too.
    */
   readonly encoding: "each" | "keep" | "keepList";
   /** Sent as a stream of messages instead of one message. */

@@ -1,4 +1,4 @@
-/** Everything that RPCs act on, in facets. */
+/** The dependencies of the RPCs. */
 import type { KeyedMutex } from "../lib/sync/keyed-mutex.js";
 import type { Logger } from "../lib/log.js";
 import type { Nanoseconds } from "../lib/time.js";
@@ -17,18 +17,18 @@ import type { Records } from "../state/records.js";
 import type { Images } from "../images/images.js";
 import type { AbandonedRequests } from "../recovery/abandoned-requests.js";
 
-/** One client's view of the events; disposing ends it. */
+/** The events for one client. Disposing ends the subscription. */
 export interface EventSubscription extends Disposable {
-  /** The next event. `exhausted` when this client has fallen behind. */
+  /** The next event. Throws `exhausted` when this client is too slow. */
   next(signal: AbortSignal): Promise<Answer<ContainerEventResponse>>;
 }
 
 export interface ContainerEventSource {
-  /** Everything that happens from now on. */
+  /** Subscribes to all events from now on. */
   subscribe(): EventSubscription;
   /**
-   * The present time, later than any time that this returned before: kubelets compare the times of events and of
-   * PodSandboxStatus to tell which of them is newer.
+   * The present time, and later than each time that this returned before. Kubelets compare the times of
+   * events and of PodSandboxStatus.
    */
   timestamp(): Nanoseconds;
 }
@@ -38,9 +38,9 @@ export interface ServiceSettings {
   readonly cleanUpTimeoutMs: number;
   /** A pull without progress ends after this time, milliseconds. */
   readonly pullProgressDeadlineMs: number;
-  /** Sources of mounts that are refused, not created, when they are missing; absolute, without `.` and `..`. */
+  /** Sources of mounts that are refused, not created, when missing; absolute, without `.` and `..`. */
   readonly absentMountSourcesToReject: ReadonlySet<string>;
-  /** Whether a pod's status has all its addresses, or only the first. */
+  /** Whether a pod's status has all its addresses, or only the first one. */
   readonly allPodAddresses: boolean;
   /** Of each container. */
   readonly defaultUlimits: readonly DockerUlimit[];
@@ -48,7 +48,6 @@ export interface ServiceSettings {
   readonly allowedAnnotations: readonly string[];
 }
 
-/** The node, and what the engine's containers are given of it. */
 export interface Node extends HostSource {
   readonly oomScores: OomScores;
   readonly limits: ContainerLimits;
@@ -61,7 +60,7 @@ export interface Locks {
   readonly containers: KeyedMutex;
 }
 
-/** Sessions of exec, attach and port-forward. */
+/** For exec, attach and port-forward. */
 export interface Streaming {
   readonly server: StreamingServer;
   /** As chosen for the present engine connection. */

@@ -16,7 +16,12 @@ export async function attach(
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { tty, stdin, stdout, stderr } = request;
   const url = services.streaming.server.offer({
-    ...{ kind: "attach", containerId: id, tty, stdin, stdout, stderr },
+    kind: "attach",
+    containerId: id,
+    tty,
+    stdin,
+    stdout,
+    stderr,
     run: async (streams, signal) => {
       const session = { ...call, signal };
       await runInCall(session, () =>
@@ -29,8 +34,9 @@ export async function attach(
 }
 
 /**
- * Until the container ends, or the client leaves. The container's own terminal decides how output is framed and whether
- * there are sizes, whatever the request says: a client that guessed wrong gets both streams in the one it has.
+ * Runs until the container ends or the client leaves. The container's terminal, not the request, decides how
+ * the output is framed and whether there are sizes. A client that asks for a terminal in vain gets both
+ * output streams as stdout.
  */
 async function runAttachSession(
   request: AttachRequest,
@@ -40,7 +46,7 @@ async function runAttachSession(
 ): Promise<void> {
   const { engine } = services;
   const { log, signal } = session;
-  // It may have been replaced since the offer, or have ended.
+  // The container may have ended since the offer.
   const { id, snapshot } = await requireRunningContainer(request.container_id, services, signal);
   const { tty } = snapshot;
   const merged = request.tty && !tty;

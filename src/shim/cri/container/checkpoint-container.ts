@@ -9,14 +9,14 @@ import type { CheckpointContent } from "../../ports/host.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-/** For callers that name no limit. */
+/** For requests without a timeout. */
 const defaultTimeoutSeconds = 600;
-/** Of the engine's error when it finds no CRIU, or one that does not work on this kernel. */
+/** The engine's error when CRIU is missing, or does not work on this kernel. */
 const noCriu = /CRIU version check failed|criu.*executable file not found|CRIU version must be/i;
 
 /**
- * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`, with the
- * reason, where the engine has no experimental mode or no CRIU.
+ * Writes the state of a running container to an archive at `location`; the container runs on. `unsupported`,
+ * with the reason, where the engine has no experimental mode or no CRIU.
  */
 export async function checkpointContainer(
   request: CheckpointContainerRequest,
@@ -73,7 +73,7 @@ async function checkpoint(
   }
 }
 
-/** In the words of the other runtimes, for their restores and for checkpointctl. */
+/** Has the keys that other runtimes write, for their restores and for checkpointctl. */
 function configOf(
   { id, identity, snapshot }: Container,
   image: string,

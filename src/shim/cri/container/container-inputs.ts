@@ -1,4 +1,4 @@
-/** What CreateContainer must learn of the node and the image before it can plan. */
+/** Reads from the node and the image all that the plan of CreateContainer needs. */
 import { posix } from "node:path";
 import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
@@ -37,8 +37,8 @@ export async function gatherContainerInputs(
 }
 
 /**
- * Undefined where the engine injects the devices and the node cannot be looked at: then no exec has their
- * environment.
+ * Undefined where the engine injects the devices and the files of the node are out of reach. The processes of
+ * an exec then lack the environment of the devices.
  */
 async function readCdi(
   names: readonly string[],
@@ -52,7 +52,7 @@ async function readCdi(
   return { env: cdiEnvironment(files, names), devices: [], mounts: [], groups: [] };
 }
 
-/** A missing source of a mount is made as a directory, as all runtimes do; it stays when the container is not created. */
+/** Makes a missing source of a mount as a directory, like all runtimes. It stays when the create fails. */
 async function findPaths(
   sandboxId: string,
   { hostPaths, devicePaths: devices }: ContainerNeeds,
@@ -62,7 +62,7 @@ async function findPaths(
   call: Call,
 ): Promise<FoundPaths | undefined> {
   if (hostPaths.length === 0 && devices.length === 0) return undefined;
-  // Such engines give what they make to the user that is root in the containers.
+  // Such an engine gives the directory to the user that is root in the containers.
   const engineMakes = security.usernsRemap || security.rootless;
   const make = engineMakes ? [] : hostPaths.filter((path) => !absentToReject.has(path));
   const look = engineMakes ? hostPaths : [...absentToReject];
@@ -72,7 +72,7 @@ async function findPaths(
   return found;
 }
 
-/** Undefined when nothing needs it, or when the image does not know the user. */
+/** Undefined when the plan does not need it, or when the image does not know the user. */
 async function readImageUser(
   imageName: string,
   { imageUser: need }: ContainerNeeds,

@@ -22,7 +22,7 @@ import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-/** From memory; the image behind it is asked for once. */
+/** From memory. The image is inspected once. */
 export async function containerStatus(
   request: ContainerStatusRequest,
   services: Services,
@@ -36,13 +36,13 @@ export async function containerStatus(
   };
 }
 
-/** The status of `container` as it is given, for answers and events alike. Throws only the reason of `signal`. */
+/** The status of a container, for answers and events. Throws only the reason of `signal`. */
 export async function describeContainer(
   container: Container,
   services: Pick<Services, "images" | "records">,
   signal: AbortSignal,
 ): Promise<Answer<ContainerStatus>> {
-  // The image may be gone: then its ids have to do.
+  // If the image is gone, the status shows its id.
   const { imageId } = container.snapshot;
   const [image, userFiles] = await Promise.all([
     services.images.cache.get(imageId, signal),
@@ -84,8 +84,8 @@ export function statusOf(
 }
 
 /**
- * `docker-pullable://<repository>@<digest>`, for people: of the repository that the container was made from, where that
- * is known; kubelets name an id, and then any repository does.
+ * `docker-pullable://<repository>@<digest>`. The repository is the one of the request where that names one.
+ * Kubelets name an id; then it is the first repository of the image.
  */
 function imageRef(snapshot: Snapshot, image: ImageSnapshot | undefined): string {
   const digests = image?.repoDigests ?? [];
@@ -108,7 +108,7 @@ function mountsOf(snapshot: Snapshot): readonly Answer<Mount>[] {
   return [...others.map((mount) => toMount(mount, snapshot)), ...images.map(toImageMount)];
 }
 
-/** By the label: for Docker it is some volume, or a mount without its image's id. */
+/** From the label: Docker shows a volume, or a mount without the id of its image. */
 function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): Answer<Mount> {
   return {
     container_path: containerPath,
@@ -118,7 +118,7 @@ function toImageMount({ containerPath, image, imageId, subPath }: ImageMount): A
   };
 }
 
-/** Paths as the request gave them: kubelets look for the termination message file by them. */
+/** Paths of the request: kubelets find the file of the termination message by them. */
 function toMount(mount: MountSnapshot, { requestedMounts }: Snapshot): Answer<Mount> {
   const requested = requestedMounts.find((one) => one.target === mount.destination);
   return {
@@ -155,13 +155,13 @@ function resourcesOf(
   };
 }
 
-/** Undefined until the image's user database was read, which happens when a container is made of it. */
+/** Undefined until the user database of the image was read, after a container was created from it. */
 function userOf(
   { snapshot }: Container,
   files: ImageUserFiles | undefined,
 ): Answer<ContainerUser> | undefined {
   if (files === undefined) return undefined;
-  // A name that the image does not know cannot have started a container; it has no ids to show.
+  // A container with a user that the image does not know cannot start, and has no ids.
   const user = resolveImageUser(files, snapshot.user);
   if (user === undefined) return undefined;
   const groups = new Set([user.gid, ...user.supplementaryGroups, ...snapshot.groupAdd.map(Number)]);

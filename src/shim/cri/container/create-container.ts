@@ -13,7 +13,7 @@ import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { removeContainerById } from "./remove-container.js";
 import type { Services } from "../services.js";
 
-/** Gathers what the plan needs of the node → image volumes → plan → create → record. Nothing is left behind when a step fails. */
+/** The steps are those of ARCHITECTURE.md, "The life of a pod". A failed step leaves nothing behind. */
 export async function createContainer(
   request: ValidCreateContainer,
   services: Services,
@@ -26,7 +26,7 @@ export async function createContainer(
     call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
     const inputs = await gatherContainerInputs(request, facts, services, call);
     const { imageVolumes: wanted } = containerNeeds(request);
-    // Until the container is there, from when on it counts as a user of what it mounts.
+    // The lease ends when the container exists, which then counts as a user of its volumes.
     await using imageVolumes = await services.images.volumes.lease(wanted, facts, call.signal);
     const plan = planContainer(request, {
       facts,
@@ -74,14 +74,14 @@ async function create(
   const snapshot = await sync.refresh(id, call.signal);
   if (snapshot === undefined)
     throw new ShimError("unknown", "the engine lost the container right after its creation");
-  // Not before the read model has the container: records of containers that nobody knows are swept away.
+  // After the refresh: the clean-up removes records of containers that the read model does not have.
   if (plan.cgroup !== undefined) {
     rollback.defer("remove container record", () => containerRecords.remove(id));
     await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
   }
   rollback.defer("forget the log", () => logs.remove(id));
   await logs.created(snapshot, { directory: logDirectory, path: plan.logPath });
-  // A sandbox that was stopped or removed in the meantime would never get rid of this container.
+  // If the sandbox was stopped or removed in the meantime, no later call would remove this container.
   requireReady(sandboxId, services);
   call.signal.throwIfAborted();
   rollback.commit();
@@ -103,7 +103,7 @@ async function removeConflicting(
   }
   if (conflicting.labels[typeLabel] !== containerType) return "foreign";
   try {
-    // Not forced: a start may be under way, and then the engine refuses.
+    // Not forced, so that the engine refuses while a start is in flight.
     if (!conflicting.state.running) {
       await removeContainerById(conflictingId, services, call, { force: false });
       return "removed";

@@ -1,4 +1,4 @@
-/** An exec from its creation to its exit code; and its end, when nobody wants it any longer. */
+/** The life of an exec: creation, start, exit code; kill when its caller leaves. */
 import { sleep, withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import { isKind, messageOf, ShimError } from "../../lib/errors.js";
@@ -12,19 +12,18 @@ export interface RunningExec {
   readonly streams: ProcessStreams;
 }
 
-/** What a call, or the session that one opened, passes on; its signal ends the exec. */
+/** Of a call, or of the session that a call opened. Its signal ends the exec. */
 type Context = Pick<Call, "signal" | "log">;
 
 /**
- * Without the process's exit the end of its output proves nothing: it may have closed its streams. Most often the engine
- * knows of the exit a moment after it.
+ * The exit is polled after the end of the output: a running process may have closed its streams. Most often
+ * the engine knows the exit code within a millisecond.
  */
 const exitPollMs = { first: 1, longest: 1_000 };
 
 /**
- * Starts a process, lets `use` do with its streams what it likes, and waits for the exit code. Whatever goes wrong after
- * the start, and when the signal aborts at any time, the process is killed with everything that it started before this
- * throws: neither Docker nor its API does that.
+ * Starts a process, passes its streams to `use`, and waits for the exit code. After an error or an abort of
+ * the signal, it kills the process with all its descendants before it throws: Docker has no request for that.
  */
 export async function runExec<Result>(
   containerId: string,
@@ -44,7 +43,7 @@ export async function runExec<Result>(
     signal.throwIfAborted();
     return { result, exitCode: await exitCodeOf(execId, services, signal) };
   } catch (error) {
-    // The start was asked for, and nobody hears the process any more.
+    // Also after a failed start request: the engine may complete it.
     await killExec(execId, containerId, services, context);
     throw error;
   } finally {
@@ -64,8 +63,8 @@ async function exitCodeOf(execId: string, { engine }: Services, signal: AbortSig
 }
 
 /**
- * Process id of an exec; undefined when it never had one. The engine goes on with a start that its caller gave up,
- * so one that has not begun yet is waited for, or it would begin with nobody to end it.
+ * Process id of an exec; undefined when it never had one. The engine completes a start after its caller has
+ * left, so this waits for an exec that has not started yet: its process must be killed, too.
  */
 async function pidOf(
   execId: string,
@@ -75,14 +74,14 @@ async function pidOf(
   const state = await untilAppears(async (limited) => {
     const seen = await engine.inspectExec(execId, limited);
     if (seen === undefined) return { pid: undefined };
-    // Also of one that has ended: what it started may go on, and hold the output open.
+    // Also of an exec that has ended: its descendants may run on, and hold the output open.
     if (seen.pid !== 0) return seen;
     return !seen.running && seen.exitCode !== undefined ? { pid: undefined } : undefined;
   }, signal);
   return state?.pid;
 }
 
-/** Under a deadline of its own: the one of the caller has passed. */
+/** Has a deadline of its own: the caller's has passed. */
 async function killExec(
   execId: string,
   containerId: string,

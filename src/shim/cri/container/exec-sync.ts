@@ -6,19 +6,20 @@ import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-/** What is kept of each stream; the rest is read and dropped, so that the process can end. */
+/**
+ * The limit of the CRI for each stream. Output beyond it is read and dropped, so that the process can end.
+ */
 const outputLimitBytes = 16 * 1024 * 1024;
-/** Of both streams together: the answer must fit into a message of 16 MiB. */
+/** Limit of both streams together: the answer must fit into a message of 16 MiB. */
 const answerLimitBytes = outputLimitBytes - 64 * 1024;
 /**
- * Between two chunks (of 64 KiB mostly) of what is dropped. A process that writes without end, as a probe with `yes`, waits
- * on its full pipe meanwhile; it would take all of this program's time.
+ * Pause between two dropped chunks (mostly of 64 KiB). A process that writes without end, such as a probe
+ * with `yes`, waits on its full pipe meanwhile. Otherwise it would use all CPU time of this program.
  */
 const dropPauseMs = 20;
 
 /**
- * Runs a command to its end. A non-zero exit is a normal answer. When the time limit passes or the caller leaves, the
- * process is killed with everything that it started: neither Docker nor its API does that.
+ * Runs a command to its end. A non-zero exit is a normal answer. The timeout kills the process (`runExec`).
  */
 export async function execSync(
   request: ExecSyncRequest,
@@ -57,18 +58,18 @@ export async function readOutput(
   return { stdout: kept.stdout.bytes(), stderr: kept.stderr.bytes() };
 }
 
-/** Of the first piece of memory. */
+/** Size of the first buffer. */
 const smallestBytes = 4096;
 
 /**
- * Bytes that come in pieces, copied together: a kept piece would cost an object, however small it is, and the memory of
- * all that was read with it.
+ * Copies chunks into one buffer. A kept chunk would cost an object, and pin the whole buffer that it was read
+ * into.
  */
 export class KeptOutput {
   #buffer = Buffer.alloc(0);
   #length = 0;
 
-  /** `data` is not looked at any more afterwards. */
+  /** Copies `data`. */
   append(data: Buffer): void {
     const length = this.#length + data.length;
     if (length > this.#buffer.length) this.#grow(length);
@@ -76,12 +77,12 @@ export class KeptOutput {
     this.#length = length;
   }
 
-  /** What was appended so far. It shares the memory. */
+  /** All bytes so far; shares the buffer. */
   bytes(): Buffer {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** Twice as large each time, so that a byte is copied twice at most, on the average. */
+  /** Doubles the size, so that a byte is copied twice at most, on average. */
   #grow(leastBytes: number): void {
     const grown = Buffer.allocUnsafeSlow(Math.max(leastBytes, 2 * this.#buffer.length, smallestBytes));
     this.#buffer.copy(grown, 0, 0, this.#length);

@@ -8,7 +8,7 @@ import type { Services } from "../services.js";
 import { carryStreams } from "./session-streams.js";
 import { followTerminalSize } from "./terminal-size.js";
 
-/** Offers a session that runs a command; nothing is started before a client opens it. */
+/** Offers a session that runs a command. The command starts when a client opens the session. */
 export async function exec(
   request: ExecRequest,
   services: Services,
@@ -19,7 +19,12 @@ export async function exec(
   const { cmd: command, tty, stdin, stdout, stderr } = request;
   const options: ExecOptions = { command, tty, stdin, stdout, stderr };
   const url = services.streaming.server.offer({
-    ...{ kind: "exec", containerId: id, tty, stdin, stdout, stderr },
+    kind: "exec",
+    containerId: id,
+    tty,
+    stdin,
+    stdout,
+    stderr,
     run: (streams, signal) => {
       const session = { ...call, signal };
       return runInCall(session, () => runExecSession(id, options, services, session, streams));
@@ -28,7 +33,7 @@ export async function exec(
   return { url };
 }
 
-/** From the create to the exit code, which it returns. Ends as `docker exec` does: with the engine's end of the output. */
+/** Returns the exit code. Ends, like `docker exec`, when the engine ends the output. */
 async function runExecSession(
   containerId: string,
   options: ExecOptions,

@@ -17,10 +17,11 @@ export async function removeContainer(
 }
 
 /**
- *     remove the container → forget its record, refresh → stop writing its log, or unlink it → wait for its image volumes
+ *     remove the container → remove its record, refresh → end or unlink its log → release its image volumes
  *
- * The log goes last, so that a failed removal keeps it reachable, and a link that cannot be removed leaves nothing else
- * behind. Files stay: they are the kubelet's. After the answer none is made any more.
+ * The log comes after the removal, so that a failed removal keeps it readable, and after the record, so that
+ * a failed unlink leaves no record. Log files stay: they belong to the kubelet. No log file is made after
+ * this.
  */
 export async function removeContainerById(
   id: string,
@@ -38,7 +39,7 @@ export async function removeContainerById(
     const container = await findContainer(id, services, call.signal);
     if (container === undefined) return;
     await engine.removeContainer(id, options, call.signal);
-    // Not ended by the caller: what is released hangs on the read model's hearing of it.
+    // Without the caller's signal: image volumes are released only after the read model is refreshed.
     const forgotten = await Promise.allSettled([containerRecords.remove(id), sync.refresh(id)]);
     const { logPath } = container;
     await logs.remove(id);

@@ -12,9 +12,9 @@ import { requireReadContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
 /**
- * Goes on in a new file at the log path, after the kubelet has renamed the present one. A container that has
- * ended writes no more: its file would stay empty, so that is an error, as with containerd. The first such
- * request for a container of dockershim or cri-dockerd makes its log a file, if that is wanted.
+ * Continues the log in a new file at the log path, after the kubelet has renamed the present one. For a
+ * container that has ended this is an error, as with containerd: the new file would stay empty. The first
+ * request for a container of dockershim or cri-dockerd makes its log a file, with `--adopted-logs=convert`.
  */
 export async function reopenContainerLog(
   request: ReopenContainerLogRequest,
@@ -23,7 +23,7 @@ export async function reopenContainerLog(
 ): Promise<Answer<ReopenContainerLogResponse>> {
   await services.state.link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
-  // Not beside a removal: a file that it makes would be left behind.
+  // Locked against a removal, after which the new file would stay.
   await services.locks.containers.run(id, call.signal, async () => {
     const { state, logPath } = services.state.model.requireContainer(id);
     const fields = { containerId: id };
@@ -32,8 +32,7 @@ export async function reopenContainerLog(
       throw new ShimError("precondition", `container "${id}" is not running`, fields);
     }
     const snapshot = services.state.model.snapshot(id);
-    // Of one that this program made nothing is known when another state directory has it: that one keeps its
-    // log.
+    // A container with the labels of this program but without a record belongs to another state directory.
     const isLegacy = services.logs.ownerOf(id) === undefined && !isMadeHere(snapshot?.labels ?? {});
     try {
       if (isLegacy && snapshot !== undefined) {

@@ -1,4 +1,4 @@
-/** Between the streams that a client opened and those of a process: both directions at the speed of the slower side. */
+/** Copies between the streams of a client and those of a process, at the speed of the slower side. */
 import type { Writable } from "node:stream";
 import { orAbort } from "../../lib/abort.js";
 import { endOf } from "../../lib/streams.js";
@@ -6,9 +6,9 @@ import type { OutputStream, ProcessStreams } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 
 /**
- * Carries input and output until the output has ended and the client's streams have taken all of it; these are ended
- * then. Ends sooner, by throwing, when the connection to the engine does, or `signal` aborts. `stderr` goes to `stdout`
- * when `merged`: the client opened a terminal, which has one stream.
+ * Carries input and output until the output has ended and the client's streams have taken all of it; then
+ * ends these streams. Throws when the connection to the engine breaks or `signal` aborts. With `merged`,
+ * `stderr` goes to `stdout`: the client opened a terminal, which has one stream.
  */
 export async function carryStreams(
   process: ProcessStreams,
@@ -27,7 +27,9 @@ export async function carryStreams(
   await orAbort(Promise.all([stdout.end(), stderr.end()]), signal);
 }
 
-/** One output stream of the client. What it cannot take any longer is dropped: the process must not wait for it. */
+/**
+ * One output stream of the client. Output for a closed stream is dropped: the process must not wait for it.
+ */
 class ClientOutput {
   #drained: Promise<void> | undefined;
 
@@ -35,7 +37,7 @@ class ClientOutput {
     target?.on("error", ignore);
   }
 
-  /** A promise when the client is slow: it is fulfilled when there is room. */
+  /** Returns a promise when the buffer is full. It resolves when there is room. */
   write(data: Buffer): Promise<void> | undefined {
     const { target } = this;
     if (target === undefined || !target.writable) return undefined;
@@ -58,7 +60,10 @@ class ClientOutput {
   }
 }
 
-/** The session's signal tells that a client is gone; without a listener the event would end the program. */
+/**
+ * A listener for `error`: without one the event would end the program. The session's signal reports the
+ * cause.
+ */
 function ignore(): void {
-  // See above.
+  // Nothing to do.
 }

@@ -5,8 +5,8 @@ import { findContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
 /**
- * Returns when the container has stopped; succeeds for one that has, or that is unknown. Concurrent calls go to the
- * engine side by side, so that a later one with a shorter timeout wins.
+ * Returns when the container has stopped. Succeeds for a stopped and for an unknown container. Takes no lock,
+ * so that a later call with a shorter timeout overtakes.
  */
 export async function stopContainer(
   request: StopContainerRequest,

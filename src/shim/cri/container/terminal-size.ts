@@ -5,7 +5,7 @@ import type { Logger } from "../../lib/log.js";
 import { Backoff } from "../../lib/sync/backoff.js";
 import type { TerminalSize } from "../../ports/streaming.js";
 
-/** The engine may refuse a size because the process is just being started; after so many times it has other reasons. */
+/** The engine refuses a size while it starts the process. After so many attempts it has another reason. */
 const attempts = 10;
 const pauseMs = { first: 20, longest: 1_000 };
 
@@ -16,9 +16,9 @@ export interface TerminalSizeOptions {
 }
 
 /**
- * Applies each size, one after the other, and leaves out those that a newer one has overtaken, until `sizes` ends or
- * `signal` aborts. A size that is refused is tried again, unless there is a newer one; one that stays refused is no
- * reason to end the session. Never throws.
+ * Applies each size in order and skips a size when there is a newer one, until `sizes` ends or `signal`
+ * aborts. Retries a refused size, unless there is a newer one. A failure does not end the session. Never
+ * throws.
  */
 export async function followTerminalSize(options: TerminalSizeOptions, signal: AbortSignal): Promise<void> {
   const { sizes, log } = options;
@@ -39,7 +39,7 @@ export async function followTerminalSize(options: TerminalSizeOptions, signal: A
     }
     await applying;
   } catch (error) {
-    log.debug({ err: messageOf(error) }, "sizes of the terminal are no longer followed");
+    log.debug({ err: messageOf(error) }, "cannot follow the size of the terminal");
   }
 }
 

@@ -14,7 +14,7 @@ import type { Services } from "../services.js";
 
 const noSettings: CgroupSettings = { unified: {}, hugepages: [] };
 
-/** Zero fields mean "leave". */
+/** A field that is zero leaves its value unchanged. */
 export async function updateContainerResources(
   request: ValidUpdateContainerResources,
   services: Services,
@@ -42,7 +42,10 @@ export async function updateContainerResources(
   return {};
 }
 
-/** All or nothing: what Docker cannot do is the likelier to fail, so it goes first, and back when Docker refuses. */
+/**
+ * All or nothing: the cgroup files, which are likelier to fail, come first, and are restored if Docker
+ * refuses.
+ */
 async function change(
   container: Snapshot,
   { body, cgroup }: UpdatePlan,
@@ -62,7 +65,7 @@ async function change(
   }
 }
 
-/** Never throws: the error that made it necessary is the one to report. What is on record wins over what was read. */
+/** Never throws: the first error is the one to report. Values of the record win over those read before. */
 async function restore(
   container: Snapshot,
   before: CgroupSettings,
@@ -83,9 +86,9 @@ async function restore(
 }
 
 /**
- * What must be true after the engine's part, no matter whether the caller still waits. The engine has the OCI runtime
- * write the whole cgroup anew: with cgroup v2 `memory.swap.max` is then what Docker's MemorySwap says, and no longer
- * what the kubelet gave the container of the node's swap.
+ * Runs to its end even when the caller has left. The OCI runtime has written the whole cgroup again: with
+ * cgroup v2 `memory.swap.max` is now Docker's MemorySwap, no longer the swap limit of the kubelet. So the
+ * limits of the record are applied again.
  */
 async function settle(
   id: string,

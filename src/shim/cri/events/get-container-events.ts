@@ -19,8 +19,8 @@ import { describeContainer } from "../container/container-status.js";
 import { describeSandbox } from "../sandbox/pod-sandbox-status.js";
 
 /**
- * All events from now on, until the client leaves. Containers that exist already have none. `exhausted` when the client
- * does not keep up: it has missed events then, and lists anew.
+ * Sends all events from now on, until the client leaves; none for containers that exist already. `exhausted`
+ * when the client is too slow: it has then missed events, and lists again.
  */
 export async function getContainerEvents(
   _request: unknown,
@@ -28,7 +28,7 @@ export async function getContainerEvents(
   call: Call,
   send: Send<Answer<ContainerEventResponse>>,
 ): Promise<void> {
-  // Before that, changes of the read model are containers that exist already.
+  // Before the link is live, changes of the read model are containers that exist already.
   await link.live(call.signal);
   using subscription = events.subscribe();
   for (;;) await send(await subscription.next(call.signal));
@@ -37,11 +37,11 @@ export async function getContainerEvents(
 type Event = Answer<ContainerEventResponse>;
 type PodStatuses = Pick<Event, "pod_sandbox_status" | "containers_statuses">;
 
-/** Events that wait for one client, or for pods with containers that were not inspected yet. */
+/** Limit of events that wait for one client, or for pods with pending containers. */
 const queueLimit = 1000;
-/** Sandboxes that are gone, whose containers may still have events. */
+/** Limit of removed sandboxes whose containers may still have events. */
 const goneSandboxesLimit = 1000;
-/** Images and addresses are usually known; reading one must not delay the events behind it for long. */
+/** Images and addresses are usually in memory. To read them must not delay later events for long. */
 const describeTimeoutMs = 10_000;
 
 interface Happening {
@@ -50,11 +50,11 @@ interface Happening {
 }
 
 /**
- * Events for the clients of GetContainerEvents, made from the changes of the read model while there are clients. Each is
- * described once, for all clients, as the pod was at that moment.
+ * Makes events from changes of the read model, while there are clients. Each event is described once, for all
+ * clients, with the state of the pod at that moment.
  *
- * An event shows all containers of its pod, and a kubelet takes a container that is not shown for gone. So the events of a
- * pod wait until all its containers were inspected.
+ * An event shows all containers of its pod. A kubelet takes a missing container for removed, so the events of
+ * a pod wait until all its containers were inspected.
  */
 export class ContainerEvents implements ContainerEventSource {
   readonly #queues = new Set<EventQueue<Event>>();
@@ -106,7 +106,7 @@ export class ContainerEvents implements ContainerEventSource {
     }
     const last = sandbox ?? this.#goneSandboxes.get(sandboxId);
     if (last === undefined) {
-      // Clients have no use for an event without a pod.
+      // Clients ignore an event without a pod.
       this.services.log.debug(
         { sandboxId, containerId: id },
         "no event for a container whose sandbox is gone",
@@ -135,7 +135,7 @@ export class ContainerEvents implements ContainerEventSource {
         created_at,
         ...pod,
       }));
-      event.catch(() => undefined); // Heard by every client that gets so far.
+      event.catch(() => undefined); // `next` throws it for each client that reaches this event.
       for (const queue of this.#queues) queue.push(event);
     }
   }
@@ -165,13 +165,13 @@ export class ContainerEvents implements ContainerEventSource {
   }
 }
 
-/** As it was, but not ready. */
+/** The last known sandbox, but not ready. */
 function withoutContainer(sandbox: Sandbox): Sandbox {
   const item = { ...sandbox.item, state: PodSandboxState.SANDBOX_NOTREADY };
   return { ...sandbox, ready: false, item };
 }
 
-/** Events that one client has not received yet, in order, up to a limit. */
+/** The events that one client has not received yet, in order. */
 class EventQueue<Event> {
   #events: Promise<Event>[] = [];
   #failure: ShimError | undefined;
@@ -179,7 +179,7 @@ class EventQueue<Event> {
 
   constructor(private readonly limit: number) {}
 
-  /** Events that are still being made keep their place. */
+  /** A pending event keeps its place in the order. */
   push(event: Promise<Event>): void {
     if (this.#failure !== undefined) return;
     if (this.#events.length >= this.limit) this.overflow();
@@ -187,7 +187,7 @@ class EventQueue<Event> {
     this.#wake();
   }
 
-  /** Drops all events; `next` tells the client that it has missed some. */
+  /** Drops all events and makes `next` throw `exhausted`. */
   overflow(): void {
     this.#events = [];
     const reason = `the client reads too slowly: more than ${this.limit} events wait for it`;
@@ -195,7 +195,7 @@ class EventQueue<Event> {
     this.#wake();
   }
 
-  /** The next event. Throws its error if it could not be made, `exhausted` after an overflow, and with `signal`. */
+  /** Throws the error of the event, `exhausted` after an overflow, and the reason of `signal`. */
   async next(signal: AbortSignal): Promise<Event> {
     for (;;) {
       if (this.#failure !== undefined) throw this.#failure;

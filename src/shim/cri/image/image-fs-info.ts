@@ -4,8 +4,8 @@ import type { Answer, FilesystemUsage, ImageFsInfoResponse } from "../../domain/
 import type { Services } from "../services.js";
 
 /**
- * Disk use of the images, and of what containers have written. Both name one directory: kubelets conclude from it that
- * both are on one file system, as is always the case with Docker.
+ * Disk use of the images, and of the writable layers. Both name one directory, from which kubelets conclude
+ * that both are on one file system. With Docker they always are.
  */
 export async function imageFsInfo(
   _request: unknown,

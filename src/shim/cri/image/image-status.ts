@@ -18,13 +18,13 @@ export async function imageStatus(
   ]);
   if (image === undefined) return { image: null };
   return {
-    // The same for whatever name was asked by, so the spec echoes the annotations only.
+    // Equal for all names of the image, so the spec repeats only the annotations of the request.
     image: { ...inspectedImageItem(image, { pinned: isPinned(image) }), spec: { annotations } },
     info: request.verbose ? { info: await verboseInfo(image, services, call) } : {},
   };
 }
 
-/** `uid` or `username` from the image's user, the part before the colon: kubelets check runAsNonRoot with it. */
+/** `uid` or `username` is the image's user up to the colon. Kubelets check runAsNonRoot with it. */
 function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned: boolean }): Answer<Image> {
   const user = image.user.split(":")[0] ?? "";
   return {
@@ -33,12 +33,12 @@ function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned:
     repo_digests: image.repoDigests,
     size: String(image.size),
     pinned,
-    // Any image may have this text. A longer number is nobody's id, and the field may not be able to say it.
+    // The text is the image's. A longer number is no user id, and may not fit into the field.
     ...(/^\d{1,18}$/.test(user) ? { uid: { value: user } } : { username: user }),
   };
 }
 
-/** The form that cri-dockerd gave: labels, the OCI image config, and the history, oldest first. */
+/** The form of cri-dockerd: labels, the OCI image config, and the history, oldest first. */
 async function verboseInfo(image: ImageSnapshot, { engine }: Services, call: Call): Promise<string> {
   const history = await engine.imageHistory(image.id, call.signal);
   return JSON.stringify({

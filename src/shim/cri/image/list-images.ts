@@ -4,7 +4,7 @@ import { normalizeReference } from "../../domain/image-reference.js";
 import type { ListedImage } from "../../domain/snapshot.js";
 import type { Services } from "../services.js";
 
-/** ListImages and StreamImages: all images; with a filter those of that name, digest or id. */
+/** ListImages and StreamImages: all images; with a filter the image of that name, digest or id. */
 export async function listImages(
   request: ListImagesRequest | StreamImagesRequest,
   { engine, images: { pins: imagePins } }: Services,

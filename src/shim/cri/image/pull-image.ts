@@ -10,17 +10,17 @@ import { dockerRuntime } from "../../plan/runtime-handler.js";
 import { findImage } from "../../images/find-image.js";
 import type { Services } from "../services.js";
 
-/** Answers the image's id: what containers are made from, and what ListImages and ImageStatus call it. */
+/** Answers the image's id, as ListImages and ImageStatus do. The kubelet creates containers from it. */
 export async function pullImage(
   request: ValidPullImage,
   services: Services,
   call: Call,
 ): Promise<Answer<PullImageResponse>> {
   const { image, runtime_handler: handler } = request.image;
-  // Docker has one store for all of them; but one that nobody knows can only be a mistake.
+  // Docker has one image store for all handlers. An unknown handler is a mistake of the caller.
   if (handler !== "") dockerRuntime(handler, await services.state.link.live(call.signal));
   const credentials = credentialsOf(request.auth);
-  // Callers share a pull only when they may: the same reference with the same credentials.
+  // Callers share a pull of the same reference with the same credentials.
   const key = createHash("sha256")
     .update(JSON.stringify([normalizeReference(image), credentials]))
     .digest("hex");
@@ -42,7 +42,7 @@ async function pull(
   } catch (error) {
     throw inKubeletWords(ShimError.from(error), image);
   }
-  // By the full reference: with a digest among the names, any other tag of the image may have moved.
+  // Found by the full reference: after a pull by digest, a tag may name another image.
   const pulled = (await findImage(engine, image, signal)) ?? (await engine.inspectImage(image, signal));
   if (pulled === undefined)
     throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
@@ -50,8 +50,8 @@ async function pull(
 }
 
 /**
- * Gives a pull up when nothing about it changed for `limitMs`, from the first byte of the request on, extraction
- * included. Messages that repeat the same bytes are no progress.
+ * Aborts a pull without progress for `limitMs`, from the request to the end of the extraction. A message that
+ * repeats the same numbers is no progress.
  */
 export async function pullWithProgressDeadline(
   engine: Pick<Engine, "pullImage">,
@@ -74,7 +74,7 @@ export async function pullWithProgressDeadline(
       image,
       credentials,
       ({ layer, status, current, total }) => {
-        const seen = `${status} ${String(current)}/${String(total)}`;
+        const seen = `${status} ${current}/${total}`;
         if (layers.get(layer) === seen) return;
         if (layers.get(layer)?.split(" ")[0] !== status.split(" ")[0])
           call.log.debug({ image, layer, status }, "pulling");
@@ -101,8 +101,8 @@ function describe(layers: ReadonlyMap<string, string>): string {
 }
 
 /**
- * Kubelets compare the beginning of the message with these words, and only for code UNKNOWN. An engine that cannot be
- * reached is another matter, and stays UNAVAILABLE.
+ * Kubelets compare the beginning of the message with these words, for code UNKNOWN only. An engine that
+ * cannot be reached stays UNAVAILABLE.
  */
 function inKubeletWords(error: ShimError, image: string): ShimError {
   if (error.kind !== "unavailable" || error.fields["from"] !== "registry") return error;
@@ -141,7 +141,7 @@ export interface PauseImagePullDeps extends Pick<Call, "log"> {
   readonly progressDeadlineMs: number;
 }
 
-/** Pulls with each of the node's matching credentials in turn; without any, anonymously. The first success counts. */
+/** Pulls with each of the node's matching credentials until one succeeds; without any, anonymously. */
 export async function pullForPause(
   reference: string,
   deps: PauseImagePullDeps,

@@ -6,9 +6,8 @@ import { findImage } from "../../images/find-image.js";
 import type { Services } from "../services.js";
 
 /**
- * Removes an image with all its tags and digests, whichever of its names was given; absent is success. An image that any
- * container of the engine uses, a pod's or not, or that a pod's container has as a volume, is refused before one of its
- * names is gone.
+ * Removes an image with all its tags and digests. An absent image is a success. An image in use is refused
+ * before a name is removed: any container of the engine may use it, and containers of pods also as a volume.
  */
 export async function removeImage(
   request: ValidRemoveImage,
@@ -18,12 +17,12 @@ export async function removeImage(
   const { engine } = services;
   const { cache: images, scratch, volumes: imageVolumes, locks: imageLocks } = services.images;
   const name = request.image.image;
-  // Who uses an image as a volume is in the read model only.
+  // Only the read model knows the users of image volumes.
   await services.state.link.live(call.signal);
   const found = await findImage(engine, name, call.signal);
   if (found === undefined) return {};
   await imageLocks.run(found.id, call.signal, async () => {
-    // A call that waited for its turn finds nothing left to do.
+    // A concurrent call may have removed the image.
     const image = await engine.inspectImage(found.id, call.signal);
     if (image === undefined) return;
     await scratch.settled(image.id, call.signal);

@@ -4,10 +4,7 @@ import type { Logger } from "../../lib/log.js";
 import type { NodeFacts } from "../../domain/node-facts.js";
 import { engineTakesAnnotations } from "../../plan/oci-annotations.js";
 
-/**
- * Refuses an engine with another cgroup driver than the flag's: a kubelet with the flag's driver would not know the cgroups
- * of its containers.
- */
+/** Refuses an engine with another cgroup driver than that of the flag, which is also the kubelet's. */
 export function requireCgroupDriver(wanted: NodeFacts["cgroupDriver"] | undefined, facts: NodeFacts): void {
   if (wanted === undefined || wanted === facts.cgroupDriver) return;
   throw new ShimError(
@@ -16,7 +13,7 @@ export function requireCgroupDriver(wanted: NodeFacts["cgroupDriver"] | undefine
   );
 }
 
-/** Once per connect and not for each pod, which would fill the log. */
+/** Warns at each connect, not for each pod. */
 export function warnOfIgnoredAnnotations(
   allowedAnnotations: readonly string[],
   facts: NodeFacts,

@@ -8,7 +8,7 @@ import {
 } from "../../domain/cri.js";
 import type { Services } from "../services.js";
 
-/** The engine's cgroup driver. A rootless engine without cgroups has none: cgroupfs is said, and no parent is set. */
+/** The engine's cgroup driver. A rootless engine without cgroups has none; the answer is then cgroupfs. */
 export async function runtimeConfig(
   _request: unknown,
   { state: { link } }: Services,

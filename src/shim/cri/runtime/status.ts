@@ -10,7 +10,7 @@ import type { Services } from "../services.js";
 /** The kubelet asks every five seconds: an engine that does not answer within this is not ready. */
 const pingTimeoutMs = 3_000;
 
-/** Always answers: what is not ready, and why, is in the conditions. */
+/** Answers also without an engine: the conditions say what is not ready, and why. */
 export async function status(
   request: StatusRequest,
   services: Services,
@@ -31,7 +31,7 @@ export async function status(
 export interface Condition {
   readonly type: "RuntimeReady" | "NetworkReady";
   readonly status: boolean;
-  /** Empty when it is met, as is `message`. */
+  /** Empty when the condition is met, like `message`. */
   readonly reason: string;
   readonly message: string;
 }
@@ -50,10 +50,15 @@ export async function readConditions(services: Services, signal: AbortSignal): P
   ];
 }
 
-/** A plugin that enters network namespaces needs the engine's processes; a VM or another PID namespace hides them. */
+/**
+ * A plugin that enters network namespaces needs the engine's processes. A VM or a PID namespace hides them.
+ */
 function outOfReach({ network, node: { host }, state: { link } }: Services): string | undefined {
   if (network.dockerNetworkMode !== "none" || host().local || link.state.phase !== "live") return undefined;
-  return "the engine's processes are not visible from here (engine in a VM, on another host or in other namespaces)";
+  return (
+    "the engine's processes are not visible from here " +
+    "(engine in a VM, on another host or in other namespaces)"
+  );
 }
 
 function condition(type: Condition["type"], reason: string, problem: string | undefined): Condition {
@@ -61,7 +66,7 @@ function condition(type: Condition["type"], reason: string, problem: string | un
   return { type, status: false, reason, message: problem };
 }
 
-/** Asked anew each time: a frozen engine accepts connections and answers nothing. */
+/** Pings each time: a frozen engine accepts connections and answers nothing. */
 async function problemOf(
   { engine, state: { link } }: Services,
   signal: AbortSignal,

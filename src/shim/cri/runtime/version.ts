@@ -2,12 +2,13 @@ import type { Call } from "../../lib/call.js";
 import type { Answer, VersionResponse } from "../../domain/cri.js";
 import type { Services } from "../services.js";
 
-/** What kubelets to 1.20 compare with, to the letter. */
+/** Kubelets up to 1.20 compare with this string. */
 const kubeRuntimeApiVersion = "0.1.0";
 
 /**
- * `runtime_name` is `docker`, as dockershim and cri-dockerd answer: it becomes the prefix of container ids in pod statuses. For a
- * runtime of that name kubelets to 1.23 parse `runtime_api_version` as the version of Docker's API.
+ * `runtime_name` is `docker`, like that of dockershim and cri-dockerd: it is the prefix of container ids in
+ * pod statuses. For a runtime of that name kubelets up to 1.23 parse `runtime_api_version` as the version of
+ * Docker's API.
  */
 export async function version(
   _request: unknown,

@@ -30,8 +30,8 @@ export async function listPodSandbox(
 }
 
 /**
- * Sandboxes that the engine lost but whose checkpoint is still there: an unfiltered list shows them as not ready, so
- * that the kubelet stops and removes them, which releases their network.
+ * Sandboxes whose container the engine lost and whose checkpoint still exists. An unfiltered list shows them
+ * as not ready, so that the kubelet stops and removes them, which releases their network.
  */
 async function checkpointOnly({
   records: { checkpoints },

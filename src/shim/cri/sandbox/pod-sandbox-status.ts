@@ -11,7 +11,7 @@ import { describeContainer } from "../container/container-status.js";
 import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-/** From memory; a sandbox that exists only as a checkpoint is NOT_FOUND, because it has no uid to answer with. */
+/** From memory. A sandbox that exists only as a checkpoint is NOT_FOUND: its uid is not known. */
 export async function podSandboxStatus(
   request: PodSandboxStatusRequest,
   services: Services,
@@ -31,9 +31,9 @@ export async function podSandboxStatus(
 }
 
 /**
- * All containers of the pod, and the moment at which they were so: kubelets with EventedPLEG take both from here. Neither
- * as long as a container of the pod was not read: its absence would be taken for its end, and without a time kubelets
- * ask for each container.
+ * All containers of the pod, with a timestamp, for kubelets with EventedPLEG. Both are left out while a
+ * container of the pod is not inspected yet: the kubelet would take its absence for its end. Without a
+ * timestamp the kubelet asks for each container.
  */
 async function describeContainers(
   { id }: Sandbox,
@@ -53,7 +53,7 @@ async function describeContainers(
   };
 }
 
-/** The status of `sandbox` as it is given, for answers and events alike. */
+/** The status of a sandbox, for answers and events. */
 export async function describeSandbox(
   sandbox: Sandbox,
   services: Pick<Services, "records" | "network" | "node" | "settings">,
@@ -68,8 +68,8 @@ export async function describeSandbox(
 }
 
 /**
- * Pod IPs, first one first: those that the plugin gave at set-up, which its record or the plugin keeps; else Docker's
- * own. None for the host's network, and none before and after the pod has a network.
+ * Pod IPs, the primary one first: those of the set-up, from the record or the plugin, else Docker's. None in
+ * the host's network, before the set-up and after the tear-down.
  */
 async function addressesOf(
   sandbox: Sandbox,

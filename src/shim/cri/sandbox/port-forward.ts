@@ -5,7 +5,7 @@ import type { Answer, PortForwardRequest, PortForwardResponse } from "../../doma
 import { requireRunningSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
-/** Offers connections to ports of the pod's loopback; none is made before a client asks for it. */
+/** Offers connections to ports of the pod's loopback. A connection is made when a client asks for it. */
 export async function portForward(
   request: PortForwardRequest,
   services: Services,
@@ -14,7 +14,9 @@ export async function portForward(
   await services.state.link.live(call.signal);
   const { id } = await requireRunningSandbox(request.pod_sandbox_id, services, call.signal);
   const url = services.streaming.server.offer({
-    ...{ kind: "portForward", sandboxId: id, ports: request.port },
+    kind: "portForward",
+    sandboxId: id,
+    ports: request.port,
     connect: (port, signal) => {
       const session = { ...call, signal };
       return runInCall(session, () => connect(id, port, services, signal));
@@ -23,14 +25,14 @@ export async function portForward(
   return { url };
 }
 
-/** To the sandbox as it is now: a pod may end while its connections are forwarded. */
+/** Looks the sandbox up again: a pod may end while its connections are forwarded. */
 async function connect(
   sandboxId: string,
   port: number,
   services: Services,
   signal: AbortSignal,
 ): Promise<Duplex> {
-  const action = `connect to port ${String(port)} of pod sandbox "${sandboxId}"`;
+  const action = `connect to port ${port} of pod sandbox "${sandboxId}"`;
   if (!Number.isInteger(port) || port < 1 || port > 65_535)
     throw new ShimError("invalid", `${action}: must be from 1 to 65535`, { sandboxId });
   try {

@@ -7,8 +7,8 @@ import { stopSandbox } from "./stop-pod-sandbox.js";
 /**
  * Stops previous sandboxes of this pod that still hold its network: a kill or a failed undo left them, or
  * their pause container has ended. The new sandbox needs their host ports and addresses before the kubelet
- * calls StopPodSandbox. Leaves a sandbox alone that is ready, has a running container, or cannot be inspected.
- * Throws only the reason of `call.signal`: the pod may start without this.
+ * calls StopPodSandbox. Leaves a sandbox alone that is ready, has a running container, or cannot be
+ * inspected. Throws only the reason of `call.signal`: the pod may start without this.
  */
 export async function releasePreviousAttempts(
   pod: PodIdentity,

@@ -4,10 +4,9 @@ import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "
 import { sandboxIdOf } from "../find-by-id.js";
 import { removeContainerById } from "../container/remove-container.js";
 import type { Services } from "../services.js";
-
 import { stopSandbox } from "./stop-pod-sandbox.js";
 
-/** Removes a sandbox with all its containers; stops it first. Succeeds when there is nothing to remove. */
+/** Stops a sandbox and removes it with all its containers. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
   request: RemovePodSandboxRequest,
   services: Services,
@@ -20,9 +19,9 @@ export async function removePodSandbox(
 }
 
 /**
- *     stop (network included) → remove containers → remove the pause container → forget checkpoint and record
+ *     stop, with the network → remove containers → remove the pause container → remove checkpoint and record
  *
- * Checkpoint and record go last: as long as they are there, a repeated call knows what is left to release.
+ * Checkpoint and record come last: from them a repeated call knows what to release.
  */
 export async function removeSandbox(id: string, services: Services, call: Call): Promise<void> {
   await services.locks.sandboxes.run(id, call.signal, async () => {

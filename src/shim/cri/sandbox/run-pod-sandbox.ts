@@ -188,8 +188,9 @@ async function createAndStart(
 }
 
 /**
- * Removes checkpoint and record of a sandbox whose container and network are gone. Otherwise both stay: without
- * the record, lists would show the sandbox as ready. The kubelet sees that it is not ready, and removes it.
+ * Removes checkpoint and record of a sandbox whose container and network are gone. Otherwise both stay:
+ * without the record, lists would show the sandbox as ready. The kubelet sees that it is not ready, and
+ * removes it.
  */
 async function forgetRemoved(
   id: string,

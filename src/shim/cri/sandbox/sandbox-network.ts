@@ -7,8 +7,8 @@ import { portMappingsOf } from "../../state/records.js";
 import type { Services } from "../services.js";
 
 /**
- * Releases the pod's network until that succeeded once, across restarts of this program. `sandbox` is undefined when
- * the engine lost the container: then record and checkpoint say whose network it was.
+ * Tears the pod's network down, unless an earlier call succeeded, also before a restart of this program.
+ * `sandbox` is undefined when the engine lost the container: then record and checkpoint name the pod.
  */
 export async function tearDownNetwork(
   id: string,
@@ -21,14 +21,14 @@ export async function tearDownNetwork(
   const record = podRecords.get(id);
   if (record?.network.state === "tornDown" || record?.network.state === "none") return;
   const checkpoint = await checkpoints.get(id);
-  // Nobody has ever heard of such a sandbox: its id must not reach the plugin.
+  // An unknown id must not reach the plugin.
   if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
   const reference = referenceOf(id, sandbox, record, checkpoint);
   const namespace =
     sandbox === undefined ? undefined : services.node.host().networkNamespace(sandbox.snapshot);
   const portMappings = await portMappingsOf(id, services.records);
-  // Its run ended before it was ready, in a failure whose undo failed or with the program.
+  // RunPodSandbox did not finish: its undo failed, or the program was killed.
   const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
   await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
   await remember(id, record, services, call);
@@ -44,7 +44,7 @@ function referenceOf(
   return { sandboxId: id, namespace: known?.namespace ?? "", name: known?.name ?? "" };
 }
 
-/** A second tear-down is harmless, so a disk that cannot remember the first one must not fail it. */
+/** Never fails the call: without the record, a second tear-down is harmless. */
 async function remember(
   id: string,
   record: PodRecord | undefined,
@@ -59,9 +59,6 @@ async function remember(
     }));
   } catch (error) {
     if (isKind(error, "notFound")) return;
-    log.warn(
-      { rpc: call.rpc, sandboxId: id, err: error },
-      "cannot remember that the pod network was torn down",
-    );
+    log.warn({ rpc: call.rpc, sandboxId: id, err: error }, "cannot record the tear-down of the pod network");
   }
 }

@@ -8,10 +8,10 @@ import type { Services } from "../services.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
 
-/** The pause program ends at once when it is told to; foreign pause images get this long. */
+/** For foreign pause images. The built-in pause program ends at once. */
 const pauseGraceSeconds = 10;
 
-/** Succeeds for sandboxes that are stopped, gone, or known only from their checkpoint. */
+/** Succeeds for sandboxes that are stopped, unknown, or known only from their checkpoint. */
 export async function stopPodSandbox(
   request: StopPodSandboxRequest,
   services: Services,
@@ -25,23 +25,21 @@ export async function stopPodSandbox(
 }
 
 /**
- *     mark not ready → stop all containers → tear down the network → stop the pause container → look for containers again
+ *     record: phase stopped → stop all containers → tear down the network → stop the pause container
  *
- * The network goes before the pause container because its tear-down wants that container's namespace; while it fails,
- * that container stays, and the error makes the kubelet try again. Held by the caller: the sandbox's lock.
- *
- * A sandbox counts as gone only when the engine says so. One that it cannot describe now is not stopped by halves: that
- * is an error.
+ * The tear-down needs the network namespace of the pause container. While the tear-down fails, that container
+ * stays, and the kubelet repeats the call. A failed inspect of the sandbox is an error before the first step.
+ * The caller holds the lock of the sandbox.
  */
 export async function stopSandbox(id: string, services: Services, call: Call): Promise<void> {
   const { engine } = services;
   const { model, sync } = services.state;
   const sandbox = await findSandbox(id, services, call.signal);
-  // A container is no sandbox, and is not stopped by mistake.
+  // The id is that of a container.
   if (model.containerId(id) !== undefined) return;
   if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
 
-  await rememberStop(id, sandbox, services);
+  await recordStop(id, sandbox, services);
   await stopContainers(id, model.containerIdsOf(id), services, call);
   try {
     await tearDownNetwork(id, sandbox, services, call);
@@ -51,14 +49,11 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
   if (sandbox === undefined) return;
   await engine.stopContainer(id, pauseGraceSeconds, call.signal);
   await sync.refresh(id, call.signal);
-  // Where the mark could not be written, a container may have been started until now.
+  // If the record could not be written, a container may have been started until now.
   await stopContainers(id, startable(id, services), services, call);
 }
 
-/**
- * The pod's processes end with their sandbox: dockershim left them running without a network. Each container is looked
- * at under its lock, after whatever start of it is under way.
- */
+/** Refreshes and stops each container under its lock, after a start that is in flight. */
 async function stopContainers(
   sandboxId: string,
   ids: readonly string[],
@@ -94,16 +89,11 @@ function startable(sandboxId: string, { state: { model } }: Services): readonly 
 }
 
 /**
- * Remembers that a sandbox is being stopped, so that it is not ready any more. One that dockershim or cri-dockerd made
- * has no record: it gets one, in which the tear-down of its network will be remembered.
- *
- * A full disk must not keep a pod running: in the end the stopped container says the same.
+ * Writes phase `stopped` into the record: the sandbox is not ready any more. A sandbox of dockershim or
+ * cri-dockerd gets a record, for the tear-down of its network. A failed write does not keep the pod running:
+ * the stopped pause container is not ready, either.
  */
-export async function rememberStop(
-  id: string,
-  sandbox: Sandbox | undefined,
-  services: Services,
-): Promise<void> {
+async function recordStop(id: string, sandbox: Sandbox | undefined, services: Services): Promise<void> {
   const { network, log } = services;
   const { model } = services.state;
   const { pods: podRecords } = services.records;
@@ -120,14 +110,14 @@ export async function rememberStop(
       }));
     }
   } catch (error) {
-    log.warn({ sandboxId: id, err: messageOf(error) }, "cannot remember that the sandbox is being stopped");
+    log.warn({ sandboxId: id, err: messageOf(error) }, "cannot record the stop of the sandbox");
   }
   model.recordChanged(id);
 }
 
 /**
- * Whether another plugin set the network up: the present one then releases it, as well as it can. It becomes the
- * network's plugin, so that this is said once.
+ * Whether another plugin set the network up. The present one then tears it down, as far as it can. The record
+ * gets the present plugin, so that the log line appears once.
  */
 function adopts({ sandboxId, network: held }: PodRecord, { network, log }: Services): boolean {
   if (held.plugin === network.name || held.state === "none" || held.state === "tornDown") return false;
@@ -138,7 +128,7 @@ function adopts({ sandboxId, network: held }: PodRecord, { network, log }: Servi
   return true;
 }
 
-/** What Docker tells of the sandbox. Whether its network was released already nobody can tell: then it is once more. */
+/** From Docker's description. The network may be released already; a second tear-down is harmless. */
 function newRecord({ id, pod, ...sandbox }: Sandbox, plugin: string): PodRecord {
   const { network, pid, ipc } = sandbox.namespaces;
   return {

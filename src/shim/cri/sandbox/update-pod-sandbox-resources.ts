@@ -9,9 +9,9 @@ import { requireReadSandbox } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
 /**
- * The kubelet has changed the pod's cgroup already, and the pause container has no limits of its own: so this is
- * remembered, for verbose statuses. What is not given stays as it was. A sandbox of another program has no record to
- * remember it in.
+ * Only writes the resources into the record, for verbose statuses: the kubelet has changed the pod's cgroup
+ * already, and the pause container has no limits of its own. Absent fields stay. A sandbox of another program
+ * has no record, and the call succeeds.
  */
 export async function updatePodSandboxResources(
   request: UpdatePodSandboxResourcesRequest,

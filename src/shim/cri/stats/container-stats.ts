@@ -17,7 +17,7 @@ import { matchesId, matchesLabels } from "../../domain/id-and-label-filters.js";
 import type { Snapshot } from "../../domain/snapshot.js";
 import { wantedBy } from "../container/list-containers.js";
 
-/** A container that does not run has only the size of its writable layer. `notFound` for unknown ids. */
+/** A container that does not run has only the size of its writable layer. */
 export async function containerStats(
   { container_id }: ContainerStatsRequest,
   services: Services,
@@ -35,8 +35,8 @@ export async function containerStats(
 }
 
 /**
- * ListContainerStats and StreamContainerStats: of running containers, each read when it is taken. One that ends meanwhile
- * or cannot be read is left out. Filters as in ListContainers.
+ * ListContainerStats and StreamContainerStats, of running containers. Each item is read when the caller takes
+ * it. Leaves out containers that end meanwhile or cannot be read.
  */
 export async function* listContainerStats(
   { filter }: ListContainerStatsRequest | StreamContainerStatsRequest,

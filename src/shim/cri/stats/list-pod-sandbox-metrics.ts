@@ -8,16 +8,15 @@ import type { FileSystemUsage } from "../../ports/host.js";
 import type { PodReading } from "../../ports/stats.js";
 import { containerMetrics } from "./metrics/container-metrics.js";
 import { type CommonLabels, takeSamples, describe } from "./metrics/metric.js";
-import { networkMetrics } from "./metrics/network-metrics.js";
-import { resourceMetrics } from "./metrics/resource-metrics.js";
+import { networkMetrics, resourceMetrics } from "./metrics/resource-metrics.js";
 import { type RunningPod, runningPods } from "./pod-parts.js";
 import type { Services } from "../services.js";
 import { nowNanoseconds } from "../../lib/time.js";
 
 /**
- * ListPodSandboxMetrics and StreamPodSandboxMetrics: of ready pods and their running containers; what cannot be read is
- * left out. Each pod has more than a hundred metrics; its item is made when it is taken, so that those of one pod are in
- * memory.
+ * ListPodSandboxMetrics and StreamPodSandboxMetrics, of ready pods and their running containers that can be
+ * read. Each pod has more than a hundred metrics. An item is made when the caller takes it, so that the
+ * metrics of one pod are in memory.
  */
 export async function* listPodSandboxMetrics(
   _request: unknown,
@@ -28,7 +27,7 @@ export async function* listPodSandboxMetrics(
   const fileSystem = await host().fileSystemUsage(directory);
   const pods = runningPods([...model.sandboxes()], model);
   const byId = new Map(pods.map((parts) => [parts.pod.id, parts]));
-  // Not one by one as statistics: to read and to write in turns takes a sixth longer here.
+  // All readings come first: to read and encode in turns takes a sixth longer here.
   for (const [id, reading] of await collect(stats().readPods(pods, { details: true }, call.signal))) {
     const parts = byId.get(id);
     if (parts !== undefined) yield metricsOfPod(parts, reading, { layers, fileSystem });
@@ -75,7 +74,9 @@ function metricsOfContainer(
   ];
 }
 
-/** As cAdvisor's for a pod's cgroup: without image and name. A sum of containers is the scraper's to make. */
+/**
+ * Like cAdvisor's metrics of a pod's cgroup: without image and name. None for a pod without its own cgroup.
+ */
 function podResources(
   pod: RunningPod["pod"],
   reading: ResourceReading | undefined,
@@ -86,7 +87,7 @@ function podResources(
   return takeSamples(resourceMetrics, reading, labels, reading.timestamp);
 }
 
-/** Under the name of the pause container, whose network it is. */
+/** Has the name of the pause container, whose network namespace it is. */
 function podNetwork(pod: RunningPod["pod"], { interfaces }: PodReading): readonly Answer<Metric>[] {
   if (interfaces === undefined) return [];
   const { name, imageName: image } = pod.snapshot;
@@ -102,7 +103,7 @@ function cgroupPathOf({ details }: ResourceReading): string | undefined {
   return details === undefined || details.cgroupPath === "" ? undefined : posix.normalize(details.cgroupPath);
 }
 
-/** All that ListPodSandboxMetrics may answer. Kubelets ask once, when they start, so it does not depend on what runs. */
+/** All metrics that ListPodSandboxMetrics may answer. Kubelets ask once, at their start. */
 export function listMetricDescriptors(): Promise<Answer<ListMetricDescriptorsResponse>> {
   return Promise.resolve({
     descriptors: [

@@ -1,16 +1,16 @@
-/** Which of a pod's containers statistics are read of. */
+/** The sandboxes and containers whose statistics are read. */
 import type { Container } from "../../domain/container.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodParts } from "../../ports/stats.js";
 import type { ReadModel } from "../../state/read-model.js";
 
-/** Sandboxes that are ready, with those of their containers that run. */
+/** A ready sandbox, with its running containers. */
 export interface RunningPod extends PodParts {
   readonly pod: Sandbox;
   readonly running: readonly Container[];
 }
 
-/** `all` are the sandboxes of the node: the cgroup parent that more than one of them has is no pod's own. */
+/** A cgroup parent that several sandboxes of the node have is not the cgroup of one pod. */
 export function runningPods(
   wanted: readonly Sandbox[],
   model: Pick<ReadModel, "containersOf" | "sandboxes">,
@@ -32,12 +32,14 @@ export function runningPods(
     });
 }
 
-/** Paused ones, too. */
+/** Also of a paused container. */
 export function isRunning({ snapshot }: Container): boolean {
   return snapshot.state.running;
 }
 
-/** Parents of several sandboxes that run, and whatever is above a parent: `/a/b` and `/a`, `a-b.slice` and `a.slice`. */
+/**
+ * Parents of several running sandboxes, and cgroups above a parent: `/a` of `/a/b`, `a.slice` of `a-b.slice`.
+ */
 function sharedParents(sandboxes: Iterable<Sandbox>): ReadonlySet<string> {
   const seen = new Set<string>();
   const shared = new Set<string>();

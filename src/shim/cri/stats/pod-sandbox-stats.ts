@@ -17,7 +17,7 @@ import type { Sandbox } from "../../domain/sandbox.js";
 import { runningPods } from "./pod-parts.js";
 import { containerStatsItem, podSandboxStatsItem } from "./stats-items.js";
 
-/** `notFound` for unknown ids, `precondition` for a sandbox that is not ready, `unavailable` when nothing can be read. */
+/** `precondition` for a sandbox that is not ready, `unavailable` when its statistics cannot be read. */
 export async function podSandboxStats(
   { pod_sandbox_id }: PodSandboxStatsRequest,
   services: Services,
@@ -29,7 +29,7 @@ export async function podSandboxStats(
   const [stats] = await collect(statsOfPods([sandbox], services, call.signal));
   if (stats !== undefined) return { stats };
   const action = `read the statistics of pod sandbox "${id}"`;
-  // It may have stopped meanwhile.
+  // The sandbox may have stopped meanwhile.
   if (!sandbox.ready || services.state.model.sandbox(id)?.ready !== true) {
     throw new ShimError("precondition", `${action}: it is not ready`, { sandboxId: id });
   }
@@ -39,8 +39,8 @@ export async function podSandboxStats(
 }
 
 /**
- * ListPodSandboxStats and StreamPodSandboxStats: of ready sandboxes, each read when it is taken, so that the statistics of
- * one pod are in memory. A sandbox that stops meanwhile or cannot be read is left out. Filters as in ListPodSandbox.
+ * ListPodSandboxStats and StreamPodSandboxStats, of ready sandboxes. Each item is read when the caller takes
+ * it, so that one pod's statistics are in memory. Leaves out sandboxes that stop meanwhile or cannot be read.
  */
 export async function* listPodSandboxStats(
   { filter }: ListPodSandboxStatsRequest | StreamPodSandboxStatsRequest,
@@ -60,7 +60,7 @@ export async function* listPodSandboxStats(
   yield* statsOfPods(wanted, services, call.signal);
 }
 
-/** Of those sandboxes that are ready, without those that stop meanwhile. */
+/** Statistics of the ready ones among `sandboxes`. */
 async function* statsOfPods(
   sandboxes: readonly Sandbox[],
   { state: { link, model }, stats: { source: stats, layers }, node: { host } }: Services,

@@ -1,4 +1,4 @@
-/** Statistics as the CRI shows them. Fields that the source does not tell stay out; those of Windows always do. */
+/** Statistics in messages of the CRI, without fields that the source does not have. */
 import { nowNanoseconds } from "../../lib/time.js";
 import type { Container } from "../../domain/container.js";
 import type {
@@ -123,7 +123,7 @@ function writableLayer(
   };
 }
 
-/** The default interface, and besides it those that are not. */
+/** The first interface is the default one. */
 function networkUsage([first, ...others]: readonly InterfaceReading[]): Answer<NetworkUsage> {
   return {
     timestamp: String(nowNanoseconds()),
@@ -147,12 +147,12 @@ function psiStats(pressure: Pressure | undefined): Answer<PsiStats> | undefined 
   return { Full: psiData(pressure.full), Some: psiData(pressure.some) };
 }
 
-/** Total in microseconds, as the kernel counts and other runtimes hand it on. */
+/** Total in microseconds, like the kernel and other runtimes. */
 function psiData({ totalMicroseconds, avg10, avg60, avg300 }: PressureShare): Answer<PsiStats>["Full"] {
   return { Total: String(totalMicroseconds), Avg10: avg10, Avg60: avg60, Avg300: avg300 };
 }
 
 function value(number: number | undefined): Answer<UInt64Value> | undefined {
-  // What is no number is not known, and does not cost the others their figures.
+  // NaN must not make the encoding of the whole message fail.
   return number === undefined || Number.isNaN(number) ? undefined : { value: String(number) };
 }

@@ -1,18 +1,18 @@
-/** Metrics as tables: a name, what it says, and how its samples are taken from a subject. */
+/** Tables of metrics: name, help, and the function that takes the samples from a subject. */
 import type { Answer, Metric, MetricDescriptor } from "../../../domain/cri.js";
 import { MetricType } from "../../../domain/cri.js";
 import type { Nanoseconds } from "../../../lib/time.js";
 
-/** The labels of every metric, named as cAdvisor's, for the dashboards that there are. */
+/** The labels of every metric. Existing dashboards use these names of cAdvisor. */
 export const commonLabels = ["id", "name", "image", "container", "pod", "namespace"] as const;
 
 export interface CommonLabels {
-  /** Path of the cgroup; the container's id where that is not known. */
+  /** Path of the cgroup; the container's id where the path is not known. */
   readonly id: string;
   /** Docker's name. */
   readonly name: string;
   readonly image: string;
-  /** Empty for what belongs to the whole pod. */
+  /** Empty for metrics of the whole pod. */
   readonly container: string;
   readonly pod: string;
   readonly namespace: string;
@@ -21,7 +21,7 @@ export interface CommonLabels {
 export interface Sample {
   /** As many as the definition has labels. */
   readonly labels?: readonly string[];
-  /** Whole numbers: the CRI has no others. What is less is cut off. */
+  /** The CRI has whole numbers only; a fraction is cut off. */
   readonly value: number;
 }
 
@@ -29,7 +29,7 @@ export interface MetricDefinition<Subject> {
   readonly name: string;
   readonly help: string;
   readonly type: MetricType;
-  /** Beside the common ones. */
+  /** In addition to the common labels. */
   readonly labels?: readonly string[];
   readonly samples: (subject: Subject) => readonly Sample[];
 }
@@ -58,12 +58,12 @@ export function takeSamples<Subject>(
   );
 }
 
-/** What the CRI can carry: one odd value must not fail all the others. */
+/** Limits the value to those of the CRI: one invalid value must not make the whole answer fail. */
 function wholeNumber(value: number): number {
   return Number.isNaN(value) ? 0 : Math.min(Math.max(Math.trunc(value), 0), Number.MAX_SAFE_INTEGER);
 }
 
-/** For tables: a counter with one sample, and none where the value is not known. */
+/** A counter with one sample; with none where the value is not known. */
 export function counter<Subject>(
   name: string,
   help: string,
@@ -72,7 +72,7 @@ export function counter<Subject>(
   return { name, help, type: MetricType.COUNTER, samples: (subject) => one(value(subject)) };
 }
 
-/** As `counter`. */
+/** A gauge with one sample; with none where the value is not known. */
 export function gauge<Subject>(
   name: string,
   help: string,

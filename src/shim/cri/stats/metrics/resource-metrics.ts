@@ -1,7 +1,9 @@
-/** Metrics of a cgroup: of a container, and of a pod that has one of its own. */
+/** Metrics of a cgroup (of a container, or of a pod with its own cgroup), and of a pod's network. */
 import { MetricType } from "../../../domain/cri.js";
 import type {
   CpuReading,
+  DirectionReading,
+  InterfaceReading,
   MemoryReading,
   Pressure,
   ResourceReading,
@@ -100,7 +102,7 @@ function cpu(name: string, help: string, value: (reading: CpuReading) => number)
   );
 }
 
-/** 0 for what the kernel does not count: scrapers want every name. */
+/** 0 where the kernel does not count: scrapers expect every name. */
 function memory(
   name: string,
   help: string,
@@ -150,3 +152,28 @@ function hugepages(
 function seconds(nanoseconds: number | undefined): number {
   return (nanoseconds ?? 0) / nanosecondsPerSecond;
 }
+
+type Interfaces = readonly InterfaceReading[];
+
+const directions = [
+  { word: "receive", help: "received", of: ({ received }: InterfaceReading) => received },
+  { word: "transmit", help: "sent", of: ({ transmitted }: InterfaceReading) => transmitted },
+] as const;
+
+const counts = [
+  { name: "bytes", help: "Bytes", of: ({ bytes }: DirectionReading) => bytes },
+  { name: "packets", help: "Packets", of: ({ packets }: DirectionReading) => packets },
+  { name: "packets_dropped", help: "Dropped packets", of: ({ dropped }: DirectionReading) => dropped },
+  { name: "errors", help: "Errors", of: ({ errors }: DirectionReading) => errors },
+] as const;
+
+export const networkMetrics: readonly MetricDefinition<Interfaces>[] = directions.flatMap((direction) =>
+  counts.map((count) => ({
+    name: `container_network_${direction.word}_${count.name}_total`,
+    help: `${count.help}, ${direction.help}`,
+    type: MetricType.COUNTER,
+    labels: ["interface"],
+    samples: (interfaces: Interfaces) =>
+      interfaces.map((reading) => ({ labels: [reading.name], value: count.of(direction.of(reading)) })),
+  })),
+);
