@@ -5,7 +5,9 @@ import { isKind, type ErrorKind } from "../../src/shim/lib/errors.js";
 import type { ContainerConfig } from "../../src/shim/domain/cri.js";
 import type { ValidContainerConfig, ValidRunPodSandbox } from "../../src/shim/domain/requests.js";
 import { createRequest, runRequest } from "./requests.js";
-import type { TestShim } from "./services.js";
+import type { FakeProcess } from "./fake-execs.js";
+import { TestShim } from "./services.js";
+import { until } from "./turns.js";
 
 export async function runSandbox(
   shim: TestShim,
@@ -43,6 +45,35 @@ export async function runContainer(
   const id = await createContainer(shim, sandboxId, config);
   await startContainer(shim, id);
   return id;
+}
+
+/** A shim with a running container, in which `process` is what exec and attach find. */
+export async function runProcess(
+  process: FakeProcess,
+  container: Partial<ContainerConfig> = {},
+): Promise<{ readonly shim: TestShim; readonly id: string }> {
+  const shim = await TestShim.start();
+  const id = await runContainer(shim, await runSandbox(shim), "main", container);
+  shim.engine.execs.script = () => process;
+  return { shim, id };
+}
+
+/** Holds requests of one kind to the engine until `release()`. */
+export function holdRequests(
+  { engine, world: { journal } }: TestShim,
+  verb: string,
+): { readonly begun: () => Promise<void>; readonly release: () => void } {
+  let isHeld = true;
+  const requests = (): number => journal.names(`engine.${verb}`).length;
+  const before = requests();
+  engine.hangs = (request) => request === verb && isHeld;
+  return {
+    begun: () => until(`${verb} is in flight`, () => requests() > before),
+    release: () => {
+      isHeld = false;
+      engine.up();
+    },
+  };
 }
 
 /** What ListPodSandbox shows: id → READY (0) or NOTREADY (1). */

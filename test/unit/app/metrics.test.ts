@@ -4,20 +4,14 @@ import { describe, test } from "node:test";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import { openMetrics } from "../../../src/shim/app/metrics.js";
 import { presentMetrics, type PresentState } from "../../../src/shim/metrics/present-metrics.js";
-import { resolveConfig, type Config } from "../../../src/shim/config/resolve.js";
 import { MetricsRegistry } from "../../../src/shim/metrics/metrics-registry.js";
 import { readConditions } from "../../../src/shim/cri/runtime/status.js";
 import { runSandbox } from "../../fakes/pods.js";
+import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { TestShim } from "../../fakes/services.js";
 import { until } from "../../fakes/turns.js";
 import { parsePrometheusText } from "../../support/prometheus-text.js";
-
-async function configOf(flags: Readonly<Record<string, string>>): Promise<Config> {
-  const given = Object.entries(flags).map(([name, text]) => ({ name, text }));
-  const { config } = await resolveConfig(given, {}, () => assert.fail());
-  return config;
-}
 
 function stateOf({ services, sync }: TestShim): PresentState {
   return {
@@ -28,7 +22,10 @@ function stateOf({ services, sync }: TestShim): PresentState {
     logs: { counts: { writing: { file: 2, api: 1, attach: 0 }, gaps: 3 } },
     streaming: { running: 1, offers: 2, connections: 4 },
     statsCounts: () => ({
-      ...{ keptFiles: 9, unreadableContainers: 1, measuredLayers: 5, oldestLayerSeconds: undefined },
+      keptFiles: 9,
+      unreadableContainers: 1,
+      measuredLayers: 5,
+      oldestLayerSeconds: undefined,
     }),
     corruptCheckpoints: () => 6,
   };
@@ -58,7 +55,7 @@ describe("openMetrics()", () => {
     assert.equal(await openMetrics(await configOf({}), log, new Lifetime(log)), undefined);
   });
 
-  test("serves what was observed and what is, in the text format, until the lifetime ends", async () => {
+  test("serves counts and the present state, in the text format, until the lifetime ends", async () => {
     await using shim = await TestShim.start();
     await runSandbox(shim);
     await using bed = await serve(shim);
@@ -81,7 +78,7 @@ describe("openMetrics()", () => {
     await assert.rejects(bed.get("/metrics"));
   });
 
-  test("/readyz follows the conditions of Status and says why; /healthz does not care", async () => {
+  test("/readyz follows the conditions of Status and says why; /healthz is always ok", async () => {
     await using shim = await TestShim.start();
     await using bed = await serve(shim);
     const ready = { status: 200, body: "[+]RuntimeReady ok\n[+]NetworkReady ok\nreadyz check passed\n" };
@@ -110,7 +107,9 @@ describe("openMetrics()", () => {
       /^\[-\]RuntimeReady failed: DockerDaemonNotReady: docker: failed to reach the engine: /,
     );
     assert.deepEqual(await bed.get("/healthz"), {
-      ...{ status: 200, type: "text/plain; charset=utf-8", body: "ok\n" },
+      status: 200,
+      type: "text/plain; charset=utf-8",
+      body: "ok\n",
     });
     const gone = parsePrometheusText((await bed.get("/metrics")).body);
     assert.equal(gone.value("dockershim_engine_link", { state: "lost" }), 1);
@@ -120,7 +119,7 @@ describe("openMetrics()", () => {
   });
 });
 
-describe("what is written about metrics", () => {
+describe("the documents about metrics", () => {
   async function facts(): Promise<ReturnType<MetricsRegistry["facts"]>> {
     await using shim = await TestShim.start();
     const registry = await MetricsRegistry.create(recordingLog(), { processMetrics: true });

@@ -3,15 +3,9 @@ import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import { openStreaming } from "../../../src/shim/app/adapters.js";
-import { resolveConfig, type Config } from "../../../src/shim/config/resolve.js";
+import { configOf } from "../../fakes/config.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { fakeCommand, sleepForever } from "../../fakes/streaming-sessions.js";
-
-async function configOf(flags: Readonly<Record<string, string>>): Promise<Config> {
-  const given = Object.entries(flags).map(([name, text]) => ({ name, text }));
-  const { config } = await resolveConfig(given, {}, () => assert.fail());
-  return config;
-}
 
 describe("openStreaming()", () => {
   test("listens where the flag says, until the lifetime ends", async () => {

@@ -45,7 +45,7 @@ describe("stop and remove, in any order, always succeed", () => {
           await using shim = await TestShim.start();
           const sandbox = await runSandbox(shim);
           const container = await runContainer(shim, sandbox);
-          // The engine tells nobody: what the shim does not ask for, it does not know.
+          // Without events the shim knows only the answers to its own requests.
           shim.engine.events$.policy = () => [];
           await doFirst(shim, sandbox, container);
           happen(shim, sandbox, container);
@@ -55,7 +55,7 @@ describe("stop and remove, in any order, always succeed", () => {
           assert.deepEqual([await listedSandboxes(shim), await listedContainers(shim)], [{}, {}]);
           assert.deepEqual([shim.world.network.pods.size, shim.world.checkpoints.stored.size], [0, 0]);
           assert.deepEqual([...shim.services.records.pods.all()], []);
-          // The log path of a container that is gone is known to nobody: the kubelet removes the pod's log directory.
+          // Docker alone has the log path of a lost container; the kubelet removes the pod's log directory.
           if (!accident.includes("lost")) assert.equal(shim.world.host.links.size, 0);
         });
       }

@@ -2,21 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { AttachRequest } from "../../../../src/shim/domain/cri.js";
-import type { FakeProcess } from "../../../fakes/fake-execs.js";
 import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { rejectsWith, runProcess } from "../../../fakes/pods.js";
+import type { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
-
-async function running(
-  process: FakeProcess,
-  container: { readonly tty?: boolean; readonly stdin?: boolean } = {},
-): Promise<{ readonly shim: TestShim; readonly id: string }> {
-  const shim = await TestShim.start();
-  const id = await runContainer(shim, await runSandbox(shim), "main", container);
-  shim.engine.execs.script = () => process;
-  return { shim, id };
-}
 
 async function open(shim: TestShim, id: string, changes: Partial<AttachRequest> = {}): Promise<TestClient> {
   const request = { container_id: id, tty: false, stdin: true, stdout: true, stderr: true, ...changes };
@@ -31,7 +20,7 @@ const output = [
 
 describe("attach()", () => {
   test("carries the container's streams until it ends, and calls that a success", async () => {
-    const { shim, id } = await running({ output, exitCode: 9 });
+    const { shim, id } = await runProcess({ output, exitCode: 9 });
     await using _ = shim;
     const client = await open(shim, id);
     const streams = await Promise.all([textOf(client.stdout), textOf(client.stderr), client.result]);
@@ -45,8 +34,8 @@ describe("attach()", () => {
     { asked: false, has: true, options: { tty: true, stdin: true, stdout: true, stderr: true } },
     { asked: true, has: false, options: { tty: false, stdin: true, stdout: true, stderr: true } },
   ]) {
-    test(`the container's terminal decides: asked for ${String(asked)}, has ${String(has)}`, async () => {
-      const { shim, id } = await running({ exitCode: 0 }, { tty: has, stdin: true });
+    test(`the container's terminal decides: asked for ${asked}, has ${has}`, async () => {
+      const { shim, id } = await runProcess({ exitCode: 0 }, { tty: has, stdin: true });
       await using _ = shim;
       const client = await open(shim, id, { tty: asked, stderr: !asked });
       client.stdout.resume();
@@ -57,7 +46,7 @@ describe("attach()", () => {
   }
 
   test("shows both streams to a client that took the container for one with a terminal", async () => {
-    const { shim, id } = await running({ output, exitCode: 0 });
+    const { shim, id } = await runProcess({ output, exitCode: 0 });
     await using _ = shim;
     const client = await open(shim, id, { tty: true, stderr: false });
     assert.equal(await textOf(client.stdout), "outerr");
@@ -65,7 +54,7 @@ describe("attach()", () => {
   });
 
   test("resizes the container's terminal", async () => {
-    const { shim, id } = await running({ echoes: true }, { tty: true, stdin: true });
+    const { shim, id } = await runProcess({ echoes: true }, { tty: true, stdin: true });
     await using _ = shim;
     const client = await open(shim, id, { tty: true, stderr: false });
     client.resize(120, 40);
@@ -77,7 +66,7 @@ describe("attach()", () => {
   });
 
   test("closes the engine's side when the client leaves, and kills nothing", async () => {
-    const { shim, id } = await running({});
+    const { shim, id } = await runProcess({});
     await using _ = shim;
     const client = await open(shim, id);
     await until("it is attached", () => shim.engine.execs.openStreams === 1);
@@ -88,7 +77,7 @@ describe("attach()", () => {
   });
 
   test("refuses a container that does not run, at the offer and when the session is opened", async () => {
-    const { shim, id } = await running({ exitCode: 0 });
+    const { shim, id } = await runProcess({ exitCode: 0 });
     await using _ = shim;
     const request = { container_id: id, tty: false, stdin: false, stdout: true, stderr: false };
     const { url } = await shim.rpcs.Attach(request, shim.call("Attach"));

@@ -53,6 +53,7 @@ describe("listContainers()", () => {
       [{ label_selector: { tier: "front" }, pod_sandbox_id: sandbox }, [a]],
       [{ label_selector: { tier: "back" }, state: { state: CONTAINER_RUNNING } }, []],
     ];
+    shim.world.journal.clear();
     for (const [filter, expected] of table) {
       const whole = { id: "", state: null, pod_sandbox_id: "", label_selector: {}, ...filter };
       const containers = await shim.rpcs.ListContainers({ filter: whole }, shim.call());
@@ -62,14 +63,7 @@ describe("listContainers()", () => {
         JSON.stringify(filter),
       );
     }
-  });
-
-  test("asks the engine nothing", async () => {
-    await using shim = await TestShim.start();
-    await runContainer(shim, await runSandbox(shim));
-    shim.world.journal.clear();
-    await shim.rpcs.ListContainers({ filter: null }, shim.call());
-    assert.deepEqual(shim.world.journal.names(), []);
+    assert.deepEqual(shim.world.journal.names(), [], "no request");
   });
 });
 
@@ -92,6 +86,14 @@ describe("containerStatus()", () => {
     assert.deepEqual(answer.user?.linux, { uid: "0", gid: "0", supplemental_groups: ["0", "10"] });
   });
 
+  type Containers = TestShim["engine"]["containers"];
+  type Change = (containers: Containers, id: string) => unknown;
+  const started =
+    (change: Change) =>
+    async (shim: TestShim, id: string): Promise<void> => {
+      await startContainer(shim, id);
+      change(shim.engine.containers, id);
+    };
   const endings: readonly (readonly [string, (shim: TestShim, id: string) => unknown, object])[] = [
     [
       "created",
@@ -99,57 +101,38 @@ describe("containerStatus()", () => {
       { state: CONTAINER_CREATED, started_at: "0", finished_at: "0", exit_code: 0, reason: "" },
     ],
     [
-      "ended well",
-      async (shim, id) => {
-        await startContainer(shim, id);
-        shim.engine.containers.exit(id, 0);
-      },
+      "ended with code 0",
+      started((containers, id) => containers.exit(id, 0)),
       { state: CONTAINER_EXITED, exit_code: 0, reason: "Completed" },
     ],
     [
-      "ended badly",
-      async (shim, id) => {
-        await startContainer(shim, id);
-        shim.engine.containers.exit(id, 3);
-      },
+      "ended with code 3",
+      started((containers, id) => containers.exit(id, 3)),
       { state: CONTAINER_EXITED, exit_code: 3, reason: "Error" },
     ],
     [
       "killed for memory",
-      async (shim, id) => {
-        await startContainer(shim, id);
-        shim.engine.containers.exit(id, 137, { oomKilled: true });
-      },
+      started((containers, id) => containers.exit(id, 137, { oomKilled: true })),
       { state: CONTAINER_EXITED, exit_code: 137, reason: "OOMKilled" },
     ],
     [
       "never able to run",
-      (shim, id) => {
-        shim.engine.containers.failStart(id, "no such file");
-      },
+      ({ engine }, id) => engine.containers.failStart(id, "no such file"),
       { state: CONTAINER_EXITED, exit_code: 127, reason: "ContainerCannotRun", message: "no such file" },
     ],
     [
       "paused",
-      async (shim, id) => {
-        await startContainer(shim, id);
-        shim.engine.containers.setStatus(id, "paused");
-      },
+      started((containers, id) => containers.setStatus(id, "paused")),
       { state: CONTAINER_RUNNING, finished_at: "0" },
     ],
     [
       "being removed",
-      (shim, id) => {
-        shim.engine.containers.setStatus(id, "removing");
-      },
+      ({ engine }, id) => engine.containers.setStatus(id, "removing"),
       { state: CONTAINER_UNKNOWN },
     ],
     [
       "dead",
-      async (shim, id) => {
-        await startContainer(shim, id);
-        shim.engine.containers.exit(id, 1, { status: "dead" });
-      },
+      started((containers, id) => containers.exit(id, 1, { status: "dead" })),
       { state: CONTAINER_EXITED, exit_code: 1 },
     ],
   ];
@@ -205,7 +188,7 @@ describe("containerStatus()", () => {
     assert.deepEqual(user?.linux, { uid: "1000", gid: "2000", supplemental_groups: ["2000", "3000"] });
   });
 
-  test("is NOT_FOUND for unknown ids, sandboxes and containers of nobody", async () => {
+  test("is NOT_FOUND for unknown ids, sandboxes and foreign containers", async () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const foreign = shim.engine.containers.create("foreign", {

@@ -6,6 +6,7 @@ import type { Mount } from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
 import {
   createContainer,
+  holdRequests,
   listedContainers,
   rejectsWith,
   runContainer,
@@ -194,19 +195,13 @@ describe("createContainer() leaves nothing behind", () => {
     const sandbox = await runSandbox(shim);
     const { pods } = shim.services.records;
     const { model } = shim.services.state;
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
-    shim.world.journal.clear();
+    const held = holdRequests(shim, "createContainer");
     const creating = createContainer(shim, sandbox);
     creating.catch(() => undefined);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 0,
-    );
+    await held.begun();
     await pods.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
     model.recordChanged(sandbox);
-    slow = false;
-    shim.engine.up();
+    held.release();
     await rejectsWith(creating, "precondition", /is not ready/);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
   });
@@ -276,19 +271,23 @@ describe("createContainer() with a taken name", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const running = await runContainer(shim, sandbox);
-    await rejectsWith(
-      createContainer(shim, sandbox),
-      "conflict",
-      /a running container already has the name/,
-    );
+    await rejectsWith(createContainer(shim, sandbox), "conflict", /a running container already has the name/);
     assert.equal(shim.engine.containers.get(running).state.running, true);
     const removed = shim.world.journal.argsOf("engine.removeContainer").map(([container]) => container);
     assert.ok(!removed.includes(running));
   });
 
   const bind = (host_path: string): Mount => ({
-    ...{ container_path: "/data", host_path, readonly: false, selinux_relabel: false, propagation: 0 },
-    ...{ uidMappings: [], gidMappings: [], recursive_read_only: false, image: null, image_sub_path: "" },
+    container_path: "/data",
+    host_path,
+    readonly: false,
+    selinux_relabel: false,
+    propagation: 0,
+    uidMappings: [],
+    gidMappings: [],
+    recursive_read_only: false,
+    image: null,
+    image_sub_path: "",
     mount_options: [],
   });
 

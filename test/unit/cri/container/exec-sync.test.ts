@@ -3,9 +3,8 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { readOutput } from "../../../../src/shim/cri/container/exec-sync.js";
 import type { OutputChunk } from "../../../fakes/fake-execs.js";
-import type { FakeProcess } from "../../../fakes/fake-execs.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { rejectsWith, runProcess } from "../../../fakes/pods.js";
+import type { TestShim } from "../../../fakes/services.js";
 import { turns, until } from "../../../fakes/turns.js";
 
 const out = (stream: OutputChunk["stream"], data: string | Buffer): OutputChunk => ({
@@ -13,31 +12,28 @@ const out = (stream: OutputChunk["stream"], data: string | Buffer): OutputChunk 
   data: Buffer.from(data),
 });
 
-async function running(process: FakeProcess): Promise<{ readonly shim: TestShim; readonly id: string }> {
-  const shim = await TestShim.start();
-  const id = await runContainer(shim, await runSandbox(shim));
-  shim.engine.execs.script = () => process;
-  return { shim, id };
-}
-
 const exec = (shim: TestShim, id: string, timeout = "0", call = shim.call()) =>
   shim.rpcs.ExecSync({ container_id: id, cmd: ["cat", "/x"], timeout }, call);
 
 describe("execSync()", () => {
   test("answers output and exit code, also one that is not zero", async () => {
     const output = [out("stdout", "a"), out("stderr", "oops"), out("stdout", "b")];
-    const { shim, id } = await running({ output, exitCode: 3 });
+    const { shim, id } = await runProcess({ output, exitCode: 3 });
     await using _ = shim;
     const { stdout, stderr, exit_code } = await exec(shim, id.slice(0, 12));
     assert.deepEqual([String(stdout), String(stderr), exit_code], ["ab", "oops", 3]);
     assert.deepEqual(shim.world.journal.argsOf("engine.createExec")[0]?.[1], {
-      ...{ command: ["cat", "/x"], tty: false, stdin: false, stdout: true, stderr: true },
+      command: ["cat", "/x"],
+      tty: false,
+      stdin: false,
+      stdout: true,
+      stderr: true,
     });
     assert.equal(shim.engine.execs.openStreams, 0);
   });
 
   test("waits for the exit of a process whose output has ended", async () => {
-    const { shim, id } = await running({ exitCode: 7, lingersForInspects: 1 });
+    const { shim, id } = await runProcess({ exitCode: 7, lingersForInspects: 1 });
     await using _ = shim;
     assert.equal((await exec(shim, id, "60")).exit_code, 7);
   });
@@ -47,7 +43,7 @@ describe("execSync()", () => {
     const output = Array.from({ length: 20 }, (_, index) =>
       out(index % 2 === 0 ? "stdout" : "stderr", chunk),
     );
-    const { shim, id } = await running({ output, exitCode: 0 });
+    const { shim, id } = await runProcess({ output, exitCode: 0 });
     await using _ = shim;
     const { stdout, stderr, exit_code } = await exec(shim, id);
     const total = (stdout?.length ?? 0) + (stderr?.length ?? 0);
@@ -65,7 +61,7 @@ describe("execSync()", () => {
         return memory;
       },
     }));
-    const { shim, id } = await running({ output, exitCode: 0 });
+    const { shim, id } = await runProcess({ output, exitCode: 0 });
     await using _ = shim;
     const { stdout, stderr } = await exec(shim, id);
     assert.equal(String(stdout), "02468".repeat(1000));
@@ -73,7 +69,7 @@ describe("execSync()", () => {
   });
 
   test("that outlives its time limit is killed, and fails as timeout", async (t) => {
-    const { shim, id } = await running({ output: [out("stdout", "begun")] });
+    const { shim, id } = await runProcess({ output: [out("stdout", "begun")] });
     await using _ = shim;
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const failed = rejectsWith(
@@ -92,45 +88,40 @@ describe("execSync()", () => {
     assert.equal(shim.engine.execs.openStreams, 0);
   });
 
-  test("is killed when its caller leaves", async () => {
-    const { shim, id } = await running({});
-    await using _ = shim;
-    const call = shim.call();
-    const pending = exec(shim, id, "0", call);
-    await until("the process runs", () => shim.engine.execs.running === 1);
-    call.abort(new ShimError("cancelled", "the caller left"));
-    await rejectsWith(pending, "cancelled");
-    assert.equal(shim.engine.execs.running, 0);
-    assert.equal(shim.engine.execs.openStreams, 0);
-  });
-
-  test("says in the log when the process is out of reach", async () => {
-    const { shim, id } = await running({});
-    await using _ = shim;
-    shim.world.host.onKill = () => false;
-    const call = shim.call();
-    const pending = exec(shim, id, "0", call);
-    await until("the process runs", () => shim.engine.execs.running === 1);
-    call.abort(new ShimError("cancelled", "the caller left"));
-    await rejectsWith(pending, "cancelled");
-    assert.ok(
-      shim.log.lines.some(({ level, message }) => level === "warn" && message.includes("out of reach")),
-    );
-  });
-
-  test("reports the caller's leave also when the process cannot be killed", async () => {
-    const { shim, id } = await running({});
-    await using _ = shim;
-    shim.world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails"));
-    const call = shim.call();
-    const pending = exec(shim, id, "0", call);
-    await until("the process runs", () => shim.engine.execs.running === 1);
-    call.abort(new ShimError("cancelled", "the caller left"));
-    await rejectsWith(pending, "cancelled", /the caller left/);
-  });
+  for (const [what, prepare, running] of [
+    ["is killed when its caller leaves", () => undefined, 0],
+    [
+      "reports that its caller left, and logs a process that is out of reach",
+      ({ world }: TestShim) => {
+        world.host.onKill = () => false;
+      },
+      1,
+    ],
+    [
+      "reports that its caller left also when the kill fails",
+      ({ world }: TestShim) => {
+        world.journal.failNext("host.killProcessTree", new ShimError("unknown", "kill fails"));
+      },
+      1,
+    ],
+  ] as const) {
+    test(what, async () => {
+      const { shim, id } = await runProcess({});
+      await using _ = shim;
+      prepare(shim);
+      const call = shim.call();
+      const pending = exec(shim, id, "0", call);
+      await until("the process runs", () => shim.engine.execs.running === 1);
+      call.abort(new ShimError("cancelled", "the caller left"));
+      await rejectsWith(pending, "cancelled", /the caller left/);
+      assert.deepEqual([shim.engine.execs.running, shim.engine.execs.openStreams], [running, 0]);
+      const warns = shim.log.lines.some(({ message }) => message.includes("out of reach"));
+      assert.equal(warns, what.includes("out of reach"));
+    });
+  }
 
   test("kills nothing when the exec fails by itself", async () => {
-    const { shim, id } = await running({ exitCode: 0 });
+    const { shim, id } = await runProcess({ exitCode: 0 });
     await using _ = shim;
     shim.engine.failNext(
       "startExec",
@@ -138,15 +129,6 @@ describe("execSync()", () => {
     );
     await rejectsWith(exec(shim, id), "invalid", /executable file not found/);
     assert.deepEqual(shim.world.journal.names("host.killProcessTree"), []);
-  });
-
-  test("refuses a container that does not run, and unknown ids", async () => {
-    const { shim, id } = await running({ exitCode: 0 });
-    await using _ = shim;
-    await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    await rejectsWith(exec(shim, id), "precondition", /container not running/);
-    await rejectsWith(exec(shim, "f".repeat(64)), "notFound");
-    assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
   });
 });
 

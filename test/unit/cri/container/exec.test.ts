@@ -2,18 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import type { ExecRequest } from "../../../../src/shim/domain/cri.js";
-import type { FakeProcess } from "../../../fakes/fake-execs.js";
 import { TestClient, textOf } from "../../../fakes/fake-streaming.js";
-import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
-import { TestShim } from "../../../fakes/services.js";
+import { rejectsWith, runProcess } from "../../../fakes/pods.js";
+import type { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
-
-async function running(process: FakeProcess): Promise<{ readonly shim: TestShim; readonly id: string }> {
-  const shim = await TestShim.start();
-  const id = await runContainer(shim, await runSandbox(shim));
-  shim.engine.execs.script = () => process;
-  return { shim, id };
-}
 
 async function open(
   shim: TestShim,
@@ -21,36 +13,23 @@ async function open(
   changes: Partial<ExecRequest> = {},
   options: { readonly highWaterMark?: number } = {},
 ): Promise<TestClient> {
-  const request = {
-    container_id: id,
-    cmd: ["sh"],
-    tty: false,
-    stdin: true,
-    stdout: true,
-    stderr: true,
-    ...changes,
-  };
+  const all = { tty: false, stdin: true, stdout: true, stderr: true };
+  const request = { container_id: id, cmd: ["sh"], ...all, ...changes };
   const { url } = await shim.rpcs.Exec(request, shim.call("Exec"));
   return new TestClient(shim.world.streaming.command(url), options);
 }
 
 describe("exec()", () => {
   test("offers a session and starts nothing before a client opens it", async () => {
-    const { shim, id } = await running({ exitCode: 0 });
+    const { shim, id } = await runProcess({ exitCode: 0 });
     await using _ = shim;
-    const request = {
-      container_id: id.slice(0, 12),
-      cmd: ["ls", "-l"],
-      tty: true,
-      stdin: true,
-      stdout: true,
-      stderr: false,
-    };
-    const { url } = await shim.rpcs.Exec(request, shim.call("Exec"));
-    const { kind, containerId, ...flags } = shim.world.streaming.command(url);
-    assert.deepEqual([kind, containerId], ["exec", id]);
-    const { tty, stdin, stdout, stderr } = flags;
-    assert.deepEqual({ tty, stdin, stdout, stderr }, { tty: true, stdin: true, stdout: true, stderr: false });
+    const flags = { tty: true, stdin: true, stdout: true, stderr: false };
+    const { url } = await shim.rpcs.Exec(
+      { container_id: id.slice(0, 12), cmd: ["ls", "-l"], ...flags },
+      shim.call("Exec"),
+    );
+    const { kind, containerId, tty, stdin, stdout, stderr } = shim.world.streaming.command(url);
+    assert.deepEqual([kind, containerId, { tty, stdin, stdout, stderr }], ["exec", id, flags]);
     assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
   });
 
@@ -59,7 +38,7 @@ describe("exec()", () => {
       { stream: "stdout", data: Buffer.from("out") },
       { stream: "stderr", data: Buffer.from("err") },
     ] as const;
-    const { shim, id } = await running({ output, exitCode: 3, lingersForInspects: 1 });
+    const { shim, id } = await runProcess({ output, exitCode: 3, lingersForInspects: 1 });
     await using _ = shim;
     const client = await open(shim, id);
     const [stdout, stderr, code] = await Promise.all([
@@ -73,7 +52,7 @@ describe("exec()", () => {
   });
 
   test("passes input on with its end", async () => {
-    const { shim, id } = await running({ echoes: true });
+    const { shim, id } = await runProcess({ echoes: true });
     await using _ = shim;
     const client = await open(shim, id);
     client.stdin.write("hello ");
@@ -87,7 +66,7 @@ describe("exec()", () => {
       stream: "stdout" as const,
       data: Buffer.alloc(1000, "x"),
     }));
-    const { shim, id } = await running({ output, exitCode: 0 });
+    const { shim, id } = await runProcess({ output, exitCode: 0 });
     await using _ = shim;
     const client = await open(shim, id, { stderr: false }, { highWaterMark: 2000 });
     await until("the client's buffer is full", () => client.stdout.writableNeedDrain);
@@ -99,7 +78,7 @@ describe("exec()", () => {
 
   test("goes on without a stream that the client has closed", async () => {
     const output = Array.from({ length: 5 }, () => ({ stream: "stdout" as const, data: Buffer.alloc(1000) }));
-    const { shim, id } = await running({ output, exitCode: 4 });
+    const { shim, id } = await runProcess({ output, exitCode: 4 });
     await using _ = shim;
     const client = await open(shim, id, {}, { highWaterMark: 10 });
     client.stdout.destroy();
@@ -108,7 +87,7 @@ describe("exec()", () => {
   });
 
   test("ends the process when the client leaves, and throws why", async () => {
-    const { shim, id } = await running({});
+    const { shim, id } = await runProcess({});
     await using _ = shim;
     const client = await open(shim, id);
     await until("the process runs", () => shim.engine.execs.running === 1);
@@ -119,7 +98,7 @@ describe("exec()", () => {
   });
 
   test("starts nothing for a client that left while the exec was created", async () => {
-    const { shim, id } = await running({});
+    const { shim, id } = await runProcess({});
     await using _ = shim;
     const client = await open(shim, id);
     await until("the create is on its way", () => shim.world.journal.names("engine.createExec").length === 1);
@@ -129,7 +108,7 @@ describe("exec()", () => {
   });
 
   test("ends the process of a client that left while it was started", async () => {
-    const { shim, id } = await running({});
+    const { shim, id } = await runProcess({});
     await using _ = shim;
     shim.engine.hangs = (verb) => {
       if (verb !== "startExec") return false;
@@ -145,7 +124,7 @@ describe("exec()", () => {
   });
 
   test("gives the terminal the latest size, and tries again while the process is being started", async () => {
-    const { shim, id } = await running({ echoes: true });
+    const { shim, id } = await runProcess({ echoes: true });
     await using _ = shim;
     shim.world.journal.failNext("engine.resizeExec", new ShimError("precondition", "not yet"));
     const client = await open(shim, id, { tty: true, stderr: false });
@@ -162,12 +141,17 @@ describe("exec()", () => {
     assert.ok(shim.engine.execs.sizesOf("exec1").length <= 4);
   });
 
-  test("refuses a container that does not run, and unknown ids", async () => {
-    const { shim, id } = await running({ exitCode: 0 });
+  test("refuses a container that does not run, and unknown ids, like ExecSync", async () => {
+    const { shim, id } = await runProcess({ exitCode: 0 });
     await using _ = shim;
+    const execSync = (container_id: string): Promise<unknown> =>
+      shim.rpcs.ExecSync({ container_id, cmd: ["sh"], timeout: "0" }, shim.call());
     await shim.rpcs.StopContainer({ container_id: id, timeout: "0" }, shim.call());
-    await rejectsWith(open(shim, id), "precondition", /container not running/);
-    await rejectsWith(open(shim, "f".repeat(64)), "notFound");
+    for (const run of [(one: string) => open(shim, one), execSync]) {
+      await rejectsWith(run(id), "precondition", /container not running/);
+      await rejectsWith(run("f".repeat(64)), "notFound");
+    }
     assert.deepEqual(shim.world.streaming.offers, []);
+    assert.deepEqual(shim.world.journal.names("engine.createExec"), []);
   });
 });

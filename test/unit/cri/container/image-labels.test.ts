@@ -1,4 +1,4 @@
-/** Docker gives a container the labels of its image. No image may pass for more than an image by what its labels say. */
+/** Docker gives a container the labels of its image. They must not make it a sandbox or a pod's container. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Labels } from "../../../../src/shim/domain/labels.js";
@@ -20,6 +20,11 @@ const podLabels = {
   "io.kubernetes.pod.namespace": "default",
   "io.kubernetes.pod.uid": "uid-1",
 };
+const containerLabels = (sandboxId = "f".repeat(64)): Labels => ({
+  "io.kubernetes.docker.type": "container",
+  "io.kubernetes.sandbox.id": sandboxId,
+  "io.kubernetes.container.name": "main",
+});
 const imageMounts = JSON.stringify([
   { containerPath: "/a", image: "model:1", imageId: modelId, subPath: "", volume: "" },
 ]);
@@ -53,7 +58,9 @@ describe("a container of a pod", () => {
   test("has the labels and annotations of its request, and no others", async () => {
     await using shim = await start({ vendor: "x", app: "image", "annotation.note": "image" });
     const id = await createContainer(shim, await runSandbox(shim), {
-      ...{ image: imageSpec("labelled:1"), labels: { app: "request" }, annotations: { hash: "1" } },
+      image: imageSpec("labelled:1"),
+      labels: { app: "request" },
+      annotations: { hash: "1" },
     });
     const status = await statusOf(shim, id);
     assert.deepEqual(status?.labels, { app: "request" });
@@ -86,13 +93,12 @@ describe("a container of a pod", () => {
       JSON.stringify({ sandbox, keys: ["dockershim.image-mounts", "io.kubernetes.docker.type"] });
     for (const label of [keys(""), keys("f".repeat(64)), "{", "[]", "null", '{"sandbox":"x"}']) {
       await using shim = await start({
-        ...{ vendor: "x", "dockershim.image-mounts": imageMounts, "dockershim.label-keys": label },
+        vendor: "x",
+        "dockershim.image-mounts": imageMounts,
+        "dockershim.label-keys": label,
       });
       const sandbox = await runSandbox(shim);
-      const Labels = {
-        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": sandbox },
-        ...{ "io.kubernetes.container.name": "main", "io.kubernetes.container.logpath": "/log" },
-      };
+      const Labels = { ...containerLabels(sandbox), "io.kubernetes.container.logpath": "/log" };
       const name = "k8s_main_web_default_uid-1_0";
       const id = shim.engine.containers.create(name, { Image: "labelled:1", Labels, HostConfig: {} });
       await shim.services.state.sync.refresh(id);
@@ -106,13 +112,7 @@ describe("a container of a pod", () => {
 describe("a container of another program from an image with the labels of a", () => {
   for (const [what, labels] of [
     ["sandbox", { "io.kubernetes.docker.type": "podsandbox", ...podLabels }],
-    [
-      "container of a pod",
-      {
-        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "f".repeat(64) },
-        ...{ "io.kubernetes.container.name": "main", ...podLabels },
-      },
-    ],
+    ["container of a pod", { ...containerLabels(), ...podLabels }],
   ] as const) {
     test(`${what} is in no list, whether it was there before the shim or comes later`, async () => {
       let early = "";
@@ -154,17 +154,14 @@ test("a container of a pod that another program renamed stays listed", async () 
   await using shim = await TestShim.start({
     prepare: (world) => {
       addImages(world, {});
-      const Labels = {
-        ...{ "io.kubernetes.docker.type": "container", "io.kubernetes.sandbox.id": "f".repeat(64) },
-        "io.kubernetes.container.name": "main",
-      };
-      id = world.engine.containers.create("renamed", { Image: "labelled:1", Labels, HostConfig: {} });
+      const body = { Image: "labelled:1", Labels: containerLabels(), HostConfig: {} };
+      id = world.engine.containers.create("renamed", body);
     },
   });
   assert.deepEqual(await listedContainers(shim), { [id]: 0 });
 });
 
-test("what is made to read or keep an image is no part of a pod, whatever the image's labels say", async () => {
+test("a scratch container is in no list, also with an image that has the labels of a sandbox", async () => {
   await using shim = await start({});
   const labels = { "io.kubernetes.docker.type": "podsandbox", ...podLabels };
   const imageId = shim.engine.images.add({ tags: ["posing:1"], snapshot: { labels } });

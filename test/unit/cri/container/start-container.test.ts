@@ -5,6 +5,7 @@ import { startContainer as startContainerRpc } from "../../../../src/shim/cri/co
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import {
   createContainer,
+  holdRequests,
   listedContainers,
   rejectsWith,
   runSandbox,
@@ -53,23 +54,13 @@ describe("startContainer()", () => {
     assert.deepEqual([...shim.world.host.links], [[link, id]]);
   });
 
-  test("makes up for the record of a log that a kill has kept from being written", async () => {
+  test("restores the record of a log that a kill has kept from being written", async () => {
     await using shim = await TestShim.start();
     const { id } = await created(shim);
     const calls: string[] = [];
-    const logs: ContainerLogs = {
-      ...{
-        ownerOf: () => undefined,
-        owns: () => calls.length > 0,
-        ids: () => [],
-        remove: () => Promise.resolve(),
-      },
-      ...{
-        adopt: () => Promise.resolve(false),
-        observe: () => Promise.resolve(),
-        reopen: () => Promise.resolve(),
-        convert: () => Promise.resolve(),
-      },
+    const used: Partial<ContainerLogs> = {
+      ownerOf: () => undefined,
+      owns: () => calls.length > 0,
       created: (container, { directory, path }) => {
         calls.push(`${container.id} ${directory} ${path}`);
         return Promise.resolve(true);
@@ -79,7 +70,8 @@ describe("startContainer()", () => {
         return Promise.resolve();
       },
     };
-    await startContainerRpc({ container_id: id }, { ...shim.services, logs }, shim.call("StartContainer"));
+    const services = { ...shim.services, logs: used as ContainerLogs };
+    await startContainerRpc({ container_id: id }, services, shim.call("StartContainer"));
     assert.deepEqual(calls, [`${id} /var/log/pods/default_web_uid-1 ${link}`, "before start"]);
   });
 
@@ -104,16 +96,13 @@ describe("startContainer()", () => {
     const { sandbox, id } = await created(shim);
     const { pods } = shim.services.records;
     const { model } = shim.services.state;
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
-    shim.world.journal.clear();
+    const held = holdRequests(shim, "startContainer");
     const starting = startContainer(shim, id);
     starting.catch(() => undefined);
-    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    await held.begun();
     await pods.update(sandbox, (record) => ({ ...record, phase: "stopped" }));
     model.recordChanged(sandbox);
-    slow = false;
-    shim.engine.up();
+    held.release();
     await rejectsWith(starting, "precondition", /was stopped in the meantime/);
     assert.equal(shim.engine.containers.get(id).state.running, false);
   });
@@ -188,17 +177,11 @@ describe("startContainer() that fails", () => {
 
   test("reports why it failed, also when the log cannot be linked or the container not be inspected then", async () => {
     await using shim = await TestShim.start();
-    const { id } = await created(shim);
+    const { sandbox, id } = await created(shim);
     shim.engine.startFailure = () => new ShimError("unknown", "bad mount");
     shim.world.journal.failNext("host.linkLog", new ShimError("unavailable", "disk full"));
     await rejectsWith(startContainer(shim, id), "unknown", /bad mount/);
-    const second = await createContainer(
-      shim,
-      shim.engine.containers.get(id).body.Labels["io.kubernetes.sandbox.id"] ?? "",
-      {
-        metadata: { name: "two", attempt: 0 },
-      },
-    );
+    const second = await createContainer(shim, sandbox, { metadata: { name: "two", attempt: 0 } });
     shim.engine.events$.policy = () => [];
     shim.engine.hangs = () => false;
     shim.engine.startFailure = () => {
@@ -281,7 +264,7 @@ describe("startContainer() with cgroup settings", () => {
     await rejectsWith(startContainer(shim, id), "unsupported", /no hugetlb controller/);
   });
 
-  test("stops a container whose inspect fails, because nobody can limit it", async () => {
+  test("stops a container whose inspect fails, because it has no limits", async () => {
     await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     shim.engine.events$.policy = () => [];
@@ -309,16 +292,13 @@ describe("startContainer() whose answer from the engine is lost", () => {
     await using shim = await TestShim.start();
     const { id } = await created(shim, hugepages);
     const call = shim.call();
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "startContainer" && slow;
-    shim.world.journal.clear();
+    const held = holdRequests(shim, "startContainer");
     const starting = shim.rpcs.StartContainer({ container_id: id }, call);
-    await until("the start is under way", () => shim.world.journal.names("engine.startContainer").length > 0);
+    await held.begun();
     call.abort(new ShimError("timeout", "the deadline of the caller has passed"));
     await rejectsWith(starting, "timeout");
     assert.equal(shim.world.journal.names("host.applyCgroup").length, 0);
-    slow = false;
-    shim.engine.up();
+    held.release();
     await until("its limits are written", () => shim.world.journal.names("host.applyCgroup").length > 0);
     await until("its log is linked", () => shim.world.host.links.size > 0);
     assert.equal(shim.world.journal.names("host.applyCgroup").length, 1);
@@ -336,7 +316,7 @@ describe("startContainer() learns of OOM scores that cannot be lowered", () => {
     [0, 0],
   ];
   for (const [sandboxScore, floor] of cases) {
-    test(`${floor === 0 ? "where" : "but not where"} its sandbox has ${String(sandboxScore)}`, async () => {
+    test(`${floor === 0 ? "where" : "but not where"} its sandbox has ${sandboxScore}`, async () => {
       await using first = await TestShim.start();
       first.engine.startFailure = (_, { HostConfig: { OomScoreAdj = 0 } }) =>
         OomScoreAdj < sandboxScore ? refused : undefined;

@@ -50,7 +50,7 @@ class Client implements AsyncDisposable {
   }
 
   async received(count: number): Promise<readonly string[]> {
-    await until(`${String(count)} events have come`, () => this.events.length >= count);
+    await until(`${count} events have come`, () => this.events.length >= count);
     await turns(5);
     return this.texts;
   }
@@ -68,6 +68,15 @@ function createBehindTheShim(shim: TestShim, sandboxId: string, name: string): s
     Labels: { [typeLabel]: "container", [sandboxIdLabel]: sandboxId },
     HostConfig: {},
   });
+}
+
+/** A container that the shim has listed and not inspected. */
+function createPending(shim: TestShim, sandboxId: string): string {
+  const pending = createBehindTheShim(shim, sandboxId, "pending");
+  const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === pending);
+  assert.ok(listed);
+  shim.services.state.model.expect(listed);
+  return pending;
 }
 
 describe("getContainerEvents()", () => {
@@ -186,10 +195,7 @@ describe("getContainerEvents()", () => {
     const known = await runContainer(shim, sandbox, "known");
     await using client = await Client.open(shim);
     shim.engine.events$.policy = () => [];
-    const pending = createBehindTheShim(shim, sandbox, "pending");
-    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === pending);
-    assert.ok(listed);
-    shim.services.state.model.expect(listed);
+    const pending = createPending(shim, sandbox);
     await shim.rpcs.StopContainer({ container_id: known, timeout: "0" }, shim.call());
     await turns(10);
     assert.deepEqual(client.texts, []);
@@ -305,10 +311,7 @@ describe("podSandboxStatus() for EventedPLEG", () => {
     const sandbox = await runSandbox(shim);
     await runContainer(shim, sandbox);
     shim.engine.events$.policy = () => [];
-    const pending = createBehindTheShim(shim, sandbox, "pending");
-    const [listed] = shim.engine.containers.list({}).filter(({ id }) => id === pending);
-    assert.ok(listed);
-    shim.services.state.model.expect(listed);
+    const pending = createPending(shim, sandbox);
     const ask = () => shim.rpcs.PodSandboxStatus({ pod_sandbox_id: sandbox, verbose: false }, shim.call());
     const before = await ask();
     assert.deepEqual([before.containers_statuses, before.timestamp], [undefined, undefined]);

@@ -5,8 +5,7 @@ import type { NewImage } from "../../../fakes/fake-images.js";
 import { rejectsWith, runContainer, runSandbox } from "../../../fakes/pods.js";
 import { imageSpec } from "../../../fakes/requests.js";
 import { pauseImage, TestShim } from "../../../fakes/services.js";
-import { until } from "../../../fakes/turns.js";
-import { turns } from "../../../fakes/turns.js";
+import { turns, until } from "../../../fakes/turns.js";
 
 const digest = `sha256:${"d".repeat(64)}`;
 const id = `sha256:cafe${"0".repeat(60)}`;
@@ -73,7 +72,7 @@ describe("imageStatus()", () => {
     ["1000", { uid: { value: "1000" }, username: undefined }],
     ["1000:50", { uid: { value: "1000" }, username: undefined }],
     ["9".repeat(18), { uid: { value: "9".repeat(18) }, username: undefined }],
-    // More than an Int64Value can say: nobody's id.
+    // More than an Int64Value can say: no user id.
     ["9".repeat(23), { uid: undefined, username: "9".repeat(23) }],
     ["app", { uid: undefined, username: "app" }],
     ["app:group", { uid: undefined, username: "app" }],
@@ -304,7 +303,7 @@ describe("removeImage()", () => {
     assert.deepEqual(shim.world.journal.names("engine.removeImage"), []);
   });
 
-  test("refuses an image that a container of nobody uses", async () => {
+  test("refuses an image that a foreign container uses", async () => {
     await using shim = await shimWithImage();
     shim.engine.containers.create("foreign", { Image: "app", Labels: {}, HostConfig: {} });
     await rejectsWith(remove(shim, "app"), "precondition", /container ".*" uses it/);

@@ -36,6 +36,24 @@ async function pull(
   return image_ref;
 }
 
+/** Has pulls hang until they are aborted. */
+function hangingPull(shim: TestShim): { readonly signal: AbortSignal | undefined } {
+  const pulling: { signal: AbortSignal | undefined } = { signal: undefined };
+  shim.engine.onPull = (_reference, _credentials, _onProgress, signal) => {
+    pulling.signal = signal;
+    return hang(signal);
+  };
+  return pulling;
+}
+
+/** Has pulls take a moment. */
+function slowPull(shim: TestShim): void {
+  shim.engine.onPull = async (reference) => {
+    await turns(3);
+    shim.engine.images.add({ tags: [reference] });
+  };
+}
+
 describe("pullImage()", () => {
   test("answers the id that lists and statuses show", async () => {
     await using shim = await TestShim.start();
@@ -58,10 +76,7 @@ describe("pullImage()", () => {
 
   test("is shared by concurrent callers of the same image, however they write its name", async () => {
     await using shim = await TestShim.start();
-    shim.engine.onPull = async (reference) => {
-      await turns(3);
-      shim.engine.images.add({ tags: [reference] });
-    };
+    slowPull(shim);
     const names = ["busybox:1", "docker.io/library/busybox:1", "busybox:1"];
     const ids = await Promise.all(names.map((name) => pull(shim, name)));
     assert.equal(new Set(ids).size, 1);
@@ -70,10 +85,7 @@ describe("pullImage()", () => {
 
   test("is not shared by callers with other credentials", async () => {
     await using shim = await TestShim.start();
-    shim.engine.onPull = async (reference) => {
-      await turns(3);
-      shim.engine.images.add({ tags: [reference] });
-    };
+    slowPull(shim);
     await Promise.all([
       pull(shim, "app:1", { username: "a", password: "1" }),
       pull(shim, "app:1", { username: "b", password: "2" }),
@@ -83,24 +95,20 @@ describe("pullImage()", () => {
 
   test("goes on for those who stay, and is cancelled when the last caller has left", async () => {
     await using shim = await TestShim.start();
-    let pulling: AbortSignal | undefined;
-    shim.engine.onPull = (_reference, _credentials, _onProgress, signal) => {
-      pulling = signal;
-      return hang(signal);
-    };
+    const pulling = hangingPull(shim);
     const calls = [shim.call(), shim.call()] as const;
     const pulls = calls.map((call) => pull(shim, "app:1", null, call));
     const settled = Promise.allSettled(pulls);
-    await until("it is pulled", () => pulling !== undefined);
+    await until("it is pulled", () => pulling.signal !== undefined);
     calls[0].abort(new ShimError("cancelled", "the first left"));
     await turns(2);
-    assert.equal(pulling?.aborted, false);
+    assert.equal(pulling.signal?.aborted, false);
     calls[1].abort(new ShimError("cancelled", "the second left"));
     const reasons = (await settled).map((result) =>
       result.status === "rejected" ? String(result.reason) : "pulled",
     );
     assert.deepEqual(reasons, ["ShimError: the first left", "ShimError: the second left"]);
-    assert.equal(pulling.aborted, true);
+    assert.equal(pulling.signal.aborted, true);
   });
 
   const credentials: readonly (readonly [string, Partial<AuthConfig> | null, unknown])[] = [
@@ -189,22 +197,18 @@ describe("the progress deadline of pullImage()", () => {
   test("gives a pull up that sends nothing", async (t) => {
     await using shim = await TestShim.start({ settings });
     t.mock.timers.enable({ apis: ["setTimeout"] });
-    let pulling: AbortSignal | undefined;
-    shim.engine.onPull = (_reference, _credentials, _onProgress, signal) => {
-      pulling = signal;
-      return hang(signal);
-    };
+    const pulling = hangingPull(shim);
     const failed = rejectsWith(
       pull(shim, "app:1"),
       "timeout",
       /^pull image "app:1": no progress for 1m \(the registry or the engine sent nothing\)$/,
     );
-    await until("it is pulled", () => pulling !== undefined);
+    await until("it is pulled", () => pulling.signal !== undefined);
     t.mock.timers.tick(59_999);
-    assert.equal(pulling?.aborted, false);
+    assert.equal(pulling.signal?.aborted, false);
     t.mock.timers.tick(1);
     await failed;
-    assert.equal(pulling.aborted, true);
+    assert.equal(pulling.signal.aborted, true);
   });
 
   test("gives a pull up that says the same again and again", async (t) => {

@@ -38,7 +38,7 @@ describe("portForward()", () => {
   });
 
   for (const port of [0, -1, 65_536, 1.5, NaN]) {
-    test(`refuses port ${String(port)} of a stream`, async () => {
+    test(`refuses port ${port} of a stream`, async () => {
       await using shim = await TestShim.start();
       const session = await open(shim, await runSandbox(shim));
       await rejectsWith(session.connect(port, never), "invalid");

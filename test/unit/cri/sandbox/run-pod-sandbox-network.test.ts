@@ -1,4 +1,4 @@
-/** Who undoes a pod network, and how often: RunPodSandbox and StopPodSandbox on CNI plugins that write down their calls. */
+/** RunPodSandbox and StopPodSandbox on CNI plugins that record their calls: which call undoes a network, and how often. */
 import assert from "node:assert/strict";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -62,6 +62,13 @@ const stop = (id: string): Promise<unknown> =>
   rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
 const chain = async (): Promise<readonly string[]> =>
   (await fake.order()).filter((call) => !call.endsWith("loopback"));
+async function untilSecondAdd(): Promise<void> {
+  let calls: readonly string[] = [];
+  await until("the second ADD runs", () => {
+    void chain().then((found) => (calls = found));
+    return calls.length === 2;
+  });
+}
 const add = ["ADD one", "ADD two"];
 const del = ["DEL two", "DEL one"];
 /** A pod that wants the host port 8080. */
@@ -77,11 +84,7 @@ describe("a RunPodSandbox that fails", () => {
     await fake.behave("two", "ADD", `while [ ! -e '${gate}' ]; do sleep 0.01; done; exit 1`);
     const running = run();
     running.catch(() => undefined);
-    let calls: readonly string[] = [];
-    await until("the ADD that fails runs", () => {
-      void chain().then((found) => (calls = found));
-      return calls.length === 2;
-    });
+    await untilSecondAdd();
     source.use({ name: "other" }, { type: "one" });
     await writeFile(gate, "");
     await rejectsWith(running, "unknown", /CNI plugin "two" ADD/);
@@ -160,7 +163,7 @@ describe("a sandbox that a failed RunPodSandbox left", () => {
   });
 });
 
-test("a sandbox that a killed shim left in the middle of ADD is released with what is remembered of it", async () => {
+test("a sandbox that a killed shim left in the middle of ADD is released with its cached result", async () => {
   await fake.behave("two", "ADD", "exit 1");
   // The undo never came.
   await fake.behave("two", "DEL", "exit 1");
@@ -175,7 +178,7 @@ test("a sandbox that a killed shim left in the middle of ADD is released with wh
   assert.equal((await chain()).length, before + del.length);
 });
 
-test("a pod that was ready is released by the present network when nothing is remembered of it", async () => {
+test("a pod that was ready is released by the present network list when its cached result is lost", async () => {
   const id = await run();
   await rm(join(fake.directory, "cache", "results"), { recursive: true });
   rpcs = await openRpcs();
@@ -253,11 +256,7 @@ describe("the next attempt of a pod", () => {
       `while [ ! -e '${gate}' ]; do sleep 0.01; done; echo '${JSON.stringify(oneAddress)}'`,
     );
     const first = run(attempt(0));
-    let calls: readonly string[] = [];
-    await until("the ADD runs", () => {
-      void chain().then((found) => (calls = found));
-      return calls.length === 2;
-    });
+    await untilSecondAdd();
     const second = run(attempt(1));
     second.catch(() => undefined);
     await writeFile(gate, "");

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
 import { nameOf } from "../../../fakes/journal.js";
-import { listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
+import { holdRequests, listedSandboxes, rejectsWith, runSandbox } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
 import { until } from "../../../fakes/turns.js";
@@ -188,17 +188,12 @@ describe("runPodSandbox() undoes everything", () => {
   test("when the caller leaves while the engine creates: the container of the late answer is removed", async () => {
     await using shim = await TestShim.start();
     const call = shim.call();
-    let slow = true;
-    shim.engine.hangs = (verb) => verb === "createContainer" && slow;
+    const held = holdRequests(shim, "createContainer");
     const running = runSandbox(shim, runRequest(), call);
-    await until(
-      "the create is under way",
-      () => shim.world.journal.names("engine.createContainer").length > 0,
-    );
+    await held.begun();
     call.abort(new ShimError("cancelled", "the caller left"));
     await rejectsWith(running, "cancelled");
-    slow = false;
-    shim.engine.up();
+    held.release();
     await until("it is made", () => shim.engine.containers.ids.length > 0);
     await untilNothingIsSeen(shim);
     assertNothingLeft(shim);

@@ -2,17 +2,29 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import {
+  createContainer,
   listedContainers,
   listedSandboxes,
   rejectsWith,
   runContainer,
   runSandbox,
+  startContainer,
 } from "../../../fakes/pods.js";
 import { hostNetworkRequest, runRequest } from "../../../fakes/requests.js";
 import { TestShim } from "../../../fakes/services.js";
+import { turns, until } from "../../../fakes/turns.js";
 
 const stop = (shim: TestShim, id: string): Promise<unknown> =>
   shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
+
+/** A sandbox of dockershim or cri-dockerd: a container and a checkpoint, and no record. */
+async function foreignSandbox(shim: TestShim, request = runRequest()): Promise<string> {
+  const id = await runSandbox(shim, request);
+  await shim.services.records.pods.remove(id);
+  shim.services.state.model.recordChanged(id);
+  assert.deepEqual(await listedSandboxes(shim), { [id]: 0 });
+  return id;
+}
 
 describe("stopPodSandbox()", () => {
   test("stops the containers, then tears the network down, then stops the pause container", async () => {
@@ -41,7 +53,10 @@ describe("stopPodSandbox()", () => {
     await stop(shim, id);
     assert.deepEqual(shim.world.journal.argsOf("network.tearDownPod")[0], [
       {
-        ...{ namespace: "default", name: "web", sandboxId: id, netns: setUp?.netns },
+        namespace: "default",
+        name: "web",
+        sandboxId: id,
+        netns: setUp?.netns,
         netnsIdentity: setUp?.netnsIdentity,
         portMappings: [{ protocol: "udp", containerPort: 53, hostPort: 5353, hostIp: "127.0.0.1" }],
       },
@@ -51,7 +66,7 @@ describe("stopPodSandbox()", () => {
   test("tears the network down once, however often it is asked, also after a restart of the shim", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
-    await stop(shim, id);
+    await stop(shim, id.slice(0, 12));
     await stop(shim, id);
     await using second = await shim.restart();
     await stop(second, id);
@@ -83,14 +98,6 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(await listedSandboxes(second), { [id]: 1 });
   });
 
-  test("does not touch the network of a pod in the host's network", async () => {
-    await using shim = await TestShim.start();
-    const id = await runSandbox(shim, hostNetworkRequest());
-    await stop(shim, id);
-    assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
-    assert.equal(shim.engine.containers.get(id).state.running, false);
-  });
-
   test("stops the other containers when one cannot be stopped, and reports that one", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
@@ -101,38 +108,6 @@ describe("stopPodSandbox()", () => {
     assert.deepEqual(running.sort(), [false, true]);
     assert.equal(shim.engine.containers.get(id).state.running, true);
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
-  });
-
-  test("succeeds although the record cannot be written", async () => {
-    await using shim = await TestShim.start();
-    const id = await runSandbox(shim);
-    shim.world.journal.failNext("records.write", new ShimError("unavailable", "disk full"));
-    shim.world.journal.failNext("records.write", new ShimError("unavailable", "disk full"));
-    await stop(shim, id);
-    assert.equal(shim.engine.containers.get(id).state.running, false);
-    assert.deepEqual(await listedSandboxes(shim), { [id]: 1 });
-  });
-
-  test("takes a prefix of the id; refuses an ambiguous one", async () => {
-    await using shim = await TestShim.start();
-    const id = await runSandbox(shim);
-    await stop(shim, id.slice(0, 12));
-    assert.equal(shim.engine.containers.get(id).state.running, false);
-    for (let attempt = 1; attempt < 40; attempt += 1) {
-      await runSandbox(
-        shim,
-        runRequest({ metadata: { name: "web", namespace: "default", uid: "uid-1", attempt } }),
-      );
-    }
-    const first = shim.engine.containers.ids.map((other) => other[0]);
-    const ambiguous = first.find((digit, index) => first.indexOf(digit) !== index) ?? "";
-    await rejectsWith(stop(shim, ambiguous), "invalid", /ambiguous/);
-  });
-
-  test("succeeds for an unknown id", async () => {
-    await using shim = await TestShim.start();
-    await stop(shim, "f".repeat(64));
-    assert.deepEqual(shim.world.journal.names("engine.stopContainer"), []);
   });
 
   for (const id of ["../../etc/passwd", "web", "", "F".repeat(64), "e".repeat(63), `${"e".repeat(64)}/..`]) {
@@ -148,19 +123,15 @@ describe("stopPodSandbox()", () => {
     });
   }
 
-  test("does not bother the plugin with an id that nobody has heard of", async () => {
-    await using shim = await TestShim.start();
-    await stop(shim, "f".repeat(64));
-    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: "f".repeat(64) }, shim.call());
-    assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
-  });
-
-  test("succeeds for the id of a container, and stops nothing", async () => {
+  test("succeeds for an unknown id and that of a container, and changes nothing", async () => {
     await using shim = await TestShim.start();
     const container = await runContainer(shim, await runSandbox(shim));
-    await stop(shim, container);
+    for (const id of ["f".repeat(64), container]) {
+      await stop(shim, id);
+      await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call());
+    }
     assert.equal(shim.engine.containers.get(container).state.running, true);
-    assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
+    assert.deepEqual(shim.world.journal.names("network.tearDownPod", "engine.stopContainer"), []);
   });
 
   test("fails unavailable while the engine is lost", async () => {
@@ -188,16 +159,14 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
     await using shim = await TestShim.start();
     const id = "e".repeat(64);
     const portMappings = [{ protocol: "tcp", containerPort: 80, hostPort: 8080 }] as const;
-    shim.world.checkpoints.stored.set(id, {
-      version: "v1",
-      namespace: "ns",
-      name: "old",
-      data: { portMappings },
-    });
+    const data = { portMappings };
+    shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data });
     await stop(shim, id);
     const [[request] = []] = shim.world.journal.argsOf("network.tearDownPod");
     assert.deepEqual(request, {
-      ...{ namespace: "ns", name: "old", sandboxId: id },
+      namespace: "ns",
+      name: "old",
+      sandboxId: id,
       portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080, hostIp: "" }],
     });
   });
@@ -205,13 +174,175 @@ describe("stopPodSandbox() of a sandbox that the engine lost", () => {
   test("leaves the host's network alone when the checkpoint says so", async () => {
     await using shim = await TestShim.start();
     const id = "e".repeat(64);
-    shim.world.checkpoints.stored.set(id, {
-      version: "v1",
-      namespace: "ns",
-      name: "old",
-      data: { hostNetwork: true },
-    });
+    const data = { hostNetwork: true } as const;
+    shim.world.checkpoints.stored.set(id, { version: "v1", namespace: "ns", name: "old", data });
     await stop(shim, id);
     assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
+  });
+});
+
+for (const [whose, make] of [
+  ["this program", runSandbox],
+  ["another program", foreignSandbox],
+] as const) {
+  describe(`stopPodSandbox() of a sandbox of ${whose}`, () => {
+    test("does not touch the network of the host", async () => {
+      await using shim = await TestShim.start();
+      const id = await make(shim, hostNetworkRequest());
+      await stop(shim, id);
+      assert.equal(shim.services.records.pods.get(id)?.network.state, "none");
+      assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
+      assert.equal(shim.engine.containers.get(id).state.running, false);
+    });
+
+    test("succeeds on a full disk", async () => {
+      await using shim = await TestShim.start();
+      const id = await make(shim, runRequest());
+      for (let write = 0; write < 5; write += 1)
+        shim.world.journal.failNext("records.write", new ShimError("unavailable", "disk full"));
+      await stop(shim, id);
+      assert.equal(shim.engine.containers.get(id).state.running, false);
+      assert.equal(shim.world.network.pods.size, 0);
+      assert.deepEqual(await listedSandboxes(shim), { [id]: 1 });
+    });
+  });
+}
+
+describe("stopPodSandbox() of a sandbox that another program made", () => {
+  test("tears its network down once, also over a restart", async () => {
+    await using shim = await TestShim.start();
+    const id = await foreignSandbox(shim);
+    await stop(shim, id);
+    await stop(shim, id);
+    await using second = await shim.restart();
+    await stop(second, id);
+    assert.equal(shim.world.journal.names("network.tearDownPod").length, 1);
+    const { network, ...record } = second.services.records.pods.get(id) ?? assert.fail("no record");
+    assert.deepEqual(network, { plugin: "cni", state: "tornDown", ips: [] });
+    assert.deepEqual(record, {
+      version: 1,
+      sandboxId: id,
+      name: "web",
+      namespace: "default",
+      uid: "uid-1",
+      attempt: 0,
+      phase: "stopped",
+      runtimeHandler: "",
+      logDirectory: "",
+      cgroupParent: "",
+      namespaces: { network: 0, pid: 1, ipc: 0 },
+    });
+  });
+
+  test("makes it NOTREADY at once, although the tear-down fails", async () => {
+    await using shim = await TestShim.start();
+    const id = await foreignSandbox(shim);
+    shim.world.network.tearDownFailure = new ShimError("unavailable", "no such bridge");
+    await rejectsWith(stop(shim, id), "unavailable");
+    assert.deepEqual(await listedSandboxes(shim), { [id]: 1 });
+  });
+});
+
+describe("stopPodSandbox() of a pod that another network plugin set up", () => {
+  const warnings = (shim: TestShim): readonly unknown[] =>
+    shim.log.lines.filter(({ message }) => message.includes("network plugin")).map(({ fields }) => fields);
+
+  test("uses the present plugin, and says so once", async () => {
+    await using shim = await TestShim.start();
+    const { network } = shim.world;
+    const id = await runSandbox(shim);
+    await shim.services.records.pods.update(id, (record) => ({
+      ...record,
+      network: { ...record.network, plugin: "kubenet" },
+    }));
+    network.tearDownFailure = new ShimError("unavailable", "not yet");
+    await rejectsWith(stop(shim, id), "unavailable");
+    network.tearDownFailure = undefined;
+    await stop(shim, id);
+    assert.equal(network.pods.size, 0);
+    assert.deepEqual(warnings(shim), [{ sandboxId: id, setUpBy: "kubenet", plugin: "cni" }]);
+  });
+
+  test("says nothing when no network is left to be released", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await shim.services.records.pods.update(id, (record) => ({
+      ...record,
+      network: { ...record.network, plugin: "kubenet", state: "tornDown" },
+    }));
+    await stop(shim, id);
+    assert.deepEqual(warnings(shim), []);
+  });
+});
+
+describe("stopPodSandbox() against other calls", () => {
+  test("waits for a start that is under way, and leaves no container running", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const container = await createContainer(shim, id);
+    let isHeld = true;
+    shim.engine.hangs = (verb, [one]) => verb === "startContainer" && one === container && isHeld;
+    const start = startContainer(shim, container);
+    const started = start.catch(() => undefined);
+    await until("the start is under way", () => shim.services.locks.containers.size > 0);
+    await until("the engine has it", () => shim.world.journal.argsOf("engine.startContainer").length === 2);
+    const stopped = stop(shim, id);
+    await until("it is not ready", () => shim.services.state.model.sandbox(id)?.ready === false);
+    await turns(20);
+    assert.deepEqual(shim.world.journal.names("network.tearDownPod"), []);
+    isHeld = false;
+    shim.engine.up();
+    await Promise.all([started, stopped]);
+    assert.equal(shim.engine.containers.get(container).state.running, false);
+    assert.equal((await listedContainers(shim))[container], 2);
+  });
+
+  test("stops a container that runs although the read model does not know it", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.engine.events$.policy = () => [];
+    const container = await createContainer(shim, id);
+    shim.engine.containers.start(container);
+    await stop(shim, id);
+    assert.equal(shim.engine.containers.get(container).state.running, false);
+  });
+
+  test("asks the engine to stop no container that was never started, or has ended", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const created = await createContainer(shim, id);
+    shim.engine.containers.exit(await runContainer(shim, id, "ended"), 0);
+    await stop(shim, id);
+    assert.deepEqual(shim.world.journal.argsOf("engine.stopContainer"), [[id, 10]]);
+    assert.equal(shim.engine.containers.get(created).state.status, "created");
+  });
+
+  test("looks once more for containers that were started while the stop could not be recorded", async () => {
+    await using shim = await TestShim.start();
+    const { journal } = shim.world;
+    const id = await runSandbox(shim);
+    const container = await createContainer(shim, id);
+    journal.failNext("records.write", new ShimError("unavailable", "disk full"));
+    journal.afterStep = ({ verb }) => {
+      if (verb !== "tearDownPod") return;
+      // A StartContainer that came after the first look, and found the sandbox ready.
+      shim.engine.containers.start(container);
+    };
+    await stop(shim, id);
+    assert.equal(shim.engine.containers.get(container).state.running, false);
+  });
+
+  test("reads a sandbox anew whose state may be outdated, before it goes by its process id", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const { model } = shim.services.state;
+    shim.engine.events$.policy = () => [];
+    shim.engine.containers.restart(id);
+    model.failed(id);
+    await stop(shim, id);
+    const [[request] = []] = shim.world.journal.argsOf("network.tearDownPod");
+    const { pid: _pid, ...state } = shim.engine.containers.get(id).state;
+    assert.equal(state.running, false);
+    assert.equal((request as { netns: string }).netns, "/proc/1002/ns/net");
   });
 });

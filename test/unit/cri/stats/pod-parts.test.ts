@@ -8,7 +8,7 @@ import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapsho
 function ownCgroups(parents: readonly string[]): readonly boolean[] {
   const model = new ReadModel(() => undefined);
   parents.forEach((cgroupParent, index) => {
-    const name = `k8s_POD_web${String(index)}_default_uid-${String(index)}_0`;
+    const name = `k8s_POD_web${index}_default_uid-${index}_0`;
     model.put(sandboxSnapshot(idOf(String(index)), { cgroupParent, name }));
   });
   return runningPods([...model.sandboxes()], model).map(({ hasOwnCgroup }) => hasOwnCgroup);

@@ -30,7 +30,7 @@ interface Items {
   readonly pod: Answer<PodSandboxStats>;
 }
 
-/** What is answered of the recorded pod. */
+/** The items of the recorded pod. */
 async function itemsFrom(source: "v1" | "v2" | "engine"): Promise<Items> {
   const sandbox = toSandbox(sandboxSnapshot(sandboxId), undefined);
   const container = toContainer(containerSnapshot(containerId, sandboxId), sandbox?.pod);
@@ -123,7 +123,7 @@ describe("docs/stats.md", async () => {
   });
 });
 
-/** As the engine tells it, with `usage` as CPU time and memory. */
+/** An answer of the engine, with `usage` as CPU time and memory. */
 function engineReading(usage: number): EngineReading {
   const reading = toEngineReading({
     cpu_stats: { cpu_usage: { total_usage: usage } },
@@ -188,13 +188,9 @@ describe("statistics of pods", () => {
     await using shim = await TestShim.start();
     const sandbox = await runSandbox(shim);
     const container = await runContainer(shim, sandbox);
-    const onHost = await runSandbox(shim, {
-      ...hostNetworkRequest(),
-      config: {
-        ...hostNetworkRequest().config,
-        metadata: { name: "host", namespace: "default", uid: "uid-2", attempt: 0 },
-      },
-    });
+    const request = hostNetworkRequest();
+    const config = { ...request.config, metadata: metadata("host") };
+    const onHost = await runSandbox(shim, { ...request, config });
     for (const id of [sandbox, container, onHost]) shim.engine.readings.set(id, engineReading(1000));
     const stats = await shim.rpcs.ListPodSandboxStats({ filter: null }, shim.call());
     assert.deepEqual(
