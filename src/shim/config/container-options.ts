@@ -1,10 +1,10 @@
-/** Options of what every container gets. Part of the table in options.ts. */
+/** Options that apply to every container. Part of the table in options.ts. */
 import { ShimError } from "../lib/errors.js";
 import type { DockerUlimit } from "../domain/create-body.js";
 import { option, type ValueKind } from "./option.js";
 import { emptyPathListKind } from "./value-kinds.js";
 
-/** What setrlimit(2) has, without `RLIMIT_`; Docker refuses other names. */
+/** Limits of setrlimit(2) without `RLIMIT_`. Docker refuses other names. */
 const ulimitNames = [
   "core",
   "cpu",
@@ -33,15 +33,15 @@ function parseUlimit(text: string): DockerUlimit {
   if (soft === undefined) return refuse("is not of the form name=soft:hard, such as nofile=1024:524288");
   if (!ulimitNames.includes(Name)) refuse(`the name must be one of ${ulimitNames.join(", ")}`);
   const [Soft, Hard] = [Number(soft), Number(hard)];
-  if (Math.max(Soft, Hard) > Number.MAX_SAFE_INTEGER) refuse("is too large; -1 stands for unlimited");
+  if (Math.max(Soft, Hard) > Number.MAX_SAFE_INTEGER) refuse("is too large; use -1 for unlimited");
   if (Hard !== unlimited && (Soft === unlimited || Soft > Hard))
     refuse("the soft limit exceeds the hard one");
   if (Name === "nofile" && Hard === unlimited)
-    refuse("nofile cannot be unlimited, the kernel ends it at fs.nr_open");
+    refuse("nofile cannot be unlimited: the kernel limits it to fs.nr_open");
   return { Name, Soft, Hard };
 }
 
-/** None, or ulimits of different names, separated by commas. */
+/** Ulimits with different names, separated by commas; may be empty. */
 export const ulimitsKind: ValueKind<readonly DockerUlimit[]> = {
   placeholder: "name=soft:hard,…",
   isList: true,
@@ -56,7 +56,7 @@ export const ulimitsKind: ValueKind<readonly DockerUlimit[]> = {
   format: (ulimits) => ulimits.map(({ Name, Soft, Hard }) => `${Name}=${Soft}:${Hard}`),
 };
 
-/** None, or beginnings of annotation keys, separated by commas. */
+/** Prefixes of annotation keys, separated by commas; may be empty. */
 export const annotationPrefixesKind: ValueKind<readonly string[]> = {
   placeholder: "prefix,…",
   isList: true,
@@ -64,7 +64,7 @@ export const annotationPrefixesKind: ValueKind<readonly string[]> = {
   parse(text) {
     if (text === "") return [];
     const prefixes = text.split(",").map((part) => part.trim());
-    // It would be the beginning of every key.
+    // An empty prefix would allow every annotation.
     if (prefixes.includes("")) throw new ShimError("invalid", "has an empty prefix");
     return [...new Set(prefixes)];
   },
@@ -78,7 +78,7 @@ export const containerOptions = {
     kind: ulimitsKind,
     default: "",
     defaultShown: "the engine's",
-    help: "Ulimits of each container, as name=soft:hard, separated by commas or given repeatedly; -1: unlimited",
+    help: "Ulimits of each container, as name=soft:hard, separated by commas or repeated flags; -1: unlimited",
   }),
   allowedAnnotations: option({
     name: "allowed-annotations",
@@ -86,8 +86,8 @@ export const containerOptions = {
     kind: annotationPrefixesKind,
     default: "",
     defaultShown: "none",
-    help: "Prefixes of annotations of pods that are passed to the OCI runtime (Docker Engine 24 and later), separated by commas or given repeatedly",
-    why: "some of them give a pod power over the node",
+    help: "Pass pod annotations with these prefixes to the OCI runtime (Docker Engine 24+); separated by commas or repeated flags",
+    why: "some annotations give a pod control over the node",
   }),
   absentMountSourcesToReject: option({
     name: "absent-mount-sources-to-reject",
@@ -95,7 +95,7 @@ export const containerOptions = {
     kind: emptyPathListKind,
     default: "",
     defaultShown: "none",
-    help: "Host paths, separated by commas: a mount of one that is missing is an error; all others are made as directories",
-    why: "CRI-O's option of that name; a missing /etc/hostname, say, is not to become a directory",
+    help: "Host paths, separated by commas, whose absence fails a mount. Other missing host paths are made as directories",
+    why: "CRI-O's option of that name. For example, a missing /etc/hostname must not become a directory",
   }),
 };

@@ -3,27 +3,29 @@ import { environmentName, optionGroups, type Option } from "./option.js";
 import { optionList, options } from "./options.js";
 import { commandFlags, ignoredFlags } from "./other-flags.js";
 
+const { stateDir, ipv6DualStack, dockerEndpoint } = options;
+
 const introduction = `# Flags
 
-This file is made from the table in \`src/shim/config/options.ts\`: change that, then run
+This file is made from the table in \`src/shim/config/options.ts\`. After a change of the table, run
 \`node scripts/generate-flags-doc.mjs\`.
 
-Every flag of cri-dockerd 0.4.3 and every flag of the kubelet 1.20 that concerned its dockershim is accepted under the
-same name with the same meaning, so that a unit file can swap the binary. \`dockershim config\`, with the flags of the
-unit file, prints each effective value and where it came from.
+The program accepts every flag of cri-dockerd 0.4.3 and every flag of the kubelet 1.20 that concerned its
+dockershim, with the same name and meaning. A unit file only has to name the other binary.
+\`dockershim config\`, with the flags of the unit file, prints each effective value and its source.
 
-## Where a value can be given
+## Sources of a value
 
-One order, strongest first:
+The order of precedence:
 
-1. The flag: \`--${options.stateDir.name} /srv/dockershim\` or \`--${options.stateDir.name}=/srv/dockershim\`. Of a repeated flag the last one counts;
-   values of flags that may be given repeatedly, as their rows say, add up.
-   Switches stand alone (\`--${options.ipv6DualStack.name}\`) or have their value after \`=\` (\`--${options.ipv6DualStack.name}=false\`). Underscores in
-   names are read as hyphens, as by the kubelet.
-2. The environment variable: \`${environmentName(options.stateDir.name)}\`; that is \`DOCKERSHIM_\` and the flag in upper case with underscores.
-   A variable that is set but empty gives the empty value.
-3. The configuration file that \`--config\` or \`DOCKERSHIM_CONFIG\` names: YAML (or JSON), one mapping, whose keys are the
-   flags without dashes. Lists may be YAML lists. \`dockershim config --output yaml\` writes such a file.
+1. The flag: \`--${stateDir.name} /srv/dockershim\` or \`--${stateDir.name}=/srv/dockershim\`. The last of
+   repeated flags wins, except for flags whose rows allow repetition: their values add up. A switch stands
+   alone (\`--${ipv6DualStack.name}\`) or has its value after \`=\` (\`--${ipv6DualStack.name}=false\`).
+   As with the kubelet, underscores in names mean hyphens.
+2. The environment variable: \`DOCKERSHIM_\` and the flag in upper case with underscores, such as
+   \`${environmentName(stateDir.name)}\`. A variable that is set but empty gives the empty value.
+3. The configuration file of \`--config\` or \`DOCKERSHIM_CONFIG\`: YAML (or JSON), one mapping, whose keys
+   are the flags without dashes. Lists may be YAML lists. \`dockershim config --output yaml\` writes such a file.
 4. The default.
 
 \`\`\`yaml
@@ -35,39 +37,71 @@ cni-bin-dir:
 runtime-request-timeout: 2m
 \`\`\`
 
-Names that are not known are refused in all three places, with the nearest known name; so is a value that is not
-valid, also where a stronger source overrides it. Aliases exist only as flags. Durations are written as in Go:
-\`300ms\`, \`90s\`, \`1m30s\`, \`4h\`, or \`0\`. A wrong option ends the start with one line and exit code 1.
+In all three places an unknown name is an error, which suggests the nearest known name. An invalid value is an
+error, too, even if a source of higher precedence overrides it. Aliases exist only as flags. Durations have
+Go's form: \`300ms\`, \`90s\`, \`1m30s\`, \`4h\`, or \`0\`. A wrong option ends the start with one line and
+exit code 1.
 
-Two variables that set no option: \`DOCKER_HOST\` is the Docker Engine when \`--${options.dockerEndpoint.name}\` is not given, and
-\`DOCKERSHIM_NO_SETUP\` does for \`npm start\` and \`npm test\` what \`--no-setup\` does for \`npm start\`.
+Two variables set no option. \`DOCKER_HOST\` is the Docker Engine when \`--${dockerEndpoint.name}\` is not
+given. \`DOCKERSHIM_NO_SETUP\` has the effect of \`--no-setup\` on \`npm start\` and \`npm test\`.
+
+In the columns cri-dockerd and dockershim, "–" means that the program has no such flag, and "none" means that
+its default is empty.
 `;
 
 /** The text of docs/flags.md. */
 export function renderFlagTable(): string {
-  const sections = optionGroups.map((group) => {
-    const rows = optionList
-      .filter(([, option]) => option.group === group)
-      .map(([, option]) => optionRow(option));
-    return `## ${group}\n\n${table(["flag", "default", "meaning", "cri-dockerd", "dockershim", "why ours"], rows)}`;
-  });
   const commandRows = commandFlags.map(({ name, placeholder, help }) => [
     code(placeholder === undefined ? `--${name}` : `--${name} ${placeholder}`),
     help,
   ]);
   const ignoredRows = ignoredFlags.map(({ name, reason }) => [code(`--${name}`), reason]);
   return [
-    introduction,
-    `"–" in the columns cri-dockerd and dockershim: no such flag there. "none": its default is empty.\n`,
-    ...sections,
-    `## General\n\n${table(["flag", "meaning"], [...commandRows, [code("-h, --help"), "Print all flags and end"]])}`,
-    "## Ignored flags of the kubelet\n\nAccepted with a warning, so that a unit file keeps working.\n",
+    filled(introduction),
+    ...optionGroups.map(renderGroup),
+    "## General\n",
+    table(["flag", "meaning"], [...commandRows, [code("-h, --help"), "Print all flags and exit"]]),
+    "## Ignored flags of the kubelet\n",
+    "The program accepts these flags with a warning, so that a unit file keeps working.\n",
     table(["flag", "why it is ignored"], ignoredRows),
   ].join("\n");
 }
 
+function renderGroup(group: (typeof optionGroups)[number]): string {
+  const members = optionList.map(([, option]) => option).filter((option) => option.group === group);
+  const rows = table(["flag", "default", "meaning", "cri-dockerd", "dockershim"], members.map(optionRow));
+  const reasons = members.flatMap(({ name, why }) =>
+    why === undefined ? [] : [`- ${code(`--${name}`)}: ${why}.\n`],
+  );
+  const list = reasons.length === 0 ? "" : `\nReasons for the defaults:\n\n${reasons.join("")}`;
+  return `## ${group}\n\n${rows}${filled(list)}`;
+}
+
+const lineWidth = 110;
+
+/** Fills the lines of paragraphs and list items. Blocks of code stay as they are. */
+function filled(markdown: string): string {
+  const block = /```[^]*?```|\S[^]*?(?=\n\n|\n- |\n\d\. |\n*$)/g;
+  return markdown.replaceAll(block, (text) => (text.startsWith("```") ? text : fillBlock(text)));
+}
+
+function fillBlock(text: string): string {
+  const indent = " ".repeat(/^(?:-|\d\.) /.exec(text)?.[0].length ?? 0);
+  const lines: string[] = [];
+  let line = "";
+  for (const [word] of text.matchAll(/(?:`[^`]*`|\S)+/g)) {
+    if (line !== "" && line.length + 1 + word.length > lineWidth) {
+      lines.push(line);
+      line = indent + word;
+    } else {
+      line += line === "" ? word : ` ${word}`;
+    }
+  }
+  return [...lines, line].join("\n");
+}
+
 function optionRow(option: Option<unknown>): string[] {
-  const { name, aliases = [], kind, default: text, defaultShown, help, why = "" } = option;
+  const { name, aliases = [], kind, default: text, defaultShown, help } = option;
   const flags = [name === "v" ? "-v, --v" : `--${name}`, ...aliases.map((alias) => `--${alias}`)];
   const isChoice = kind.placeholder.includes("|") && kind.isBoolean !== true;
   const choice = isChoice ? `. One of ${kind.placeholder.split("|").map(code).join(", ")}` : "";
@@ -77,7 +111,6 @@ function optionRow(option: Option<unknown>): string[] {
     `${help}${choice}`,
     elsewhere(option.criDockerdDefault),
     elsewhere(option.kubeletDefault),
-    why,
   ];
 }
 

@@ -1,21 +1,21 @@
-/** What an option is: its name in every place it can be given, how its text is read, and what the documentation says. */
+/** The type of an option: its names, its parser and its documentation. */
 
-/** How `dockershim config` and the structured output write a value. */
+/** A value in the output of `dockershim config`. */
 export type PlainValue = string | number | boolean | readonly string[];
 
 /** Reads and writes the values of one kind, such as durations. */
 export interface ValueKind<T> {
-  /** What stands for the value in `--help`, such as `duration`. */
+  /** Placeholder of the value in `--help`, such as `duration`. */
   readonly placeholder: string;
-  /** Throws `ShimError` of kind `invalid` whose message is only the reason; the caller says where the text came from. */
+  /** Throws an `invalid` ShimError with only the reason; the caller adds the source of the text. */
   parse(text: string): T;
   /** The inverse of `parse`, up to normalisation. */
   format(value: T): PlainValue;
-  /** A switch: as a flag it may stand alone, meaning true. */
+  /** A switch: a flag without a value means true. */
   readonly isBoolean?: boolean;
-  /** A YAML sequence is accepted; its items reach `parse` joined by commas. */
+  /** The file may have a YAML sequence; `parse` gets its items joined by commas. */
   readonly isList?: boolean;
-  /** As a flag it may be given several times: the texts reach `parse` joined by commas. */
+  /** The flag may be repeated; `parse` gets the texts joined by commas. */
   readonly isRepeatable?: boolean;
 }
 
@@ -38,16 +38,16 @@ export interface Option<T> {
   readonly aliases?: readonly string[];
   readonly group: (typeof optionGroups)[number];
   readonly kind: ValueKind<T>;
-  /** As text, read like text given by the user. */
+  /** Parsed like text of the user. */
   readonly default: string;
-  /** Shown in place of `default` where that is empty or does not explain itself. */
+  /** The documentation shows this text where `default` is empty or unclear. */
   readonly defaultShown?: string;
   readonly help: string;
   /** The default of cri-dockerd 0.4.3; undefined where it has no such flag. */
   readonly criDockerdDefault?: string;
   /** The default of the kubelet 1.20 with dockershim; undefined where it has no such flag. */
   readonly kubeletDefault?: string;
-  /** Why this default, where the others differ from it or from each other. */
+  /** Reason for this default, where cri-dockerd or dockershim have another one. */
   readonly why?: string;
 }
 
@@ -56,7 +56,7 @@ export function environmentName(optionName: string): string {
   return `DOCKERSHIM_${optionName.toUpperCase().replaceAll("-", "_")}`;
 }
 
-/** Keeps the type of the value while the table is written. */
+/** Infers the type of the value from the table. */
 export function option<T>(definition: Option<T>): Option<T> {
   return definition;
 }

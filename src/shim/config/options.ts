@@ -1,7 +1,7 @@
 /**
- * The table of options: the one place that knows their names, defaults and meanings. The command line, the
- * environment, the configuration file, `dockershim config`, `--help` and docs/flags.md are all made from it. Its keys
- * are the fields of `Config`.
+ * The table of options with their names, defaults and meanings. The command line, the environment, the
+ * configuration file, `dockershim config`, `--help` and docs/flags.md all use this table. Its keys are the
+ * fields of `Config`.
  */
 import { parseReference } from "../domain/image-reference.js";
 import { ShimError } from "../lib/errors.js";
@@ -52,7 +52,7 @@ const serving = {
     group: "Serving the CRI",
     kind: listenEndpointKind,
     default: "unix:///var/run/dockershim.sock",
-    help: "Where the CRI is served: a unix socket, or fd:// for the first socket that systemd passes",
+    help: "Socket of the CRI: unix:///path, or fd:// for the first socket that systemd passes",
     criDockerdDefault: "unix:///var/run/cri-dockerd.sock",
     kubeletDefault: "unix:///var/run/dockershim.sock",
     why: "the path that kubelets with dockershim, kubeadm and crictl know",
@@ -63,10 +63,10 @@ const serving = {
     group: "Serving the CRI",
     kind: pathKind,
     default: "/var/lib/dockershim",
-    help: "Directory of the checkpoints (below sandbox/) and of all other state that outlives the process",
+    help: "Directory of the checkpoints (in sandbox/) and of all other state that outlives the process",
     criDockerdDefault: "/var/lib/cri-dockerd",
     kubeletDefault: "/var/lib/dockershim",
-    why: "pods that dockershim started are found again; coming from cri-dockerd, give its directory",
+    why: "the program finds the pods of dockershim there; on a node with pods of cri-dockerd, give that directory",
   }),
 };
 
@@ -77,20 +77,20 @@ const dockerEngine = {
     kind: optional(dockerEndpointKind),
     default: "",
     defaultShown: "DOCKER_HOST, else unix:///var/run/docker.sock",
-    help: "The Docker Engine: unix:///path or tcp://host:port, with TLS where DOCKER_CERT_PATH or DOCKER_TLS_VERIFY ask for it",
+    help: "The Docker Engine: unix:///path or tcp://host:port. DOCKER_CERT_PATH or DOCKER_TLS_VERIFY turn TLS on",
     criDockerdDefault: "unix:///var/run/docker.sock",
     kubeletDefault: "unix:///var/run/docker.sock",
-    why: "both look at DOCKER_HOST only when the flag is given as empty; here that is the default",
+    why: "the others read DOCKER_HOST only when the flag is given and empty; here empty is the default",
   }),
   runtimeRequestTimeoutMs: option({
     name: "runtime-request-timeout",
     group: "Docker Engine",
     kind: durationKind({ zeroMeansMs: 119_000 }),
     default: "2m0s",
-    help: "Limit of one request to the engine, except pulls, logs, exec and attach; 0 means 1m59s",
+    help: "Timeout of one request to the engine, except pulls, logs, exec and attach; 0 means 1m59s",
     criDockerdDefault: "0s (1m59s)",
     kubeletDefault: "2m0s",
-    why: "the kubelet's own limit of a CRI call",
+    why: "the kubelet's own timeout of a CRI call",
   }),
   cgroupDriver: option({
     name: "cgroup-driver",
@@ -98,9 +98,9 @@ const dockerEngine = {
     kind: optional(enumKind(["cgroupfs", "systemd"])),
     default: "",
     defaultShown: "the engine's",
-    help: "The cgroup driver that the engine must have; the start is refused when it has another",
+    help: "The cgroup driver that the engine must have. With another driver the start fails",
     kubeletDefault: "cgroupfs",
-    why: "the engine knows its driver; the flag is a check and not a setting",
+    why: "the engine has a driver already; the flag is a check and not a setting",
   }),
   runtimeCgroups: option({
     name: "runtime-cgroups",
@@ -117,7 +117,7 @@ const dockerEngine = {
     group: "Docker Engine",
     kind: enumKind(["auto", "always", "never"]),
     default: "auto",
-    help: "Raise OOM score adjustments to the lowest that the engine may set; auto: where the engine cannot lower scores",
+    help: "Raise OOM score adjustments to the lowest that the engine may set. auto: only if the engine cannot lower scores",
   }),
 };
 
@@ -137,7 +137,7 @@ const images = {
     group: "Images",
     kind: enumKind(["fallback", "forbid"]),
     default: "fallback",
-    help: "Whether pods may use the pause image that is part of dockershim when the configured one cannot be pulled",
+    help: "Whether pods may use dockershim's own pause image when the configured image cannot be pulled",
   }),
   pinnedImages: option({
     name: "pinned-images",
@@ -145,7 +145,7 @@ const images = {
     kind: imagePatternsKind,
     default: "",
     defaultShown: "none",
-    help: "Images that the kubelet's garbage collection spares, separated by commas: names, beginnings as registry.example/*, or parts as *web*",
+    help: "Images that the kubelet's garbage collection keeps, separated by commas: a name, a prefix (registry.example/*) or a part (*web*)",
   }),
   dockerConfigDir: option({
     name: "docker-config-dir",
@@ -153,14 +153,14 @@ const images = {
     kind: optional(pathKind),
     default: "",
     defaultShown: "/var/lib/kubelet, $HOME/.docker, /.docker",
-    help: "Directory of the config.json with the node's registry credentials, used to pull the pause image",
+    help: "Directory of the config.json with the node's registry credentials, for the pull of the pause image",
   }),
   imagePullProgressDeadlineMs: option({
     name: "image-pull-progress-deadline",
     group: "Images",
     kind: durationKind(),
     default: "1m0s",
-    help: "A pull that makes no progress for this long is cancelled",
+    help: "Cancel a pull after this time without progress",
     criDockerdDefault: "1m0s",
     kubeletDefault: "1m0s",
   }),
@@ -172,13 +172,13 @@ const network = {
     group: "Network",
     kind: enumKind(["auto", "no-op", "cni", "kubenet"], {
       synonyms: { "": "no-op" },
-      hint: "the name of a CNI network is not meant here",
+      hint: "the flag does not take the name of a CNI network",
     }),
     default: "auto",
-    help: "Who makes pod networks; auto: cni where the CNI configuration directory exists, else no-op; empty: no-op",
+    help: "Network plugin. auto: cni if the CNI configuration directory exists, else no-op; empty: no-op",
     criDockerdDefault: "cni",
     kubeletDefault: "",
-    why: "auto gives what cri-dockerd does on nodes with CNI and what dockershim does on others",
+    why: "auto does the same as cri-dockerd on nodes with CNI, and the same as dockershim on others",
   }),
   cniConfDir: option({
     name: "cni-conf-dir",
@@ -204,7 +204,7 @@ const network = {
     group: "Network",
     kind: pathKind,
     default: "/var/lib/cni/cache",
-    help: "Directory in which results of CNI plugins are kept until the pod ends",
+    help: "Directory of the CNI plugins' results, which are kept until the pod ends",
     criDockerdDefault: "/var/lib/cni/cache",
     kubeletDefault: "/var/lib/cni/cache",
   }),
@@ -213,14 +213,14 @@ const network = {
     group: "Network",
     kind: booleanKind,
     default: "false",
-    help: "Before the start, write a single-node network list (subnet from --pod-cidr) to --cni-conf-dir, unless a configuration is there",
+    help: "Before the start, write a single-node network list (subnet from --pod-cidr) to --cni-conf-dir if that has no configuration",
   }),
   networkPluginMtuBytes: option({
     name: "network-plugin-mtu",
     group: "Network",
     kind: integerKind({ min: 68, max: 65_535, also: 0 }),
     default: "0",
-    help: "MTU that kubenet sets; 0: it finds one out",
+    help: "MTU that kubenet sets; 0: the smallest MTU of the node's network interfaces",
     criDockerdDefault: "0",
     kubeletDefault: "0",
   }),
@@ -232,14 +232,14 @@ const network = {
     help: "How kubenet lets a pod reach itself through a service",
     criDockerdDefault: "none",
     kubeletDefault: "promiscuous-bridge",
-    why: "none breaks such pods; promiscuous-bridge needs ebtables rules that fail unnoticed with ebtables-nft",
+    why: "none breaks such pods; promiscuous-bridge needs ebtables rules, which fail without an error with ebtables-nft",
   }),
   nonMasqueradeCidr: option({
     name: "non-masquerade-cidr",
     group: "Network",
     kind: cidrKind,
     default: "10.0.0.0/8",
-    help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: none at all",
+    help: "kubenet masquerades traffic to addresses outside this network; 0.0.0.0/0 or ::/0: no traffic",
     kubeletDefault: "10.0.0.0/8",
   }),
   iptablesMode: option({
@@ -247,15 +247,15 @@ const network = {
     group: "Network",
     kind: enumKind(["auto", "nft", "legacy"]),
     default: "auto",
-    help: "Backend of iptables in which kubenet writes its rules; auto: the one that holds Kubernetes' chains, else that of plain iptables",
+    help: "Backend of iptables for kubenet's rules. auto: the backend with Kubernetes' chains, else the backend of the iptables command",
   }),
   podCidrs: option({
     name: "pod-cidr",
     group: "Network",
     kind: dualStackCidrsKind,
     default: "",
-    defaultShown: "told by the kubelet",
-    help: "Network of the pods, for kubenet and for CNI lists that ask for ipRanges; two, separated by a comma, for dual stack",
+    defaultShown: "from the kubelet",
+    help: "Network of the pods, for kubenet and for CNI lists with the capability ipRanges. Dual stack: two, separated by a comma",
     criDockerdDefault: "",
     kubeletDefault: "",
   }),
@@ -264,9 +264,9 @@ const network = {
     group: "Network",
     kind: booleanKind,
     default: "true",
-    help: "Report all addresses of a pod and not only the first",
+    help: "Report all addresses of a pod instead of only the first",
     criDockerdDefault: "false",
-    why: "a pod has the addresses that its network gave it; without them the pod's status lacks its IPv6 address",
+    why: "with false, the status of a dual-stack pod lacks its IPv6 address",
   }),
 };
 
@@ -276,16 +276,16 @@ const streaming = {
     group: "Streaming",
     kind: bindAddressKind,
     default: "127.0.0.1",
-    help: "IP address, with or without a port, on which exec, attach and port-forward are served",
+    help: "IP address of the server for exec, attach and port-forward, with or without a port",
     criDockerdDefault: "(all addresses)",
-    why: "only the kubelet connects here, as with dockershim, which listened on localhost and had no flag; empty means the same",
+    why: "only the kubelet connects; dockershim had no flag and listened on localhost, too. Empty means 127.0.0.1",
   }),
   streamingConnectionIdleTimeoutMs: option({
     name: "streaming-connection-idle-timeout",
     group: "Streaming",
     kind: durationKind({ zeroMeansMs: 0 }),
     default: "4h0m0s",
-    help: "A streaming connection without traffic for this long is closed; 0: never",
+    help: "Close a streaming connection after this time without traffic; 0: never",
     kubeletDefault: "4h0m0s",
   }),
   streamingTlsCertFile: option({
@@ -294,7 +294,7 @@ const streaming = {
     kind: optional(pathKind),
     default: "",
     defaultShown: "none: plain HTTP",
-    help: "PEM file of the certificate, with its intermediates, for exec, attach and port-forward over TLS; needs the key, too",
+    help: "PEM file of the certificate, with its intermediates, for exec, attach and port-forward over TLS. Needs the key as well",
   }),
   streamingTlsPrivateKeyFile: option({
     name: "streaming-tls-private-key-file",
@@ -302,7 +302,7 @@ const streaming = {
     kind: optional(pathKind),
     default: "",
     defaultShown: "none",
-    help: "PEM file of the private key that belongs to --streaming-tls-cert-file",
+    help: "PEM file of the private key of --streaming-tls-cert-file",
   }),
 };
 
@@ -312,7 +312,7 @@ const logging = {
     group: "Logging",
     kind: enumKind(["cri", "docker"]),
     default: "cri",
-    help: "Log files of new containers: written in the CRI's format, or links to Docker's JSON files, as dockershim made them",
+    help: "Log files of new containers: cri writes files in the CRI's format; docker makes links to Docker's JSON files, as dockershim did",
     criDockerdDefault: "docker (no flag)",
     why: "kubelets rotate files of the CRI's format, and log agents read the same format on all nodes",
   }),
@@ -321,15 +321,16 @@ const logging = {
     group: "Logging",
     kind: enumKind(["keep", "convert"]),
     default: "keep",
-    help: "Logs of running containers that dockershim or cri-dockerd made: kept as links to Docker's JSON files, which kubelets cannot rotate, or converted to files in the CRI's format at the first rotation",
+    help: "Logs of running containers of dockershim or cri-dockerd: keep links to Docker's JSON files, or convert at the first rotation",
     criDockerdDefault: "keep (no flag)",
+    why: "kubelets cannot rotate Docker's JSON files; convert makes them files in the CRI's format",
   }),
   logLevel: option({
     name: "log-level",
     group: "Logging",
     kind: logLevelKind,
     default: "info",
-    help: "panic, fatal, error, warn, info, debug or trace",
+    help: "Least severe level that is logged: panic, fatal, error, warn, info, debug or trace",
     criDockerdDefault: "info",
   }),
   verbosity: option({
@@ -338,7 +339,7 @@ const logging = {
     kind: optional(integerKind({ min: 0, max: 10 })),
     default: "",
     defaultShown: "none",
-    help: "Log level as a number of klog: 0 to 3 info, 4 and 5 debug, 6 to 10 trace; --log-level of the same source wins",
+    help: "Log level as a number of klog: 0 to 3 info, 4 and 5 debug, 6 to 10 trace. --log-level from the same source wins",
     kubeletDefault: "0",
   }),
 };
@@ -350,8 +351,8 @@ const metrics = {
     kind: optional(localEndpointKind),
     default: "",
     defaultShown: "none: not served",
-    help: "Where metrics for Prometheus and the health of the program are served (/metrics, /healthz, /readyz): IP:port of the loopback interface, or unix:///path",
-    why: "metrics cost memory and time, and a listener that is not used is a risk",
+    help: "Address of /metrics (Prometheus), /healthz and /readyz: IP:port of the loopback interface, or unix:///path",
+    why: "metrics cost memory and time, and an unused listener is a risk",
   }),
 };
 
@@ -369,7 +370,7 @@ export const options = {
 export type Options = typeof options;
 export type OptionField = keyof Options;
 
-/** The parsed value of every option, before those that depend on others are settled. */
+/** The parsed value of every option, before resolve.ts computes options that depend on others. */
 export type OptionValues = {
   readonly [Field in OptionField]: Options[Field] extends Option<infer Value> ? Value : never;
 };

@@ -1,6 +1,6 @@
-/** Flags that set nothing in `Config`: those of the command itself, and those accepted so that unit files keep working. */
+/** Flags that set nothing in `Config`: the command's own, and ignored flags of the kubelet. */
 
-/** A flag that makes the command do something else than serve, or says where the configuration comes from. */
+/** A flag that replaces serving by another action, or names the configuration file. */
 export interface CommandFlag {
   readonly name: "config" | "version" | "buildinfo" | "no-setup";
   /** Undefined: a switch. */
@@ -12,11 +12,11 @@ export const commandFlags: readonly CommandFlag[] = [
   {
     name: "config",
     placeholder: "file",
-    help: "YAML file with options (DOCKERSHIM_CONFIG); not the kubelet's own configuration",
+    help: "YAML file with options (or DOCKERSHIM_CONFIG); not the kubelet's own configuration",
   },
-  { name: "version", help: "Print the version and end" },
-  { name: "buildinfo", help: "Print version, commit and Node.js version and end" },
-  { name: "no-setup", help: "For npm start: install nothing; ignored by the binary" },
+  { name: "version", help: "Print the version and exit" },
+  { name: "buildinfo", help: "Print version, commit and Node.js version and exit" },
+  { name: "no-setup", help: "npm start installs nothing; the binary ignores this flag" },
 ];
 
 /** A flag of the kubelet that is accepted with a warning and changes nothing. */
@@ -35,12 +35,12 @@ export const ignoredFlags: readonly IgnoredFlag[] = [
     name: "image-service-endpoint",
     reason: "images are served on the socket of --container-runtime-endpoint",
   },
-  { name: "experimental-dockershim", isBoolean: true, reason: "dockershim is all that this program is" },
+  { name: "experimental-dockershim", isBoolean: true, reason: "this program always is dockershim" },
   {
     name: "redirect-container-streaming",
     isBoolean: true,
     reason:
-      "it concerns only the kubelet; if the API server is to connect, it must be able to reach --streaming-bind-addr",
+      "it concerns only the kubelet; an API server that connects directly must reach --streaming-bind-addr",
   },
   { name: "logtostderr", isBoolean: true, reason: logGoesToStderr },
   { name: "alsologtostderr", isBoolean: true, reason: logGoesToStderr },
@@ -49,7 +49,7 @@ export const ignoredFlags: readonly IgnoredFlag[] = [
   { name: "log-file", reason: logGoesToStderr },
   { name: "log-file-max-size", reason: logGoesToStderr },
   { name: "log-flush-frequency", reason: "every line is written at once" },
-  { name: "log-backtrace-at", reason: "there are no such backtraces" },
+  { name: "log-backtrace-at", reason: "the log has no backtraces of that kind" },
   { name: "logging-format", reason: "the log is always JSON" },
   { name: "vmodule", reason: "there is one log level for all modules" },
   { name: "one-output", isBoolean: true, reason: logGoesToStderr },

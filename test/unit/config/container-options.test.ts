@@ -30,7 +30,7 @@ testKind("ulimitsKind", ulimitsKind, {
     ["nofile=2:1", /the soft limit exceeds the hard one/],
     ["core=-1:5", /the soft limit exceeds the hard one/],
     ["nofile=1024:-1", /nofile cannot be unlimited/],
-    ["nproc=9999999999999999", /is too large; -1 stands for unlimited/],
+    ["nproc=9999999999999999", /is too large; use -1 for unlimited/],
     ["nofile=1:2,nproc=1,nofile=3:4", /names the ulimit "nofile" twice/],
   ],
 });

@@ -184,7 +184,7 @@ describe("resolveConfig() errors", () => {
   test("name flag, value and reason", async () => {
     await assertRefused(
       { flags: { "network-plugin": "calico" } },
-      'flag "--network-plugin": "calico": must be "auto", "no-op", "cni" or "kubenet" (the name of a CNI network is not meant here)',
+      'flag "--network-plugin": "calico": must be "auto", "no-op", "cni" or "kubenet" (the flag does not take the name of a CNI network)',
     );
   });
 
