@@ -1,9 +1,11 @@
-/** What the fields of a Pod must be to each other. Each field by itself was checked when it was read. */
+/**
+ * Checks fields of a Pod against each other. The readers of honoured-fields.ts have checked each field alone.
+ */
 import type { Container, Pod, PodSpec, Profile, Volume } from "./honoured-fields.js";
 import { parseQuantity } from "../shim/domain/quantity.js";
 import type { Problem } from "./schema.js";
 
-/** The problems of `pod`; it was read without any. */
+/** The problems of a pod that was read without problems. */
 export function checkPod(pod: Pod): readonly Problem[] {
   const problems: Problem[] = [];
   const { spec } = pod;

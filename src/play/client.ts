@@ -1,4 +1,6 @@
-/** The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`). */
+/**
+ * The CRI calls that `play` makes, and a client that makes them over gRPC on a unix socket (`runtime.v1`).
+ */
 import { join } from "node:path";
 import {
   Client,
@@ -29,8 +31,8 @@ import type {
 type Labels = Readonly<Record<string, string>>;
 
 /**
- * Each call ends by its own deadline or with `signal`. Errors are ShimErrors; an unknown id is `notFound` where the
- * CRI makes it an error, and success for stop and remove.
+ * Each call ends by its own deadline or with `signal`. Errors are ShimErrors; an unknown id is `notFound`
+ * where the CRI makes it an error, and success for stop and remove.
  */
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
@@ -104,7 +106,7 @@ export function connect(endpoint: string): ConnectedClient {
         (error, answer) => {
           link[Symbol.dispose]();
           if (error === null && answer !== undefined) {
-            // The deserializer of this very method made it.
+            // This method's deserializer made the answer.
             resolve(answer as Services[Name]["response"]);
             return;
           }

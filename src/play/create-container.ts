@@ -38,7 +38,7 @@ interface CreateContainerInput {
   readonly signal: AbortSignal;
 }
 
-/** Containers are never restarted yet, so each is the first attempt. */
+/** play does not restart containers, so each is the first attempt. */
 const attempt = 0;
 
 export async function createContainer(input: CreateContainerInput): Promise<void> {
@@ -49,7 +49,7 @@ export async function createContainer(input: CreateContainerInput): Promise<void
   await files.makeDirectory(
     dirname(join(logDirectory(directories, manifest.key), logPath(container.name, attempt))),
   );
-  // Registered before the call: one that failed here may still have succeeded there.
+  // Before the call, because the server may complete a call that fails here.
   rollback?.defer(`remove container "${container.name}"`, async (undoSignal) => {
     const listed = await client.listContainers(sandbox.id, undoSignal);
     for (const entry of listed.filter(({ metadata }) => metadata?.name === container.name)) {

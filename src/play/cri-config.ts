@@ -26,7 +26,7 @@ import { logDirectory, logPath } from "./pod-files.js";
 import { linuxResources, qosClass } from "./resources.js";
 import { containerSecurityContext, sandboxSecurityContext } from "./security-context.js";
 
-/** What a pod's configuration takes from the node. */
+/** Facts about the node for the configuration of a pod. */
 export interface NodeFacts {
   readonly memoryBytes: bigint;
   readonly dns: DnsConfig;
@@ -50,7 +50,7 @@ export function podLabels({ name, namespace, uid }: PodKey): Readonly<Record<str
   return { [podNameLabel]: name, [podNamespaceLabel]: namespace, [podUidLabel]: uid };
 }
 
-/** The pod's host name inside its containers, unless it has the node's. */
+/** The host name in the pod's containers; empty on the host network. */
 export function podHostname({ pod, key }: Manifest): string {
   return (pod.spec.hostname ?? key.name).slice(0, 63).replace(/[-.]+$/, "");
 }
@@ -108,7 +108,7 @@ export interface ContainerConfigInput {
   readonly container: Container;
   readonly attempt: number;
   readonly image: Pick<Image, "id" | "uid" | "username">;
-  /** All of them, with sub paths resolved. */
+  /** All mounts, with resolved sub paths. */
   readonly mounts: readonly Answer<Mount>[];
   readonly node: NodeFacts;
   readonly directories: Directories;

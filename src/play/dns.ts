@@ -7,12 +7,12 @@ export interface DnsConfig {
   readonly options: readonly string[];
 }
 
-/** The C library reads no more than three. */
+/** The C library reads at most three. */
 const maxServers = 3;
 
 /**
- * The pod's DNS settings on a node whose own are `node`. A node without a cluster has no cluster DNS server: ClusterFirst
- * is then the same as Default, as with a kubelet that was given no --cluster-dns.
+ * The pod's DNS settings, from those of the node. play knows no cluster DNS server, so ClusterFirst is the
+ * same as Default, as with a kubelet without --cluster-dns.
  */
 export function podDns(spec: PodSpec, node: DnsConfig): DnsConfig {
   const base = spec.dnsPolicy === "None" ? { servers: [], searches: [], options: [] } : node;
@@ -45,7 +45,7 @@ export function parseResolvConf(text: string): DnsConfig {
   return { servers, searches, options };
 }
 
-/** Whether a pod could reach none of the servers, because each is the node's own stub on its loopback. */
+/** Whether all servers have loopback addresses of the node, which pods cannot reach. */
 export function isLoopbackOnly({ servers }: DnsConfig): boolean {
   return servers.length > 0 && servers.every((server) => server.startsWith("127.") || server === "::1");
 }

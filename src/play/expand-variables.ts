@@ -1,6 +1,6 @@
 /**
- * `$(NAME)` in commands, arguments and environment values, by the rules of the kubelet: a known name is replaced, an
- * unknown reference stays as it is, `$$` is one `$`, and any other `$` is itself.
+ * `$(NAME)` in commands, arguments and environment values, by the rules of the kubelet: a known name is
+ * replaced, an unknown reference stays as it is, `$$` is one `$`, and any other `$` is itself.
  */
 export function expandVariables(text: string, variables: ReadonlyMap<string, string>): string {
   let result = "";
@@ -28,8 +28,8 @@ export function expandVariables(text: string, variables: ReadonlyMap<string, str
 }
 
 /**
- * The environment of a container in the order of its list: a value may refer to names before it, and a later entry of
- * the same name wins but keeps the place of the first.
+ * The environment of a container in the order of its list. A value may refer to names of earlier entries. A
+ * later entry of the same name replaces the value, at the place of the first.
  */
 export function expandEnvironment(
   entries: readonly { readonly name: string; readonly value?: string }[],

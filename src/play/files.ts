@@ -8,14 +8,17 @@ import type { HostPathType, VolumePreparation } from "./volumes.js";
 /** All paths are absolute. */
 export interface PlayFiles {
   exists(path: string): Promise<boolean>;
-  /** With its parents, readable by everybody. */
+  /** Makes its parents, too; all users may read it. */
   makeDirectory(path: string): Promise<void>;
-  /** With its parents, which only root may enter. An existing file keeps its inode: it may be mounted somewhere. */
+  /**
+   * Makes its parents, too, which only root may enter. An existing file keeps its inode, which may be
+   * mounted.
+   */
   writeFile(path: string, text: string, mode: number): Promise<void>;
   prepareVolume(volume: VolumePreparation): Promise<void>;
-  /** What `subPath` of a volume leads to, made as a directory when missing. Refuses links that leave the volume. */
+  /** Resolves `subPath` of a volume; makes a missing directory. Refuses links that leave the volume. */
   resolveSubPath(volumePath: string, subPath: string): Promise<string>;
-  /** The first of `directories` that `path` lies in, at any depth, whatever names lead to it; not `path` itself. */
+  /** The first of `directories` that contains `path` at any depth, by inode and not by name. */
   firstAbove(path: string, directories: readonly string[]): Promise<string | undefined>;
   /** Deletes a directory that may be missing. Refuses while anything is mounted below it. */
   removeTree(path: string): Promise<void>;
@@ -43,7 +46,7 @@ export const nodeFiles: PlayFiles = {
   readTail,
 };
 
-/** Open to all users, as the kubelet's; with fsGroup, what is made inside belongs to that group. */
+/** All users may write, as with the kubelet. With fsGroup, new files in it belong to that group. */
 async function makeEmptyDir(path: string, group: number | undefined): Promise<void> {
   if ((await statOrUndefined(path)) !== undefined) return;
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
@@ -70,7 +73,8 @@ const kinds: Readonly<
 };
 
 async function checkHostPath(path: string, type: HostPathType): Promise<void> {
-  if (type === "") return; // Kubernetes checks nothing then; the runtime makes a directory of a path that is not there.
+  // Kubernetes checks nothing without a type; the runtime makes a directory of a missing path.
+  if (type === "") return;
   let stats = await statOrUndefined(path);
   if (stats === undefined && type === "DirectoryOrCreate")
     await mkdir(path, { recursive: true, mode: 0o755 });
@@ -83,8 +87,8 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
 }
 
 /**
- * A container of the pod may have left a link in the volume, so each part is looked at before it is followed. That holds
- * as long as no part is replaced: see sub-path.ts.
+ * A container of the pod may have made a link in the volume, so each part is checked before it is followed. A
+ * part must not be replaced meanwhile: see sub-path.ts.
  */
 async function resolveSubPath(volumePath: string, subPath: string): Promise<string> {
   const action = `mount subPath "${subPath}" of "${volumePath}"`;

@@ -53,7 +53,7 @@ export async function followPods(
         if (states.every((state) => state !== "Running" && state !== "Pending")) return states;
       } catch (error) {
         if (signal.aborted) return undefined;
-        // The shim may be restarted while the containers run on.
+        // The containers keep running while the shim restarts.
         if (!isKind(error, "unavailable", "timeout")) throw error;
         if (!isLost) deps.report(`the CRI server does not answer, trying on: ${messageOf(error)}`);
         isLost = true;
@@ -84,7 +84,7 @@ async function followContainer(
     followed.set(container.id, entry);
   }
   const { tail, assembler, prefix } = entry;
-  // The container was seen to have ended before this reads: what it reads is then all there is.
+  // The container had ended before this read, so the log is complete.
   const lines = (await tail.read())
     .map((line) => assembler.add(parseLogLine(line)))
     .filter((line) => line !== undefined);

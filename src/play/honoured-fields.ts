@@ -62,7 +62,9 @@ function keyed(read: Reader<string>, checkKey: (key: string) => Problem["kind"] 
 const validKey = (key: string): "malformed" | undefined =>
   qualifiedKey(key) === undefined ? undefined : "malformed";
 
-/** Annotations that older Kubernetes releases obeyed. Passing them on without obeying would loosen a pod's confinement. */
+/**
+ * Annotations that confine a pod in older Kubernetes releases. Ignoring them would weaken its confinement.
+ */
 const actingAnnotation =
   /^(container\.apparmor\.security\.beta\.kubernetes\.io|container\.seccomp\.security\.alpha\.kubernetes\.io|seccomp\.security\.alpha\.kubernetes\.io)\//;
 
@@ -91,7 +93,8 @@ const podSecurityContext = object({
   runAsGroup: id,
   runAsNonRoot: boolean(),
   fsGroup: id,
-  // Kubernetes applies it to volume kinds that keep data between pods; neither emptyDir nor hostPath looks at it.
+  // Kubernetes applies it to volume kinds that keep data between pods; neither emptyDir nor hostPath looks at
+  // it.
   fsGroupChangePolicy: oneOf(["OnRootMismatch", "Always"]),
   supplementalGroups: list(id),
   supplementalGroupsPolicy: oneOf(["Merge", "Strict"]),
@@ -196,7 +199,7 @@ const spec = object({
   restartPolicy: oneOf(["Never"], { Always: notRestarted, OnFailure: notRestarted }),
   runtimeClassName: string(dnsSubdomain),
   terminationGracePeriodSeconds: integer(0, 2 ** 31 - 1),
-  // What a node without an API server does anyway.
+  // The behaviour of a node without an API server.
   automountServiceAccountToken: isFalse,
   enableServiceLinks: isFalse,
   os: object({ name: mandatory(oneOf(["linux"])) }),
@@ -219,7 +222,7 @@ export const readPod = object({
   status: isEmpty,
 });
 
-/** Reads only what names a pod, for its removal; all other fields pass unseen. */
+/** Reads only name, namespace and uid, for the removal of a pod. Ignores all other fields. */
 export function readPodName(value: unknown, path: string, problems: Problem[]): PodName | undefined {
   const metadata = isObject(value) && isObject(value["metadata"]) ? value["metadata"] : {};
   const pick = ({ name, namespace, uid }: Readonly<Record<string, unknown>>): unknown => ({

@@ -7,7 +7,9 @@ import type { Container, PodSpec } from "./honoured-fields.js";
 
 export type PullPolicy = "Always" | "IfNotPresent" | "Never";
 
-/** Kubernetes' default: Always for `latest`, said or implied, and IfNotPresent for any other tag or a digest. */
+/**
+ * Kubernetes' default: Always for `latest`, said or implied, and IfNotPresent for any other tag or a digest.
+ */
 export function pullPolicy({
   image,
   imagePullPolicy,
@@ -59,7 +61,7 @@ export async function ensureImage(
   return found;
 }
 
-/** For an image that is there but whose policy wants it pulled again. */
+/** Hint for a failed pull of an image that is on the node. */
 function presentHint({ imagePullPolicy, policyField = "imagePullPolicy" }: WantedImage): string {
   const why = imagePullPolicy === undefined ? 'its tag is "latest" or missing' : `${policyField} is Always`;
   return `the image is on this node, but ${why}: write "${policyField}: IfNotPresent" to run it without a pull`;
@@ -69,8 +71,8 @@ function presentHint({ imagePullPolicy, policyField = "imagePullPolicy" }: Wante
 export type VolumeImages = ReadonlyMap<string, Answer<ImageSpec>>;
 
 /**
- * The images of the volumes that the container mounts, but for those in `known`, one after the other, as `ensure` finds or
- * pulls them. A volume that no container mounts needs no image, as with the kubelet.
+ * The images of the volumes that the container mounts, without those in `known`. `ensure` finds or pulls them
+ * one after the other. A volume that no container mounts needs no image, as with the kubelet.
  */
 export async function ensureVolumeImages(
   { volumeMounts = [] }: Container,

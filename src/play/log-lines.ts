@@ -1,4 +1,4 @@
-/** Container log files: lines in the form of Docker's json-file and of the CRI, and reading on at the end. */
+/** Container log files: parses lines of Docker's json-file and of the CRI, and follows a growing file. */
 import { type FileHandle, open, stat } from "node:fs/promises";
 
 /** A piece of a container's output. */
@@ -12,7 +12,7 @@ export interface LogPiece {
 
 const criPattern = /^\d{4}-\S+ (stdout|stderr) ([PF])(?::\S*)? (.*)$/s;
 
-/** One line of a log file, without its line end; one that is in neither form is passed on whole. */
+/** Parses a line of a log file, without its line end. A line of neither format becomes the text as it is. */
 export function parseLogLine(line: string): LogPiece {
   const cri = criPattern.exec(line);
   if (cri !== null) return { stream: cri[1] ?? "", text: cri[3] ?? "", isEnd: cri[2] === "F" };
@@ -43,10 +43,10 @@ function parseJson(line: string): { readonly log: string; readonly stream: strin
 export class LineAssembler {
   readonly #open = new Map<string, string>();
 
-  /** `maxLength`: a longer line comes out in parts. */
+  /** Splits a line longer than `maxLength`. */
   constructor(private readonly maxLength = 64 * 1024) {}
 
-  /** The output line that `piece` completes, if it does. */
+  /** The line that `piece` completes, or undefined. */
   add({ stream, text, isEnd }: LogPiece): string | undefined {
     const line = (this.#open.get(stream) ?? "") + text;
     if (!isEnd && line.length < this.maxLength) {
@@ -57,7 +57,7 @@ export class LineAssembler {
     return line;
   }
 
-  /** What is left of lines that never ended. */
+  /** The text of lines without an end. */
   flush(): readonly string[] {
     const rest = [...this.#open.values()];
     this.#open.clear();
@@ -89,7 +89,7 @@ export class LogTail implements AsyncDisposable {
   async read(): Promise<readonly string[]> {
     const lines: string[] = [];
     const current = await this.#current();
-    // What was written before a rotation comes first.
+    // The end of a rotated file comes before the new file.
     if (this.#file !== undefined) await this.#drain(this.#file, lines);
     if (current !== undefined && (this.#file === undefined || current.inode !== this.#inode)) {
       await this.#file?.close();

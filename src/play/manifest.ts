@@ -1,4 +1,4 @@
-/** Manifests: YAML text with any number of documents → Pods, or one error that lists all that is wrong. */
+/** Manifests: YAML text with any number of documents → Pods, or one error that lists all problems. */
 import { createHash } from "node:crypto";
 import { messageOf, ShimError } from "../shim/lib/errors.js";
 import { checkPod } from "./check-pod.js";
@@ -20,7 +20,7 @@ export interface Manifest {
   readonly source: string;
   readonly key: PodKey;
   readonly pod: Pod;
-  /** SHA-256 of all that the manifest says, whatever the order of its keys. */
+  /** SHA-256 of the content; the order of keys does not matter. */
   readonly hash: string;
 }
 
@@ -30,7 +30,7 @@ export interface ManifestFile {
   readonly text: string;
 }
 
-/** The pods of `files`, in their order. Throws one ShimError for all fields that are wrong or not honoured. */
+/** The pods of `files`, in order. Throws one ShimError for all fields that are malformed or not honoured. */
 export async function readManifests(files: readonly ManifestFile[]): Promise<readonly Manifest[]> {
   return read(files, (value, path, problems) => {
     const pod = readPod(value, path, problems);
@@ -40,7 +40,7 @@ export async function readManifests(files: readonly ManifestFile[]): Promise<rea
   });
 }
 
-/** Only what names the pods of `files`: enough to remove them, whatever else the manifests say. */
+/** Only the keys of the pods of `files`, for their removal. Ignores all other fields. */
 export async function readPodKeys(
   files: readonly ManifestFile[],
 ): Promise<readonly { readonly source: string; readonly key: PodKey }[]> {
@@ -84,7 +84,7 @@ async function read<T extends { readonly key: PodKey }>(
 interface Document {
   readonly value: unknown;
   readonly source: string;
-  /** Where in the document it stands: empty, or `items[2]` of a List. */
+  /** Path in the document: empty, or `items[2]` of a List. */
   readonly path: string;
 }
 
@@ -92,7 +92,7 @@ async function documentsOf(file: ManifestFile): Promise<readonly Document[]> {
   const { parseAllDocuments } = await import("../shim/lib/yaml.js");
   const parsed = parseAllDocuments(file.text, { merge: true, stringKeys: true });
   const documents: Document[] = [];
-  // For a text without any document the library answers one empty list.
+  // The library returns an empty list for a text without a document.
   const list = Array.isArray(parsed) ? parsed : [];
   list.forEach((document, index) => {
     const source = list.length === 1 ? file.name : `${file.name}, document ${index + 1}`;
@@ -170,8 +170,8 @@ function keyOf(metadata: {
 }
 
 /**
- * The uid of a pod whose manifest gives none. It comes from the pod's name alone, so that a second `play`, and
- * `play --down` after the manifest has changed, find the pod. In the form of a name-based UUID (version 8).
+ * The uid of a pod whose manifest has none: a UUID of version 8. It depends only on the pod's name, so that a
+ * second `play`, and `play --down` after a change of the manifest, find the pod.
  */
 export function derivedUid(namespace: string, name: string): string {
   const digest = createHash("sha256").update(`dockershim play\0${namespace}\0${name}`).digest("hex");

@@ -44,7 +44,7 @@ export const environmentName: Check = (text) =>
 
 export const notEmpty: Check = (text) => (text === "" ? "must not be empty" : undefined);
 
-/** Where a volume goes in the container. */
+/** Path of a volume in the container. */
 export const mountPath: Check = (text) => {
   if (text === "") return "must not be empty";
   return text.includes(":") ? "must not contain ':'" : undefined;
@@ -56,7 +56,7 @@ export const nodePath: Check = (text) => {
   return text.split("/").includes("..") ? "must not contain '..'" : undefined;
 };
 
-/** A path below something else. */
+/** A relative path that stays below its parent. */
 export const relativePath: Check = (text) => {
   if (text.startsWith("/")) return "must be a relative path";
   return text.split("/").includes("..") ? "must not contain '..'" : undefined;

@@ -1,4 +1,4 @@
-/** What `play` does next for one pod, from its manifest and what is on the node. Pure. */
+/** The next step of `play` for one pod, from its manifest and its observed state. Pure. */
 import type { Container } from "./honoured-fields.js";
 import type { Manifest } from "./manifest.js";
 
@@ -8,7 +8,7 @@ export interface ObservedSandbox {
   readonly isReady: boolean;
   /** Nanoseconds. */
   readonly createdAt: bigint;
-  /** Value of the annotation that `play` sets; undefined when something else made the sandbox. */
+  /** Value of the annotation that `play` sets; undefined for a sandbox of another program. */
   readonly playHash: string | undefined;
   readonly uid: string;
 }
@@ -45,8 +45,8 @@ export type Step =
   | { readonly do: "nothing" };
 
 /**
- * Images first, so that a missing one is found before anything runs; then as the kubelet's SyncPod. `ready` names the
- * containers whose image this run has ensured.
+ * Ensures all images first, so that a missing image fails before a container runs. Then the order is that of
+ * the kubelet's SyncPod. `ready` names the containers whose image this run has ensured.
  */
 export function nextStep(manifest: Manifest, observed: ObservedPod, ready: ReadonlySet<string>): Step {
   const { pod, key, hash } = manifest;
@@ -70,7 +70,7 @@ export function nextStep(manifest: Manifest, observed: ObservedPod, ready: Reado
   if (obsolete !== undefined) return { do: "removeSandbox", sandbox: obsolete };
   if (sandbox === undefined) return { do: "runSandbox" };
 
-  // Once a container of the pod's own exists, the init containers are over and may even be gone.
+  // Once one of spec.containers exists, the init containers have ended and may have been removed.
   const initIsOver = pod.spec.containers.some(({ name }) => byName.has(name));
   if (!initIsOver) {
     for (const container of initContainers) {
@@ -105,7 +105,7 @@ function initStep(container: Container, entry: ObservedContainer | undefined): S
   }
 }
 
-/** Why nothing may be done for the pod, or undefined. */
+/** The reason why play must not touch the pod, or undefined. */
 function conflictOf(sandboxes: readonly ObservedSandbox[], uid: string, hash: string): string | undefined {
   if (sandboxes.some(({ playHash }) => playHash === undefined)) {
     return "a pod of this name is on the node that was not made by play";

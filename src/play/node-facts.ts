@@ -1,4 +1,4 @@
-/** Reads what pods take from the node. */
+/** Reads the facts about the node that pods need. */
 import { constants } from "node:fs";
 import { access, readFile } from "node:fs/promises";
 import { totalmem } from "node:os";
@@ -11,7 +11,9 @@ export async function readNodeFacts(): Promise<NodeFacts> {
   return { memoryBytes: BigInt(totalmem()), dns, hostsFile, seLinux };
 }
 
-/** The node's resolv.conf or, where that names only systemd-resolved's stub, the one with the servers behind it. */
+/**
+ * The node's resolv.conf. If that only has the stub of systemd-resolved, the file with its upstream servers.
+ */
 async function readDns(): Promise<DnsConfig> {
   const own = parseResolvConf(await readOrEmpty("/etc/resolv.conf"));
   if (!isLoopbackOnly(own)) return own;

@@ -54,7 +54,7 @@ export async function observeContainers(
   return statuses.filter((status) => status !== undefined).map(toObserved);
 }
 
-/** Undefined when the container went away since it was listed. */
+/** Undefined when the container was removed since the list. */
 async function statusOf(
   client: Pick<Reads, "containerStatus">,
   id: string,
@@ -87,10 +87,10 @@ export function toObserved(status: ContainerStatus): ObservedContainer {
   };
 }
 
-/** As much of it as Kubernetes shows. */
+/** Cut to the length that Kubernetes shows. */
 const maxBytes = 4096;
 
-/** How a container ended, with its own last words: `exit code 3: no such table`. */
+/** Exit code and termination message of a container: `exit code 3: no such table`. */
 export async function exitWithMessage(
   container: ObservedContainer,
   key: PodKey,

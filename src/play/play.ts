@@ -1,4 +1,4 @@
-/** `play` as a whole: all pods of the manifests up, or down. */
+/** Brings all pods of the manifests up, shows them, or removes them. */
 import { isKind, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
@@ -14,12 +14,12 @@ import { type PodState, formatTable, podRow, podState, tableHeader } from "./pod
 import { type RunnerDeps, playPod } from "./runner.js";
 import { removePodFiles, removeSandbox } from "./teardown.js";
 
-/** An undo step may have to wait for the grace period of a pod's containers, and then for the engine. */
+/** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
 
 /**
- * Brings up the pods, one after the other. When one fails, what this run has made, of all pods, is removed again,
- * unless `keep`.
+ * Brings up the pods, one after the other. When one fails, removes everything that this run has made, for all
+ * pods, unless `keep`.
  */
 export async function playUp(
   manifests: readonly Manifest[],
@@ -50,7 +50,7 @@ export async function playUp(
   rollback.commit();
 }
 
-/** Prints the table; answers the states in the order of `manifests`. */
+/** Prints the table and returns the states in the order of `manifests`. */
 export async function showPods(
   manifests: readonly Manifest[],
   client: CriClient,
@@ -83,7 +83,10 @@ async function ipsOf(
   }
 }
 
-/** Removes the pods, in reverse order, with their volumes' data and logs. Pods that play did not make are left. */
+/**
+ * Removes the pods, in reverse order, with the data of their volumes and their logs. Keeps pods of other
+ * programs.
+ */
 export async function playDown(
   pods: readonly { readonly source: string; readonly key: PodKey }[],
   deps: Pick<RunnerDeps, "client" | "files" | "directories" | "report">,
@@ -101,13 +104,13 @@ export async function playDown(
         report(`${pod}: left alone, it was not made by play`);
         continue;
       }
-      // Also those of an earlier uid, should the manifest have got another one since.
+      // Also files of an earlier uid, because the manifest's uid may have changed.
       const uids = new Set([
         key.uid,
         ...own.map(({ uid }) => uid).filter((uid) => podUid(uid) === undefined),
       ]);
       for (const uid of uids) {
-        // Play's own directory shows that the logs under this uid are those of a pod of play.
+        // play's directory for this uid proves that play made the logs.
         const isOurs = await files.exists(podDirectory(directories, { ...key, uid }));
         if (isOurs) await removePodFiles(files, directories, { ...key, uid });
       }
@@ -125,7 +128,7 @@ function describeState(state: PodState): string {
   return state === "Running" ? "running" : `there (${state})`;
 }
 
-/** Rollback's log, as lines for the user. */
+/** The log of the rollback, as lines for the user. */
 function undoLog(report: (line: string) => void): Pick<Logger, "debug" | "error"> {
   return {
     debug: () => undefined,

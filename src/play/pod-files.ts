@@ -1,4 +1,4 @@
-/** Where the files of a pod lie on the node. */
+/** Paths of a pod's files on the node. */
 import { posix } from "node:path";
 import type { PodKey } from "./manifest.js";
 
@@ -8,7 +8,7 @@ export interface Directories {
   readonly state: string;
   /** As the kubelet's `/var/log/pods`. */
   readonly logs: string;
-  /** Where `seccompProfile.localhostProfile` is looked up; the kubelet's is `/var/lib/kubelet/seccomp`. */
+  /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
   readonly seccomp: string;
 }
 
@@ -26,12 +26,12 @@ export function emptyDirPath(directories: Directories, key: PodKey, volume: stri
   return posix.join(podDirectory(directories, key), "volumes", "empty-dir", volume);
 }
 
-/** What is mounted as /etc/hosts. */
+/** The file that is mounted as /etc/hosts. */
 export function hostsPath(directories: Directories, key: PodKey): string {
   return posix.join(podDirectory(directories, key), "etc-hosts");
 }
 
-/** What is mounted as the container's termination message file. */
+/** The file that is mounted as the container's termination message file. */
 export function terminationMessageFile(
   directories: Directories,
   key: PodKey,

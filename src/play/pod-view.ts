@@ -1,11 +1,11 @@
-/** How a pod is shown: one row of the table, from its manifest and what is on the node. Pure. */
+/** The table row of a pod, from its manifest and its observed state. Pure. */
 import type { ContainerPort } from "./honoured-fields.js";
 import type { Manifest } from "./manifest.js";
 import { type ObservedContainer, type ObservedPod, newestSandbox } from "./next-step.js";
 
 export type PodState = "Pending" | "Running" | "Succeeded" | "Failed" | "NotReady" | "Absent";
 
-/** Kubernetes' phases, with NotReady for a pod whose sandbox has ended and Absent for one that is not there. */
+/** Kubernetes' phases, and NotReady for a pod with an ended sandbox, Absent for a pod without a sandbox. */
 export function podState({ pod }: Manifest, observed: ObservedPod): PodState {
   const sandbox = newestSandbox(observed.sandboxes);
   if (sandbox === undefined) return "Absent";

@@ -1,4 +1,4 @@
-/** requests and limits → what the kernel is told, with the kubelet's formulas. */
+/** requests and limits → values for the kernel, with the kubelet's formulas. */
 import type { Answer, LinuxContainerResources } from "../shim/domain/cri.js";
 import type { Container, PodSpec } from "./honoured-fields.js";
 import { parseQuantity } from "../shim/domain/quantity.js";
@@ -18,7 +18,7 @@ function limitsOf(container: Container): Amounts {
   };
 }
 
-/** A request that is left out is the limit, as the API server fills it in. */
+/** A missing request equals the limit; the API server sets that default. */
 function requestsOf(container: Container): Amounts {
   const { cpu, memory } = container.resources?.requests ?? {};
   const limits = limitsOf(container);
@@ -28,7 +28,7 @@ function requestsOf(container: Container): Amounts {
   };
 }
 
-/** Guaranteed: each container limits cpu and memory and requests as much. BestEffort: none says anything. */
+/** Guaranteed: all requests equal their limits, for cpu and memory. BestEffort: no requests and no limits. */
 export function qosClass(spec: PodSpec): QosClass {
   const containers = [...(spec.initContainers ?? []), ...spec.containers];
   const isZero = ({ cpuMillis, memoryBytes }: Amounts): boolean => cpuMillis === 0n && memoryBytes === 0n;
@@ -73,7 +73,7 @@ function cpuQuota(millis: bigint): bigint {
   return clamp((millis * cpuPeriodMicros) / 1000n, 1000n, 2n ** 62n);
 }
 
-/** The larger a Burstable container's share of the node's memory, the later it is killed. */
+/** The kernel kills a Burstable container later if its request is a larger part of the node's memory. */
 function oomScoreAdj(qos: QosClass, requestBytes: bigint, nodeMemoryBytes: bigint): bigint {
   if (qos === "Guaranteed") return -997n;
   if (qos === "BestEffort") return 1000n;

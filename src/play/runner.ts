@@ -1,4 +1,4 @@
-/** Brings one pod up: asks for the next step, takes it, looks again, until nothing is left to do. */
+/** Brings one pod up: observes the pod and takes the next step, until there is no next step. */
 import { join } from "node:path";
 import { sleep } from "../shim/lib/abort.js";
 import { ShimError, messageOf, unreachable } from "../shim/lib/errors.js";
@@ -31,7 +31,7 @@ export interface RunnerDeps {
   readonly directories: Directories;
   /** One line of progress for the user. */
   readonly report: (line: string) => void;
-  /** How often a running init container is looked at. */
+  /** Interval between two statuses of a running init container. */
   readonly pollMs: number;
 }
 
@@ -42,8 +42,8 @@ export interface PlayedPod {
 }
 
 /**
- * Takes all steps that `manifest` needs. What it makes is registered with `rollback`, which the caller commits or lets
- * run. An error says which pod and which step.
+ * Takes all steps that `manifest` needs. Registers their undos with `rollback`, which the caller commits or
+ * runs. An error names the pod and the step.
  */
 export async function playPod(
   manifest: Manifest,
@@ -88,7 +88,7 @@ interface Run {
   /** By container. */
   readonly images: Map<string, Image>;
   volumeImages: VolumeImages;
-  /** The undo of the sandbox is then that of its containers as well. */
+  /** The undo of such a sandbox removes its containers, too. */
   madeSandbox: boolean;
 }
 
@@ -145,13 +145,13 @@ async function take(step: Exclude<Step, { do: "nothing" }>, observed: ObservedPo
   }
 }
 
-/** Volumes and log directory first, as the kubelet: a container may be the first thing to write there. */
+/** Makes volumes and log directory before the sandbox, as the kubelet does. */
 async function runSandbox(run: Run): Promise<void> {
   const { manifest, deps, rollback, signal } = run;
   const { key, pod } = manifest;
   const { client, files, directories, node } = deps;
   const hadFiles = await files.exists(podDirectory(directories, key));
-  // Registered before the calls: one that failed here may still have succeeded there.
+  // Before the calls, because the server may complete a call that fails here.
   rollback.defer(`remove pod "${key.namespace}/${key.name}"`, async (undoSignal) => {
     const { sandboxes } = await observePod(client, key, undoSignal);
     const own = sandboxes.filter(({ uid, playHash }) => uid === key.uid && playHash === manifest.hash);
@@ -168,7 +168,7 @@ async function runSandbox(run: Run): Promise<void> {
 const tailBytes = 16 * 1024;
 const tailLines = 20;
 
-/** The error for `reason`, with the last words and the end of the output of the container that failed. */
+/** The error for `reason`, with the termination message and the last output of the failed container. */
 async function explained(
   reason: string,
   container: ObservedContainer | undefined,
@@ -215,7 +215,7 @@ function describeStep(step: Step): string {
 }
 
 function failure(error: unknown, { key, source }: Manifest, step: Step | undefined): ShimError {
-  const description = step === undefined ? "look at what is there" : describeStep(step);
+  const description = step === undefined ? "observe the pod" : describeStep(step);
   const { kind, fields } = ShimError.from(error);
   const where = `play pod "${key.namespace}/${key.name}" (${source})`;
   const message = [where, description, messageOf(error)].filter((part) => part !== "").join(": ");

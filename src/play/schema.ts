@@ -1,18 +1,18 @@
 /**
- * Readers of untyped values (parsed YAML). A reader names every field that it knows: all others are reported, at any
- * depth, so that nothing of a document can be dropped in silence. What a reader accepts is typed by inference.
+ * Readers of untyped values (parsed YAML). A reader names every field that it knows and reports all others,
+ * at any depth, so that no field is ignored silently. TypeScript infers the type of the result.
  */
 
-/** One thing wrong with a document. */
+/** One problem of a document. */
 export interface Problem {
   /** `spec.containers[0].livenessProbe`; empty for the document itself. */
   readonly path: string;
   readonly reason: string;
-  /** `notHonoured`: may be right, but this program cannot do it yet. `malformed`: it is wrong. */
+  /** `notHonoured`: valid, but not implemented here. `malformed`: invalid. */
   readonly kind: "notHonoured" | "malformed";
 }
 
-/** Reads the value at `path`; reports what is wrong and then answers undefined. */
+/** Reads the value at `path`. Reports problems and then returns undefined. */
 export type Reader<T> = (value: unknown, path: string, problems: Problem[]) => T | undefined;
 
 interface Mandatory<T> {
@@ -67,7 +67,8 @@ export function object<const F extends Fields>(fields: F): Reader<Shape<F>> {
       if (value[name] === undefined || value[name] === null)
         problems.push(malformed(join(path, name), "is missing"));
     }
-    // Each field came out of its own reader; one that failed left a problem, and then the result is not used.
+    // Each field has the type of its reader. After a failed reader there is a problem, and the result is not
+    // used.
     return result as Shape<F>;
   };
 }
@@ -98,7 +99,7 @@ export function mapOf<T>(item: Reader<T>): Reader<Readonly<Record<string, T>>> {
   };
 }
 
-/** Text; `check` answers the reason to refuse it. YAML's unquoted numbers and booleans are no text. */
+/** Text; `check` returns the reason to refuse it. Unquoted numbers and booleans of YAML are not text. */
 export function string(check?: (text: string) => string | undefined): Reader<string> {
   return (value, path, problems) => {
     const reason = typeof value === "string" ? textProblem(value, check) : "must be a string (quote it)";
@@ -125,8 +126,8 @@ export function boolean(): Reader<boolean> {
 }
 
 /**
- * One of `honoured`. Values in `known` are right in Kubernetes but not honoured here (the value is the reason); all
- * others are malformed.
+ * One of `honoured`. Values in `known` are valid in Kubernetes but not honoured here, for the given reason.
+ * All other values are malformed.
  */
 export function oneOf<const T extends string>(
   honoured: readonly T[],
@@ -149,7 +150,9 @@ export function oneOf<const T extends string>(
   };
 }
 
-/** A field of which only one value changes nothing (`false`, an empty mapping); every other is not honoured. */
+/**
+ * A field with one value that has no effect (`false`, an empty mapping). All other values are not honoured.
+ */
 export function onlyIf(harmless: (value: unknown) => boolean, reason: string): Reader<never> {
   return (value, path, problems) => {
     if (!harmless(value)) problems.push({ path, reason, kind: "notHonoured" });
@@ -172,13 +175,13 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** `a` + `b` → `a.b`; keys that are no plain word are quoted: `metadata.labels["app.kubernetes.io/name"]`. */
+/** `a` + `b` → `a.b`; quotes keys that are not plain words: `metadata.labels["app.kubernetes.io/name"]`. */
 export function join(path: string, name: string): string {
   if (!/^[A-Za-z_][\w-]*$/.test(name)) return `${path}[${JSON.stringify(name)}]`;
   return path === "" ? name : `${path}.${name}`;
 }
 
-/** Sets also names such as `__proto__`, which an assignment would not. */
+/** Also sets names such as `__proto__`, unlike an assignment. */
 function define<T>(target: Record<string, T>, name: string, value: T): void {
   Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true });
 }

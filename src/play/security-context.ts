@@ -12,7 +12,7 @@ import type {
 import { NamespaceMode, SecurityProfileProfileType, SupplementalGroupsPolicy } from "../shim/domain/cri.js";
 import type { Container, PodSpec, Profile } from "./honoured-fields.js";
 
-/** What the kubelet hides and write-protects in a container unless procMount is Unmasked. */
+/** Paths that the kubelet masks or makes read-only unless procMount is Unmasked. */
 const maskedPaths = [
   "/proc/asound",
   "/proc/acpi",
@@ -44,7 +44,7 @@ export function sandboxSecurityContext(spec: PodSpec): Answer<LinuxSandboxSecuri
   return {
     namespace_options: namespaceOptions(spec),
     privileged: containers.some((container) => container.securityContext?.privileged === true),
-    // The sandbox runs nothing but the pause program: the kubelet always confines it.
+    // As with the kubelet: the sandbox only runs the pause program.
     seccomp: { profile_type: SecurityProfileProfileType.RuntimeDefault },
     ...groups(spec),
     ...(context.runAsUser === undefined ? {} : { run_as_user: { value: String(context.runAsUser) } }),
@@ -90,7 +90,7 @@ export function containerSecurityContext(
   };
 }
 
-/** runAsUser, else the image's user; an image without one runs as root. Throws when runAsNonRoot forbids it. */
+/** runAsUser, else the image's user, else root. Throws when runAsNonRoot forbids that. */
 function user({ container, spec, image }: ContainerSecurityInput): Answer<LinuxContainerSecurityContext> {
   const own = container.securityContext ?? {};
   const pod = spec.securityContext ?? {};
@@ -129,7 +129,7 @@ function groups(spec: PodSpec): {
   };
 }
 
-/** Without a profile a container is unconfined: Kubernetes' default. */
+/** Kubernetes' default is unconfined. */
 function seccompProfile(profile: Profile | undefined, directory: string): Answer<SecurityProfile> {
   if (profile === undefined) return { profile_type: SecurityProfileProfileType.Unconfined };
   const { localhostProfile = "" } = profile;
@@ -139,7 +139,7 @@ function seccompProfile(profile: Profile | undefined, directory: string): Answer
   };
 }
 
-/** In the present field and in the older one that runtimes without it read. */
+/** Sets the current field and the deprecated field, for older runtimes. */
 function appArmorProfile(profile: Profile): Answer<LinuxContainerSecurityContext> {
   const { localhostProfile = "" } = profile;
   const old = {

@@ -1,4 +1,4 @@
-/** The host path of a subPath, which no container may replace before the engine has mounted it. */
+/** Resolves the host path of a subPath, safe from containers that replace it before the engine mounts it. */
 import { ShimError, isKind } from "../shim/lib/errors.js";
 import { ContainerState, type ContainerStatus } from "../shim/domain/cri.js";
 import type { CriClient } from "./client.js";
@@ -7,9 +7,9 @@ import type { PlayFiles } from "./files.js";
 type Calls = Pick<CriClient, "listContainers" | "containerStatus">;
 
 /**
- * The engine looks the path up once more when it mounts it. A container that may write to a directory on the way could
- * put a link there in between, and have any directory of the node mounted. So it is an error while such a container runs,
- * of whatever pod. One that runs after this has only what its own mounts lead to, and play starts one at a time.
+ * The engine resolves the path again when it mounts it. In between, a container that may write to a parent
+ * directory could put a link there and get any directory of the node mounted. So a running container of any
+ * pod with such a mount is an error. Later containers are no danger: play starts one container at a time.
  */
 export async function safeSubPath(
   { volumePath, subPath }: { readonly volumePath: string; readonly subPath: string },
@@ -29,7 +29,7 @@ export async function safeSubPath(
       `${action}: ${writer}, where it could exchange what is mounted; ${remedy}`,
     );
   }
-  // A container may have written until now.
+  // A container may have changed the path before the check above.
   if ((await files.resolveSubPath(volumePath, subPath)) === path) return path;
   throw new ShimError("precondition", `${action}: it leads elsewhere than a moment ago`);
 }

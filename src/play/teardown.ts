@@ -9,7 +9,7 @@ import { type Directories, logDirectory, podDirectory } from "./pod-files.js";
 
 type Calls = Pick<CriClient, "listContainers" | "stopContainer" | "stopPodSandbox" | "removePodSandbox">;
 
-/** Each container gets the grace period that it was created with, all at the same time. Repeating it does no harm. */
+/** Stops all containers in parallel, each with the grace period of its creation. Can be repeated. */
 export async function removeSandbox(client: Calls, sandboxId: string, signal: AbortSignal): Promise<void> {
   const containers = await client.listContainers(sandboxId, signal);
   const running = containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
@@ -20,7 +20,7 @@ export async function removeSandbox(client: Calls, sandboxId: string, signal: Ab
   await client.removePodSandbox(sandboxId, signal);
 }
 
-/** Deletes the pod's logs and its volumes' data. Only when its sandboxes are gone. */
+/** Deletes the logs and the volumes of a pod whose sandboxes have been removed. */
 export async function removePodFiles(
   files: Pick<PlayFiles, "removeTree">,
   directories: Directories,

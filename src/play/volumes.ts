@@ -10,12 +10,12 @@ import { type Directories, emptyDirPath } from "./pod-files.js";
 export type HostPathType =
   "" | "DirectoryOrCreate" | "Directory" | "FileOrCreate" | "File" | "Socket" | "CharDevice" | "BlockDevice";
 
-/** What must be there before the containers of a pod can start. */
+/** Files and directories that a pod's containers need before they start. */
 export type VolumePreparation =
   | { readonly kind: "emptyDir"; readonly path: string; readonly group: number | undefined }
   | { readonly kind: "hostPath"; readonly path: string; readonly type: HostPathType };
 
-/** One that has a path on the node: all but image volumes. */
+/** A volume with a path on the node. Image volumes have none. */
 interface PlannedVolume {
   readonly name: string;
   readonly preparation: VolumePreparation;
@@ -32,7 +32,7 @@ function plannedVolumes(spec: PodSpec, key: PodKey, directories: Directories): r
       } as const;
       return { name, preparation };
     }
-    // A volume that names no source is an emptyDir in Kubernetes.
+    // In Kubernetes, a volume without a source is an emptyDir.
     const path = emptyDirPath(directories, key, name);
     return { name, preparation: { kind: "emptyDir", path, group: spec.securityContext?.fsGroup } };
   });
@@ -46,7 +46,10 @@ export function volumePreparations(
   return plannedVolumes(spec, key, directories).map(({ preparation }) => preparation);
 }
 
-/** A mount of a volume. `subPath` is empty when the volume's root is mounted, and for image volumes, whose paths the CRI resolves. */
+/**
+ * A mount of a volume. `subPath` is empty for the volume's root and for image volumes; the CRI resolves
+ * theirs.
+ */
 export interface PlannedMount {
   /** Empty for an image volume. */
   readonly volumePath: string;
@@ -61,8 +64,8 @@ const propagations = {
 } as const;
 
 /**
- * The volume mounts of a container. With a sub path, `mount.host_path` is only the volume's own: what the sub path
- * leads to (through links that a container may have made) is known at the time of creation.
+ * The volume mounts of a container. With a sub path, `mount.host_path` is the path of the volume:
+ * create-container.ts resolves the sub path just before the creation, because containers may make links.
  */
 export function volumeMounts(
   container: Container,
@@ -79,7 +82,7 @@ export function volumeMounts(
     const container_path = posix.resolve("/", mount.mountPath);
     const image = images.get(mount.name);
     if (image !== undefined) {
-      // Whatever readOnly says, as in Kubernetes.
+      // As in Kubernetes, readOnly has no effect here.
       const imageMount = { container_path, image, image_sub_path: mount.subPath ?? "", readonly: true };
       return { volumePath: "", subPath: "", mount: imageMount };
     }
@@ -94,7 +97,7 @@ export function volumeMounts(
         readonly: mount.readOnly ?? false,
         recursive_read_only: mount.recursiveReadOnly === "Enabled",
         propagation: propagations[mount.mountPropagation ?? "None"],
-        // Paths of the node keep their labels: relabelling them could lock the node's own programs out.
+        // Paths of the node keep their labels, which the node's own programs may need.
         selinux_relabel: node.seLinux && volume.kind === "emptyDir",
       },
     };

@@ -1,9 +1,9 @@
-/** What this build is called. */
+/** Version and commit of this build. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { BuildInfo } from "./program.js";
 
-/** Version of package.json; commit of the checkout where it is one, read from its files, else `unknown`. */
+/** Version from package.json; commit from the files of a git checkout, else `unknown`. */
 export async function readBuildInfo(packageDirectory: string): Promise<BuildInfo> {
   const { version } = JSON.parse(await readFile(join(packageDirectory, "package.json"), "utf8")) as {
     version: string;
@@ -16,7 +16,7 @@ async function readCommit(gitDirectory: string): Promise<string | undefined> {
     readFile(join(gitDirectory, name), "utf8").catch(() => undefined);
   const head = (await read("HEAD"))?.trim();
   const ref = /^ref: (refs\/[\w./-]+)$/.exec(head ?? "")?.[1];
-  // Refs that git has packed stand as "<commit> <ref>" in one file.
+  // Packed refs are lines "<commit> <ref>" of one file.
   const packed =
     ref === undefined
       ? undefined

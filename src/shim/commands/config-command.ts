@@ -1,16 +1,16 @@
-/** `dockershim config`: every effective value and where it came from. */
+/** `dockershim config`: every effective value and its source. */
 import type { EffectiveValue, ResolvedConfig } from "../config/resolve.js";
 import { options } from "../config/options.js";
 
 export const configFormats = ["table", "yaml", "json"] as const;
 export type ConfigFormat = (typeof configFormats)[number];
 
-/** Text for standard output. YAML and JSON can be given back as `--config` and yield the same configuration. */
+/** Text for standard output. YAML and JSON as `--config` give the same configuration again. */
 export async function renderConfig(resolved: ResolvedConfig, format: ConfigFormat): Promise<string> {
   if (format === "table") return renderTable(resolved);
   const values = Object.fromEntries(
     Object.entries(resolved.sources)
-      // The effective log level contains the verbosity; in a file both would contradict each other.
+      // The effective log level includes the verbosity. A file with both would contradict itself.
       .filter(([name]) => name !== options.verbosity.name)
       .map(([name, { value }]) => [name, value]),
   );

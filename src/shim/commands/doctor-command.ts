@@ -1,4 +1,4 @@
-/** `dockershim doctor network`: what dead pods have left of their networks. Looks, and changes nothing. */
+/** `dockershim doctor network`: lists orphaned network resources of dead pods. Changes nothing. */
 import type { KnownSandboxes } from "../ports/network-plugin.js";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import type { NetworkList } from "../../network/libcni/configuration.js";
@@ -15,11 +15,11 @@ import type { ResolvedConfig } from "../config/resolve.js";
 const timeoutMs = 60_000;
 
 export interface DoctorOptions {
-  /** Also ask the plugins about the pods that run, by CHECK. */
+  /** Also call CHECK of the plugins for running pods. */
   readonly check: boolean;
 }
 
-/** Exit code 0 when nothing is left and no plugin complains, else 1. */
+/** Exit code 0 without orphaned resources and without errors of CHECK, else 1. */
 export async function runDoctorNetwork(
   { config }: ResolvedConfig,
   { check }: DoctorOptions,
@@ -62,7 +62,7 @@ export async function runDoctorNetwork(
   }
 }
 
-/** All that can be read, whether their plugins are there or not. */
+/** All valid lists, even if their plugins are missing. */
 async function configuredNetworks(directory: string): Promise<readonly NetworkList[]> {
   return (await readConfigurationFiles(directory)).flatMap(({ list }) => list ?? []);
 }

@@ -1,4 +1,4 @@
-/** `dockershim doctor ulimits`: how many files containers may open. Looks, and changes nothing. */
+/** `dockershim doctor ulimits`: shows how many files containers may open. Changes nothing. */
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";

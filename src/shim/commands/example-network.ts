@@ -1,4 +1,4 @@
-/** The network configuration for nodes that have none: offered on the first screen, or written when a flag asks for it. */
+/** An example CNI configuration for nodes without one. The first screen offers it; a flag writes it. */
 import { join } from "node:path";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import { PluginInvoker } from "../../network/libcni/invoke-plugin.js";
@@ -22,21 +22,21 @@ export type ExampleSettings = Pick<
   "networkPlugin" | "cniConfDir" | "cniBinDirs" | "podCidrs" | "writeExampleCniConfig"
 >;
 
-/** A list for a node without configuration files, or why there can be none. */
+/** A list for a node without configuration files, or the reason why there is none. */
 export interface NetworkOffer {
-  /** Where it would go. */
+  /** Path of the new file. */
   readonly path: string;
   readonly list: { readonly text: string } | { readonly problem: string };
 }
 
 const flag = "--write-example-cni-config";
-/** Plugins are asked for their versions, which takes milliseconds. */
+/** Timeout of VERSION of the plugins, which takes milliseconds. */
 const timeoutMs = 10_000;
 
 /**
- * Does what the flag asks for, and returns a line about it for the first screen; undefined without the flag. A
- * configuration that is there is never touched, so that the flag can stay in a unit file. Throws when there is none and
- * none can be written.
+ * Writes the example if the flag is set, and returns a line for the first screen; undefined without the flag.
+ * Never changes an existing configuration, so that the flag can stay in a unit file. Throws when a needed
+ * example cannot be written.
  */
 export async function writeExampleNetwork(
   settings: ExampleSettings,
@@ -55,23 +55,23 @@ export async function writeExampleNetwork(
     log.info({ path }, "wrote the example of a CNI configuration");
     return `wrote ${path}`;
   } catch (error) {
-    // Another program wrote one meanwhile.
+    // Another program wrote a configuration meanwhile.
     if (isKind(error, "conflict")) return keep(messageOf(error), log);
     throw ShimError.from(error).within(flag);
   }
 }
 
-/** What a node with the plugin `cni` can do about its missing configuration; undefined when there are files. */
+/** The offer for a node with the plugin `cni` and without configuration; undefined when there are files. */
 export async function offerExampleNetwork(
   settings: ExampleSettings,
   log: Pick<Logger, "debug">,
 ): Promise<NetworkOffer | undefined> {
   const { cniConfDir } = settings;
   try {
-    // Invalid files are to be fixed; a file beside them could take precedence over the fixed ones.
+    // The user must fix invalid files. Another file could take precedence over the fixed files.
     if ((await readConfigurationFiles(cniConfDir)).length > 0) return undefined;
   } catch {
-    // That the directory cannot be read is the reason why the network is not ready.
+    // notReadyReason() already reports the unreadable directory.
     return undefined;
   }
   const path = join(cniConfDir, exampleFileName);
@@ -103,7 +103,7 @@ async function exampleText(
   }
 }
 
-/** A pod CIDR that was given is meant, whatever the node has. */
+/** A given pod CIDR is used even if the node already uses its addresses. */
 async function placeFor(
   podCidrs: readonly string[],
 ): Promise<{ readonly bridge: string; readonly cidrs: readonly string[] }> {

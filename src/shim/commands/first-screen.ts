@@ -1,17 +1,17 @@
-/** The first screen: what a user needs to know after the start. Pure. */
+/** The first screen: the facts that a user needs after the start. Pure. */
 import { dirname } from "node:path";
 import type { NodeFacts } from "../domain/node-facts.js";
 import { options } from "../config/options.js";
 import type { NetworkOffer } from "./example-network.js";
 
-/** What the set-up script did before the shim started; it arrives as JSON in DOCKERSHIM_SETUP_REPORT. */
+/** Report of the set-up script that ran before the shim, from the JSON in DOCKERSHIM_SETUP_REPORT. */
 export interface SetupReport {
   /** Packages that the set-up installed on this host, now or earlier. */
   readonly installed: readonly string[];
   readonly engineStartedBy: string;
-  /** Whether the engine goes on when the shim ends. */
+  /** Whether the engine keeps running after the shim. */
   readonly keepsRunning: boolean;
-  /** Shell lines that take back what was installed and started. */
+  /** Shell lines that undo the installation and stop the engine. */
   readonly undo: readonly string[];
   /** Words of the command that runs the pods of a file. */
   readonly playCommand: readonly string[];
@@ -27,19 +27,19 @@ export interface FirstScreen {
   readonly network: {
     readonly name: string;
     readonly reason: string;
-    /** Why pods would get no network. */
+    /** The reason why pods get no network. */
     readonly problem: string | undefined;
   };
-  /** What became of the example configuration; undefined without its flag. */
+  /** Outcome of --write-example-cni-config; undefined without that flag. */
   readonly example: string | undefined;
   /** An example configuration for a node without any. */
   readonly offer: NetworkOffer | undefined;
   readonly pauseImage: string;
   readonly stateDirectory: string;
   readonly socket: string;
-  /** Where exec, attach and port-forward are served. */
+  /** Address of the server for exec, attach and port-forward. */
   readonly streaming: string;
-  /** Where metrics are served, empty for nowhere. */
+  /** Address of the metrics; empty when they are not served. */
   readonly metrics: string;
   readonly setup: SetupReport | undefined;
 }
@@ -85,13 +85,13 @@ export function renderFirstScreen(screen: FirstScreen): string {
   ].join("\n");
 }
 
-/** With the socket, wherever that was configured: the second terminal knows neither flags nor environment of this one. */
+/** Names the socket, because a second terminal has neither the flags nor the environment of this one. */
 function playLine({ playCommand, playManifest }: SetupReport, socket: string): string {
   const endpoint = socket === options.containerRuntimeEndpoint.default ? [] : ["--endpoint", socket];
   return [...playCommand, ...endpoint, playManifest].map(shellWord).join(" ");
 }
 
-/** The list as text for a shell: what is between the marks begins at the left edge, and so must the last mark. */
+/** The list as a here-document. Its lines and its end mark must not be indented. */
 function offerLines({ path, list }: NetworkOffer): readonly string[] {
   if ("problem" in list) {
     return [
@@ -141,7 +141,7 @@ function setupRows(setup: SetupReport): (readonly [string, string])[] {
   ];
 }
 
-/** Undefined for anything that is not a report: the first screen then goes without that part. */
+/** Undefined for text that is not a report; the first screen then lacks that part. */
 export function parseSetupReport(text: string | undefined): SetupReport | undefined {
   if (text === undefined || text === "") return undefined;
   try {

@@ -1,7 +1,7 @@
 /**
- * The flags of the table as commander's options. Before commander parses, Go's habits are rewritten: commander would
- * take the argument behind a switch as its value, knows neither `-v4` nor names with underscores, and takes a value
- * that begins with a dash for a flag. program.test.ts shows the command lines of kubelets that need it.
+ * The flags of the table as commander's options. Spellings of Go are rewritten before commander parses:
+ * commander would take the argument after a switch as its value and a value with a dash as a flag, and does
+ * not know `-v4` and names with underscores.
  */
 import { type Command, type CommanderError, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
@@ -23,9 +23,9 @@ export function knownFlags(): Map<string, { readonly isBoolean: boolean }> {
 }
 
 /**
- * Switches get their value (`--flag` → `--flag=true`), so that none swallows the next argument; `-v4`, `-v=4` and `-v`
- * become the long form; underscores in the names of known flags become hyphens, as the kubelet reads them. All else
- * stays as it is, in particular values and what follows `--`.
+ * Switches get a value (`--flag` → `--flag=true`), so that they do not take the next argument. `-v4`, `-v=4`
+ * and `-v` become the long form. As with the kubelet, underscores in names of known flags become hyphens.
+ * Values and arguments after `--` stay as they are.
  */
 export function normalizeArguments(argv: readonly string[]): string[] {
   const flags = knownFlags();
@@ -47,7 +47,7 @@ export function normalizeArguments(argv: readonly string[]): string[] {
       result.push(`--${name}=true`);
     } else {
       result.push(`--${name}`);
-      // The next argument is this flag's value, whatever it looks like.
+      // The next argument is this flag's value, even if it begins with a dash.
       index += 1;
       const next = argv[index];
       if (next !== undefined) result.push(next);
@@ -56,7 +56,7 @@ export function normalizeArguments(argv: readonly string[]): string[] {
   return result;
 }
 
-/** Declares every flag on `command`; what is given is appended to `given`, unparsed and in order. */
+/** Declares every flag on `command`. Its parser appends flags to `given`, unparsed and in order. */
 export function addServeFlags(command: Command, given: GivenFlag[]): void {
   const add = (name: string, placeholder: string, help: string, group: string | undefined): void => {
     const declared = new Option(`${name === "v" ? "-v, " : ""}--${name} ${placeholder}`, help);
@@ -91,18 +91,20 @@ export function isSwitchedOn(given: readonly GivenFlag[], name: string): boolean
   }
 }
 
-/** Throws for flags of the server that stand before a command for which they mean nothing. */
+/** Throws for flags of the server before a command that does not use them. */
 export function refuseServeFlags(given: readonly GivenFlag[], command: string): void {
   const [first] = given;
   if (first === undefined) return;
   throw new ShimError("invalid", `flag "--${first.name}": has no meaning for the command "${command}"`);
 }
 
-/** For `command.exitOverride`: turns an error of commander into one line that names flag, value and reason. */
+/**
+ * For `command.exitOverride`: turns an error of commander into one line that names flag, value and reason.
+ */
 export function usageErrorsOf(command: Command): (error: CommanderError) => void {
   return (error) => {
     if (error.exitCode === 0) throw error;
-    // The texts have several lines; the flag in question stands in the first quotes.
+    // The texts have several lines. The first quotes contain the flag.
     const quoted = /'([^']*)'/.exec(error.message)?.[1] ?? "";
     if (error.code === "commander.unknownOption") {
       throw new ShimError("invalid", unknownFlag(quoted.replace(/=.*$/s, ""), command));

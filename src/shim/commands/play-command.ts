@@ -28,7 +28,10 @@ export interface PlayIo {
   readonly stdout: { write(text: string): unknown };
   readonly stderr: { write(text: string): unknown };
   readonly stdin?: AsyncIterable<string | Uint8Array>;
-  /** Ends the command: before the pods run, what was made is removed; while they are followed, they are left. */
+  /**
+   * Ends the command. Before all pods run, play removes what it made; while it follows logs, it keeps the
+   * pods.
+   */
   readonly signal: AbortSignal;
 }
 

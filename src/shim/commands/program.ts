@@ -17,7 +17,10 @@ import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 
-/** What the commands do. The number is the exit code; a thrown error is one line on standard error and exit code 1. */
+/**
+ * The actions of the commands return the exit code. A thrown error becomes one line on standard error and
+ * code 1.
+ */
 export interface Actions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
@@ -40,13 +43,13 @@ export interface CommandIo {
 
 export interface Program {
   readonly command: Command;
-  /** That of the action, once `command` is parsed. */
+  /** The exit code of the action, after `command` was parsed. */
   exitCode(): number;
 }
 
 /**
- * The whole command tree. `serve` is what happens without a command. The flags of `serve` and `config` may stand
- * before or after the command. For normal use through `runCommandLine`.
+ * The command tree. `serve` is the default command. The flags of `serve` and `config` may stand before or
+ * after the command. Most callers use `runCommandLine`.
  */
 export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo): Program {
   const flags: GivenFlag[] = [];
@@ -62,7 +65,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       writeOut: (text) => {
         io.writeOut(text);
       },
-      // The error that follows says it all in one line.
+      // runCommandLine() prints the error on one line.
       writeErr: () => undefined,
     });
   root.exitOverride(usageErrorsOf(root));
@@ -95,10 +98,10 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     });
   }
 
-  const config = addCommand("config", "print every effective value and where it came from");
+  const config = addCommand("config", "print every effective value and its source");
   config.option(
     "-o, --output <format>",
-    `${configFormats.join(", ")}; all but table can be given back as --config`,
+    `${configFormats.join(", ")}; yaml and json can be used as --config`,
   );
   addServeFlags(config, flags);
   config.action(async ({ output = "table" }: { output?: string }) => {
@@ -111,9 +114,9 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     });
   });
 
-  const doctor = addCommand("doctor", "compare the node with the engine, changing nothing");
+  const doctor = addCommand("doctor", "compare the node with the engine; changes nothing");
   doctor.usage("network|ulimits [flags]");
-  doctor.option("--check", "network: also ask the CNI plugins about the pods that run (CHECK)");
+  doctor.option("--check", "network: also call CHECK of the CNI plugins for running pods");
   addServeFlags(doctor, flags);
   doctor.action(async ({ check = false }: { check?: boolean }) => {
     const [subject, ...rest] = doctor.args;
@@ -121,7 +124,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       const given = doctor.args.map((word) => JSON.stringify(word)).join(" ");
       throw new ShimError(
         "invalid",
-        `command "doctor": ${given === "" ? "no subject given" : given}; it knows "network" and "ulimits"`,
+        `command "doctor": ${given === "" ? "no subject given" : given}; use "network" or "ulimits"`,
       );
     }
     if (check && subject !== "network") {
@@ -137,7 +140,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .usage("[flags] file...")
     .option("--follow", "follow the logs of the containers")
     .option("--down", "remove the pods of the files instead")
-    .option("--keep", "leave what was made when a pod fails")
+    .option("--keep", "keep what was made when a pod fails")
     .option("--endpoint <endpoint>", playEndpointHelp)
     .action(async (given: { follow?: boolean; down?: boolean; keep?: boolean; endpoint?: string }) => {
       refuseServeFlags(flags, "play");
@@ -189,7 +192,7 @@ const variable = environmentName(served.name);
 /** For `--help`. */
 export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
 
-/** The socket to connect to: the flag, else where the environment or the default has `serve` listen. */
+/** The socket to connect to: the flag, else the endpoint of `serve` by environment or default. */
 export function resolvePlayEndpoint(given: string | undefined, environment: Environment): UnixEndpoint {
   const text = given ?? environment[variable] ?? served.default;
   const place = given === undefined ? `environment variable "${variable}"` : 'flag "--endpoint"';
@@ -204,8 +207,8 @@ export function resolvePlayEndpoint(given: string | undefined, environment: Envi
 }
 
 /**
- * Runs the command that `argv` (without node and script) names and answers the exit code: that of the action, or 1
- * after one line on standard error. Only a bug of this program is told with its stack.
+ * Runs the command of `argv` (without node and script) and returns the exit code: that of the action, or 1
+ * after one line on standard error. Only bugs of this program are printed with a stack.
  */
 export async function runCommandLine(
   argv: readonly string[],

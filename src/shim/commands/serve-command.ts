@@ -6,13 +6,16 @@ import { parseSetupReport, renderFirstScreen } from "./first-screen.js";
 import { notifySystemd } from "../lib/linux/systemd.js";
 import { startShim } from "../app/start-shim.js";
 
-/** How long a drain waits for calls in flight. With all that follows the end takes 30 s at most: docs/faults.md. */
+/**
+ * Time for calls in flight while the server drains. With all later steps the end takes 30 s at most:
+ * docs/faults.md.
+ */
 const drainTimeoutMs = 18_000;
-/** One Ctrl-C under npm is two signals: that of the terminal, and the same one from npm, which passes it on. */
+/** Ctrl-C under npm sends two signals: one from the terminal and one from npm. */
 const repeatMs = 500;
-/** When everything is closed, only what hangs keeps the process from ending. */
+/** After everything is closed, the process ends within this time unless something hangs. */
 const remainderMs = 1_000;
-/** How long the first screen waits for the engine before it says that there is none yet. */
+/** Time that the first screen waits for the engine. */
 const engineWaitMs = 5_000;
 const nodeWaitMs = 1_000;
 
@@ -22,7 +25,7 @@ export interface ServeIo {
   writeOut(text: string): void;
   /** Calls `listener` for each SIGTERM and SIGINT with its name, and ignores SIGHUP. */
   onSignal(listener: (name: string) => void): void;
-  /** Ends the process, whatever hangs in it. */
+  /** Ends the process even if something hangs. */
   endAtOnce(): void;
 }
 
@@ -47,9 +50,9 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
       resolve(name);
     });
   });
-  /** The first screen, and that the service is ready. A signal does not wait for it. */
+  /** Prints the first screen and notifies systemd. A signal does not wait for it. */
   const announce = async (): Promise<void> => {
-    // The shim serves all the same when the engine is not there, or the node not prepared, within a moment.
+    // The shim serves even if the engine or the preparation of the node takes longer.
     const facts = await Promise.race([within(engineWaitMs, shim.firstLive), shim.failed]);
     if (facts !== undefined) await within(nodeWaitMs, shim.nodePrepared());
     const { name, reason } = shim.network;
@@ -81,7 +84,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
     log.info({ signal }, "stopping; containers keep running");
     return 0;
   } finally {
-    // Also when no signal asked for the end: the next one is then the second.
+    // Even without a first signal, the next signal counts as the second.
     stopping = true;
     const notified = notifySystemd("STOPPING=1", "draining", { environment, log });
     const hanging = await shim.stop(drainTimeoutMs);
@@ -100,7 +103,7 @@ async function within<T>(milliseconds: number, promise: Promise<T>): Promise<T |
     timer = setTimeout(() => {
       resolve(undefined);
     }, milliseconds);
-    // A start that is refused meanwhile ends the program at once.
+    // The timer must not delay the end of a start that failed.
     timer.unref();
   });
   try {

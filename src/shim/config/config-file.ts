@@ -6,9 +6,9 @@ import { options } from "./options.js";
 const largestFileCharacters = 1024 * 1024;
 
 /**
- * All options given by the file: one mapping, whose keys are the names of the flags without dashes. An empty file
- * gives none. Throws `invalid` for a file that cannot be read, is not such a mapping or names an unknown option; with
- * line and column where the fault has a place.
+ * The options of the file: one mapping, whose keys are the names of the flags without dashes. An empty file
+ * has no options. Throws `invalid`, with line and column if known, for a file that cannot be read, is not
+ * such a mapping or has an unknown option.
  */
 export async function readConfigFile(
   path: string,
@@ -39,7 +39,7 @@ export async function readConfigFile(
     fail("is a configuration of the kubelet and not of dockershim");
   }
 
-  /** The text of a scalar as it is written, so that `010` or `1e3` are judged by the option and not by YAML. */
+  /** The source text of a scalar, so that the option and not YAML interprets `010` or `1e3`. */
   const scalarText = (node: unknown): string | undefined => {
     if (!isScalar(node) || node.value === null) return undefined;
     return typeof node.value === "string" ? node.value : node.source;

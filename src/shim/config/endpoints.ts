@@ -24,16 +24,16 @@ export interface TcpEndpoint {
 
 export type ListenEndpoint = UnixEndpoint | SystemdEndpoint;
 export type DockerEndpoint = UnixEndpoint | TcpEndpoint;
-/** For clients of this host alone. `host` is an IP address of the loopback interface. */
+/** An endpoint for clients on this host. `host` is a loopback IP address. */
 export type LocalEndpoint = UnixEndpoint | TcpEndpoint;
 
-/** An IP address and a port, 0 for one that the system chooses. */
+/** An IP address and a port. With port 0 the system chooses a port. */
 export interface BindAddress {
   readonly host: string;
   readonly port: number;
 }
 
-/** Bytes that fit into the address of a unix socket on Linux, less the final NUL. */
+/** Longest path of a unix socket on Linux in bytes, without the final NUL. */
 const longestSocketPath = 107;
 
 function refuse(reason: string): never {
@@ -91,7 +91,10 @@ export const listenEndpointKind: ValueKind<ListenEndpoint> = {
   format: (value) => (value.kind === "unix" ? `unix://${value.path}` : "fd://"),
 };
 
-/** `unix:///path` or `tcp://host[:port]` (port 2375 when none is named); whether TLS is used is not said here. */
+/**
+ * `unix:///path` or `tcp://host[:port]` with the default port 2375. The endpoint does not say whether TLS is
+ * used.
+ */
 export const dockerEndpointKind: ValueKind<DockerEndpoint> = {
   placeholder: "endpoint",
   parse(text) {
@@ -123,8 +126,8 @@ loopback.addSubnet("127.0.0.0", 8, "ipv4");
 loopback.addAddress("::1", "ipv6");
 
 /**
- * `127.0.0.1:9090`, `[::1]:9090` or `unix:///path`. Other addresses are refused: what is served there knows no
- * authentication and no encryption. Port 0 is one that the system chooses.
+ * `127.0.0.1:9090`, `[::1]:9090` or `unix:///path`. Other addresses are refused, because the server has no
+ * authentication and no encryption. With port 0 the system chooses a port.
  */
 export const localEndpointKind: ValueKind<LocalEndpoint> = {
   placeholder: "endpoint",
@@ -138,7 +141,7 @@ export const localEndpointKind: ValueKind<LocalEndpoint> = {
     if (family === 0)
       refuse('must be an IP address with a port, such as "127.0.0.1:9090", or "unix:///path"');
     if (!loopback.check(host, family === 4 ? "ipv4" : "ipv6")) {
-      refuse("only loopback addresses (127.0.0.0/8, ::1): nothing here asks who connects");
+      refuse("only loopback addresses (127.0.0.0/8, ::1): the server has no authentication");
     }
     if (port === undefined) return refuse("names no port");
     return { kind: "tcp", host, port };

@@ -1,6 +1,6 @@
 /**
- * Text that the user gave for an option, with its origin, before it is parsed; the options of environment variables;
- * and suggestions for unknown names, since commander suggests flags alone and does not export how.
+ * Option texts of the user with their source, before they are parsed; options of environment variables;
+ * suggestions for unknown names, because commander only suggests flags and does not export that function.
  */
 import { type OptionField, optionList, options } from "./options.js";
 import { ShimError } from "../lib/errors.js";
@@ -14,7 +14,7 @@ export interface Given {
   readonly source: GivenSource;
   /** `--state-dir`, `DOCKERSHIM_STATE_DIR`, `/etc/dockershim.yaml:3`. */
   readonly detail: string;
-  /** The same for the beginning of an error message: `flag "--state-dir"`. */
+  /** The source as an error message names it: `flag "--state-dir"`. */
   readonly place: string;
 }
 
@@ -38,7 +38,7 @@ export const configFileVariable = "DOCKERSHIM_CONFIG";
 /** Variables of `npm start` and of the tests, which set no option. */
 const foreign = /^DOCKERSHIM_(?:NO_SETUP|SETUP_REPORT|TEST_.*)$/;
 
-/** All options given by `DOCKERSHIM_…` variables. Throws `invalid` for such a variable that is not known. */
+/** All options of `DOCKERSHIM_…` variables. Throws `invalid` for an unknown variable with that prefix. */
 export function readEnvironment(environment: Environment): Given[] {
   const known = new Map(optionList.map(([field, { name }]) => [environmentName(name), field]));
   const given: Given[] = [];
@@ -85,7 +85,7 @@ export function editDistance(from: string, to: string): number {
   return previous[to.length] ?? 0;
 }
 
-/** The name of `known` nearest to `name`; undefined when nothing resembles it. Names in which it is contained count as near. */
+/** The known name nearest to `name`, or undefined. A known name that contains `name` counts as near. */
 export function nearestName(name: string, known: Iterable<string>): string | undefined {
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const candidate of known) {
@@ -98,7 +98,7 @@ export function nearestName(name: string, known: Iterable<string>): string | und
   return best.distance < longest && best.distance <= Math.max(1, longest * 0.4) ? best.name : undefined;
 }
 
-/** `: did you mean "x"?`, or nothing when no known name resembles `name`; `decorate` turns a name into its spelling. */
+/** `: did you mean "x"?`, or empty when no known name is near. `decorate` adds dashes, for example. */
 export function didYouMean(
   name: string,
   known: Iterable<string>,

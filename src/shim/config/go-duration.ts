@@ -1,4 +1,4 @@
-/** Durations as Go writes and reads them, because unit files and kubelet configurations carry them so. */
+/** Durations in Go's format, which unit files and kubelet configurations use. */
 import { ShimError } from "../lib/errors.js";
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -18,8 +18,8 @@ const longestTimerMs = 2 ** 31 - 1;
 const term = /(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)/g;
 
 /**
- * Milliseconds of `1h30m`, `1m0s`, `1.5s`, `300ms` or a plain `0`. Anything below a millisecond but above zero counts
- * as one. Throws `invalid` for other text, negative durations and such that no timer can wait for.
+ * Milliseconds of `1h30m`, `1m0s`, `1.5s`, `300ms` or a plain `0`, rounded up to 1 below a millisecond.
+ * Throws `invalid` for other text, for negative durations and for durations that are too long for a timer.
  */
 export function parseGoDuration(text: string): number {
   if (text === "0" || text === "+0" || text === "-0") return 0;
@@ -37,7 +37,7 @@ export function parseGoDuration(text: string): number {
   }
   if (end === 0 || end !== unsigned.length)
     throw new ShimError("invalid", 'is not a duration such as "1m30s"');
-  // Written so that 0.1s is 100 although 0.1 has no exact binary form.
+  // Rounding makes 0.1s exactly 100, although 0.1 has no exact binary form.
   const milliseconds = Math.ceil(Number(totalMs.toFixed(6)));
   if (milliseconds > longestTimerMs) throw new ShimError("invalid", "must be less than 596 hours");
   return milliseconds;

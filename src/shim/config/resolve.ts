@@ -1,4 +1,4 @@
-/** From what was given on the command line, in the environment and in the file to one checked `Config`. */
+/** Command line, environment and file → one checked `Config`. */
 import { ShimError, messageOf } from "../lib/errors.js";
 import { readConfigFile } from "./config-file.js";
 import { type DockerEndpoint, dockerEndpointKind } from "./endpoints.js";
@@ -8,7 +8,9 @@ import type { PlainValue } from "./option.js";
 import { type OptionField, type OptionValues, optionList, options } from "./options.js";
 import { ignoredFlags } from "./other-flags.js";
 
-/** Everything that can be configured, checked; durations in milliseconds, paths absolute. Fields as in `options`. */
+/**
+ * The checked values of all options. Durations are milliseconds, paths are absolute. Fields as in `options`.
+ */
 export type Config = Omit<OptionValues, "dockerEndpoint" | "verbosity"> & {
   readonly dockerEndpoint: DockerEndpoint;
 };
@@ -27,7 +29,7 @@ export interface ResolvedConfig {
   readonly config: Config;
   /** By option name, in the order of the documentation. */
   readonly sources: Readonly<Record<string, EffectiveValue>>;
-  /** Things that the user should know of and that do not prevent the start. */
+  /** Problems that do not prevent the start. */
   readonly warnings: readonly string[];
 }
 
@@ -41,8 +43,8 @@ export interface GivenFlag {
 const rank: Readonly<Record<Source, number>> = { flag: 3, environment: 2, file: 1, default: 0 };
 
 /**
- * The effective configuration. Every value that was given is checked, also one that a stronger source overrides.
- * Throws `invalid`, with one line that names the place, the value and the reason.
+ * The effective configuration. Checks every value, even if a source of higher precedence overrides it. Throws
+ * `invalid`, with one line that names the source, the value and the reason.
  */
 export async function resolveConfig(
   flags: readonly GivenFlag[],
@@ -61,14 +63,14 @@ export async function resolveConfig(
     values[field] = value;
     chosen[field] = { value: kind.format(value), source: "default", detail: "" };
   }
-  // Weakest first, so that the last one to write is the effective one.
+  // Lowest precedence first, because later values overwrite earlier ones.
   for (const given of [...fromFile, ...fromEnvironment, ...fromFlags]) {
     const value = parseGiven(given);
     values[given.field] = value;
     const { kind } = options[given.field] as { kind: { format(value: unknown): PlainValue } };
     chosen[given.field] = { value: kind.format(value), source: given.source, detail: given.detail };
   }
-  // Complete because the loop over the defaults went through every option.
+  // Complete, because the defaults contain every option.
   return settle(
     values as OptionValues,
     chosen as Record<OptionField, EffectiveValue>,
@@ -107,7 +109,7 @@ function flagsToGiven(flags: readonly GivenFlag[]): Given[] {
       byField.set(field, { ...given, text: [earlier.text, text].filter((part) => part !== "").join(",") });
       continue;
     }
-    // A repeated flag counts the last time, as in Go; under two names it is a contradiction.
+    // As in Go, the last of repeated flags wins. Two different names of one option are a contradiction.
     if (earlier !== undefined && earlier.detail !== given.detail && earlier.text !== text) {
       throw new ShimError(
         "invalid",
@@ -126,7 +128,7 @@ function ignoredWarnings(flags: readonly GivenFlag[]): string[] {
     .map(({ name, reason }) => `flag "--${name}" is ignored: ${reason}`);
 }
 
-/** Settles the options that depend on others or on the environment. */
+/** Computes the options that depend on others or on the environment. */
 function settle(
   { verbosity, ...values }: OptionValues,
   chosen: Record<OptionField, EffectiveValue>,
@@ -166,7 +168,7 @@ function refuseSharedSocket({
   );
 }
 
-/** An endpoint that is not given, or given as empty, is `DOCKER_HOST` as in Docker's own clients. */
+/** A missing or empty endpoint means `DOCKER_HOST`, as in Docker's own clients. */
 function settleDockerEndpoint(
   given: DockerEndpoint | undefined,
   environment: Environment,

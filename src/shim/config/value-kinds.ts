@@ -23,7 +23,7 @@ export const booleanKind: ValueKind<boolean> = {
   format: (value) => value,
 };
 
-/** Decimal integers of the given range, both ends included, and `also` beside it. */
+/** Decimal integers from `min` to `max`, and `also`. */
 export function integerKind(range: { min: number; max: number; also?: number }): ValueKind<number> {
   return {
     placeholder: "number",
@@ -38,7 +38,7 @@ export function integerKind(range: { min: number; max: number; also?: number }):
   };
 }
 
-/** Milliseconds. `zeroMeansMs` replaces a zero; without it zero is refused. */
+/** Milliseconds. Zero becomes `zeroMeansMs`; without that, zero is refused. */
 export function durationKind(rule: { zeroMeansMs?: number } = {}): ValueKind<number> {
   return {
     placeholder: "duration",
@@ -58,7 +58,7 @@ function alternatives(values: readonly string[]): string {
   return quoted.length === 0 ? last : `${quoted.join(", ")} or ${last}`;
 }
 
-/** One of `values`; `synonyms` are read as the value that they name. */
+/** One of `values`, or a synonym of one of them. */
 export function enumKind<const T extends string>(
   values: readonly T[],
   rule: { synonyms?: Readonly<Record<string, T>>; hint?: string } = {},
@@ -94,7 +94,7 @@ function parsePath(text: string): string {
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
-/** An absolute path, normalised: the working directory of a daemon is arbitrary. */
+/** An absolute, normalized path, because the working directory of a daemon is arbitrary. */
 export const pathKind: ValueKind<string> = {
   placeholder: "path",
   parse: parsePath,
@@ -172,7 +172,10 @@ const logrusLevels: Readonly<Record<string, LogLevel>> = {
   trace: "trace",
 };
 
-/** logrus' names in any case. Nothing is logged at the level "panic", so that it equals "fatal"; empty is "info". */
+/**
+ * Level names of logrus in any case. "panic" means "fatal", because no message has that level; empty means
+ * "info".
+ */
 export const logLevelKind: ValueKind<LogLevel> = {
   placeholder: "level",
   parse(text) {
