@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import ts from "typescript";
-import { importsOf, layerOf, layers, violations } from "../../../scripts/check-layers.mjs";
+import { importsOf, layers, violations } from "../../../scripts/check-layers.mjs";
 
 const check = (path: string, text: string) => violations([{ path, imports: importsOf(ts, path, text) }]);
 
@@ -71,18 +71,11 @@ describe("violations()", () => {
   });
 });
 
-test("layerOf() knows folders, the files of the root, and no test", () => {
-  assert.equal(layerOf("src/shim/main.ts"), "main");
-  assert.equal(layerOf("src/shim/v8-flags.ts"), "main");
-  assert.equal(layerOf("src/network/noop/a.ts"), "network");
-  assert.equal(layerOf("test/unit/a.test.ts"), undefined);
-});
-
 test("layers never allow each other in a circle", () => {
   const below = (layer: string, seen: readonly string[]): void => {
     assert.ok(!seen.includes(layer), [...seen, layer].join(" -> "));
     for (const next of layers[layer] ?? []) below(next, [...seen, layer]);
   };
-  // main is at the top and may import everything but nobody imports it.
+  // main is at the top: it may import everything, and no layer imports it.
   for (const layer of Object.keys(layers).filter((name) => name !== "main")) below(layer, []);
 });

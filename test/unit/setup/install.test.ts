@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { enginePackages, findProgram, isDebianLike } from "../../../scripts/setup/install.mjs";
+import { isDebianLike } from "../../../scripts/setup/install.mjs";
 
 describe("isDebianLike()", () => {
   const cases: [string, string, boolean][] = [
@@ -16,13 +16,4 @@ describe("isDebianLike()", () => {
       assert.equal(isDebianLike(text), expected);
     });
   }
-});
-
-test("findProgram() finds what is in PATH and nothing else", () => {
-  assert.notEqual(findProgram("sh"), undefined);
-  assert.equal(findProgram("no-such-program-anywhere"), undefined);
-});
-
-test("enginePackages() never replaces an engine that is installed", () => {
-  assert.equal(enginePackages().includes("docker.io"), findProgram("dockerd") === undefined);
 });

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { describe, test } from "node:test";
@@ -91,31 +90,6 @@ describe("runTests()", () => {
     assert.ok(failed > 0);
     assert.deepEqual(failedFiles, ["a.test.mjs", "b.test.mjs"]);
   });
-
-  test("lets tests clean up when nobody reads the output any longer", async () => {
-    await using directory = await temporaryDirectory();
-    const cleaned = join(directory.path, "cleaned");
-    const child = await startRun(directory.path, {
-      "talkative.test.mjs": `${head}import { writeFileSync } from "node:fs";
-        process.once("SIGTERM", () => {
-          writeFileSync(${JSON.stringify(cleaned)}, "");
-          process.exit();
-        });
-        test("goes on and on", () => new Promise(() => setInterval(() => console.log("more"), 5)));`,
-    });
-    child.stderr.resume();
-    child.stdout.setEncoding("utf8").on("data", (text: string) => {
-      if (text.includes("more")) child.stdout.destroy();
-    });
-    await once(child, "close");
-    assert.ok(existsSync(cleaned));
-  });
-});
-
-test("npm test ends as other programs do when nobody reads its output", async () => {
-  const child = spawn(process.execPath, ["scripts/test.mjs", "--help"], { cwd: repositoryRoot });
-  child.stdout.destroy();
-  assert.deepEqual(await once(child, "close"), [141, null]);
 });
 
 describe("runTestsAgainWhereFailed()", () => {
