@@ -1,36 +1,33 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { runPlay } from "../../../src/shim/commands/play-command.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: x:1}]}\n";
 
 async function run(files: Readonly<Record<string, string>>, names: readonly string[], stdin?: string) {
-  const directory = await mkdtemp(join(tmpdir(), "play-command-"));
-  try {
-    for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
-    let errors = "";
-    const exitCode = await runPlay(
-      {
-        files: names.map((name) => (name === "-" ? name : join(directory, name))),
-        endpoint: `unix://${join(directory, "none.sock")}`,
-        follow: false,
-        down: false,
-      },
-      {
-        stdout: { write: () => assert.fail("nothing may be printed") },
-        stderr: { write: (text) => (errors += text) },
-        signal: new AbortController().signal,
-        ...(stdin === undefined ? {} : { stdin: linesOf(stdin) }),
-      },
-    );
-    assert.equal(exitCode, 1);
-    return errors;
-  } finally {
-    await rm(directory, { recursive: true });
-  }
+  await using temporary = await temporaryDirectory();
+  const directory = temporary.path;
+  for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text);
+  let errors = "";
+  const exitCode = await runPlay(
+    {
+      files: names.map((name) => (name === "-" ? name : join(directory, name))),
+      endpoint: `unix://${join(directory, "none.sock")}`,
+      follow: false,
+      down: false,
+    },
+    {
+      stdout: { write: () => assert.fail("nothing may be printed") },
+      stderr: { write: (text) => (errors += text) },
+      signal: new AbortController().signal,
+      ...(stdin === undefined ? {} : { stdin: linesOf(stdin) }),
+    },
+  );
+  assert.equal(exitCode, 1);
+  return errors;
 }
 
 async function* linesOf(text: string): AsyncGenerator<string> {

@@ -126,11 +126,6 @@ describe("resolveConfig() precedence", () => {
     });
     assert.equal(config.logLevel, "debug");
   });
-
-  test("takes the last of a repeated flag", async () => {
-    const repeated = ["/a", "/b"].map((text) => ({ name: "state-dir", text }));
-    assert.equal((await resolve({ flags: repeated })).config.stateDir, "/b");
-  });
 });
 
 describe("resolveConfig() names", () => {
@@ -291,10 +286,6 @@ describe("resolveConfig() options that depend on others", () => {
     );
   });
 
-  test("reads an empty --network-plugin as no-op", async () => {
-    assert.equal((await resolve({ flags: { "network-plugin": "" } })).config.networkPlugin, "no-op");
-  });
-
   test("reads an empty --pod-infra-container-image as the default", async () => {
     const { config } = await resolve({ flags: { "pod-infra-container-image": "" } });
     assert.equal(config.pauseImage, "registry.k8s.io/pause:3.10");
@@ -311,10 +302,6 @@ describe("resolveConfig() options that depend on others", () => {
       'flag "--logtostderr" is ignored: the log always goes to standard error',
       'flag "--vmodule" is ignored: there is one log level for all modules',
     ]);
-  });
-
-  test("does not warn of --no-setup, which npm start passes on", async () => {
-    assert.deepEqual((await resolve({ flags: { "no-setup": "true" } })).warnings, []);
   });
 });
 

@@ -131,7 +131,10 @@ describe("imageVolumeMount()", () => {
       { volume: "v" },
       "a/b",
       {
-        ...{ Type: "volume", Source: "v", Target: "/m", ReadOnly: true },
+        Type: "volume",
+        Source: "v",
+        Target: "/m",
+        ReadOnly: true,
         VolumeOptions: { NoCopy: true, Subpath: "a/b" },
       },
     ],

@@ -16,6 +16,7 @@ import {
 import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/files.js";
 import { type Manifest, readManifests } from "../../../src/play/manifest.js";
+import type { ObservedContainer } from "../../../src/play/next-step.js";
 import type { RunnerDeps } from "../../../src/play/runner.js";
 
 interface FakeContainer {
@@ -85,7 +86,7 @@ export class FakeCri implements CriClient {
 
   async runPodSandbox(config: Answer<PodSandboxConfig>, runtimeHandler: string): Promise<string> {
     const name = config.metadata?.name ?? "";
-    const id = `sandbox ${name} ${String(this.sandboxes.length)}`;
+    const id = `sandbox ${name} ${this.sandboxes.length}`;
     this.runtimeHandlers.push(runtimeHandler);
     await this.#change(`runPodSandbox ${name}`, () => {
       this.sandboxes.push({ id, config, state: PodSandboxState.SANDBOX_READY });
@@ -170,7 +171,7 @@ export class FakeCri implements CriClient {
 
   async stopContainer(id: string, graceSeconds: number): Promise<void> {
     const container = this.#container(id);
-    await this.#change(`stopContainer ${nameOf(container)} ${String(graceSeconds)}s`, () => {
+    await this.#change(`stopContainer ${nameOf(container)} ${graceSeconds}s`, () => {
       container.state = ContainerState.CONTAINER_EXITED;
     });
   }
@@ -226,8 +227,17 @@ function listedContainer({ id, sandboxId, config, state }: FakeContainer): Conta
 
 function toMount({ host_path = "", container_path = "", readonly = false }: Answer<Mount>): Mount {
   return {
-    ...{ host_path, container_path, readonly, selinux_relabel: false, propagation: 0, uidMappings: [] },
-    ...{ gidMappings: [], recursive_read_only: false, image: null, image_sub_path: "", mount_options: [] },
+    host_path,
+    container_path,
+    readonly,
+    selinux_relabel: false,
+    propagation: 0,
+    uidMappings: [],
+    gidMappings: [],
+    recursive_read_only: false,
+    image: null,
+    image_sub_path: "",
+    mount_options: [],
   };
 }
 
@@ -330,4 +340,18 @@ export async function readOnePod(text: string): Promise<Manifest> {
 /** A pod with the given lines (indented by two) in its spec. */
 export async function podWith(specLines: string): Promise<Manifest> {
   return readOnePod(`apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: uid-1}\nspec:\n${specLines}\n`);
+}
+
+/** The containers of `i1=0 a=running`: i1 has exited with 0, a runs. */
+export function observedContainers(text: string): readonly ObservedContainer[] {
+  const entries = text.split(" ").filter(Boolean);
+  return entries.map((entry) => {
+    const [name = "", state = ""] = entry.split("=");
+    const ended = /^\d+$/.test(state);
+    const exit = {
+      state: ended ? "exited" : (state as "running"),
+      exitCode: ended ? Number(state) : 0,
+    } as const;
+    return { id: `id-${name}`, name, attempt: 0, reason: "", message: "", ...exit };
+  });
 }

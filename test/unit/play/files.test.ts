@@ -1,19 +1,15 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { nodeFiles } from "../../../src/play/files.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 async function inDirectory(work: (directory: string) => Promise<void>): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), "play-files-"));
-  try {
-    await work(directory);
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+  await using directory = await temporaryDirectory();
+  await work(directory.path);
 }
 
 const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o7777;

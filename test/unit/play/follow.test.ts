@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFile, mkdir, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { ShimError } from "../../../src/shim/lib/errors.js";
@@ -8,8 +7,8 @@ import { ContainerState } from "../../../src/shim/domain/cri.js";
 import type { FollowDeps } from "../../../src/play/follow.js";
 import { followPods } from "../../../src/play/follow.js";
 import { playUp } from "../../../src/play/play.js";
-import type { Fixture } from "./fake-cri.js";
-import { makeFixture, podWith } from "./fake-cri.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+import { type Fixture, makeFixture, podWith } from "./fake-cri.js";
 
 const spec = "  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
 
@@ -25,39 +24,36 @@ interface Followed extends Fixture {
 
 /** A pod that runs, whose polls of the CRI server are seen by `onPoll`, and real log files. */
 async function withRunningPod(work: (followed: Followed) => Promise<void>): Promise<void> {
-  const logs = await mkdtemp(join(tmpdir(), "play-follow-"));
-  try {
-    const fixture = makeFixture();
-    const manifest = await podWith(spec);
-    await playUp([manifest], fixture.deps, { keep: false }, new AbortController().signal);
-    fixture.reports.length = 0;
-    const output: string[] = [];
-    const deps: FollowDeps = {
-      client: fixture.cri,
-      files: fixture.files,
-      directories: { ...fixture.deps.directories, logs },
-      report: (line) => fixture.reports.push(line),
-      output: (line) => output.push(line),
-      pollMs: 1,
+  await using temporary = await temporaryDirectory();
+  const logs = temporary.path;
+  const fixture = makeFixture();
+  const manifest = await podWith(spec);
+  await playUp([manifest], fixture.deps, { keep: false }, new AbortController().signal);
+  fixture.reports.length = 0;
+  const output: string[] = [];
+  const deps: FollowDeps = {
+    client: fixture.cri,
+    files: fixture.files,
+    directories: { ...fixture.deps.directories, logs },
+    report: (line) => fixture.reports.push(line),
+    output: (line) => output.push(line),
+    pollMs: 1,
+  };
+  const log = async (container: string, text: string): Promise<void> => {
+    const path = join(logs, "default_web_uid-1", container, "0.log");
+    await mkdir(dirname(path), { recursive: true });
+    await appendFile(path, text);
+  };
+  const list = fixture.cri.listPodSandboxes.bind(fixture.cri);
+  const follow: Followed["follow"] = (onPoll, signal = new AbortController().signal) => {
+    let count = 0;
+    fixture.cri.listPodSandboxes = async (labels) => {
+      await onPoll((count += 1));
+      return list(labels);
     };
-    const log = async (container: string, text: string): Promise<void> => {
-      const path = join(logs, "default_web_uid-1", container, "0.log");
-      await mkdir(dirname(path), { recursive: true });
-      await appendFile(path, text);
-    };
-    const list = fixture.cri.listPodSandboxes.bind(fixture.cri);
-    const follow: Followed["follow"] = (onPoll, signal = new AbortController().signal) => {
-      let count = 0;
-      fixture.cri.listPodSandboxes = async (labels) => {
-        await onPoll((count += 1));
-        return list(labels);
-      };
-      return followPods([manifest], deps, signal);
-    };
-    await work({ ...fixture, output, log, follow });
-  } finally {
-    await rm(logs, { recursive: true });
-  }
+    return followPods([manifest], deps, signal);
+  };
+  await work({ ...fixture, output, log, follow });
 }
 
 function end({ cri }: Fixture, name: string, exitCode: number): void {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LineAssembler, LogTail, outputOf, parseLogLine } from "../../../src/play/log-lines.js";
-import { appendFile, mkdtemp, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, rename, symlink, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const time = "2024-05-01T10:00:00.123456789Z";
 
@@ -63,14 +63,10 @@ test("outputOf() keeps a last line that was not ended", () => {
 async function withTail(
   work: (path: string, tail: LogTail, directory: string) => Promise<void>,
 ): Promise<void> {
-  const directory = await mkdtemp(join(tmpdir(), "play-log-tail-"));
-  const tail = new LogTail(join(directory, "0.log"));
-  try {
-    await work(join(directory, "0.log"), tail, directory);
-  } finally {
-    await tail[Symbol.asyncDispose]();
-    await rm(directory, { recursive: true });
-  }
+  await using directory = await temporaryDirectory();
+  const path = join(directory.path, "0.log");
+  await using tail = new LogTail(path);
+  await work(path, tail, directory.path);
 }
 
 test("LogTail waits for a file that is not there yet", () =>

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Manifest } from "../../../src/play/manifest.js";
-import type { ObservedContainer, ObservedSandbox } from "../../../src/play/next-step.js";
+import type { ObservedSandbox } from "../../../src/play/next-step.js";
 import { nextStep } from "../../../src/play/next-step.js";
-import { podWith } from "./fake-cri.js";
+import { observedContainers as containers, podWith } from "./fake-cri.js";
 
 const spec =
   "  initContainers: [{name: i1, image: x}, {name: i2, image: x}]\n  containers: [{name: a, image: x}, {name: b, image: x}]";
@@ -14,27 +14,7 @@ function sandbox(manifest: Manifest, changes: Partial<ObservedSandbox> = {}): Ob
   return { id: "s", attempt: 0, isReady: true, createdAt: 1n, playHash: hash, uid: key.uid, ...changes };
 }
 
-/** `i1=0` has exited with 0, `a=running` runs. */
-function containers(text: string): readonly ObservedContainer[] {
-  return text
-    .split(" ")
-    .filter(Boolean)
-    .map((entry) => {
-      const [name = "", state = ""] = entry.split("=");
-      const exited = /^\d+$/.test(state);
-      return {
-        id: `id-${name}`,
-        name,
-        attempt: 0,
-        state: exited ? "exited" : (state as "running"),
-        exitCode: exited ? Number(state) : 0,
-        reason: "",
-        message: "",
-      };
-    });
-}
-
-/** What is there of the containers → the step and what it is about. */
+/** Containers → the step and its subject. */
 const cases: readonly (readonly [string, string])[] = [
   ["", "createContainer i1"],
   ["i1=created", "startContainer i1"],

@@ -1,18 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ObservedContainer } from "../../../src/play/next-step.js";
 import { formatTable, podRow, podState } from "../../../src/play/pod-view.js";
-import { podWith } from "./fake-cri.js";
+import { observedContainers, podWith } from "./fake-cri.js";
 
 const spec =
   "  initContainers: [{name: i, image: x}]\n  containers: [{name: a, image: x}, {name: b, image: x}]";
 const sandbox = { id: "s", attempt: 0, isReady: true, createdAt: 1n, playHash: "", uid: "u" };
-
-function container(name: string, state: string): ObservedContainer {
-  const exited = /^\d+$/.test(state);
-  const fixed = { id: name, name, attempt: 0, reason: "", message: "" };
-  return { ...fixed, state: exited ? "exited" : (state as "running"), exitCode: exited ? Number(state) : 0 };
-}
 
 const cases: readonly (readonly [string, string])[] = [
   ["", "Pending"],
@@ -28,21 +21,15 @@ const cases: readonly (readonly [string, string])[] = [
 ];
 for (const [there, expected] of cases) {
   test(`podState() with ${there === "" ? "only a sandbox" : there} is ${expected}`, async () => {
-    const containers = there
-      .split(" ")
-      .filter(Boolean)
-      .map((entry) => {
-        const [name = "", state = ""] = entry.split("=");
-        return container(name, state);
-      });
-    assert.equal(podState(await podWith(spec), { sandboxes: [sandbox], containers }), expected);
+    const observed = { sandboxes: [sandbox], containers: observedContainers(there) };
+    assert.equal(podState(await podWith(spec), observed), expected);
   });
 }
 
 test("podState() without a sandbox, or with one that has ended", async () => {
   const manifest = await podWith(spec);
   assert.equal(podState(manifest, { sandboxes: [], containers: [] }), "Absent");
-  const containers = [container("a", "running"), container("b", "running")];
+  const containers = observedContainers("a=running b=running");
   assert.equal(podState(manifest, { sandboxes: [{ ...sandbox, isReady: false }], containers }), "NotReady");
 });
 
@@ -50,7 +37,7 @@ test("podRow() shows addresses, ports and how many containers run", async () => 
   const ports =
     "[{containerPort: 80}, {containerPort: 53, protocol: UDP, hostPort: 5353}, {containerPort: 1, hostPort: 2, hostIP: '::1'}]";
   const manifest = await podWith(`  containers: [{name: a, image: x, ports: ${ports}}, {name: b, image: x}]`);
-  const observed = { sandboxes: [sandbox], containers: [container("a", "running"), container("b", "0")] };
+  const observed = { sandboxes: [sandbox], containers: observedContainers("a=running b=0") };
   assert.deepEqual(podRow(manifest, observed, ["10.0.0.1", "fd00::1"]), [
     "default/web",
     "Running",

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, rename, rm, symlink } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, rename, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../src/shim/lib/errors.js";
 import { nodeFiles } from "../../../src/play/files.js";
 import { playUp } from "../../../src/play/play.js";
 import { safeSubPath } from "../../../src/play/sub-path.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { makeFixture, podWith, type Fixture } from "./fake-cri.js";
 
 const { signal } = new AbortController();
@@ -69,27 +69,24 @@ describe("a subPath of a volume", () => {
 
 describe("safeSubPath()", () => {
   test("refuses what leads elsewhere when it is looked at again", async () => {
-    const directory = await mkdtemp(join(tmpdir(), "sub-path-"));
-    try {
-      await mkdir(join(directory, "one"));
-      await mkdir(join(directory, "two"));
-      await symlink("one", join(directory, "link"));
-      const { cri } = makeFixture();
-      const client = {
-        containerStatus: cri.containerStatus.bind(cri),
-        listContainers: async () => {
-          // Between the first look and the second one.
-          await symlink("two", join(directory, "new"));
-          await rename(join(directory, "new"), join(directory, "link"));
-          return [];
-        },
-      };
-      await assert.rejects(
-        safeSubPath({ volumePath: directory, subPath: "link" }, { client, files: nodeFiles }, signal),
-        (error) => isKind(error, "precondition") && /leads elsewhere than a moment ago/.test(error.message),
-      );
-    } finally {
-      await rm(directory, { recursive: true });
-    }
+    await using temporary = await temporaryDirectory();
+    const directory = temporary.path;
+    await mkdir(join(directory, "one"));
+    await mkdir(join(directory, "two"));
+    await symlink("one", join(directory, "link"));
+    const { cri } = makeFixture();
+    const client = {
+      containerStatus: cri.containerStatus.bind(cri),
+      listContainers: async () => {
+        // Between the first look and the second one.
+        await symlink("two", join(directory, "new"));
+        await rename(join(directory, "new"), join(directory, "link"));
+        return [];
+      },
+    };
+    await assert.rejects(
+      safeSubPath({ volumePath: directory, subPath: "link" }, { client, files: nodeFiles }, signal),
+      (error) => isKind(error, "precondition") && /leads elsewhere than a moment ago/.test(error.message),
+    );
   });
 });

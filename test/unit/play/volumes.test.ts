@@ -78,7 +78,9 @@ test("volumeMounts() mounts an image read-only, and leaves its sub path to the C
   const images = new Map([["m", image]]);
   const mounts = volumeMounts(container, pod.spec, key, directories, { seLinux: true }, images);
   const mount = (container_path: string, image_sub_path: string) => ({
-    ...{ volumePath: "", subPath: "", mount: { container_path, image, image_sub_path, readonly: true } },
+    volumePath: "",
+    subPath: "",
+    mount: { container_path, image, image_sub_path, readonly: true },
   });
   assert.deepEqual(mounts, [mount("/m", ""), mount("/n", "a/b")]);
 });

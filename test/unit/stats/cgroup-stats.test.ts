@@ -10,8 +10,7 @@ import { CgroupStats } from "../../../src/shim/stats/cgroup-stats.js";
 import { DescriptorCache } from "../../../src/shim/stats/descriptor-cache.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
-import { byId } from "./by-id.js";
-import { goldenId, layOut, type LaidOut } from "./golden-cgroup.js";
+import { byId, goldenId, layOut, type LaidOut } from "./golden-cgroup.js";
 
 const signal = new AbortController().signal;
 const light = { details: false };
@@ -93,6 +92,9 @@ function podOf(sandboxId: string, containers: readonly string[]): PodParts {
     hasOwnCgroup: true,
   };
 }
+
+const podsNamed = (...names: readonly string[]): PodParts[] =>
+  names.map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
 
 interface LaidOutPods extends AsyncDisposable {
   readonly files: Map<string, LaidOut>;
@@ -183,7 +185,7 @@ describe("CgroupStats", () => {
   });
 
   test("reads a pod when its reading is taken", async () => {
-    const pods = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    const pods = podsNamed("a", "b");
     await using laidOut = await layOutPods(pods);
     const { stats, located } = hostOf(laidOut.files);
     const readings = stats.readPods(pods, light, signal)[Symbol.asyncIterator]();
@@ -198,7 +200,7 @@ describe("CgroupStats", () => {
   });
 
   test("reads nothing more when the call was cancelled", async () => {
-    const pods = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    const pods = podsNamed("a", "b");
     await using laidOut = await layOutPods(pods);
     const { stats, located } = hostOf(laidOut.files);
     const containers = pods.flatMap((pod) => pod.containers);
@@ -219,9 +221,12 @@ describe("CgroupStats", () => {
   });
 
   test("reads the other pods when one has ended, cannot be read, or was closed while one was waited for", async () => {
-    const [ended, broken, closed, good] = ["a", "b", "c", "d"].map((name) =>
-      podOf(idOf(`5${name}`), [idOf(`c${name}`)]),
-    ) as [PodParts, PodParts, PodParts, PodParts];
+    const [ended, broken, closed, good] = podsNamed("a", "b", "c", "d") as [
+      PodParts,
+      PodParts,
+      PodParts,
+      PodParts,
+    ];
     const pods = [ended, broken, closed, good];
     await using laidOut = await layOutPods(pods);
     await laidOut.end(ended.sandbox.id);
@@ -248,7 +253,7 @@ describe("CgroupStats", () => {
   });
 
   test("asks the fallback once for all pods, and once for all containers of pods in reach", async () => {
-    const far = ["a", "b"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`)]));
+    const far = podsNamed("a", "b");
     const half = ["c", "d"].map((name) => podOf(idOf(`5${name}`), [idOf(`c${name}`), idOf(`e${name}`)]));
     const near = podOf(idOf("5e"), [idOf("ce")]);
     await using laidOut = await layOutPods([...half, near]);

@@ -8,12 +8,14 @@ import { EngineStats } from "../../../src/shim/stats/engine-stats.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../fakes/snapshots.js";
 import { turns } from "../../fakes/turns.js";
-import { byId } from "./by-id.js";
-import { readGolden } from "./golden-cgroup.js";
+import { byId, readGolden } from "./golden-cgroup.js";
 
 const signal = new AbortController().signal;
 const light = { details: false };
 const [a, b] = [idOf("a"), idOf("b")];
+const golden = await readGolden("v1");
+const { engineStats } = golden;
+const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
 
 function recorded(answer: unknown): EngineReading {
   const reading = toEngineReading(answer);
@@ -45,30 +47,27 @@ function statsOf(answers: Readonly<Record<string, EngineReading | Error | undefi
 
 describe("EngineStats", () => {
   test("asks once per container for calls that come together", async () => {
-    const { engineStats } = await readGolden("v1");
     const { stats, asked, clock } = statsOf({ [a]: recorded(engineStats) });
-    const container = containerSnapshot(a, b, { resources: { memory: 64 * 1024 * 1024 } });
-    const first = await byId(stats.readContainers([container], light, signal));
+    const limited = containerSnapshot(a, b, { resources: { memory: 64 * 1024 * 1024 } });
+    const first = await byId(stats.readContainers([limited], light, signal));
     assert.equal(first.get(a)?.memory?.workingSet, 9_474_048 - 8_146_944);
     assert.equal(first.get(a)?.memory?.limit, 64 * 1024 * 1024);
     assert.ok((first.get(a)?.nanoCores ?? -1) >= 0);
-    await byId(stats.readContainers([container], light, signal));
+    await byId(stats.readContainers([limited], light, signal));
     assert.deepEqual(asked, [a]);
     clock.nowMs += 1000;
-    await byId(stats.readContainers([container], light, signal));
+    await byId(stats.readContainers([limited], light, signal));
     assert.deepEqual(asked, [a, a]);
   });
 
   test("takes the host's memory, which the engine names where there is no limit, for none", async () => {
-    const { engineStats } = await readGolden("v2");
-    const { stats } = statsOf({ [a]: recorded(engineStats) });
-    const readings = await byId(stats.readContainers([containerSnapshot(a, b)], light, signal));
+    const unlimited = (await readGolden("v2")).engineStats;
+    const { stats } = statsOf({ [a]: recorded(unlimited) });
+    const readings = await byId(stats.readContainers([container(a)], light, signal));
     assert.equal(readings.get(a)?.memory?.limit, undefined);
   });
 
   test("leaves out what has ended and what fails; without an engine the call fails", async () => {
-    const { engineStats } = await readGolden("v1");
-    const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
     const c = idOf("c");
     const { stats } = statsOf({ [a]: recorded(engineStats), [b]: undefined, [c]: new Error("broken") });
     const readings = await byId(stats.readContainers([a, b, c].map(container), light, signal));
@@ -78,8 +77,6 @@ describe("EngineStats", () => {
   });
 
   test("one failed request does not fail the others", async () => {
-    const { engineStats } = await readGolden("v1");
-    const container = (id: string): ReturnType<typeof containerSnapshot> => containerSnapshot(id, b);
     const { stats } = statsOf({ [a]: recorded(engineStats), [b]: new ShimError("unavailable", "lost") });
     const readings = await byId(stats.readContainers([b, a].map(container), light, signal));
     assert.deepEqual([...readings.keys()], [a]);
@@ -87,7 +84,6 @@ describe("EngineStats", () => {
   });
 
   test("leaves out one that the engine hangs for, which all callers ask for once", async () => {
-    const { engineStats } = await readGolden("v1");
     const asked: string[] = [];
     const stats = new EngineStats({
       engine: {
@@ -103,16 +99,15 @@ describe("EngineStats", () => {
       sampleLimitMs: 20,
     });
     const read = (): Promise<readonly string[]> =>
-      byId(stats.readContainers([containerSnapshot(b, b), containerSnapshot(a, b)], light, signal)).then(
-        (readings) => [...readings.keys()],
-      );
+      byId(stats.readContainers([b, a].map(container), light, signal)).then((readings) => [
+        ...readings.keys(),
+      ]);
     assert.deepEqual(await Promise.all([read(), read()]), [[a], [a]]);
     assert.deepEqual(await read(), [a]);
     assert.deepEqual(asked, [b, a]);
   });
 
   test("asks for all pods at once, and gives them in the order that they were asked for in", async () => {
-    const { engineStats } = await readGolden("v1");
     const asked: string[] = [];
     const answers: (() => void)[] = [];
     const stats = new EngineStats({
@@ -142,11 +137,10 @@ describe("EngineStats", () => {
   });
 
   test("sums up a pod, with the network of its pause container", async () => {
-    const golden = await readGolden("v1");
     const { stats } = statsOf({ [a]: recorded(golden.engineStats), [b]: recorded(golden.pauseEngineStats) });
     const parts = {
       sandbox: sandboxSnapshot(b),
-      containers: [containerSnapshot(a, b)],
+      containers: [container(a)],
       hostNetwork: false,
       hasOwnCgroup: true,
     };

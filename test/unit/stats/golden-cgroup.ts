@@ -4,6 +4,7 @@
  */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { collect } from "../../../src/shim/lib/streams.js";
 import { idOf } from "../../fakes/snapshots.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -49,4 +50,11 @@ export async function layOut(version: "v1" | "v2", id = goldenId): Promise<LaidO
     directories.set(controller, join(pod, id));
   }
   return { golden, root, path, directories, [Symbol.asyncDispose]: () => temporary[Symbol.asyncDispose]() };
+}
+
+/** All readings of a source. */
+export async function byId<Reading>(
+  readings: AsyncIterable<readonly [string, Reading]>,
+): Promise<ReadonlyMap<string, Reading>> {
+  return new Map(await collect(readings));
 }

@@ -5,8 +5,7 @@ import type { Engine } from "../../../src/shim/ports/engine.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
-import { byId } from "./by-id.js";
-import { goldenId, layOut } from "./golden-cgroup.js";
+import { byId, goldenId, layOut } from "./golden-cgroup.js";
 
 test("StatsSources closes the files of ended containers also while a layer is being measured", async () => {
   await using files = await layOut("v1");
