@@ -1,4 +1,7 @@
-/** Stands in for an engine in experimental mode with CRIU, which hardly any machine has; the rest is the real engine's. */
+/**
+ * Answers checkpoint requests as an experimental engine with CRIU, which few machines have. Passes all others
+ * on.
+ */
 import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage } from "node:http";

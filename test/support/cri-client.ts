@@ -37,7 +37,8 @@ export function connectCri(socket: string, version: ApiVersion = "v1"): CriClien
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_send_message_length": maxMessageBytes,
     "grpc.default_authority": "localhost",
-    // Channels of a process are shared by target: a test that starts a second server must not get the first's.
+    // Channels of a process are shared by target: a test that starts a second server must not get the
+    // first's.
     "grpc.use_local_subchannel_pool": 1,
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 500,

@@ -1,6 +1,6 @@
 /**
- * Dials while this process has no room for another file, and again when it has; prints what became of it, as JSON. A
- * program of its own, to be run with a small limit of open files.
+ * Dials while this process has no room for another file, and again when it has; prints what became of it, as
+ * JSON. A program of its own, to be run with a small limit of open files.
  */
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";

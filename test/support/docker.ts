@@ -4,7 +4,7 @@ import { request as httpRequest } from "node:http";
 export const dockerEndpoint = process.env["DOCKERSHIM_TEST_DOCKER_ENDPOINT"] ?? "unix:///var/run/docker.sock";
 export const dockerSocket = dockerEndpoint.replace(/^unix:\/\//, "");
 
-/** A request that takes longer than this is a failed test. */
+/** A request that takes longer fails the test. */
 const requestTimeoutMs = 120_000;
 
 export interface DockerAnswer {
@@ -19,7 +19,7 @@ export interface DockerRequest {
   readonly socket?: string;
 }
 
-/** One request, whatever status it is answered with. `path` without a version prefix. */
+/** Makes one request and returns the answer with any status. `path` has no version prefix. */
 export function docker(
   method: string,
   path: string,
@@ -65,7 +65,7 @@ export async function dockerJson(method: string, path: string, body?: Buffer | o
   return text === "" ? undefined : (JSON.parse(text) as unknown);
 }
 
-/** The parts of an inspected container that tests look at. */
+/** The fields of an inspected container that tests use. */
 export interface InspectedContainer {
   readonly Id: string;
   readonly Name: string;
@@ -104,7 +104,7 @@ export async function createContainer(name: string, body: object): Promise<strin
   return (answer as { Id: string }).Id;
 }
 
-/** Of its first process, as this machine sees it; 0 when it does not run. */
+/** The host's pid of the first process; 0 when the container does not run. */
 export async function pidOfContainer(id: string): Promise<number> {
   const { State } = (await dockerJson("GET", `/containers/${id}/json`)) as { State: { Pid: number } };
   return State.Pid;
@@ -114,7 +114,7 @@ export async function startContainer(id: string): Promise<void> {
   await dockerJson("POST", `/containers/${id}/start`);
 }
 
-/** Removes it by force, running or not; one that is gone is fine. */
+/** Removes a container by force. A missing container is no error. */
 export async function removeContainer(id: string): Promise<void> {
   for (;;) {
     const { status, body } = await docker("DELETE", `/containers/${id}?force=1&v=1`);
@@ -165,7 +165,10 @@ export async function tagImage(reference: string, repository: string, tag: strin
   await dockerJson("POST", `/images/${encodeURI(reference)}/tag?repo=${repository}&tag=${tag}`);
 }
 
-/** A cgroup for a pod, as kubelets with the engine's driver name it, and where in it the cgroup of a container is. */
+/**
+ * A cgroup for a pod, as kubelets with the engine's driver name it, and where in it the cgroup of a container
+ * is.
+ */
 export async function podCgroup(
   name: string,
 ): Promise<{ readonly parent: string; readonly pathOf: (containerId: string) => string }> {

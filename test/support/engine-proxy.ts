@@ -12,7 +12,9 @@ export interface ProxiedRequest {
   readonly path: string;
 }
 
-/** A request body or answer is passed on as it comes; exec's hijacked connections are passed on as raw bytes. */
+/**
+ * A request body or answer is passed on as it comes; exec's hijacked connections are passed on as raw bytes.
+ */
 export abstract class EngineProxy implements AsyncDisposable {
   readonly endpoint: string;
   readonly #sockets = new Set<Duplex>();
@@ -34,8 +36,8 @@ export abstract class EngineProxy implements AsyncDisposable {
     server.on("connection", (client) => {
       this.#own(client);
     });
-    // Renamed, so that the end of the server does not remove the file: connections are then refused, as by an engine
-    // that was killed.
+    // Renamed, so that the end of the server does not remove the file: connections are then refused, as by an
+    // engine that was killed.
     const listening = `${this.socket}.listening`;
     server.listen(listening);
     await once(server, "listening");
@@ -51,7 +53,7 @@ export abstract class EngineProxy implements AsyncDisposable {
     await once(this.#server, "close");
   }
 
-  /** Cuts every connection: what is held never arrives. */
+  /** Cuts every connection. Held requests and answers never arrive. */
   cutConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -73,7 +75,10 @@ export abstract class EngineProxy implements AsyncDisposable {
     return dockerSocket;
   }
 
-  /** Sends a request on; `onAnswer` passes the answer back, or does not. What breaks on one side is cut on the other. */
+  /**
+   * Forwards a request; `onAnswer` may pass the answer back. A connection that breaks on one side is cut on
+   * the other.
+   */
   protected forward(
     incoming: IncomingMessage,
     outgoing: ServerResponse,
@@ -96,7 +101,10 @@ export abstract class EngineProxy implements AsyncDisposable {
     incoming.pipe(onward);
   }
 
-  /** Sends the begin of a connection on that leaves HTTP; answers the connection to the engine, not yet joined. */
+  /**
+   * Sends the begin of a connection on that leaves HTTP; answers the connection to the engine, not yet
+   * joined.
+   */
   protected dialRaw(
     incoming: IncomingMessage,
     client: Socket,

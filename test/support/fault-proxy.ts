@@ -1,4 +1,4 @@
-/** Stands between a shim and the engine, and does to requests and answers what bad days do. */
+/** A proxy between a shim and the engine that injects faults into requests and answers. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { EngineProxy, type ProxiedRequest, proxiedRequest } from "./engine-proxy.js";
@@ -15,7 +15,10 @@ export type Fault =
   | "close"
   /** The engine does it; the connection is closed before the first byte of the answer. */
   | "lose"
-  /** The engine does it; the connection is closed in the middle of the answer, of a stream after its first piece. */
+  /**
+   * The engine does it; the connection is closed in the middle of the answer, of a stream after its first
+   * piece.
+   */
   | "cut"
   /** The engine does it; the answer has the right status and is no JSON. */
   | "garble"
@@ -25,7 +28,7 @@ export type Fault =
 export interface FaultRule {
   readonly matches: (request: ProxiedRequest) => boolean;
   readonly fault: Fault;
-  /** Only this one of the matching requests, counted from 1; every one when not given. */
+  /** Number of the matching request, from 1; undefined: all matching requests. */
   readonly nth?: number;
 }
 
@@ -242,7 +245,10 @@ function cutAnswer(answer: IncomingMessage, outgoing: ServerResponse, broken: ()
   });
 }
 
-/** The head of the answer to an upgrade; then `next`, with the first bytes behind it, or none when the engine ends. */
+/**
+ * Reads the head of the answer to an upgrade. Calls `next` with the bytes after it, or without when the
+ * engine ends.
+ */
 function passHeadOf(engine: Socket, client: Socket, next: (payload: Buffer) => void): void {
   let received = Buffer.alloc(0);
   let hasHead = false;

@@ -1,4 +1,4 @@
-/** The fault table as docs/faults.md shows it. `node --import tsx test/support/fault-table-doc.ts` writes it there. */
+/** The fault table of docs/faults.md. `node --import tsx test/support/fault-table-doc.ts` writes it there. */
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { Fault } from "./fault-proxy.js";

@@ -1,12 +1,12 @@
 /**
- * The fault table: what each RPC answers when one of the engine requests that it makes goes wrong. The integration test
- * makes its cases from it, docs/faults.md shows it, and tests compare both with it.
+ * The fault table: what each RPC answers when one of the engine requests that it makes goes wrong. The
+ * integration test makes its cases from it, docs/faults.md shows it, and tests compare both with it.
  */
 import type { Fault } from "./fault-proxy.js";
 
 /**
- * A gRPC code. `NOT_READY`: OK, and the condition RuntimeReady is false. `FAILED`: a session's stream of errors says that
- * it failed. DEADLINE_EXCEEDED of a session: it goes on until its client leaves.
+ * A gRPC code. `NOT_READY`: OK, and the condition RuntimeReady is false. `FAILED`: a session's stream of
+ * errors says that it failed. DEADLINE_EXCEEDED of a session: it goes on until its client leaves.
  */
 export type Outcome = "OK" | "NOT_READY" | "DEADLINE_EXCEEDED" | "UNAVAILABLE" | "UNKNOWN" | "FAILED";
 
@@ -15,7 +15,7 @@ export interface FaultRow {
   readonly rpc: string;
   /** `METHOD /path`, as in `describeRequest`, without its query. */
   readonly request: string;
-  /** The versions of the engine's API with which it is made; any, when not given. */
+  /** The versions of the engine's API with this request; undefined: all. */
   readonly api?: "before 1.42" | "1.42 and later";
   /** Which of the matching requests are struck while the call runs. */
   readonly strikes: "every" | "first";
@@ -109,7 +109,7 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "StopContainer", request: inspectContainer, ...read },
   { rpc: "RemoveContainer", request: "DELETE /containers/ID", ...repeatable },
   {
-    // Nothing is said of a container that is gone but that.
+    // The answer for a removed container only says that it is gone.
     ...{ rpc: "RemoveContainer", request: inspectContainer, strikes: "every" },
     outcomes: { ...read.outcomes, garble: "OK" },
   },

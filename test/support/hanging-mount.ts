@@ -1,4 +1,6 @@
-/** A mounted file system whose server takes every request and answers none, as a volume whose server is gone. */
+/**
+ * A mounted file system whose server takes every request and answers none, as a volume whose server is gone.
+ */
 import { spawn } from "node:child_process";
 import { constants, openSync, readFileSync, readSync, closeSync, writeSync } from "node:fs";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
@@ -27,7 +29,9 @@ export function reasonForNoHangingMount(): string | false {
 
 const initOpcode = 26;
 const headerBytes = 40;
-/** Else only the first look into a directory would be asked for, and the others would wait for that in the kernel. */
+/**
+ * Without this, the kernel would send only the first lookup in a directory and let the others wait for it.
+ */
 const parallelLookups = 1 << 18;
 
 export async function mountHanging(): Promise<HangingMount> {

@@ -1,7 +1,7 @@
 /**
- * Tests that change links, routes and rules of a node, or stop its engine, run in namespaces with an engine of their
- * own. `npm test` runs several files in the same namespaces, one after another, with the same engine; a file that is
- * run by itself makes namespaces for itself.
+ * Tests that change links, routes and rules of a node, or stop its engine, run in namespaces with their own
+ * engine. `npm test` runs several files in the same namespaces with the same engine, one after another. A
+ * file that runs alone makes its own namespaces.
  */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -29,8 +29,8 @@ const pidFile = "/run/docker.pid";
 const containerdPidFile = "/run/docker/containerd/containerd.pid";
 const settingsFile = join(diskDirectory, "daemon.json");
 /**
- * In full: below the 2 h that the runner gives a file, so that what was printed until then is not lost. kill-points.test.ts
- * kills more than a thousand shims, a few seconds each.
+ * With --long: less than the runner's limit of 2 h per file, so that the output is not lost.
+ * kill-points.test.ts kills more than a thousand shims, which takes a few seconds each.
  */
 const limitMs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 6_900_000 : 840_000;
 
@@ -38,7 +38,7 @@ const limitMs = process.env["DOCKERSHIM_TEST_LONG"] === "1" ? 6_900_000 : 840_00
 export interface OwnEngine {
   /** Ends it, and with it its containerd; SIGTERM stops the containers first. */
   end(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
-  /** Returns when it answers. */
+  /** Returns when the engine answers. */
   start(): Promise<void>;
   /** Has it read its daemon.json once more, with these settings in addition to its own. */
   reload(settings: Readonly<Record<string, unknown>>): Promise<void>;
@@ -47,8 +47,8 @@ export interface OwnEngine {
 }
 
 /**
- * Defines `tests`, with an engine of their own as that of `docker.ts`. `needs` are programs beside those of every such
- * test, `settings` what the engine reads from its daemon.json: another engine is started only for other settings.
+ * Defines `tests` with their own engine, which `docker.ts` then uses. `needs` are further required programs.
+ * `settings` is the content of the engine's daemon.json; only other settings start another engine.
  */
 export async function withOwnEngine(
   file: string,
@@ -63,7 +63,10 @@ export async function withOwnEngine(
   });
 }
 
-/** Defines `tests` where this process is in namespaces; else one test that runs the file in some, or says why not. */
+/**
+ * Defines `tests` if this process is in namespaces, else one test that runs the file in namespaces or is
+ * skipped.
+ */
 export async function inNamespaces(file: string, needs: readonly string[], tests: () => void): Promise<void> {
   const reason = await reasonToSkip(needs);
   if (isIsolated() && reason === false) {
@@ -82,7 +85,10 @@ export function isIsolated(): boolean {
   return process.env[namespacesVariable] !== undefined;
 }
 
-/** Runs a program of the tests in new namespaces; answers what it printed. Throws with that when it fails. */
+/**
+ * Runs a program of the tests in new namespaces and returns its output. A failure throws an error with the
+ * output.
+ */
 export async function runIsolated(file: string, argv: readonly string[] = []): Promise<string> {
   // The runner's own variable would make the child report to a parent that it does not have; colours would
   // hide the totals in its output.
@@ -116,11 +122,11 @@ class Dockerd implements OwnEngine {
     private readonly settings: Readonly<Record<string, unknown>>,
   ) {}
 
-  /** Keeps one that another file has left with the same settings. */
+  /** Keeps an engine of another file with the same settings. */
   async ensureRunning(): Promise<void> {
     const present = await readFile(settingsFile, "utf8").catch(() => undefined);
     if (enginePid() !== undefined) {
-      // A test that failed may have left it stopped.
+      // A failed test may have stopped it.
       this.#kill("SIGCONT");
       if (present === JSON.stringify(this.settings) && (await answers())) return;
       await this.end("SIGTERM");
@@ -129,7 +135,7 @@ class Dockerd implements OwnEngine {
   }
 
   async start(): Promise<void> {
-    // Files of a killed one would keep the next one from starting.
+    // Files of a killed engine would prevent the start of the next engine.
     for (const path of [pidFile, containerdPidFile]) await rm(path, { force: true });
     await mkdir(join(diskDirectory, "data"), { recursive: true });
     await this.#writeSettings({});
@@ -192,12 +198,12 @@ function answers(): Promise<boolean> {
   );
 }
 
-/** Undefined when it does not run. */
+/** Undefined when the engine does not run. */
 function enginePid(): string | undefined {
   return runningPid(pidFile, "dockerd");
 }
 
-/** The process of a file that names it, if it runs: after a kill the file stays, and the number may be another's. */
+/** The running process of a pid file. After a kill the file stays, and another process may have the pid. */
 function runningPid(file: string, program: string): string | undefined {
   try {
     const pid = readFileSync(file, "utf8").trim();

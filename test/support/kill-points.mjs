@@ -1,11 +1,12 @@
 /**
- * Loaded into a shim before its own code (`--import`): ends the process by SIGKILL right before the n-th thing that it
- * does to the world outside: a change of a file, a request to the engine that changes something, the start of a program.
- * Between two of them nothing changes that the next process could find, so these are all the moments that matter.
+ * Loaded into a shim before its own code (`--import`). Ends the process by SIGKILL right before its n-th
+ * external change: a change of a file, a request that changes something in the engine, the start of a
+ * program. The next process can find nothing that changes between two of these steps, so they are all the
+ * moments that matter.
  *
- * The directory in DOCKERSHIM_TEST_KILL_POINTS holds the order: the file `order` has `record`, or the number of the
- * step, or is not there; a new order begins to count anew. `journal` gets a line for each step. JavaScript, so that the
- * program starts as fast as without it.
+ * The directory in DOCKERSHIM_TEST_KILL_POINTS has the order: the file `order` contains `record` or the
+ * number of the step, or is missing. A new order restarts the count. `journal` gets a line for each step.
+ * This file is JavaScript, so that the program starts as fast as without it.
  */
 import childProcess from "node:child_process";
 import fs from "node:fs";

@@ -1,4 +1,4 @@
-/** Stands between a shim and the engine: writes down every request, and can hold one at a chosen moment. */
+/** A proxy between a shim and the engine that records every request and can hold one. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { EngineProxy, passAnswer, type ProxiedRequest, proxiedRequest } from "./engine-proxy.js";
@@ -53,8 +53,8 @@ export class RecordingProxy extends EngineProxy {
   }
 
   /**
-   * The next request that matches is held: before the engine sees it, or after the engine has answered and before the
-   * shim knows. One at a time.
+   * The next request that matches is held: before the engine sees it, or after the engine has answered and
+   * before the shim knows. One at a time.
    */
   holdNext(moment: "before" | "after", matches: (request: RecordedRequest) => boolean): Hold {
     let spring!: () => void;

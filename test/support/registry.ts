@@ -74,8 +74,8 @@ export class TestRegistry implements AsyncDisposable {
   }
 
   /**
-   * Puts an image archive (with an OCI layout) under `name` and `tag`, below a manifest list, as public images are: a
-   * repository's digest is that of the list and not that of the manifest.
+   * Puts an image archive (with an OCI layout) under `name` and `tag`, below a manifest list, as public
+   * images are: a repository's digest is that of the list and not that of the manifest.
    */
   async push(name: string, tag: string, archive: Buffer): Promise<PushedImage> {
     const { manifest, platform, blobs } = await readLayout(archive);

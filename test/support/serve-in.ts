@@ -2,7 +2,9 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** Starts `script` of Node.js in the network namespace of a container; it must print a line when it is ready. */
+/**
+ * Starts `script` of Node.js in the network namespace of a container; it must print a line when it is ready.
+ */
 export async function serveIn(pid: number, script: string): Promise<AsyncDisposable> {
   const namespace = `--net=/proc/${pid}/ns/net`;
   const child = spawn("nsenter", [namespace, process.execPath, "-e", script], {

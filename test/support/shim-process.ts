@@ -104,8 +104,8 @@ export class ShimProcess implements AsyncDisposable {
         `--state-dir=${this.stateDirectory}`,
         `--container-runtime-endpoint=${this.endpoint}`,
         `--docker-endpoint=${options.dockerEndpoint ?? dockerEndpoint}`,
-        // The process behind a proxy's socket is no engine, so that the shim would learn only from a failed start what
-        // scores the engine may set.
+        // The process behind a proxy's socket is no engine, so that the shim would learn only from a failed
+        // start what scores the engine may set.
         ...(options.dockerEndpoint === undefined ? [] : ["--clamp-oom-scores=always"]),
         ...(options.flags ?? []),
       ],
@@ -129,7 +129,10 @@ export class ShimProcess implements AsyncDisposable {
     }
   }
 
-  /** Returns as soon as the socket takes connections: without an engine long before the program says that it serves. */
+  /**
+   * Returns as soon as the socket takes connections: without an engine long before the program says that it
+   * serves.
+   */
   static async startWithoutEngine(options: ShimOptions): Promise<ShimProcess> {
     const shim = new ShimProcess(options);
     while (!(await accepts(shim.socket))) {

@@ -12,7 +12,9 @@ export interface SingleImageRegistry extends AsyncDisposable {
   readonly requests: readonly string[];
 }
 
-/** Serves the image in `archive` (with an OCI layout) under any name with tag `1`. `login` is `user:password`. */
+/**
+ * Serves the image in `archive` (with an OCI layout) under any name with tag `1`. `login` is `user:password`.
+ */
 export async function startRegistry(archive: Buffer, login?: string): Promise<SingleImageRegistry> {
   const { manifest, blobs } = await readLayout(archive);
   const contents = new Map<string, { readonly type: string; readonly bytes: Buffer }>(

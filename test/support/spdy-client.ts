@@ -1,4 +1,6 @@
-/** The client's side of SPDY/3.1, for tests: as much as client-go uses, with every frame in the test's hands. */
+/**
+ * The client's side of SPDY/3.1, for tests: as much as client-go uses, with every frame in the test's hands.
+ */
 import type { Duplex } from "node:stream";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";

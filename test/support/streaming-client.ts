@@ -13,7 +13,10 @@ export interface HttpAnswer {
   readonly head: Buffer;
 }
 
-/** Sends `lines` and an empty line to the URL's server, and reads the head of its answer; the body unless it is 101. */
+/**
+ * Sends `lines` and an empty line to the URL's server. Reads the head of its answer, and the body unless it
+ * is 101.
+ */
 export async function sendRaw(url: string, lines: readonly string[]): Promise<HttpAnswer> {
   const { hostname, port } = new URL(url);
   const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port), allowHalfOpen: true });
@@ -159,7 +162,10 @@ export interface Proxy extends Disposable {
   through(url: string): string;
 }
 
-/** The kubelet's way: takes a connection, dials the server of `url`, copies bytes both ways, ends both when one ends. */
+/**
+ * A proxy like the kubelet: accepts a connection, dials the server of `url` and copies bytes both ways until
+ * one ends.
+ */
 export async function startByteProxy(url: string): Promise<Proxy> {
   const target = new URL(url);
   const server = createServer((client) => {

@@ -1,4 +1,7 @@
-/** What the tests of one file share: names of their own, an image, a directory, and that nothing of it stays behind. */
+/**
+ * Shared set-up of the tests of one file: unique names, an image, a directory, and the clean-up of all of
+ * them.
+ */
 import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -26,10 +29,10 @@ import { testImageArchive, type TestImageOptions } from "./test-image.js";
 /** On every sandbox and container of the tests; the value is the run's. */
 export const runLabel = "dockershim.test/run";
 
-/** Counts that take longer run in full only then. */
+/** Whether long tests run with full counts. */
 export const long = process.env["DOCKERSHIM_TEST_LONG"] === "1";
 
-/** Why tests with a real engine cannot run here, or false. For the option `skip` of node:test. */
+/** The reason why tests with a real engine cannot run here, or false. For the option `skip` of node:test. */
 export async function reasonToSkip(): Promise<string | false> {
   try {
     const { status } = await docker("GET", "/_ping");
@@ -60,7 +63,10 @@ export class TestBed {
     return bed;
   }
 
-  /** Opened before the tests of the suite that is being defined, with a shim if that is given, and closed after them. */
+  /**
+   * Opens a bed before the tests of the current suite, with a shim if `shim` is given, and closes it after
+   * them.
+   */
   static ofSuite({ shim }: { readonly shim?: Partial<ShimOptions> } = {}): TestBed {
     const bed = new TestBed();
     before(async () => {
@@ -100,18 +106,18 @@ export class TestBed {
     return `dockershim.test/busybox:${this.run}`;
   }
 
-  /** Loads an image, which goes away with the bed. */
+  /** Loads an image, which close() removes. */
   async load(options: TestImageOptions): Promise<void> {
     this.#undo.push(async () => {
       if ((await inspectImage(options.reference)) === undefined) return;
-      // Whatever a killed shim left is no pod's and has no label of this run.
+      // Containers of a killed shim may belong to no pod and have no label of this run.
       for (const id of await containersOfImage(options.reference)) await removeContainer(id);
       await removeImage(options.reference);
     });
     await loadImage(await testImageArchive(options));
   }
 
-  /** A shim with a state directory of its own, or with that of an earlier one whose `directory` is given. */
+  /** A shim with its own state directory, or with the `directory` of an earlier shim. */
   async startShim(options: Partial<ShimOptions> = {}): Promise<ShimProcess> {
     const shim = await ShimProcess.start({ directory: await this.newDirectory(), ...options });
     this.#undo.push(() => shim[Symbol.asyncDispose]());

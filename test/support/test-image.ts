@@ -18,7 +18,7 @@ export interface TestImageOptions {
   readonly layers?: readonly (readonly ArchiveEntry[])[];
 }
 
-/** Users of the image beyond root and nobody: for tests of groups. */
+/** Further users of the image, for tests of groups. */
 const passwd = [
   "root:x:0:0:root:/root:/bin/sh",
   "nobody:x:65534:65534:nobody:/nonexistent:/bin/false",

@@ -1,11 +1,14 @@
-/** Waiting for something that no event tells of. */
+/** Waits for conditions without an event. */
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** Long enough for a machine that is busy with other things. */
 const timeoutMs = 90_000;
 const pollMs = 50;
 
-/** The first result of `look` that is not undefined or false; throws when the time is over, saying what was waited for. */
+/**
+ * The first result of `look` that is not undefined or false; throws when the time is over, saying what was
+ * waited for.
+ */
 export async function until<T>(
   what: string,
   look: () => Promise<T | undefined | false> | T | undefined | false,

@@ -1,4 +1,4 @@
-/** Requests that are wrong somewhere, made of right ones by what proto/ says about their fields. */
+/** Makes invalid requests from valid ones, with the types of their fields in proto/. */
 import { messageOf, type Field, type Message, type Rpc } from "./protocol.js";
 import type { Random } from "./random.js";
 import { encode, parse, places, varintOf, type Part, type Wire } from "./wire.js";
@@ -71,7 +71,7 @@ const notText: readonly Buffer[] = ["c328", "ff", "f0908080fe", "eda080", "61ff0
 export interface Words {
   /** Ids and names that mean something on this node. */
   readonly names: readonly string[];
-  /** Directories that hold files of the node; what is written below them must be the test's own. */
+  /** Directories with files of the node. Tests may only write their own files below them. */
   readonly directory: string;
 }
 

@@ -1,4 +1,6 @@
-/** The requests of every RPC as proto/ describes them: what the generator needs to know of a new field or RPC. */
+/**
+ * The requests of every RPC as proto/ describes them: what the generator needs to know of a new field or RPC.
+ */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadSync } from "@grpc/proto-loader";

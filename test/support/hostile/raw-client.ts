@@ -37,7 +37,10 @@ export class RawClient implements Disposable {
     });
   }
 
-  /** Streams may stay open as long as their client likes: one that sends nothing for `patienceMs` was accepted. The call itself has no deadline unless `timeoutMs` is given. */
+  /**
+   * A stream without an answer for `patienceMs` counts as accepted. Without `timeoutMs` the call has no
+   * deadline.
+   */
   stream(path: string, message: Buffer, patienceMs: number, timeoutMs?: number): Promise<RawAnswer> {
     return new Promise((resolve) => {
       const stream = this.#client.makeServerStreamRequest(

@@ -1,4 +1,6 @@
-/** One request that is right, for each RPC that does something with its fields. What has no seed is invented. */
+/**
+ * One request that is right, for each RPC that does something with its fields. What has no seed is invented.
+ */
 import type { Answer, ContainerConfig, PodSandboxConfig } from "../../../src/shim/domain/cri.js";
 
 export interface Node {

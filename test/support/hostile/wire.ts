@@ -1,4 +1,4 @@
-/** Protobuf's wire format, for right and wrong messages alike: what is written is not compared with any description. */
+/** Writes Protobuf's wire format without a schema, for valid and invalid messages. */
 import { messageOf, type Message, type Rpc } from "./protocol.js";
 
 export type Wire = 0 | 1 | 2 | 5;

@@ -108,7 +108,7 @@ describe("offerExampleNetwork()", () => {
     await assert.rejects(readdir(at.settings.cniConfDir), { code: "ENOENT" });
   });
 
-  test("says what is missing when no list can be made", async () => {
+  test("names the missing plugins when no list can be made", async () => {
     await using at = await node([]);
     const offer = await offerExampleNetwork(at.settings, recordingLog());
     assert.ok(offer !== undefined && "problem" in offer.list);

@@ -41,7 +41,7 @@ describe("renderFirstScreen()", () => {
     assert.doesNotMatch(text, /not ready|CNI/);
   });
 
-  test("says below the plugin why pods would get no network", () => {
+  test("shows below the plugin why pods get no network", () => {
     const text = renderFirstScreen({ ...screen, network: { ...screen.network, problem: "no networks" } });
     assert.match(text, /--network-plugin=cni\)\n +not ready: no networks\n/);
   });
@@ -52,7 +52,7 @@ describe("renderFirstScreen()", () => {
     assert.match(text, /^ {2}metrics +http:\/\/127\.0\.0\.1:9090$/m);
   });
 
-  test("says what became of the example", () => {
+  test("shows the outcome of the example configuration", () => {
     const text = renderFirstScreen({ ...screen, example: "wrote /etc/cni/net.d/10-dockershim.conflist" });
     assert.match(text, /^ {2}CNI example +wrote \/etc\/cni\/net\.d\/10-dockershim\.conflist$/m);
   });
@@ -108,7 +108,7 @@ describe("parseSetupReport()", () => {
     });
   }
 
-  test("leaves out what is of the wrong type", () => {
+  test("leaves out values of the wrong type", () => {
     const report = parseSetupReport('{"installed":["a",1],"undo":"x","keepsRunning":false}');
     assert.deepEqual(report, {
       installed: ["a"],

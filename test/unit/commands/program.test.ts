@@ -88,7 +88,7 @@ describe("runCommandLine() unit files", () => {
     assert.equal(served.config.runtimeRequestTimeoutMs, 900_000);
   });
 
-  test("knows every default that the table claims for others as a valid value", () => {
+  test("accepts the defaults of cri-dockerd and dockershim in the table as values", () => {
     for (const [, { criDockerdDefault, kubeletDefault, kind, name }] of optionList) {
       for (const text of [criDockerdDefault, kubeletDefault]) {
         // "0s (1m59s)" and "(all addresses)" explain rather than quote.
@@ -128,7 +128,7 @@ describe("runCommandLine() spellings", () => {
     ["--ipv6-dual-stack --state-dir=/a", true],
   ];
   for (const [line, expected] of switches) {
-    test(`reads ${line} as ${String(expected)}`, async () => {
+    test(`reads ${line} as ${expected}`, async () => {
       assert.equal((await run(line)).served?.config.ipv6DualStack, expected);
     });
   }
@@ -138,7 +138,7 @@ describe("runCommandLine() spellings", () => {
     assert.deepEqual([exitCode, err], [1, 'dockershim: unexpected argument "false"\n']);
   });
 
-  test("takes the next argument as the value of a flag, whatever it looks like", async () => {
+  test("takes the next argument as the value of a flag, even with dashes", async () => {
     const { err } = await run("--state-dir --ipv6-dual-stack");
     assert.match(err, /flag "--state-dir": "--ipv6-dual-stack": must be an absolute path/);
   });
@@ -148,7 +148,7 @@ describe("runCommandLine() spellings", () => {
     assert.equal((await run(["--network-plugin", ""])).served?.config.networkPlugin, "no-op");
   });
 
-  test("accepts --no-setup in silence", async () => {
+  test("accepts --no-setup without a warning", async () => {
     assert.deepEqual((await run("--no-setup")).served?.warnings, []);
   });
 });
@@ -252,13 +252,13 @@ describe("runCommandLine() commands", () => {
     assert.equal((await run("", { serve: () => Promise.resolve(5) })).exitCode, 5);
   });
 
-  test("tells a failure of the action in one line", async () => {
+  test("prints a failure of the action on one line", async () => {
     const serve = (): Promise<number> => Promise.reject(new ShimError("unavailable", "listen:\n  in use"));
     const { exitCode, err } = await run("", { serve });
     assert.deepEqual([exitCode, err], [1, "dockershim: listen: in use\n"]);
   });
 
-  test("tells a bug with its stack", async () => {
+  test("prints a bug with its stack", async () => {
     const { exitCode, err } = await run("", { serve: () => Promise.reject(new TypeError("x is undefined")) });
     assert.equal(exitCode, 1);
     assert.match(err, /^dockershim: TypeError: x is undefined\n {4}at /);

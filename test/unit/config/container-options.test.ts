@@ -64,7 +64,7 @@ test("--default-ulimits and --allowed-annotations may be given repeatedly", asyn
   assert.deepEqual(sources["default-ulimits"]?.value, ["nofile=1024:524288", "nproc=5:5", "core=0:0"]);
 });
 
-test("a wrong ulimit among several flags is told with all of them", async () => {
+test("the error of a wrong ulimit names the values of all repeated flags", async () => {
   const flags = ["nofile=1:2", "nofile=3:4"].map((text) => ({ name: "default-ulimits", text }));
   await assert.rejects(
     resolve(flags),

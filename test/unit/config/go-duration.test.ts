@@ -66,7 +66,7 @@ describe("formatGoDuration()", () => {
     [14_400_001, "4h0m0.001s"],
   ];
   for (const [milliseconds, text] of cases) {
-    test(`writes ${String(milliseconds)} ms as ${text} and reads it back`, () => {
+    test(`writes ${milliseconds} ms as ${text} and reads it back`, () => {
       assert.equal(formatGoDuration(milliseconds), text);
       assert.equal(parseGoDuration(text), milliseconds);
     });

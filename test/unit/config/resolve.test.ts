@@ -151,7 +151,7 @@ describe("resolveConfig() names", () => {
     );
   });
 
-  test("leaves variables of npm start, of tests and of others alone", async () => {
+  test("ignores variables of npm start, of tests and of other programs", async () => {
     const environment = {
       DOCKERSHIM_NO_SETUP: "1",
       DOCKERSHIM_SETUP_REPORT: "x",
@@ -274,7 +274,7 @@ describe("resolveConfig() options that depend on others", () => {
     assert.deepEqual(config.dockerEndpoint, { kind: "unix", path: "/d" });
   });
 
-  test("does not even read DOCKER_HOST when the endpoint is given", async () => {
+  test("does not read DOCKER_HOST when the endpoint is given", async () => {
     const given = { flags: { "docker-endpoint": "unix:///a" }, environment: { DOCKER_HOST: "ssh://h" } };
     assert.deepEqual((await resolve(given)).config.dockerEndpoint, { kind: "unix", path: "/a" });
   });

@@ -109,7 +109,7 @@ describe("archiveCheckpoint()", () => {
     assert.deepEqual(await files.left(), ["web.tar"]);
   });
 
-  test("is whole when the system takes only part of what is written at a time", async () => {
+  test("is complete when each write only writes a part", async () => {
     await using files = await fixture();
     const { write, restore } = await shortWrites(files.location);
     try {

@@ -16,7 +16,7 @@ export interface FakeProcess {
   readonly cmdline?: readonly string[];
   /** Further files and what they say. */
   readonly files?: Readonly<Record<string, string>>;
-  /** Unix sockets that it holds: inode → path of a listening one, or undefined for one that is connected. */
+  /** Unix sockets of the process: inode → path of a listening socket, or undefined for a connected socket. */
   readonly sockets?: Readonly<Record<number, string | undefined>>;
   /** Unix sockets of its network namespace that it does not hold. */
   readonly otherSockets?: Readonly<Record<number, string>>;

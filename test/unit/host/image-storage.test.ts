@@ -18,9 +18,9 @@ describe("imageDirectory()", () => {
     ["with a graph driver the engine's data root", "graph", ["system", "own"], "docker"],
     ["the engine's own containerd", "containerd", ["own"], "docker/containerd/daemon"],
     ["the host's containerd", "containerd", ["system"], "system"],
-    ["of two the one that was written to last", "containerd", ["own", "system"], "system"],
+    ["of two containerds the last written", "containerd", ["own", "system"], "system"],
     [
-      "of two the one that was written to last, the other way round",
+      "of two containerds the last written, in the other order",
       "containerd",
       ["system", "own"],
       "docker/containerd/daemon",
@@ -145,7 +145,7 @@ describe("WritableLayerDirectories.directoryOf()", () => {
     assert.equal(await directories.directoryOf(snapshot), undefined);
   });
 
-  test("takes that of the engine's mount for the container, whatever the data root is called", async () => {
+  test("takes the directory of the engine's mount for the container, for each path of the data root", async () => {
     await using at = await setUp();
     await at.mounts(
       "29 1 8:1 / / rw - ext4 /dev/sda rw",
@@ -200,7 +200,7 @@ describe("WritableLayerDirectories.directoryOf()", () => {
     });
   }
 
-  test("reads the mount table for containers only that it does not know", async () => {
+  test("reads the mount table only for unknown containers", async () => {
     await using at = await setUp();
     await at.mounts(at.overlay(join(at.dataRoot, "rootfs/overlayfs", id), at.upper));
     const directories = new WritableLayerDirectories(at.storage, at.fake.proc);

@@ -20,7 +20,7 @@ describe("linkLog()", () => {
     assert.deepEqual(await readdir(join(at.path, "pod", "main")), ["0.log"]);
   });
 
-  test("leaves a link alone that is right already", async () => {
+  test("does not replace a correct link", async () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
     await linkLog(link, target);
@@ -79,7 +79,7 @@ describe("unlinkLog()", () => {
     assert.deepEqual(await readdir(at.path), []);
   });
 
-  test("succeeds when there is none, and leaves a file alone", async () => {
+  test("succeeds without a link, and keeps a file", async () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
     await unlinkLog(link, id);
@@ -90,7 +90,7 @@ describe("unlinkLog()", () => {
     assert.equal(await readFile(link, "utf8"), "text");
   });
 
-  test("leaves the link of the container that has come after it", async () => {
+  test("keeps the link of the next container", async () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "0.log");
     await symlink(older, link);
@@ -137,7 +137,7 @@ describe("restoreLogLink()", () => {
       assert.deepEqual(await readdir(at.path), files);
     });
 
-  test("makes what is missing, directories too, and replaces the link to another container's log", async () => {
+  test("makes missing directories and the link, and replaces the link to another container's log", async () => {
     await using at = await temporaryDirectory();
     const link = join(at.path, "main", "0.log");
     assert.equal(await restoreLogLink(link, older), true);

@@ -30,7 +30,7 @@ describe("readNodeFile()", () => {
   });
 
   for (const what of ["missing", "directory", "fifo"]) {
-    test(`refuses what is no file and waits for nothing: ${what}`, async () => {
+    test(`refuses everything but files without waiting: ${what}`, async () => {
       await using at = await temporaryDirectory();
       const path = join(at.path, what);
       if (what === "directory") await mkdir(path);
@@ -49,7 +49,7 @@ test("loadedAppArmorProfiles() reads names with blanks, and undefined from a ker
   assert.deepEqual([...(profiles ?? [])], ["docker-default", "/usr/bin/man", "my profile (x)"]);
 });
 
-test("fileSystemUsage() tells what is in use, and undefined of a path that does not exist", async () => {
+test("fileSystemUsage() returns the used bytes, and undefined for a missing path", async () => {
   const usage = await fileSystemUsage("/");
   assert.ok(usage !== undefined && usage.usedBytes > 0);
   assert.equal(await fileSystemUsage("/no/such/path"), undefined);
@@ -108,7 +108,7 @@ describe("readCdiSpecs()", () => {
     assert.deepEqual(log.lines, []);
   });
 
-  test("leaves out what cannot be read and says which file it was", async () => {
+  test("leaves out unreadable files and logs their paths", async () => {
     await using at = await temporaryDirectory();
     await writeFile(join(at.path, "broken.json"), '{"kind": ');
     await mkdir(join(at.path, "directory.yaml"));

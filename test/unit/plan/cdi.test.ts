@@ -76,7 +76,7 @@ describe("resolveCdiDevices()", () => {
     );
   });
 
-  test("refuses unknown devices, whatever the files hold", () => {
+  test("refuses unknown devices, also with malformed files", () => {
     const files = [
       spec([gpu0]),
       ...[null, "text", 5, [], { kind: "v.com/gpu", devices: "x" }].map((content) =>
@@ -134,7 +134,7 @@ describe("cdiEnvironment()", () => {
     assert.deepEqual(cdiEnvironment(files, ["v.com/gpu=0", "v.com/gpu=1"]), ["COMMON=1", "GPU=0", "GPU=1"]);
   });
 
-  test("leaves what it cannot resolve to the engine, which refuses it or knows better", () => {
+  test("leaves unresolvable devices to the engine", () => {
     const hooks = { hooks: [{ hookName: "createContainer", path: "/bin/x" }], env: ["HOOKED=1"] };
     const files = [
       spec([

@@ -38,7 +38,7 @@ function secured(
 const joined = `container:${sandboxId}`;
 
 describe("planContainer()", () => {
-  test("leaves out what would mean something when empty", () => {
+  test("leaves out fields whose empty values have a meaning", () => {
     const options = namespaces({ pid: 1 });
     const planned = body({
       linux: containerLinux({ security_context: containerSecurity({ namespace_options: options }) }),
@@ -363,7 +363,7 @@ describe("planContainer()", () => {
       });
     }
 
-    test("is the engine's own for clients that name no grace period, whatever the pod's annotations say", () => {
+    test("is the engine's default without a grace period in the container's annotations, also with one in the pod's", () => {
       assert.equal("StopTimeout" in body({}), false);
       const pod = { annotations: { "io.kubernetes.pod.terminationGracePeriod": "99" } };
       assert.equal(planContainer(createRequest({}, pod), containerContext()).body.StopTimeout, undefined);
@@ -386,7 +386,7 @@ describe("planContainer()", () => {
       assert.equal(annotationsOf({ cgroupDriver: "none", apiMinor: 43 }), undefined);
     });
 
-    test("gives way to a property that the operator lets pods set", () => {
+    test("a property that pods may set has precedence", () => {
       const allowed = { allowedAnnotations: ["org.systemd.property."] };
       assert.deepEqual(annotationsOf({ cgroupDriver: "systemd", apiMinor: 43 }, allowed), {
         [property]: "uint64 7",

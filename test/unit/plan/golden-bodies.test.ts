@@ -1,6 +1,6 @@
 /**
- * The create and update bodies of dockershim and cri-dockerd for the same requests, but for the differences of
- * docs/differences.md.
+ * The create and update bodies of dockershim and cri-dockerd for the same requests, but for the differences
+ * of docs/differences.md.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -340,7 +340,7 @@ describe("create and update bodies are those of dockershim and cri-dockerd", () 
   }
 });
 
-/** Whatever the request, all labels are listed in one more. */
+/** Every body has one more label, which lists the keys of all others. */
 function labelKeys(body: { readonly Labels?: Readonly<Record<string, string>> }): readonly Found[] {
   const { "dockershim.label-keys": ours, ...others } = body.Labels ?? {};
   if (ours === undefined) return [];

@@ -41,13 +41,13 @@ describe("cgroupSettings()", () => {
       refusal("invalid", /^config\.linux\.resources\.unified\[memory\.high\]: the node has cgroup v1/),
     );
   });
-  test("is undefined when nothing is asked", () => {
+  test("is undefined without settings", () => {
     assert.equal(cgroupSettings(resources(), nodeFacts(), "linux"), undefined);
     assert.equal(cgroupSettings(null, nodeFacts(), "linux"), undefined);
   });
 });
 
-test("needsCgroup() tells what kubelets send for every container from what a container needs", () => {
+test("needsCgroup() is false for the settings that kubelets send for every container", () => {
   const zero = { pageSize: "2MB", limitBytes: 0n };
   assert.equal(needsCgroup({ unified: { "memory.oom.group": "1" }, hugepages: [zero] }), false);
   const noSwap = { "memory.oom.group": "1", "memory.swap.max": "0" };
@@ -139,7 +139,7 @@ describe("planUpdate()", () => {
     );
   });
 
-  test("sends CPU fields, and hands over what only the cgroup knows", () => {
+  test("sends CPU fields, and leaves the other settings to the cgroup", () => {
     const request = resources({ cpu_quota: "-1", cpuset_cpus: "0-1", unified: { "memory.high": "5" } });
     assert.deepEqual(planUpdate(request, current(0, 0), nodeFacts({ cgroupVersion: 2 })), {
       body: { CpuQuota: -1, CpusetCpus: "0-1" },

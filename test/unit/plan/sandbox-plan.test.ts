@@ -34,7 +34,7 @@ const mappings = [
 ];
 
 describe("planSandbox()", () => {
-  test("tells everything that the steps after the create need", () => {
+  test("contains everything that the steps after the create need", () => {
     const plan = planSandbox(
       runRequest({
         dns_config: dns,
@@ -217,7 +217,7 @@ describe("planSandbox()", () => {
         assert.deepEqual([error?.kind, error?.message], ["invalid", message]);
       });
     }
-    test("a start that failed by something else is not said to be due to a sysctl", () => {
+    test("a start that failed for another reason is no error of a sysctl", () => {
       assert.equal(sysctlError(new ShimError("unknown", "open /proc/self: no such file")), undefined);
     });
   });

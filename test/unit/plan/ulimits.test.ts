@@ -19,7 +19,7 @@ describe("ulimitError()", () => {
   );
 
   for (const [runtime, error] of Object.entries({ runc, crun })) {
-    test(`names the flag, its values and the way out for what ${runtime} says`, () => {
+    test(`names the flag, its values and the remedy for the error of ${runtime}`, () => {
       const told = ulimitError(error, [nofile, core]);
       assert.ok(isKind(told, "precondition"));
       assert.match(
@@ -30,11 +30,11 @@ describe("ulimitError()", () => {
     });
   }
 
-  test("blames the engine's configuration when the flag has none", () => {
+  test("names the engine's configuration when the flag has no ulimits", () => {
     assert.match(ulimitError(runc, [])?.message ?? "", /^set the ulimits of the engine's configuration: /);
   });
 
-  test("leaves other errors alone", () => {
+  test("ignores other errors", () => {
     const runc = "OCI runtime create failed: runc create failed: unable to start container process";
     for (const text of [
       "executable file not found in $PATH",

@@ -15,7 +15,7 @@ test("parseResolvConf() takes all servers and options, the last search line, and
   });
 });
 
-test("isLoopbackOnly() knows a stub resolver from no resolver", () => {
+test("isLoopbackOnly() is true for a stub resolver and false without a server", () => {
   const searchless = { searches: [], options: [] };
   assert.equal(isLoopbackOnly({ servers: ["127.0.0.53"], ...searchless }), true);
   assert.equal(isLoopbackOnly({ servers: ["127.0.0.53", "192.0.2.1"], ...searchless }), false);

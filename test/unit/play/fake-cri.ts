@@ -1,4 +1,4 @@
-/** A CRI server in memory for the tests of play: it keeps sandboxes and containers and records what is asked of it. */
+/** A CRI server in memory for the tests of play. It keeps sandboxes and containers and records calls. */
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import {
   type Answer,
@@ -251,7 +251,7 @@ function removeWhere<T>(list: T[], matches: (entry: T) => boolean): void {
   list.splice(0, list.length, ...list.filter((entry) => !matches(entry)));
 }
 
-/** Remembers paths, and what was done with them. */
+/** Records paths and calls. */
 export class FakeFiles implements PlayFiles {
   readonly paths = new Set<string>();
   readonly texts = new Map<string, string>();

@@ -15,7 +15,7 @@ async function inDirectory(work: (directory: string) => Promise<void>): Promise<
 const modeOf = async (path: string): Promise<number> => (await stat(path)).mode & 0o7777;
 
 describe("prepareVolume() of an emptyDir", () => {
-  test("makes a directory that everybody may write, in one that only root may enter", () =>
+  test("makes a directory writable for all users, in a directory that only root may enter", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "uid", "volumes", "v");
       await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined });
@@ -32,7 +32,7 @@ describe("prepareVolume() of an emptyDir", () => {
       assert.equal((await stat(path)).gid, group);
     }));
 
-  test("keeps what is in it", () =>
+  test("keeps existing content and mode", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "v");
       await mkdir(path, { mode: 0o700 });
@@ -120,7 +120,7 @@ describe("resolveSubPath()", () => {
 });
 
 describe("firstAbove()", () => {
-  test("finds the directories that a path lies in, by whatever name, and not the path itself", () =>
+  test("finds the directories that contain a path, through links, too, and not the path itself", () =>
     inDirectory(async (directory) => {
       const volume = join(directory, "v");
       await mkdir(join(volume, "a", "b"), { recursive: true });

@@ -98,7 +98,7 @@ test("followPods() ends without a state when the user leaves, and stops nothing"
     assert.deepEqual(cri.calls, []);
   }));
 
-test("followPods() waits for a CRI server that is away, and says so once", () =>
+test("followPods() waits for an unavailable CRI server, and reports that once", () =>
   withRunningPod(async (followed) => {
     const states = await followed.follow((count) => {
       if (count === 2 || count === 3) throw new ShimError("unavailable", "no server");

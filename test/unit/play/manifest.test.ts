@@ -170,7 +170,7 @@ spec:
     assert.equal((await readOnePod(text)).pod.spec.restartPolicy, undefined);
   });
 
-  test("gives the same uid for the same name, whatever the content, and another hash for other content", async () => {
+  test("derives the uid from the name alone, and the hash from the content", async () => {
     const one = await readOnePod(minimal);
     const other = await readOnePod(minimal.replace("busybox", "busybox:2"));
     assert.equal(one.key.uid, other.key.uid);

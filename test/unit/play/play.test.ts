@@ -93,7 +93,7 @@ describe("playUp()", () => {
     }
   });
 
-  test("starts nothing when the image of a volume cannot be had", async () => {
+  test("starts nothing when the image of a volume is missing and must not be pulled", async () => {
     const fixture = makeFixture();
     const volumes = "volumes: [{name: m, image: {reference: model:1, pullPolicy: Never}}]";
     const container = `{name: a, ${image}, volumeMounts: [{name: m, mountPath: /m}]}`;
@@ -221,7 +221,7 @@ describe("playUp()", () => {
     assert.deepEqual(fixture.cri.sandboxes, []);
   });
 
-  test("does nothing for a pod that runs, and says so", async () => {
+  test("does nothing for a running pod, and reports that", async () => {
     const fixture = fixtureWithInit();
     await up(fixture);
     fixture.cri.calls.length = 0;
@@ -251,7 +251,7 @@ describe("playUp()", () => {
     assert.ok(!fixture.files.calls.some((call) => call.startsWith("removeTree")));
   });
 
-  test("removes the pods before the one that fails as well", async () => {
+  test("removes the earlier pods, too, when a pod fails", async () => {
     const fixture = makeFixture();
     const podNamed = (name: string) =>
       readOnePod(
@@ -266,7 +266,7 @@ describe("playUp()", () => {
     );
   });
 
-  test("says what could not be undone, and keeps the first error", async () => {
+  test("reports a failed undo and throws the first error", async () => {
     const fixture = makeFixture();
     fixture.cri.failOn = "startContainer a";
     fixture.cri.stopPodSandbox = () => Promise.reject(new Error("stuck"));

@@ -26,7 +26,7 @@ for (const [there, expected] of cases) {
   });
 }
 
-test("podState() without a sandbox, or with one that has ended", async () => {
+test("podState() without a sandbox, or with an ended sandbox", async () => {
   const manifest = await podWith(spec);
   assert.equal(podState(manifest, { sandboxes: [], containers: [] }), "Absent");
   const containers = observedContainers("a=running b=running");

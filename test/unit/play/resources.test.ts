@@ -5,7 +5,10 @@ import { podWith } from "./fake-cri.js";
 
 const nodeMemoryBytes = 4_000_000_000n;
 
-/** resources of the first container → class, shares, quota, memory limit, oom_score_adj as the kubelet computes them. */
+/**
+ * resources of the first container → class, shares, quota, memory limit, oom_score_adj as the kubelet
+ * computes them.
+ */
 const cases: readonly (readonly [string, string, readonly [string, string, string, string]])[] = [
   ["{}", "BestEffort", ["2", "0", "0", "1000"]],
   ["{limits: {cpu: 0}}", "BestEffort", ["2", "0", "0", "1000"]],

@@ -50,14 +50,14 @@ describe("bundle()", () => {
     assert.match(await dockershim("config", "--output", "yaml"), /^state-dir: /m);
   });
 
-  test("keeps what a server does not need out of what it loads", async () => {
+  test("loads no module that a server does not need", async () => {
     const serve = await textOf(await chunksFrom("serve-command"));
     assert.ok(!serve.includes("src/play/"), "play");
     assert.ok(!serve.includes("node_modules/ssh2/"), "ssh2");
     assert.ok(!serve.includes("node_modules/prom-client/"), "prom-client");
   });
 
-  test("has the licenses of the packages that it is made of, and of no others", async () => {
+  test("has the licenses of the packages that it contains, and of no others", async () => {
     const licenses = await readFile(join(root, "dist", "LICENSES.txt"), "utf8");
     const names = [...licenses.matchAll(/^==== (\S+) \d/gm)].map(([, name]) => name);
     for (const name of ["@grpc/grpc-js", "commander", "pino", "prom-client", "yaml"]) {
@@ -68,10 +68,10 @@ describe("bundle()", () => {
     assert.match(licenses, /Permission is hereby granted/);
   });
 
-  test("keeps lines short, because Node.js prints the whole line of an error that nobody caught", async () => {
+  test("keeps lines short, because Node.js prints the whole line of an uncaught error", async () => {
     const own = await readFile(await chunk("serve-command"), "utf8");
     const longest = Math.max(...own.split("\n").map(({ length }) => length));
-    assert.ok(longest < 2_000, `a line has ${String(longest)} characters`);
+    assert.ok(longest < 2_000, `a line has ${longest} characters`);
   });
 
   async function chunk(name: string): Promise<string> {

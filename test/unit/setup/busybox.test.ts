@@ -25,7 +25,7 @@ describe("staticProgramArchitecture()", () => {
     ["a script", Buffer.from("#!/bin/sh\n".padEnd(100, "#")), undefined],
   ];
   for (const [name, content, expected] of cases) {
-    test(`gives ${String(expected)} for ${name}`, () => {
+    test(`gives ${expected} for ${name}`, () => {
       assert.equal(staticProgramArchitecture(content), expected);
     });
   }

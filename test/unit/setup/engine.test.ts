@@ -45,7 +45,7 @@ function httpEngine(
 const probe = (endpoint: string, deadlineMs = 5000) => probeEngine(endpoint, {}, deadlineMs);
 
 describe("probeEngine()", () => {
-  test("tells version, API and architecture of an engine that answers", async () => {
+  test("returns version, API and architecture of an engine", async () => {
     const endpoint = await httpEngine("good", {
       "/_ping": { body: "OK" },
       "/version": { body: JSON.stringify(engineVersion) },
@@ -77,7 +77,7 @@ describe("probeEngine()", () => {
     assert.equal((await probe(await listen("raw", server))).finding, "foreign");
   });
 
-  test("calls a socket silent that takes the request and never answers", async () => {
+  test("calls a socket silent that accepts the request and never answers", async () => {
     const endpoint = await listen("silent", createServer());
     assert.equal((await probe(endpoint, 50)).finding, "silent");
   });
@@ -87,7 +87,7 @@ describe("probeEngine()", () => {
     assert.equal((await probe(await listen("endless", server), 50)).finding, "silent");
   });
 
-  test("tells a missing socket from one that nobody listens at", async () => {
+  test("distinguishes a missing socket from a socket without a listener", async () => {
     writeFileSync(join(folder, "stale"), "");
     assert.equal((await probe(`unix://${join(folder, "missing")}`)).finding, "absent");
     assert.equal((await probe(`unix://${join(folder, "stale")}`)).finding, "refused");

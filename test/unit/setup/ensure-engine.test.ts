@@ -39,7 +39,7 @@ describe("setupObstacle()", () => {
 });
 
 describe("adviceFor()", () => {
-  test("tells a user without rights on the socket to become root", () => {
+  test("advises a user without rights on the socket to become root", () => {
     assert.match(adviceFor(search("denied")).join("\n"), /sudo npm start/);
   });
 

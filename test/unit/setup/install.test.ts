@@ -12,7 +12,7 @@ describe("isDebianLike()", () => {
     ["no file", "", false],
   ];
   for (const [name, text, expected] of cases) {
-    test(`is ${String(expected)} for ${name}`, () => {
+    test(`is ${expected} for ${name}`, () => {
       assert.equal(isDebianLike(text), expected);
     });
   }

@@ -75,7 +75,7 @@ test("runIntegrationTests() runs each file once, in namespaces where it has an e
   );
 });
 
-test("runIntegrationTests() takes a file whose runner was killed for failed", async () => {
+test("runIntegrationTests() counts a file whose runner was killed as failed", async () => {
   const { counts } = await schedule((file) => (file === "c.test.ts" ? { runnerFailures: 1 } : { passed: 1 }));
   assert.deepEqual([counts.passed, counts.failed], [4, 1]);
   assert.deepEqual(counts.failedFiles, ["c.test.ts"]);

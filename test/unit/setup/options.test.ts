@@ -13,7 +13,7 @@ describe("setupAllowed()", () => {
     ["npm took --setup for its own", [], { npm_config_setup: "true" }, true],
   ];
   for (const [name, argv, env, expected] of cases) {
-    test(`is ${String(expected)} when ${name}`, () => {
+    test(`is ${expected} when ${name}`, () => {
       assert.equal(setupAllowed(argv, env), expected);
     });
   }
@@ -49,7 +49,7 @@ describe("startsServer()", () => {
     [["--help"], false],
   ];
   for (const [argv, expected] of cases) {
-    test(`is ${String(expected)} for "${argv.join(" ")}"`, () => {
+    test(`is ${expected} for "${argv.join(" ")}"`, () => {
       assert.equal(startsServer(argv), expected);
     });
   }

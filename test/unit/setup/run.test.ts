@@ -13,7 +13,7 @@ describe("run()", () => {
     assert.equal(result.timedOut, false);
   });
 
-  test("ends a program at its deadline and says so", async () => {
+  test("ends a program at its deadline and reports that", async () => {
     const result = await run(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { timeoutMs: 10 });
     assert.deepEqual({ code: result.code, timedOut: result.timedOut }, { code: 128 + 15, timedOut: true });
   });
@@ -25,7 +25,7 @@ describe("run()", () => {
   });
 });
 
-test("tail() keeps the last lines that say something", () => {
+test("tail() keeps the last lines that are not empty", () => {
   assert.equal(tail("one\n\ntwo\nthree\n\n", 2), "    two\n    three");
 });
 

@@ -136,7 +136,7 @@ describe("runTestsAgainWhereFailed()", () => {
     });
   });
 
-  test("counts it as failed when it is not", async () => {
+  test("counts a file that fails once as failed when it is not listed", async () => {
     const { counts, passedAgain } = await outcome([failed, passed], ["a.test.ts"]);
     assert.deepEqual([counts, passedAgain], [failed, ["b.test.ts"]]);
   });
@@ -148,14 +148,14 @@ describe("runTestsAgainWhereFailed()", () => {
     }
   });
 
-  test("fails what is skipped the second time, unless it was so the first time", async () => {
+  test("fails a file with tests that only the second run skips", async () => {
     const other = { ...passed, skipped: 1, skippedTests: ["/b.test.ts:9:1: failed before"] };
     assert.deepEqual((await outcome([failed, other])).counts, failed);
     const same = { ...passed, skipped: 1, skippedTests: [leftOut] };
     assert.deepEqual((await outcome([failed, same])).passedAgain, ["b.test.ts"]);
   });
 
-  test("takes no second run for the rest of a first one that was killed before it had all results", async () => {
+  test("keeps the failure of a first run that was killed before it had all results", async () => {
     const killed = { ...failed, passed: 0, failed: 0, skipped: 0 };
     const { counts, passedAgain } = await outcome([killed, passed]);
     assert.deepEqual([counts, passedAgain], [killed, []]);

@@ -155,7 +155,7 @@ describe("CgroupStats", () => {
     stats.close();
   });
 
-  test("leaves out one that ended meanwhile, and one that cannot be read, and says so once", async () => {
+  test("leaves out ended and unreadable containers, and logs that once", async () => {
     const { sandbox, containers } = podOf(goldenId, [idOf("e0"), idOf("b0")]);
     await using laidOut = await layOutPods([{ ...podOf(goldenId, []), containers }]);
     await laidOut.end(idOf("e0"));

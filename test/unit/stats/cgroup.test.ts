@@ -17,7 +17,7 @@ function open({ path, directories }: LaidOut, startedAtMs = 0): Cgroup & Disposa
 }
 
 const none = { totalMicroseconds: 0, avg10: 0, avg60: 0, avg300: 0 };
-/** Of the memory of the recorded container, what is the same on both hosts. */
+/** Values of the recorded container's memory that are equal on both hosts. */
 const recordedMemory = {
   limit: 64 * 1024 * 1024,
   rss: 221_184,
@@ -145,7 +145,7 @@ describe("Cgroup.read() of the recorded files", () => {
   });
 
   for (const version of ["v1", "v2"] as const) {
-    test(`${version} says what the engine said of the same container`, async () => {
+    test(`${version} has the values of the engine for the same container`, async () => {
       await using files = await layOut(version);
       using cgroup = open(files);
       const own = cgroup.read({ details: true });

@@ -60,14 +60,14 @@ describe("EngineStats", () => {
     assert.deepEqual(asked, [a, a]);
   });
 
-  test("takes the host's memory, which the engine names where there is no limit, for none", async () => {
+  test("has no limit when the engine reports the host's memory as the limit", async () => {
     const unlimited = (await readGolden("v2")).engineStats;
     const { stats } = statsOf({ [a]: recorded(unlimited) });
     const readings = await byId(stats.readContainers([container(a)], light, signal));
     assert.equal(readings.get(a)?.memory?.limit, undefined);
   });
 
-  test("leaves out what has ended and what fails; without an engine the call fails", async () => {
+  test("leaves out ended and failing containers; without an engine the call fails", async () => {
     const c = idOf("c");
     const { stats } = statsOf({ [a]: recorded(engineStats), [b]: undefined, [c]: new Error("broken") });
     const readings = await byId(stats.readContainers([a, b, c].map(container), light, signal));
@@ -83,7 +83,7 @@ describe("EngineStats", () => {
     assert.match(stats.failureOf(b) ?? "", /lost/);
   });
 
-  test("leaves out one that the engine hangs for, which all callers ask for once", async () => {
+  test("leaves out a container whose request hangs, and shares that request among callers", async () => {
     const asked: string[] = [];
     const stats = new EngineStats({
       engine: {
@@ -154,7 +154,7 @@ describe("EngineStats", () => {
   });
 });
 
-test("toEngineReading() takes the empty sample of a stopped container for none", () => {
+test("toEngineReading() is undefined for the empty sample of a stopped container", () => {
   const stopped = {
     read: "0001-01-01T00:00:00Z",
     pids_stats: {},
@@ -165,7 +165,7 @@ test("toEngineReading() takes the empty sample of a stopped container for none",
   assert.equal(toEngineReading(stopped), undefined);
 });
 
-test("toEngineReading() reads block traffic however the operations are spelled", () => {
+test("toEngineReading() reads block traffic with operations in upper and lower case", () => {
   const entry = (op: string, value: number): unknown => ({ major: 8, minor: 0, op, value });
   const reading = toEngineReading({
     pids_stats: { current: 1, limit: 2 ** 64 },

@@ -14,7 +14,7 @@ export interface GoldenCgroup {
   readonly pod: Readonly<Record<string, Readonly<Record<string, string>>>>;
   readonly netDev: string;
   readonly limits: string;
-  /** What the engine said of the container, and of the pause container. */
+  /** The engine's statistics of the container, and of the pause container. */
   readonly engineStats: unknown;
   readonly pauseEngineStats: unknown;
 }

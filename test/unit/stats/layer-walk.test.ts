@@ -26,7 +26,7 @@ describe("walkLayer()", () => {
     assert.ok(usage.timestamp > 0n);
   });
 
-  test("does not enter a directory that was exchanged for a link, or for another one, meanwhile", async () => {
+  test("does not enter a directory that was replaced meanwhile", async () => {
     await using directory = await temporaryDirectory();
     await using elsewhere = await temporaryDirectory();
     const { path } = directory;
@@ -167,7 +167,7 @@ describe("walkLayer()", () => {
     }
   });
 
-  test("goes on with the rest when the container moves a deep directory away meanwhile", async () => {
+  test("continues with the rest when the container moves a deep directory away", async () => {
     await using directory = await temporaryDirectory();
     const { path } = directory;
     mkdirSync(`${path}/elsewhere`);
@@ -215,7 +215,7 @@ describe("walkLayer()", () => {
     assert.equal(readdirSync("/proc/self/fd").length, before);
   });
 
-  test("is undefined for what is no directory, and ends at once with a signal that has aborted", async () => {
+  test("is undefined for a path that is no directory, and ends at once with an aborted signal", async () => {
     await using directory = await temporaryDirectory();
     await writeFile(`${directory.path}/file`, "");
     const usage = await walkLayer(directory.path, pace, AbortSignal.abort(new Error("enough")));

@@ -45,7 +45,7 @@ test("parseInterfaces() leaves out lines with too few columns", () => {
   );
 });
 
-test("parseInterfaces() takes the first hundred of a pod that makes more, and eth0 wherever it stands", () => {
+test("parseInterfaces() takes the first hundred interfaces, and eth0 at any position", () => {
   const line = (name: string): string => `${name}: ${Array.from({ length: 16 }, () => 1).join(" ")}`;
   const many = Array.from({ length: 500 }, (_, index) => line(`d${index}`));
   const names = parseInterfaces([...many.slice(0, 300), line("eth0"), ...many.slice(300)].join("\n")).map(

@@ -69,7 +69,7 @@ describe("countProcesses()", () => {
 });
 
 describe("CallLooks", () => {
-  test("gives each pod an equal part of what is left, and no pod more than its limit", () => {
+  test("gives each pod an equal part of the rest, and no pod more than its limit", () => {
     const looks = new CallLooks();
     assert.equal(looks.forPod(2).take(1e9), 10_000);
     // 190,000 are left.

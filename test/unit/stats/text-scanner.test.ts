@@ -26,7 +26,7 @@ describe("numberIn()", () => {
 describe("KeyedText", () => {
   const text = new KeyedText("rss_huge 1\ntotal_rss 2\nrss 3\nlimit max\nlast 4");
 
-  test("knows whole keys only, in any order", () => {
+  test("finds whole keys only, in any order", () => {
     for (const [key, expected] of [
       ["last", 4],
       ["rss", 3],
@@ -57,7 +57,7 @@ describe("pressureIn()", () => {
     });
   });
 
-  test("takes a missing second line for nothing, and a missing first one for no statistics", () => {
+  test("has zeros without the second line, and no statistics without the first", () => {
     assert.deepEqual(pressureIn(some), { some: parsed, full: none });
     assert.equal(pressureIn(some.replace("some", "full")), undefined);
     assert.equal(pressureIn(""), undefined);

@@ -78,7 +78,7 @@ describe("WritableLayers", () => {
     assert.ok(harness.measured.length > 1);
   });
 
-  test("looks at unchanged ones less and less often, and often again after a change", async () => {
+  test("measures unchanged layers less and less often, and often again after a change", async () => {
     const harness = new Harness();
     await harness.run(700_000);
     const gaps = harness.measured
@@ -128,12 +128,12 @@ describe("WritableLayers", () => {
     counted: number,
     told: number,
   ])[] = [
-    ["what it has counted when nothing was known", undefined, 50, 50],
-    ["the last size when that is more", 100, 50, 100],
-    ["what it has counted when that is more", 100, 150, 150],
+    ["the counted size without an earlier size", undefined, 50, 50],
+    ["the last size if that is larger", 100, 50, 100],
+    ["the counted size if that is larger", 100, 150, 150],
   ];
   for (const [what, before, counted, told] of least) {
-    test(`tells of a layer that cannot be counted to its end ${what}, and says so once`, async () => {
+    test(`reports for an incompletely counted layer ${what}, and logs that once`, async () => {
       const harness = new Harness();
       harness.usage = before === undefined ? undefined : { timestamp: 1n, usedBytes: before, inodes: 2 };
       await harness.run(5_000);

@@ -72,7 +72,7 @@ describe("applyCgroup()", () => {
     assert.equal(await readFile(join(fake.directory, limit), "utf8"), "0");
   });
 
-  test("writes with cgroup v2 to the container's own cgroup, not to one that it made below", async () => {
+  test("writes with cgroup v2 to the container's own cgroup and not to a cgroup below it", async () => {
     const files = [`${scope}/memory.high`, `${scope}/hugetlb.2MB.max`, `${scope}/init/memory.high`];
     await using fake = await setUp(v2Cgroup, v2Mounts, files);
     const hugepages = [{ pageSize: "2MB", limitBytes: 4096n }];

@@ -61,13 +61,13 @@ describe("HostPaths with its helper", () => {
     );
   });
 
-  test("leaves what is only looked at missing", async () => {
+  test("makes no directory for a path that is only looked at", async () => {
     await using at = await temporaryDirectory();
     assert.equal(await findMount("look", join(at.path, "a", "b")), "missing");
     assert.deepEqual(await readdir(at.path), []);
   });
 
-  test("makes a missing directory with its parents, open to all readers whatever the umask is", async () => {
+  test("makes a missing directory with its parents, readable for all users with any umask", async () => {
     await using at = await temporaryDirectory();
     const umask = process.umask(0o077);
     try {
@@ -114,7 +114,7 @@ describe("HostPaths with its helper", () => {
     });
   }
 
-  test("says why a path cannot be used", async () => {
+  test("gives the reason why a path cannot be used", async () => {
     await using at = await temporaryDirectory();
     await writeFile(join(at.path, "file"), "");
     await symlink("loop", join(at.path, "loop"));
@@ -242,7 +242,7 @@ describe("HostPaths with its helper", () => {
     ["there is none for the architecture", () => programPath("host-paths", "s390x")],
     ["it cannot be started", () => "/no/such/program"],
   ] as const) {
-    test(`leaves paths to the engine when ${what}, and says so once`, async () => {
+    test(`leaves paths to the engine when ${what}, and logs that once`, async () => {
       const own = recordingLog();
       const none = new HostPathsProcess({ program: given, log: own });
       const without = new HostPaths({ helper: none, log: own });

@@ -80,7 +80,7 @@ describe("EngineProcesses.check()", () => {
     assert.equal(at.log.lines.length, lines);
   });
 
-  test("leaves a process alone that may never be killed", async () => {
+  test("does not change a process with the score -1000", async () => {
     await using at = await setUp({ files: score("-1000") });
     await at.watch().check();
     assert.equal((await at.scores())[50], "-1000");
@@ -102,7 +102,7 @@ describe("EngineProcesses.check()", () => {
     ["that do not listen at the endpoint", {}, { endpoint: { kind: "unix", path: "/no/such.sock" } }],
   ];
   for (const [what, dockerd, options] of untouched) {
-    test(`leaves processes alone ${what}, and says so once at most`, async () => {
+    test(`does not change processes ${what}, and logs that at most once`, async () => {
       await using at = await setUp(dockerd);
       const watch = at.watch({ runtimeCgroups: "/engine", ...options });
       await watch.check();
@@ -112,7 +112,7 @@ describe("EngineProcesses.check()", () => {
     });
   }
 
-  test("leaves a containerd alone that is in another PID namespace", async () => {
+  test("does not change a containerd in another PID namespace", async () => {
     await using at = await setUp();
     await at.fake.add(51, { comm: "containerd", parent: 50, files: score("0"), pidNamespace: 9 });
     await at.watch().check();
@@ -138,7 +138,7 @@ describe("EngineProcesses.check()", () => {
     assert.equal(warnings(), 3);
   });
 
-  test("leaves a process alone that got the pid after the proof", async () => {
+  test("does not change a new process with the same pid", async () => {
     await using at = await setUp();
     let looks = 0;
     const proc = new (class extends ProcFiles {
@@ -200,7 +200,7 @@ describe("EngineProcesses.start()", () => {
     await watch.stop();
   });
 
-  test("can be stopped while a look hangs, and begins no second one meanwhile", async () => {
+  test("can be stopped while a check hangs, and begins no second check meanwhile", async () => {
     await using at = await setUp();
     let looks = 0;
     const proc = new (class extends ProcFiles {

@@ -27,7 +27,7 @@ async function setUp(): Promise<{ fake: FakeProc; socket: string; pidFiles: stri
   };
 }
 
-/** What tells a process of a container, or of another user, from a service of the node. */
+/** Properties of processes that are not services of the node. */
 const foreign: readonly (readonly [what: string, changes: FakeProcess])[] = [
   ["is in another PID namespace", { pidNamespace: 9 }],
   ["is in the cgroup of a container", { cgroup: `0::/system.slice/docker-${idOf("3f")}.scope\n` }],
@@ -91,7 +91,7 @@ describe("findDockerd()", () => {
     others.push([what, (at) => at.fake.add(50, { comm: "dockerd", sockets: { 7: at.socket }, ...changes })]);
   }
   for (const [what, add] of others) {
-    test(`leaves one alone that ${what}, even when the pid file names it`, async () => {
+    test(`ignores a process that ${what}, even when the pid file names it`, async () => {
       await using at = await setUp();
       await writeFile(at.pidFiles[0] ?? "", "50");
       await add(at);
@@ -184,7 +184,7 @@ describe("findContainerd()", () => {
   });
 
   for (const form of ["--containerd=SOCKET", "--containerd SOCKET", "--config-file CONFIG"]) {
-    test(`finds the one that listens where ${form} says`, async () => {
+    test(`finds the containerd that listens at the socket of ${form}`, async () => {
       await using at = await setUp();
       const socket = join(at.fake.directory, "containerd.sock");
       const config = join(at.fake.directory, "daemon.json");
@@ -210,7 +210,7 @@ describe("findContainerd()", () => {
     assert.equal(await find(at.fake), 70);
   });
 
-  test("leaves a containerd alone that listens on no socket of this dockerd", async () => {
+  test("ignores a containerd that listens on no socket of this dockerd", async () => {
     await using at = await setUp();
     await at.fake.add(50, { comm: "dockerd", cmdline: ["dockerd", "--containerd=/no/such.sock"] });
     await at.fake.add(70, { comm: "containerd", sockets: { 7: "/no/such.sock" } });

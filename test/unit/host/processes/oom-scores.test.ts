@@ -78,7 +78,7 @@ describe("HostOomScores.detect()", () => {
     });
   }
 
-  test("says once what it found, and again when that has changed", async () => {
+  test("logs the limit once, and again after a change", async () => {
     await using at = await setUp("auto", engine(0, withoutSysResource));
     await at.scores.detect();
     await at.scores.detect();
@@ -211,7 +211,7 @@ describe("HostOomScores.learnFromFailure()", () => {
     assert.equal(at.scores.floor, undefined);
   });
 
-  test("takes this program's own score for what children are born with", async () => {
+  test("uses this program's own score as the initial score of children", async () => {
     await using at = await setUp("auto");
     await at.fake.add("self", { files: { oom_score_adj: "985\n" } });
     await at.scores.detect();

@@ -14,7 +14,7 @@ const id = idOf("3f");
 const cgroup = `8:pids:/docker/${id}\n0::/docker/${id}\n`;
 const noAbort = new AbortController().signal;
 
-/** Real processes that stand for those of a container: all that inherit a mark in their environment. */
+/** Real processes in the role of a container's: all that inherit a mark in their environment. */
 class MarkedProcesses extends ProcFiles implements AsyncDisposable {
   readonly #mark = `DOCKERSHIM_TEST_TREE=${randomBytes(8).toString("hex")}`;
   readonly #children: ChildProcess[] = [];
@@ -78,7 +78,7 @@ describe("killProcessTree() with real processes", () => {
     assert.deepEqual(await marked.alive(), []);
   });
 
-  test("kills a process that goes on starting others meanwhile", async () => {
+  test("kills a process that keeps starting others", async () => {
     await using marked = new MarkedProcesses();
     const pid = marked.run("i=0; while [ $i -lt 400 ]; do (sleep 600 &); i=$((i+1)); done");
     await until("the first have started", async () => (await marked.alive()).length > 5);
@@ -86,7 +86,7 @@ describe("killProcessTree() with real processes", () => {
     assert.deepEqual(await marked.alive(), []);
   });
 
-  test("leaves a process alone that is not of the container", async () => {
+  test("kills no process of another container", async () => {
     await using marked = new MarkedProcesses();
     const pid = marked.run("sleep 600", { marked: false });
     assert.equal(await killProcessTree(id, pid, noAbort, { proc: marked }), false);
@@ -94,7 +94,7 @@ describe("killProcessTree() with real processes", () => {
   });
 });
 
-/** Signals change the state as the kernel does, unless `stubborn` says otherwise. */
+/** Fake processes whose state signals change, as in the kernel. */
 class FakeTree implements AsyncDisposable {
   readonly sent: string[] = [];
   readonly #entries = new Map<number, FakeProcess>();
@@ -231,7 +231,7 @@ describe("killProcessTree()", () => {
     });
   }
 
-  test("leaves a foreign process with the reused pid alone, and kills the rest of the session", async () => {
+  test("does not kill a foreign process with a reused pid, and kills the rest of the session", async () => {
     await using tree = await FakeTree.make({
       100: { cgroup: "0::/\n", session: 100 },
       101: { cgroup: "0::/\n", session: 100, parent: 100 },
@@ -251,7 +251,7 @@ describe("killProcessTree()", () => {
     assert.ok(!tree.sent.includes("SIGKILL 101"));
   });
 
-  test("kills one that hangs in the kernel and never stops", async () => {
+  test("kills a process that hangs in the kernel and never stops", async () => {
     await using tree = await FakeTree.make({ 100: {}, 101: { parent: 100, state: "D" } });
     assert.equal(await tree.kill(id, 100), true);
     assert.ok(tree.sent.includes("SIGKILL 101"));
@@ -273,7 +273,7 @@ describe("killProcessTree()", () => {
     assert.deepEqual(tree.sent.slice(2), ["SIGKILL 100", "SIGKILL 101"]);
   });
 
-  test("ends the wait for one that does not die, with the reason of its signal", async () => {
+  test("ends the wait for a process that does not die, with the reason of its signal", async () => {
     await using tree = await FakeTree.make({ 100: { state: "D" } });
     const stop = new AbortController();
     tree.onSignal = (pid, signal) => {
@@ -296,7 +296,7 @@ describe("killProcessTree()", () => {
     assert.ok(tree.sent.includes("SIGKILL 100") && tree.sent.includes("SIGKILL 102"));
   });
 
-  test("takes one that ended in between for killed", async () => {
+  test("counts a process that ended meanwhile as killed", async () => {
     await using tree = await FakeTree.make({ 100: {}, 101: { parent: 100 } });
     tree.onSignal = (pid) => {
       if (pid !== 101) return;
