@@ -29,8 +29,17 @@ function fixtureWithInit(exitCode = 0): Fixture {
   return fixture;
 }
 
-async function up(fixture: Fixture, options = { keep: false }, specLines = spec): Promise<void> {
-  await playUp([await podWith(specLines)], fixture.deps, options, signal);
+async function up(fixture: Fixture, { keep = false, text = spec } = {}): Promise<void> {
+  await playUp([await podWith(text)], fixture.deps, { keep }, signal);
+}
+
+/** A running pod, without the calls and reports of its start. */
+async function runningPod(): Promise<Fixture> {
+  const fixture = fixtureWithInit();
+  await up(fixture);
+  fixture.cri.calls.length = 0;
+  fixture.reports.length = 0;
+  return fixture;
 }
 
 describe("playUp()", () => {
@@ -71,16 +80,14 @@ describe("playUp()", () => {
   test("pulls the images of volumes before the sandbox, once each, and mounts what was pulled", async () => {
     const fixture = makeFixture();
     const mounts = "volumeMounts: [{name: m, mountPath: /m, subPath: a}, {name: n, mountPath: /n}]";
-    await up(
-      fixture,
-      { keep: false },
-      `
+    await up(fixture, {
+      text: `
   containers: [{name: a, ${image}, ${mounts}}, {name: b, ${image}, ${mounts}}]
   volumes:
   - {name: m, image: {reference: "model:1"}}
   - {name: n, image: {reference: busybox:1, pullPolicy: Never}}
   - {name: unused, image: {reference: "unused:1"}}`,
-    );
+    });
     assert.deepEqual(fixture.cri.calls.slice(0, 2), ["pullImage model:1", "runPodSandbox web"]);
     assert.equal(fixture.cri.calls.filter((call) => call.startsWith("pullImage")).length, 1);
     for (const { config } of fixture.cri.containers) {
@@ -98,7 +105,7 @@ describe("playUp()", () => {
     const volumes = "volumes: [{name: m, image: {reference: model:1, pullPolicy: Never}}]";
     const container = `{name: a, ${image}, volumeMounts: [{name: m, mountPath: /m}]}`;
     await assert.rejects(
-      up(fixture, { keep: false }, `  containers: [${container}]\n  ${volumes}`),
+      up(fixture, { text: `  containers: [${container}]\n  ${volumes}` }),
       /ensure the image of container "a": find image "model:1": not on this node/,
     );
     assert.deepEqual(fixture.cri.calls, []);
@@ -107,11 +114,7 @@ describe("playUp()", () => {
   test("leaves /etc/hosts alone where a volume is mounted", async () => {
     const fixture = makeFixture();
     const mounts = "volumeMounts: [{name: v, mountPath: /etc/hosts}]";
-    await up(
-      fixture,
-      { keep: false },
-      `  containers: [{name: a, ${image}, ${mounts}}]\n  volumes: [{name: v}]`,
-    );
+    await up(fixture, { text: `  containers: [{name: a, ${image}, ${mounts}}]\n  volumes: [{name: v}]` });
     const paths = fixture.cri.containers[0]?.config.mounts?.map((mount) => mount.container_path);
     assert.deepEqual(paths, ["/etc/hosts", "/dev/termination-log"]);
   });
@@ -119,18 +122,14 @@ describe("playUp()", () => {
   test("gives pods of the host network the node's hosts file and the aliases", async () => {
     const fixture = makeFixture();
     const aliases = "hostAliases: [{ip: 192.0.2.9, hostnames: [db, db.local]}]";
-    await up(
-      fixture,
-      { keep: false },
-      `  hostNetwork: true\n  ${aliases}\n  containers: [{name: a, ${image}}]`,
-    );
+    await up(fixture, { text: `  hostNetwork: true\n  ${aliases}\n  containers: [{name: a, ${image}}]` });
     const expected = "127.0.0.1 localhost\n192.0.2.7 node\n\n# hostAliases\n192.0.2.9\tdb\tdb.local\n";
     assert.equal(fixture.files.texts.get("/state/uid-1/etc-hosts"), expected);
   });
 
   test("passes the runtime class as handler", async () => {
     const fixture = makeFixture();
-    await up(fixture, { keep: false }, `  runtimeClassName: gvisor\n  containers: [{name: a, ${image}}]`);
+    await up(fixture, { text: `  runtimeClassName: gvisor\n  containers: [{name: a, ${image}}]` });
     assert.deepEqual(fixture.cri.runtimeHandlers, ["gvisor"]);
   });
 
@@ -138,10 +137,7 @@ describe("playUp()", () => {
     const fixture = makeFixture();
     fixture.cri.failOn = "pullImage other:1";
     const text = `  containers: [{name: a, ${image}}, {name: b, image: other:1}]`;
-    await assert.rejects(
-      up(fixture, { keep: false }, text),
-      /ensure the image of container "b": pull image "other:1"/,
-    );
+    await assert.rejects(up(fixture, { text }), /ensure the image of container "b": pull image "other:1"/);
     assert.deepEqual(fixture.cri.calls, ["pullImage other:1"]);
     assert.deepEqual(fixture.files.calls, []);
   });
@@ -222,20 +218,15 @@ describe("playUp()", () => {
   });
 
   test("does nothing for a running pod, and reports that", async () => {
-    const fixture = fixtureWithInit();
-    await up(fixture);
-    fixture.cri.calls.length = 0;
-    fixture.reports.length = 0;
+    const fixture = await runningPod();
     await up(fixture);
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.reports, ["default/web: already running"]);
   });
 
   test("refuses a changed manifest of a pod that runs, which goes on running", async () => {
-    const fixture = fixtureWithInit();
-    await up(fixture);
-    fixture.cri.calls.length = 0;
-    await assert.rejects(up(fixture, { keep: false }, `${spec}  hostname: other\n`), /has changed.*--down/);
+    const fixture = await runningPod();
+    await assert.rejects(up(fixture, { text: `${spec}  hostname: other\n` }), /has changed.*--down/);
     assert.deepEqual(fixture.cri.calls, []);
     assert.ok(!fixture.reports.some((line) => line.includes("removing")));
   });
@@ -270,7 +261,7 @@ describe("playUp()", () => {
     const fixture = makeFixture();
     fixture.cri.failOn = "startContainer a";
     fixture.cri.stopPodSandbox = () => Promise.reject(new Error("stuck"));
-    await assert.rejects(up(fixture, { keep: false }, `  containers: [{name: a, ${image}}]`), /it broke/);
+    await assert.rejects(up(fixture, { text: `  containers: [{name: a, ${image}}]` }), /it broke/);
     assert.match(
       fixture.reports.join("\n"),
       /cannot remove pod "default\/web": stuck; remove it with "play --down"/,
@@ -301,7 +292,7 @@ describe("playUp()", () => {
     const fixture = makeFixture();
     fixture.cri.startContainer = () => Promise.resolve();
     const text = `  containers: [{name: a, ${image}}]`;
-    await assert.rejects(up(fixture, { keep: false }, text), /start container "a": it was done, but/);
+    await assert.rejects(up(fixture, { text }), /start container "a": it was done, but/);
   });
 });
 
@@ -322,9 +313,7 @@ describe("showPods()", () => {
 
 describe("playDown()", () => {
   test("stops the containers with their grace, then removes the sandbox, logs and volumes", async () => {
-    const fixture = fixtureWithInit();
-    await up(fixture);
-    fixture.cri.calls.length = 0;
+    const fixture = await runningPod();
     const { key } = await podWith(spec);
     const { failed } = await playDown([{ source: "f", key }], fixture.deps, signal);
     assert.equal(failed, 0);
