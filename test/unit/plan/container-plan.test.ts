@@ -39,10 +39,7 @@ const joined = `container:${sandboxId}`;
 
 describe("planContainer()", () => {
   test("leaves out fields whose empty values have a meaning", () => {
-    const options = namespaces({ pid: 1 });
-    const planned = body({
-      linux: containerLinux({ security_context: containerSecurity({ namespace_options: options }) }),
-    });
+    const planned = secured({ namespace_options: namespaces({ pid: 1 }) });
     for (const field of ["Entrypoint", "Cmd", "Env", "User", "WorkingDir", "StopSignal"]) {
       assert.equal(field in planned, false, field);
     }

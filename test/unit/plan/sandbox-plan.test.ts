@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { HostConfig } from "../../../src/shim/domain/create-body.js";
-import type { LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
+import type { LinuxPodSandboxConfig, LinuxSandboxSecurityContext } from "../../../src/shim/domain/cri.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
-import { planSandbox } from "../../../src/shim/plan/sandbox-plan.js";
+import { planSandbox, type SandboxPlan } from "../../../src/shim/plan/sandbox-plan.js";
 import { sysctlError } from "../../../src/shim/plan/sysctls.js";
 import {
   namespaces,
@@ -15,12 +15,15 @@ import {
 } from "./builders.js";
 import { refusal } from "./errors.js";
 
+function linuxPlan(linux: Partial<LinuxPodSandboxConfig>, context = sandboxContext()): SandboxPlan {
+  return planSandbox(runRequest({ linux: sandboxLinux(linux) }), context);
+}
+
 function securityPlan(
   security: Partial<LinuxSandboxSecurityContext>,
   context = sandboxContext(),
 ): HostConfig {
-  const linux = sandboxLinux({ security_context: sandboxSecurity(security) });
-  return planSandbox(runRequest({ linux }), context).body.HostConfig;
+  return linuxPlan({ security_context: sandboxSecurity(security) }, context).body.HostConfig;
 }
 
 const dns = { servers: ["10.0.0.10", "fd00::a"], searches: ["a.local", "b.local"], options: ["ndots:5"] };
@@ -148,7 +151,7 @@ describe("planSandbox()", () => {
     ] as const) {
       test(`${driver} ${JSON.stringify(parent)}`, () => {
         const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
-        const plan = planSandbox(runRequest({ linux: sandboxLinux({ cgroup_parent: parent }) }), context);
+        const plan = linuxPlan({ cgroup_parent: parent }, context);
         assert.equal(plan.body.HostConfig.CgroupParent, expected);
         assert.equal(plan.cgroupParent, parent);
       });
@@ -161,7 +164,7 @@ describe("planSandbox()", () => {
       test(`${driver} refuses ${parent}`, () => {
         const context = sandboxContext({ facts: nodeFacts({ cgroupDriver: driver }) });
         assert.throws(
-          () => planSandbox(runRequest({ linux: sandboxLinux({ cgroup_parent: parent }) }), context),
+          () => linuxPlan({ cgroup_parent: parent }, context),
           refusal("invalid", /^config\.linux\.cgroup_parent "/),
         );
       });
@@ -176,15 +179,10 @@ describe("planSandbox()", () => {
       ["fs.mqueue.msg_max", { ipc: 2 }],
     ] as const) {
       const withSysctl = (part: Parameters<typeof namespaces>[0]): HostConfig =>
-        planSandbox(
-          runRequest({
-            linux: sandboxLinux({
-              sysctls: { [name]: "1" },
-              security_context: sandboxSecurity({ namespace_options: namespaces(part) }),
-            }),
-          }),
-          sandboxContext(),
-        ).body.HostConfig;
+        linuxPlan({
+          sysctls: { [name]: "1" },
+          security_context: sandboxSecurity({ namespace_options: namespaces(part) }),
+        }).body.HostConfig;
       test(`${name} needs the pod's own namespace`, () => {
         assert.throws(
           () => withSysctl(options),
@@ -196,8 +194,7 @@ describe("planSandbox()", () => {
     for (const name of ["kernel.panic", "vm.swappiness", "fs.file-max", "kernel.hostname", "0"]) {
       test(`${name} is of no namespace`, () => {
         assert.throws(
-          () =>
-            planSandbox(runRequest({ linux: sandboxLinux({ sysctls: { [name]: "1" } }) }), sandboxContext()),
+          () => linuxPlan({ sysctls: { [name]: "1" } }),
           refusal("invalid", /^config\.linux\.sysctls\[.*\]: not allowed/),
         );
       });
@@ -270,10 +267,7 @@ describe("planSandbox()", () => {
 
   test("leaves the user to the image, or sends user and group as given", () => {
     const plan = (security: Partial<LinuxSandboxSecurityContext>) =>
-      planSandbox(
-        runRequest({ linux: sandboxLinux({ security_context: sandboxSecurity(security) }) }),
-        sandboxContext(),
-      );
+      linuxPlan({ security_context: sandboxSecurity(security) });
     assert.equal(plan({}).body.User, undefined);
     assert.equal(plan({ run_as_user: { value: "7" } }).body.User, "7");
     assert.throws(
