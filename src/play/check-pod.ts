@@ -81,7 +81,7 @@ function checkMounts(container: Container, path: string, volumes: readonly Volum
     const at = `${path}.volumeMounts[${index}]`;
     const volume = volumes.find(({ name }) => name === mount.name);
     if (volume === undefined) {
-      report(`${at}.name`, `${JSON.stringify(mount.name)} is none of spec.volumes`);
+      report(`${at}.name`, `${JSON.stringify(mount.name)} is not in spec.volumes`);
     }
     if (volume?.image !== undefined && (mount.mountPropagation ?? "None") !== "None") {
       report(`${at}.mountPropagation`, "an image volume has no mounts to propagate");

@@ -55,7 +55,7 @@ export async function followPods(
         if (signal.aborted) return undefined;
         // The containers keep running while the shim restarts.
         if (!isKind(error, "unavailable", "timeout")) throw error;
-        if (!isLost) deps.report(`the CRI server does not answer, trying on: ${messageOf(error)}`);
+        if (!isLost) deps.report(`the CRI server does not answer, retrying: ${messageOf(error)}`);
         isLost = true;
       }
       await sleep(deps.pollMs, signal).catch((error: unknown) => {

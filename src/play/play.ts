@@ -101,7 +101,7 @@ export async function playDown(
       const own = sandboxes.filter(({ playHash }) => playHash !== undefined);
       for (const { id } of own) await removeSandbox(client, id, signal);
       if (own.length < sandboxes.length) {
-        report(`${pod}: left alone, it was not made by play`);
+        report(`${pod}: not removed, because play did not make it`);
         continue;
       }
       // Also files of an earlier uid, because the manifest's uid may have changed.

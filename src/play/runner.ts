@@ -70,7 +70,7 @@ export async function playPod(
       const description = describeStep(step);
       const mayRepeat = step.do === "awaitInitContainer" || step.do === "fail";
       if (description === previous && !mayRepeat) {
-        throw new ShimError("unknown", "it was done, but the CRI server does not show it");
+        throw new ShimError("unknown", "the call succeeded, but the CRI server does not show its result");
       }
       previous = description;
       await take(step, observed, run);

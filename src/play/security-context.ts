@@ -111,7 +111,7 @@ function user({ container, spec, image }: ContainerSecurityInput): Answer<LinuxC
     return { run_as_user: { value: "0" } };
   }
   if (nonRoot)
-    throw refuse(`the image's user "${image.username}" is no number, so that may be root: set runAsUser`);
+    throw refuse(`the image's user "${image.username}" is not a number and may be root: set runAsUser`);
   return { run_as_username: image.username };
 }
 

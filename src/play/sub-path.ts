@@ -23,15 +23,15 @@ export async function safeSubPath(
     const above = await files.firstAbove(path, writablePaths(await statusOf(id, client, signal)));
     if (above === undefined) continue;
     const writer = `container "${metadata?.name ?? id}" runs and may write to "${above}"`;
-    const remedy = "mount that read-only there, or list the container with the subPath first";
+    const remedy = "make that mount read-only, or list the container with the subPath first";
     throw new ShimError(
       "precondition",
-      `${action}: ${writer}, where it could exchange what is mounted; ${remedy}`,
+      `${action}: ${writer}, so it could replace the mounted path; ${remedy}`,
     );
   }
   // A container may have changed the path before the check above.
   if ((await files.resolveSubPath(volumePath, subPath)) === path) return path;
-  throw new ShimError("precondition", `${action}: it leads elsewhere than a moment ago`);
+  throw new ShimError("precondition", `${action}: the path was replaced during the check`);
 }
 
 /** Undefined when it is gone. */

@@ -143,7 +143,7 @@ function settle(
   if ((values.streamingTlsCertFile === undefined) !== (values.streamingTlsPrivateKeyFile === undefined)) {
     throw new ShimError(
       "invalid",
-      '"streaming-tls-cert-file" and "streaming-tls-private-key-file": one is of no use without the other',
+      '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
     );
   }
   refuseSharedSocket(values);

@@ -223,7 +223,7 @@ describe("resolveConfig() options that depend on others", () => {
     test(`refuses --${name} alone`, () =>
       assertRefused(
         { flags: { [name]: "/etc/tls.pem" } },
-        '"streaming-tls-cert-file" and "streaming-tls-private-key-file": one is of no use without the other',
+        '"streaming-tls-cert-file" and "streaming-tls-private-key-file": each needs the other',
       ));
   }
 

@@ -191,7 +191,7 @@ describe("containerConfig()", () => {
     ["runAsUser 0", "runAsUser: 0,", rootImage, /runAsUser is 0/],
     ["an image without user", "", rootImage, /runs as root/],
     ["an image of user 0", "", { id: "i", uid: { value: "0" }, username: "" }, /runs as root/],
-    ["an image with a user name", "", { id: "i", uid: null, username: "web" }, /"web" is no number/],
+    ["an image with a user name", "", { id: "i", uid: null, username: "web" }, /"web" is not a number/],
     ["an image of user 9", "", { id: "i", uid: { value: "9" }, username: "" }, undefined],
     ["runAsUser 9", "runAsUser: 9,", rootImage, undefined],
   ];

@@ -107,7 +107,7 @@ test("followPods() waits for an unavailable CRI server, and reports that once", 
     });
     assert.deepEqual(states, ["Succeeded"]);
     assert.deepEqual(followed.reports.slice(2, 4), [
-      "the CRI server does not answer, trying on: no server",
+      "the CRI server does not answer, retrying: no server",
       "the CRI server is back",
     ]);
   }));

@@ -292,7 +292,7 @@ describe("playUp()", () => {
     const fixture = makeFixture();
     fixture.cri.startContainer = () => Promise.resolve();
     const text = `  containers: [{name: a, ${image}}]`;
-    await assert.rejects(up(fixture, { text }), /start container "a": it was done, but/);
+    await assert.rejects(up(fixture, { text }), /start container "a": the call succeeded, but/);
   });
 });
 
@@ -356,7 +356,7 @@ describe("playDown()", () => {
     await playDown([{ source: "f", key }], fixture.deps, signal);
     assert.deepEqual(fixture.cri.calls, []);
     assert.deepEqual(fixture.files.calls, []);
-    assert.match(fixture.reports.at(-1) ?? "", /left alone/);
+    assert.match(fixture.reports.at(-1) ?? "", /not removed/);
   });
 
   test("goes on with the other pods when one cannot be removed", async () => {

@@ -28,7 +28,7 @@ describe("a subPath of a volume", () => {
       const spec = `  containers: [${container("a", whole)}, ${container("b", part("s"))}]`;
       await assert.rejects(
         up(fixture, spec, volume),
-        /create container "b": mount subPath "s" of ".*": container "a" runs and may write to ".*", where/,
+        /create container "b": mount subPath "s" of ".*": container "a" runs and may write to ".*", so/,
       );
       assert.ok(!fixture.cri.calls.includes("createContainer b"));
     });
@@ -86,7 +86,8 @@ describe("safeSubPath()", () => {
     };
     await assert.rejects(
       safeSubPath({ volumePath: directory, subPath: "link" }, { client, files: nodeFiles }, signal),
-      (error) => isKind(error, "precondition") && /leads elsewhere than a moment ago/.test(error.message),
+      (error) =>
+        isKind(error, "precondition") && /the path was replaced during the check/.test(error.message),
     );
   });
 });
