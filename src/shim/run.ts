@@ -22,7 +22,8 @@ process.on("SIGHUP", () => undefined);
 process.exitCode = await runCommandLine(
   process.argv.slice(2),
   {
-    // Each command is loaded when it runs: a server does not need the modules of play, nor play those of the server.
+    // Each command is loaded when it runs: a server does not need the modules of play, nor play those of the
+    // server.
     serve: async (resolved) => {
       const { runServe } = await import("./commands/serve-command.js");
       return runServe(resolved, {

@@ -166,7 +166,7 @@ await withOwnEngine(import.meta.url, [], () => {
       using client = new RawClient(shim.socket);
       const violations: string[] = [];
       let next = from;
-      const lock = async (): Promise<void> => {
+      const worker = async (): Promise<void> => {
         while (next < to) {
           const index = next;
           next += 1;
@@ -182,7 +182,7 @@ await withOwnEngine(import.meta.url, [], () => {
           violations.push(`request ${String(index)}, ${rpc.version} ${rpc.name}: ${problem}\n  ${shown}`);
         }
       };
-      await Promise.all(Array.from({ length: width }, lock));
+      await Promise.all(Array.from({ length: width }, worker));
       return violations;
     }
 
@@ -240,9 +240,9 @@ await withOwnEngine(import.meta.url, [], () => {
     async function removeMade(): Promise<void> {
       node = undefined;
       const { containers } = await shim.cri.ListContainers({});
-      await locked(containers, ({ id }) => shim.cri.RemoveContainer({ container_id: id }));
+      await inParallel(containers, ({ id }) => shim.cri.RemoveContainer({ container_id: id }));
       const { items } = await shim.cri.ListPodSandbox({});
-      await locked(items, async ({ id }) => {
+      await inParallel(items, async ({ id }) => {
         await shim.cri.StopPodSandbox({ pod_sandbox_id: id });
         await shim.cri.RemovePodSandbox({ pod_sandbox_id: id });
       });
@@ -258,7 +258,9 @@ await withOwnEngine(import.meta.url, [], () => {
       const networks = (await dockerJson("GET", "/networks")) as { Name: string }[];
       const images = (await dockerJson("GET", "/images/json")) as { Id: string; RepoTags: string[] }[];
       const state = await readdir(shim.stateDirectory, { recursive: true });
-      const mounts = (await readFile("/proc/self/mountinfo", "utf8")).trim().split("\n");
+      const mountinfo = (await readFile("/proc/self/mountinfo", "utf8")).trim().split("\n");
+      // The engine unmounts namespaces of containers of earlier files at its own time.
+      const mounts = mountinfo.filter((line) => !line.includes("/docker/netns/"));
       return [
         ...containers.map(({ Id, State }) => `container ${Id} ${State}`),
         ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
@@ -276,23 +278,30 @@ await withOwnEngine(import.meta.url, [], () => {
 });
 
 /** `width` at a time. */
-async function locked<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
+async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
   const rest = [...items];
-  const lock = async (): Promise<void> => {
+  const worker = async (): Promise<void> => {
     for (let item = rest.pop(); item !== undefined; item = rest.pop()) await work(item);
   };
-  await Promise.all(Array.from({ length: width }, lock));
+  await Promise.all(Array.from({ length: width }, worker));
 }
 
 /** Codes that say that this program, or the engine, did not know what to do with the request; and none in time. */
 const never: readonly number[] = [
-  ...[status.UNKNOWN, status.INTERNAL, status.DEADLINE_EXCEEDED, status.CANCELLED, status.UNAVAILABLE],
+  status.UNKNOWN,
+  status.INTERNAL,
+  status.DEADLINE_EXCEEDED,
+  status.CANCELLED,
+  status.UNAVAILABLE,
 ];
 const unknown: number = status.UNKNOWN;
+/** An engine without all capabilities, as in a nested host, cannot run privileged containers. */
+const limitOfThisHost = /unable to apply caps: operation not permitted/;
 
 function problemOf({ code, details }: RawAnswer): string | undefined {
   if (Buffer.byteLength(details) > 4096) return `an error text of ${String(details.length)} characters`;
-  if (!never.includes(code) || (code === unknown && namedByTheCri.test(details))) return undefined;
+  if (!never.includes(code)) return undefined;
+  if (code === unknown && (namedByTheCri.test(details) || limitOfThisHost.test(details))) return undefined;
   return `${status[code] ?? "an unknown code"} ${details.slice(0, 300)}`;
 }
 

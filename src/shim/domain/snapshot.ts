@@ -2,7 +2,10 @@
 import type { Nanoseconds } from "../lib/time.js";
 import type { Labels } from "./labels.js";
 
-/** A larger description of a container or image is trimmed to its essential fields (engine/container-snapshot.ts). */
+/**
+ * A larger description of a container or image is trimmed to its essential fields
+ * (engine/container-snapshot.ts).
+ */
 export const descriptionLimitBytes = 4 * 1024 * 1024;
 
 export type DockerStatus = "created" | "running" | "paused" | "restarting" | "removing" | "exited" | "dead";

@@ -8,8 +8,8 @@ export type Endpoint =
   | { readonly kind: "fd" };
 
 /**
- * `unix:///path`, a bare `/path` (as dockershim took it) or `fd://`. Everything else is an `invalid` error of one
- * line that says what to write.
+ * `unix:///path`, a bare `/path` (as dockershim took it) or `fd://`. Everything else is an `invalid` error of
+ * one line that says what to write.
  */
 export function parseEndpoint(text: string): Endpoint {
   const separator = text.indexOf("://");

@@ -1,4 +1,6 @@
-/** What a request is about, for the log: ids, names and images. Nothing else of a request may reach the log. */
+/**
+ * What a request is about, for the log: ids, names and images. Nothing else of a request may reach the log.
+ */
 
 /** Standard log keys of a request's subject. */
 export interface RequestSubject {

@@ -31,7 +31,10 @@ export interface GrpcServerOptions extends InstrumentOptions {
   readonly rpcs: Rpcs;
   /** Memory of all requests whose message is not complete. */
   readonly unfinishedBytes?: number;
-  /** How often a silent client is asked whether it is there, and how long it may take to answer. A minute each. */
+  /**
+   * How often a silent client is asked whether it is there, and how long it may take to answer. A minute
+   * each.
+   */
   readonly keepaliveMs?: number;
 }
 
@@ -39,9 +42,10 @@ export interface GrpcServer {
   /** As `parseEndpoint` reads it. */
   readonly endpoint: string;
   /**
-   * Takes no more connections and calls, ends server streams, and waits up to `timeoutMs` for the other calls. Those
-   * that remain are aborted as `unavailable` and have a moment for their clean-up. Then every connection is closed
-   * and the socket file is gone. Never fails, and may be called again with a shorter limit.
+   * Takes no more connections and calls, ends server streams, and waits up to `timeoutMs` for the other
+   * calls. Those that remain are aborted as `unavailable` and have a moment for their clean-up. Then every
+   * connection is closed and the socket file is gone. Never fails, and may be called again with a shorter
+   * limit.
    */
   drain(timeoutMs: number): Promise<void>;
   /** `drain` with a limit of 0. */
@@ -84,7 +88,8 @@ class RunningServer implements GrpcServer {
       "grpc.max_receive_message_length": largestMessageBytes,
       "grpc.max_send_message_length": largestMessageBytes,
       "grpc.max_concurrent_streams": largestConcurrency,
-      // Node neither reads nor writes any more for some clients that do not read, and does not notice when they leave.
+      // Node neither reads nor writes any more for some clients that do not read, and does not notice when
+      // they leave.
       "grpc.keepalive_time_ms": keepaliveMs,
       "grpc.keepalive_timeout_ms": keepaliveMs,
       "grpc.enable_channelz": 0,
@@ -167,8 +172,8 @@ class RunningServer implements GrpcServer {
         });
       }),
     ]);
-    // tryShutdown() does not wait for sessions with Node.js 24: http2's server closes them before grpc-js does, and an
-    // answer that is not written yet would be lost with its socket.
+    // tryShutdown() does not wait for sessions with Node.js 24: http2's server closes them before grpc-js
+    // does, and an answer that is not written yet would be lost with its socket.
     await Promise.all(
       [...this.#sessions].map((session) => new Promise((resolve) => session.once("close", resolve))),
     );
@@ -180,8 +185,8 @@ function within(timeoutMs: number, promise: Promise<unknown>): Promise<unknown> 
 }
 
 /**
- * A call that ends in its HEADERS frame, or has two messages: grpc-js would answer UNIMPLEMENTED, which kubelets take
- * for a missing feature.
+ * A call that ends in its HEADERS frame, or has two messages: grpc-js would answer UNIMPLEMENTED, which
+ * kubelets take for a missing feature.
  */
 const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
   new ServerInterceptingCall(nextCall, {
@@ -204,7 +209,9 @@ const requireOneMessage: ServerInterceptor = (_method, nextCall) =>
     },
   });
 
-/** The HTTP/2 servers behind an injector are not public; the version of grpc-js is pinned, and a test notices. */
+/**
+ * The HTTP/2 servers behind an injector are not public; the version of grpc-js is pinned, and a test notices.
+ */
 function http2ServersOf(server: Http2GrpcServer): Iterable<Http2Server> {
   return (server["http2Servers"] as ReadonlyMap<Http2Server, unknown>).keys();
 }

@@ -17,7 +17,10 @@ const codes: Readonly<Record<ErrorKind, status>> = {
   unknown: status.UNKNOWN,
 };
 
-/** Some HTTP/2 clients fall silent on an answer with too many bytes of headers, and the text is sent in a header. */
+/**
+ * Some HTTP/2 clients fall silent on an answer with too many bytes of headers, and the text is sent in a
+ * header.
+ */
 const longestDetailsBytes = 4096;
 
 export interface CallStatus {
@@ -36,7 +39,10 @@ export function codeName(code: status): string {
   return status[code];
 }
 
-/** The start of `text` that fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates become U+FFFD. */
+/**
+ * The start of `text` that fits into `limitBytes` of UTF-8, without half characters; unpaired surrogates
+ * become U+FFFD.
+ */
 export function cutText(text: string, limitBytes: number): string {
   const bytes = Buffer.from(text, "utf8");
   if (bytes.length <= limitBytes) return bytes.toString("utf8");

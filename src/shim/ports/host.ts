@@ -197,8 +197,8 @@ export interface OomScores {
   /** `wanted`, or the lowest score that containers can be given. */
   clamp(wanted: number): number;
   /**
-   * Told of a container with a negative score whose start failed. True when the host turned out unable to lower scores:
-   * the container must then be created again with `clamp`.
+   * Told of a container with a negative score whose start failed. True when the host turned out unable to
+   * lower scores: the container must then be created again with `clamp`.
    */
   learnFromFailure(score: number, error: unknown): boolean;
 }

@@ -115,7 +115,9 @@ interface Resource {
 
 /** Finds and removes network resources of dead pods. Implemented by src/network/orphans. */
 export interface NetworkCleanUp {
-  /** Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts. */
+  /**
+   * Removes what certainly belongs to dead pods, and returns what was done. Throws only when `signal` aborts.
+   */
   clean(
     known: () => Promise<KnownSandboxes>,
     signal: AbortSignal,

@@ -11,8 +11,8 @@ export function hasNetworkOf(plugin: string, { pods }: Pick<Records, "pods">): b
 }
 
 /**
- * Pods that have a network now: by our records, and by the checkpoints that dockershim and cri-dockerd wrote for pods
- * that still run. Those have no record, and no network any more once their container has ended.
+ * Pods that have a network now: by our records, and by the checkpoints that dockershim and cri-dockerd wrote
+ * for pods that still run. Those have no record, and no network any more once their container has ended.
  */
 export async function hostPortOwners(
   { pods, checkpoints }: Pick<Records, "pods" | "checkpoints">,

@@ -1,4 +1,7 @@
-/** Pod networks that outlived their pods: compared when the engine is live, and by `dockershim doctor network`. */
+/**
+ * Pod networks that outlived their pods: compared when the engine is live, and by
+ * `dockershim doctor network`.
+ */
 import type { KnownSandboxes, NetworkCleanUp } from "../ports/network-plugin.js";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,8 +14,8 @@ import type { Engine } from "../ports/engine.js";
 import { criDockerdCheckpoints } from "../state/state-directory.js";
 
 /**
- * Everything that a network may belong to: asked of the engine after the node was read. Records and checkpoints count by
- * the names of their files, because opening the stores would clean them up.
+ * Everything that a network may belong to: asked of the engine after the node was read. Records and
+ * checkpoints count by the names of their files, because opening the stores would clean them up.
  */
 export async function knownSandboxes(
   stateDir: string,
@@ -32,8 +35,9 @@ export async function knownSandboxes(
 }
 
 /**
- * The same, on the engine that the state directory has always been used with; undefined on another one. Which engine it
- * is is asked before and after the list: that of one that came or went in between must not be taken for the first one's.
+ * The same, on the engine that the state directory has always been used with; undefined on another one. Which
+ * engine it is is asked before and after the list: that of one that came or went in between must not be taken
+ * for the first one's.
  */
 export async function sandboxesOfKnownEngine(
   stateDir: string,
@@ -48,8 +52,9 @@ export async function sandboxesOfKnownEngine(
 }
 
 /**
- * Whether the engine is the one that this state directory has always been used with. On another engine every pod of
- * the first one looks dead, although it may well be alive there. The first engine's id is kept in `engine-id`.
+ * Whether the engine is the one that this state directory has always been used with. On another engine every
+ * pod of the first one looks dead, although it may well be alive there. The first engine's id is kept in
+ * `engine-id`.
  */
 export async function isKnownEngine(stateDir: string, engineId: string): Promise<boolean> {
   const path = join(stateDir, "engine-id");
@@ -63,8 +68,8 @@ export async function isKnownEngine(stateDir: string, engineId: string): Promise
 }
 
 /**
- * Removes what is certainly ours, and logs what was done and what was left. `precondition` when the engine is not the
- * known one: it may have been exchanged since the caller looked.
+ * Removes what is certainly ours, and logs what was done and what was left. `precondition` when the engine is
+ * not the known one: it may have been exchanged since the caller looked.
  */
 export async function removeOrphanedNetworks(
   orphaned: NetworkCleanUp,

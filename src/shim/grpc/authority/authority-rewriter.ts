@@ -1,14 +1,15 @@
 /**
- * Requests whose `:authority` Node.js refuses. A gRPC client that connects to a unix socket may send the path of the
- * socket, which Go servers accept and nghttp2 resets, as it does an empty or absent one; Node.js has no option for it.
+ * Requests whose `:authority` Node.js refuses. A gRPC client that connects to a unix socket may send the path
+ * of the socket, which Go servers accept and nghttp2 resets, as it does an empty or absent one; Node.js has
+ * no option for it.
  *
- * The clients that send it: kubelets before kubernetes/kubernetes#123463 (2024, which sets `localhost`) with an old
- * grpc-go (measured: 1.27, of kubelet 1.20; newer releases percent-encode the path, which nghttp2 accepts), and
- * grpc-java to this day. docs/decisions/0004 has more.
+ * The clients that send it: kubelets before kubernetes/kubernetes#123463 (2024, which sets `localhost`) with
+ * an old grpc-go (measured: 1.27, of kubelet 1.20; newer releases percent-encode the path, which nghttp2
+ * accepts), and grpc-java to this day. docs/decisions/0004 has more.
  *
- * The first request of each connection is read before the HTTP/2 library has the connection. When its authority is
- * valid, the library gets the bytes of the client unchanged; otherwise all requests of the connection are rewritten.
- * This file is the only one of the directory that others import.
+ * The first request of each connection is read before the HTTP/2 library has the connection. When its
+ * authority is valid, the library gets the bytes of the client unchanged; otherwise all requests of the
+ * connection are rewritten. This file is the only one of the directory that others import.
  */
 import type { Socket } from "node:net";
 import { messageOf } from "../../lib/errors.js";
@@ -26,11 +27,15 @@ import {
 import { HpackDecoder } from "./hpack.js";
 import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from "./request-rewriter.js";
 
-/** What the HTTP/2 library is given for a chunk of the client. An error that it throws ends the connection. */
+/**
+ * What the HTTP/2 library is given for a chunk of the client. An error that it throws ends the connection.
+ */
 export type Rewrite = (chunk: Buffer) => readonly Buffer[];
 
 export interface AcceptOptions {
-  /** Hands the connection over: what was read of it, and how to change that and all that follows, if at all. */
+  /**
+   * Hands the connection over: what was read of it, and how to change that and all that follows, if at all.
+   */
   readonly handOver: (opening: Buffer, rewrite: Rewrite | undefined) => void;
   readonly log: Logger;
   /** How long a client may take to send preface and SETTINGS, and to complete a frame or a header block. */
@@ -126,14 +131,18 @@ export function acceptConnection(
   socket.once("close", release);
   socket.once("end", onEnd);
   socket.on("data", onData);
-  // gRPC clients send no request before they have read the SETTINGS of the server. The library sends more later.
+  // gRPC clients send no request before they have read the SETTINGS of the server. The library sends more
+  // later.
   socket.write(defaultSettings());
 }
 
 type Verdict =
   /** The first request is not complete. */
   | "undecided"
-  /** The first request is valid, but the acknowledgement of our SETTINGS, which the library must not read, is to come. */
+  /**
+   * The first request is valid, but the acknowledgement of our SETTINGS, which the library must not read, is
+   * to come.
+   */
   | "acceptable but not acknowledged"
   /** The HTTP/2 library may read the connection as it is. */
   | "acceptable"
@@ -144,8 +153,9 @@ type Verdict =
 const largestOpeningBytes = 192 * 1024;
 
 /**
- * What a client sends until its first request is complete. PINGs are answered here, because the HTTP/2 library does
- * not have the connection yet: a client with keepalive, and without a request, would take the connection for dead.
+ * What a client sends until its first request is complete. PINGs are answered here, because the HTTP/2
+ * library does not have the connection yet: a client with keepalive, and without a request, would take the
+ * connection for dead.
  */
 class ConnectionOpening {
   readonly #frames = new FrameReader();

@@ -37,8 +37,8 @@ export function encodeFrame(type: number, flags: number, streamId: number, paylo
 }
 
 /**
- * Cuts the bytes of a client into preface and frames, however they arrive. Holds at most one incomplete frame and
- * copies each byte at most twice, even when they come one by one.
+ * Cuts the bytes of a client into preface and frames, however they arrive. Holds at most one incomplete frame
+ * and copies each byte at most twice, even when they come one by one.
  */
 export class FrameReader {
   /** The preface, the header of a frame or a whole frame, of which `#filled` bytes are there. */
@@ -46,7 +46,9 @@ export class FrameReader {
   #filled = 0;
   #prefaceRead = false;
 
-  /** The frames that `chunk` completes. A ProtocolError when these cannot be the bytes of an HTTP/2 client. */
+  /**
+   * The frames that `chunk` completes. A ProtocolError when these cannot be the bytes of an HTTP/2 client.
+   */
   *read(chunk: Buffer): Generator<Frame> {
     let offset = 0;
     while (offset < chunk.length) {
@@ -151,8 +153,8 @@ export class HeaderBlockReader {
   }
 
   /**
-   * Takes every frame of the connection in order. Returns the block that this frame completes, `"part"` for a frame
-   * of an incomplete block, and undefined for a frame that belongs to no block.
+   * Takes every frame of the connection in order. Returns the block that this frame completes, `"part"` for a
+   * frame of an incomplete block, and undefined for a frame that belongs to no block.
    */
   read(frame: Frame): HeaderBlock | "part" | undefined {
     if (this.#open === undefined) {
@@ -196,7 +198,10 @@ function parseHeaders({ flags, payload }: Frame): { readonly fragment: Buffer; r
   };
 }
 
-/** The frames of `block`: one HEADERS frame and as many CONTINUATION frames as its size needs, without padding. */
+/**
+ * The frames of `block`: one HEADERS frame and as many CONTINUATION frames as its size needs, without
+ * padding.
+ */
 export function encodeHeaderBlock({ streamId, endStream, priority, fields }: HeaderBlock): Buffer {
   const frames: Buffer[] = [];
   let type: number = frameType.headers;

@@ -66,8 +66,8 @@ export const staticTable: readonly (readonly [name: string, value: string])[] = 
 ];
 
 /**
- * Bits of the Huffman code of each byte value, and of the end-of-string symbol (256). The code is canonical: codes of
- * one length count upwards in the order of their symbols, so the lengths are all there is to know.
+ * Bits of the Huffman code of each byte value, and of the end-of-string symbol (256). The code is canonical:
+ * codes of one length count upwards in the order of their symbols, so the lengths are all there is to know.
  */
 // prettier-ignore
 export const huffmanCodeBits: readonly number[] = [

@@ -18,8 +18,8 @@ const listLimitBytes = 256 * 1024;
 const fieldOverheadBytes = 32;
 
 /**
- * Decodes the header blocks of one connection, in their order: each changes the dynamic table for the next. After a
- * ProtocolError the decoder must not be used again.
+ * Decodes the header blocks of one connection, in their order: each changes the dynamic table for the next.
+ * After a ProtocolError the decoder must not be used again.
  */
 export class HpackDecoder {
   /** Newest first. */

@@ -16,7 +16,10 @@ const replacement = "localhost";
 /** The characters that nghttp2 accepts; it wants at least one. */
 const acceptable = /^[-A-Za-z0-9._~!$&'()*+,;=%:@[\]]+$/;
 
-/** `fields` with an authority that Node accepts; the same array when it does already, or when this is no request. */
+/**
+ * `fields` with an authority that Node accepts; the same array when it does already, or when this is no
+ * request.
+ */
 export function repairAuthority(fields: readonly HeaderField[]): readonly HeaderField[] {
   // Trailers have no pseudo-header fields and must not get one.
   if (!fields.some(({ name }) => name === ":method")) return fields;
@@ -38,10 +41,12 @@ function namesAuthority({ name }: HeaderField): boolean {
 
 /**
  * Rewrites what a client sends, as long as its connection lives. Every header block is decoded, its authority
- * replaced where it must be, and encoded again without tables. The first acknowledgement of SETTINGS is left out: it
- * answers the SETTINGS of `acceptConnection`, which the HTTP/2 library has not sent. Other frames pass unchanged.
+ * replaced where it must be, and encoded again without tables. The first acknowledgement of SETTINGS is left
+ * out: it answers the SETTINGS of `acceptConnection`, which the HTTP/2 library has not sent. Other frames
+ * pass unchanged.
  *
- * Overwriting the value in place is no alternative: an authority that is empty or absent has no bytes to overwrite.
+ * Overwriting the value in place is no alternative: an authority that is empty or absent has no bytes to
+ * overwrite.
  */
 export class RequestRewriter {
   readonly #frames = new FrameReader();

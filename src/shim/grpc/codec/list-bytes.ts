@@ -1,10 +1,10 @@
 /**
- * Answers of list RPCs from the bytes of their items. The read model hands out the same item until it changes, so its bytes
- * are kept, and those of the latest list of containers without a filter.
+ * Answers of list RPCs from the bytes of their items. The read model hands out the same item until it
+ * changes, so its bytes are kept, and those of the latest list of containers without a filter.
  *
- * What that saves of a call's time over a unix socket: the bytes of the items 29 % of 100 containers and 45 % of 500, about
- * half of 100 and of 500 sandboxes; the bytes of the list another 3 % of 100 containers and 8 % of 500, nothing of sandboxes.
- * Events are encoded for each client: there is one kubelet.
+ * What that saves of a call's time over a unix socket: the bytes of the items 29 % of 100 containers and 45 %
+ * of 500, about half of 100 and of 500 sandboxes; the bytes of the list another 3 % of 100 containers and 8 %
+ * of 500, nothing of sandboxes. Events are encoded for each client: there is one kubelet.
  */
 import { concatenateList } from "./proto.js";
 
@@ -40,8 +40,8 @@ export function keepList<Item extends object>(encode: Encode<Item>): (items: rea
 }
 
 /**
- * Encodes each item before the next one is made: what an item was made of is garbage then, and no collector has to keep
- * it over the call.
+ * Encodes each item before the next one is made: what an item was made of is garbage then, and no collector
+ * has to keep it over the call.
  */
 export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encode<Item>): Promise<Buffer[]> {
   const encoded: Buffer[] = [];
@@ -50,8 +50,8 @@ export async function encodeEach<Item>(items: AsyncIterable<Item>, encode: Encod
 }
 
 /**
- * The messages of a streamed list, each item once and in order; none for no items: an empty message would be a mistake to
- * some clients. No message nears what clients accept, except for one with a single large item.
+ * The messages of a streamed list, each item once and in order; none for no items: an empty message would be
+ * a mistake to some clients. No message nears what clients accept, except for one with a single large item.
  */
 export function* inMessages(items: readonly Buffer[]): Generator<Buffer> {
   let pending: Buffer[] = [];

@@ -1,7 +1,8 @@
 /**
- * Messages from their bytes, by the descriptors of their types, in the shapes of domain/cri.ts. protobufjs is not
- * used for this: it replaces what is not UTF-8 (a pod would get another name than the kubelet gave), takes a field of
- * a wrong wire type for what it expects, and does not tell which field it was: message-decoder.test.ts.
+ * Messages from their bytes, by the descriptors of their types, in the shapes of domain/cri.ts. protobufjs is
+ * not used for this: it replaces what is not UTF-8 (a pod would get another name than the kubelet gave),
+ * takes a field of a wrong wire type for what it expects, and does not tell which field it was:
+ * message-decoder.test.ts.
  */
 import { isUtf8 } from "node:buffer";
 import { ShimError } from "../../lib/errors.js";

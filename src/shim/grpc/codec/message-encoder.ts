@@ -1,6 +1,7 @@
 /**
- * The bytes of messages, by the descriptors of their types. They are the bytes that gRPC's own encoder makes of strings that are well formed; but that
- * converts a message to one of its own first and then makes an object for each part of a field.
+ * The bytes of messages, by the descriptors of their types. They are the bytes that gRPC's own encoder makes
+ * of strings that are well formed; but that converts a message to one of its own first and then makes an
+ * object for each part of a field.
  */
 import { ShimError } from "../../lib/errors.js";
 import type { FieldDescriptor, FindMessage, MessageDescriptor } from "./message-decoder.js";
@@ -26,10 +27,10 @@ const output = new WireOutput();
 const writers = new WeakMap<MessageDescriptor, Write>();
 
 /**
- * An encoder of messages in the shapes of domain/cri.ts. Fields that are there are written even with their default
- * value, in the order of their numbers, lists of numbers packed; what is null or undefined is left out. A type
- * is compiled when its first message comes.
- * The encoder throws `internal` with the path of the field for a value of another type than the field's.
+ * An encoder of messages in the shapes of domain/cri.ts. Fields that are there are written even with their
+ * default value, in the order of their numbers, lists of numbers packed; what is null or undefined is left
+ * out. A type is compiled when its first message comes. The encoder throws `internal` with the path of the
+ * field for a value of another type than the field's.
  */
 export function compileEncoder(
   descriptor: MessageDescriptor,

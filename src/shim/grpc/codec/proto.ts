@@ -18,8 +18,8 @@ import { compileEncoder } from "./message-encoder.js";
 import { UnknownFieldsOfRequest, type UnknownFields } from "./unknown-fields.js";
 
 /**
- * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as numbers
- * (the names of some have changed, the numbers never), a missing message as null.
+ * The shapes of domain/cri.ts: names as in the .proto files, 64-bit integers as decimal strings, enums as
+ * numbers (the names of some have changed, the numbers never), a missing message as null.
  */
 const loadOptions: Options = { keepCase: true, longs: String, defaults: true, oneofs: true };
 
@@ -32,7 +32,10 @@ export interface Method {
   /** `/runtime.v1.RuntimeService/RunPodSandbox` */
   readonly path: string;
   readonly responseStream: boolean;
-  /** `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be altered). */
+  /**
+   * `invalid` for bytes that are no such message, and for strings that are not UTF-8 (else they would be
+   * altered).
+   */
   readonly decodeRequest: (bytes: Buffer) => object;
   readonly encodeResponse: (message: object) => Buffer;
 }
@@ -72,8 +75,8 @@ export function loadCriApi(options: CriApiOptions = {}): CriApi {
     // The type of a package entry cannot be told apart by its fields; a service is one by its name.
     const definition = v1[`runtime.v1.${service}`] as ServiceDefinition;
     const own = methodsOf(service, definition, findMessage, unknownFields);
-    // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also have the
-    // fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
+    // Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. Read as v1 they also
+    // have the fields that are newer than v1alpha2, as their defaults, which is what handlers count on.
     const names = rpcNames(older, service);
     const inherited = own
       .filter(({ name }) => names.has(name))
@@ -101,7 +104,8 @@ export function loadCriApi(options: CriApiOptions = {}): CriApi {
 
 /**
  * The encoded answer of a list RPC (ListContainers, ListPodSandbox, ListContainerStats, ListPodSandboxStats,
- * ListPodSandboxMetrics, ListImages and their streamed forms) from its encoded items: a message whose only field, number 1, is the repeated item.
+ * ListPodSandboxMetrics, ListImages and their streamed forms) from its encoded items: a message whose only
+ * field, number 1, is the repeated item.
  */
 export function concatenateList(items: readonly Buffer[]): Buffer {
   const output = Buffer.allocUnsafe(
@@ -157,7 +161,10 @@ function methodsOf(
   });
 }
 
-/** The RPCs of a service in the text of a .proto file: all that is wanted of an API whose messages are known from another. */
+/**
+ * The RPCs of a service in the text of a .proto file: all that is wanted of an API whose messages are known
+ * from another.
+ */
 function rpcNames(text: string, service: ServiceName): ReadonlySet<string> {
   const [, body = ""] = new RegExp(`^service ${service} \\{$(.*?)^\\}$`, "ms").exec(text) ?? [];
   return new Set([...body.matchAll(/^ *rpc (\w+)\(/gm)].map(([, name = ""]) => name));

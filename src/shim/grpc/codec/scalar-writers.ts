@@ -24,8 +24,8 @@ const fixed64 = 1;
 export const lengthDelimited = 2;
 
 /**
- * What the CRI has: no 32-bit floats, no numbers of a fixed size, none of type sint. Of whole numbers a fraction is
- * cut off; those that are too large are taken modulo 2^32 and, up to 20 digits, modulo 2^64.
+ * What the CRI has: no 32-bit floats, no numbers of a fixed size, none of type sint. Of whole numbers a
+ * fraction is cut off; those that are too large are taken modulo 2^32 and, up to 20 digits, modulo 2^64.
  */
 export const scalarWriters: Readonly<Record<string, ValueWriter>> = {
   TYPE_STRING: {
@@ -87,7 +87,8 @@ function writeDecimal(output: WireOutput, text: string): void {
   const isNegative = text.charCodeAt(0) === 0x2d;
   const first = isNegative ? 1 : 0;
   const digits = text.length - first;
-  // head · 10^9 + rest, in halves of 32 bits. The head is multiplied in two parts, which keeps all numbers below 2^53.
+  // head · 10^9 + rest, in halves of 32 bits. The head is multiplied in two parts, which keeps all numbers
+  // below 2^53.
   const split = Math.max(first, text.length - 9);
   const head = readDigits(text, first, split);
   const rest = readDigits(text, split, text.length);

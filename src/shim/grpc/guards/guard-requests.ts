@@ -5,8 +5,8 @@
 import type { Http2Server, Http2Session, IncomingHttpHeaders } from "node:http2";
 
 /**
- * Memory of all requests whose message is not complete: four messages of the largest size. Without this limit, 60
- * connections take 500 MB, and 500 of them what they like: hostile-http2.test.ts.
+ * Memory of all requests whose message is not complete: four messages of the largest size. Without this
+ * limit, 60 connections take 500 MB, and 500 of them what they like: hostile-http2.test.ts.
  */
 const largestUnfinishedBytes = 64 * 1024 * 1024;
 /** What a request costs before the first byte of its message: its headers, its stream, its call. */
@@ -31,8 +31,8 @@ interface UnfinishedRequest {
 }
 
 /**
- * Whenever all together are too many, closes the connection of the oldest one: a client that never finishes its
- * requests makes room for those that do.
+ * Whenever all together are too many, closes the connection of the oldest one: a client that never finishes
+ * its requests makes room for those that do.
  */
 class UnfinishedRequests {
   /** In the order in which they began. */
@@ -84,8 +84,8 @@ function limitTimeout(headers: IncomingHttpHeaders): void {
 }
 
 /**
- * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth of that. It answers
- * UNIMPLEMENTED for a compression that it does not know. No client of the CRI compresses.
+ * grpc-js would decompress all requests of a connection at once, each to 16 MiB, from a thousandth of that.
+ * It answers UNIMPLEMENTED for a compression that it does not know. No client of the CRI compresses.
  */
 function refuseCompression(headers: IncomingHttpHeaders): void {
   const encoding = headers["grpc-encoding"] ?? "identity";

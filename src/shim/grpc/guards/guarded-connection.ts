@@ -1,11 +1,12 @@
 /**
- * A client's connection as the HTTP/2 library reads and writes it. It ends two kinds of connections that would keep
- * one of the 500 places, and its descriptor: that of a client that resets requests without end (hostile-http2.test.ts,
- * "requests that are reset at once"), and that of a client that does not read (guarded-connection.test.ts).
+ * A client's connection as the HTTP/2 library reads and writes it. It ends two kinds of connections that
+ * would keep one of the 500 places, and its descriptor: that of a client that resets requests without end
+ * (hostile-http2.test.ts, "requests that are reset at once"), and that of a client that does not read
+ * (guarded-connection.test.ts).
  *
- * A socket that the library gets itself is read in native code, where a flood of PINGs ends the process with an
- * assertion (Node.js 20.20): hostile-http2.test.ts, "a flood of PINGs". Behind this stream nghttp2 closes the
- * connection at 1000 PINGs or SETTINGS that it could not answer.
+ * A socket that the library gets itself is read in native code, where a flood of PINGs ends the process with
+ * an assertion (Node.js 20.20): hostile-http2.test.ts, "a flood of PINGs". Behind this stream nghttp2 closes
+ * the connection at 1000 PINGs or SETTINGS that it could not answer.
  */
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
@@ -46,7 +47,8 @@ export class GuardedConnection extends Duplex {
     socket.once("close", () => {
       this.destroy();
     });
-    // A flood in the opening ends the connection before the library listens; while the server stops, it never does.
+    // A flood in the opening ends the connection before the library listens; while the server stops, it never
+    // does.
     this.on("error", () => undefined);
     this.#forward(opening);
     socket.resume();
@@ -84,7 +86,10 @@ export class GuardedConnection extends Duplex {
     this.#socket.uncork();
   }
 
-  /** grpc-js ends the session of a client that answers no PING, but not its streams, which wait for the client. */
+  /**
+   * grpc-js ends the session of a client that answers no PING, but not its streams, which wait for the
+   * client.
+   */
   #inTime(done: (error?: Error | null) => void): (error?: Error | null) => void {
     const timer = setTimeout(() => {
       this.destroy(new Error("the client does not read"));
@@ -113,9 +118,9 @@ export class GuardedConnection extends Duplex {
 }
 
 /**
- * RST_STREAM frames that a client may send at once, and per second from then on. Both are less than nghttp2 allows
- * (1000 and 33): beyond, it sends GOAWAY, stops reading and leaves the connection open, also when the client leaves.
- * A kubelet that stops or times out cancels some hundred calls at most.
+ * RST_STREAM frames that a client may send at once, and per second from then on. Both are less than nghttp2
+ * allows (1000 and 33): beyond, it sends GOAWAY, stops reading and leaves the connection open, also when the
+ * client leaves. A kubelet that stops or times out cancels some hundred calls at most.
  */
 const resetBurst = 500;
 const resetsPerSecond = 30;

@@ -1,6 +1,7 @@
 /**
- * What holds for every field of every request, so that a field that is new in the protocol is covered by itself, except for maps, whose names are
- * kept here: no NUL byte, and sizes that the engine, the kernel and the list answers can bear.
+ * What holds for every field of every request, so that a field that is new in the protocol is covered by
+ * itself, except for maps, whose names are kept here: no NUL byte, and sizes that the engine, the kernel and
+ * the list answers can bear.
  */
 import { invalidField } from "../../domain/field-errors.js";
 import { at, maxArgumentBytes } from "./fields.js";
@@ -10,7 +11,10 @@ const maxMapBytes = 512 * 1024;
 const maxMapEntries = 4096;
 const maxListEntries = 4096;
 
-/** Lists with limits of their own: by their bytes (argv, environment), by the kernel (groups), by what there is (ports). */
+/**
+ * Lists with limits of their own: by their bytes (argv, environment), by the kernel (groups), by what there
+ * is (ports).
+ */
 const longerLists: Readonly<Record<string, number>> = {
   command: Number.MAX_SAFE_INTEGER,
   args: Number.MAX_SAFE_INTEGER,
@@ -22,14 +26,16 @@ const longerLists: Readonly<Record<string, number>> = {
 };
 
 /**
- * Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded; a test compares the
- * names with those in the protocol.
+ * Fields whose keys are the caller's. Protobuf's maps and messages are the same once they are decoded; a test
+ * compares the names with those in the protocol.
  */
 export const maps: ReadonlySet<string> = new Set([
   ...["labels", "annotations", "label_selector", "sysctls", "unified", "options"],
 ]);
 
-/** Throws `invalid`, naming the first field that breaks a bound. Values are not shown: they may be secrets. */
+/**
+ * Throws `invalid`, naming the first field that breaks a bound. Values are not shown: they may be secrets.
+ */
 export function checkBounds(request: object): void {
   for (const [name, value] of Object.entries(request)) check(name, name, value);
 }

@@ -5,7 +5,10 @@ import { invalidField } from "../../domain/field-errors.js";
 const maxPathBytes = 4096;
 /** The kernel takes no longer argument or environment entry (128 KiB with the byte that ends it). */
 export const maxArgumentBytes = 128 * 1024 - 1;
-/** All arguments and the environment of one program, as the kernel counts them with the usual limit of the stack. */
+/**
+ * All arguments and the environment of one program, as the kernel counts them with the usual limit of the
+ * stack.
+ */
 const maxProgramBytes = 2 * 1024 * 1024;
 /** Each string is also a pointer and a byte that ends it. */
 const overheadBytes = 9;

@@ -29,7 +29,10 @@ export function mount(field: string, given: Mount): void {
   }
 }
 
-/** `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there, also that of a path that has it already. */
+/**
+ * `image_sub_path` says nothing here: kubelets from 1.33 on put every subPath there, also that of a path that
+ * has it already.
+ */
 function hostPath(field: string, given: Mount): void {
   absolutePath(`${field}.host_path`, given.host_path);
 }

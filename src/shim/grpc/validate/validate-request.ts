@@ -1,6 +1,7 @@
 /**
- * The checks of requests, by RPC; cri/rpcs.ts says which RPC has which. Each returns the request, narrowed, or throws a
- * ShimError whose message names the field: `invalid`, or `unsupported` for what Docker cannot express.
+ * The checks of requests, by RPC; cri/rpcs.ts says which RPC has which. Each returns the request, narrowed,
+ * or throws a ShimError whose message names the field: `invalid`, or `unsupported` for what Docker cannot
+ * express.
  */
 import { ContainerState, PodSandboxState } from "../../domain/cri.js";
 import type { RawRequest, ValidRequests } from "../../domain/requests.js";
@@ -57,7 +58,8 @@ export function validCreateContainer(
 }
 
 export function validStopContainer(request: RawRequest<"StopContainer">): ValidRequests["StopContainer"] {
-  // Kubelets up to 1.21 pass a negative --eviction-max-pod-grace-period on; see stopTimeoutSeconds for what it does.
+  // Kubelets up to 1.21 pass a negative --eviction-max-pod-grace-period on; see stopTimeoutSeconds for what
+  // it does.
   integer("timeout", request.timeout, { min: -maxInteger, max: maxInteger });
   return withContainerId(request);
 }
@@ -122,7 +124,10 @@ export function validRemoveImage(request: RawRequest<"RemoveImage">): ValidReque
   return { ...request, image: imageName("image", request.image) };
 }
 
-/** One argument that the kernel does not take hangs the engine's exec for good, and with it the whole container. */
+/**
+ * One argument that the kernel does not take hangs the engine's exec for good, and with it the whole
+ * container.
+ */
 function command(field: string, words: readonly string[]): void {
   if (words.length === 0) throw invalidField(field, "must not be empty");
   words.forEach((entry, index) => {
