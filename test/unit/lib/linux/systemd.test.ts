@@ -45,8 +45,9 @@ const serverScript = (file: (path: string) => string): string => `
   import { loadCriApi } from ${JSON.stringify(file("codec/proto.ts"))};
   import { silentLogger } from ${JSON.stringify(file("../lib/log.ts"))};
   const environment = { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" };
-  const handlers = { RuntimeService: { Version: async () => ({ version: "from fd 3" }) }, ImageService: {} };
-  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: loadCriApi(), handlers, log: silentLogger() }).then(
+  const version = { readOnly: true, subject: () => ({}), handle: async () => ({ version: "from fd 3" }) };
+  const rpcs = new Map([["Version", version]]);
+  startGrpcServer({ endpoint: { kind: "fd" }, environment, api: loadCriApi(), rpcs, log: silentLogger() }).then(
     () => console.log("listening"),
     (error) => console.log(error.message),
   );
