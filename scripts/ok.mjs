@@ -36,6 +36,7 @@ const parts = {
     cache: ["--cache", "--cache-strategy", "content", "--cache-location", join(cacheDirectory, "prettier")],
   },
   layers: { command: ["scripts/check-layers.mjs"] },
+  words: { command: ["scripts/check-words.mjs"] },
 };
 
 /** @param {readonly string[]} argv */

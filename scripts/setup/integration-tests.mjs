@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { relative, resolve } from "node:path";
+import { stripVTControlCharacters } from "node:util";
 import { openNamespaces } from "./namespaces.mjs";
 import { addCounts, noCounts, runTests } from "./test-runner.mjs";
 
@@ -95,9 +96,9 @@ async function runFile(file, options, run, namespaces) {
     return isKilled ? { ...counts, failed: 1, failedFiles: [file] } : counts;
   } finally {
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
-    const summary =
-      /^(?:\x1b\[\d+m)*(?:#|ℹ) (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) .*\n/gm;
+    const summary = /^(?:#|ℹ) (?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) /;
     process.stdout.write(`${relative(options.root, resolve(options.root, file))}: ${seconds} s\n`);
-    process.stdout.write(output.replace(summary, ""));
+    const lines = output.split("\n").filter((line) => !summary.test(stripVTControlCharacters(line)));
+    process.stdout.write(lines.join("\n"));
   }
 }
