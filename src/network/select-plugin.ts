@@ -14,7 +14,7 @@ import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
 import { HostIptables } from "./iptables/host-iptables.js";
 import type { HairpinMode } from "./kubenet/bridge-list.js";
-import type { ReadKnownSandboxes } from "./kubenet/leaked-addresses.js";
+import type { ReadKnownSandboxes } from "./kubenet/orphaned-addresses.js";
 import { OrphanedNetworks } from "./orphans/orphaned-networks.js";
 import { LockedNetworkPlugin, type LockedPluginOptions } from "./locked-plugin.js";
 import { NoopNetworkPlugin } from "./noop/noop-plugin.js";

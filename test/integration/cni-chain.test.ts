@@ -1,7 +1,7 @@
 /** Pods on a chain of real plugins: whatever fails, and however a pod ends, nothing is left of it. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { removeOrphanedAttachments } from "../../src/network/orphans/remove-orphans.js";
+import { removeOrphanedAttachments } from "../../src/network/orphans/remove-orphaned-attachments.js";
 import { readHoldings } from "../../src/network/orphans/held-resources.js";
 import { findOrphaned } from "../../src/network/orphans/find-orphans.js";
 import { isKind } from "../../src/shim/lib/errors.js";

@@ -2,7 +2,7 @@
 import type { Call } from "../../src/shim/lib/call.js";
 import { Lifetime } from "../../src/shim/lib/lifetime.js";
 import type { Services } from "../../src/shim/cri/services.js";
-import { createPodDialer } from "../../src/shim/app/pod-dialer.js";
+import { createPodDialer } from "../../src/shim/app/open-pod-dialer.js";
 import type { AttachRequest, ExecRequest } from "../../src/shim/domain/cri.js";
 import { type DockerEngine, dockerEngine } from "../../src/shim/engine/docker-engine.js";
 import { chooseHost, RemoteHost } from "../../src/shim/host/choose-host.js";

@@ -16,7 +16,7 @@ import { KubenetNetworkPlugin } from "./kubenet-plugin.js";
 import type { HairpinMode } from "./bridge-list.js";
 import { KubenetSource } from "./kubenet-source.js";
 import { KubenetNode } from "./kubenet-node.js";
-import { freeLeakedAddresses, type ReadKnownSandboxes } from "./leaked-addresses.js";
+import { freeLeakedAddresses, type ReadKnownSandboxes } from "./orphaned-addresses.js";
 import { NodeRules } from "./node-rules.js";
 
 export interface KubenetPluginOptions extends CniPartsOptions {

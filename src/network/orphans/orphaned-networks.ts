@@ -2,7 +2,7 @@
 import type { KnownSandboxes } from "../../shim/ports/network-plugin.js";
 import { withDeadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
-import { removeOrphanedAttachments } from "./remove-orphans.js";
+import { removeOrphanedAttachments } from "./remove-orphaned-attachments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { CniParts } from "../cni/create-cni-plugin.js";
 import { readHoldings } from "./held-resources.js";

@@ -27,10 +27,10 @@ import { StatsSources, type StatsCounts } from "../stats/stats-sources.js";
 import { startStreamingServer, type RunningStreamingServer } from "../streaming/streaming-server.js";
 import { TlsFiles } from "../streaming/tls-files.js";
 import type { Adapters } from "./build-shim.js";
-import { createEngine, engineEndpoint, type Environment } from "./engine.js";
-import { openNetwork } from "./network.js";
-import { createPodDialer } from "./pod-dialer.js";
-import { openStores } from "./stores.js";
+import { createEngine, engineEndpoint, type Environment } from "./open-engine.js";
+import { openNetwork } from "./open-network.js";
+import { createPodDialer } from "./open-pod-dialer.js";
+import { openStores } from "./open-stores.js";
 
 /** A kubelet with dockershim read the node's registry credentials here first. */
 const kubeletDirectory = "/var/lib/kubelet";

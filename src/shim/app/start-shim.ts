@@ -17,8 +17,8 @@ import { CleanUps } from "../recovery/after-start.js";
 import type { EngineLink } from "../state/engine-link.js";
 import { openAdapters } from "./adapters.js";
 import { buildShim, type ShimSettings } from "./build-shim.js";
-import type { Environment } from "./engine.js";
-import { openMetrics } from "./metrics.js";
+import type { Environment } from "./open-engine.js";
+import { openMetrics } from "./open-metrics.js";
 
 /** Limit of each undo and clean-up step. */
 const cleanUpTimeoutMs = 30_000;

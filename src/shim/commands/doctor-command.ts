@@ -8,7 +8,7 @@ import { OrphanedNetworks } from "../../network/orphans/orphaned-networks.js";
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
+import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
 import { knownSandboxes } from "../recovery/remove-orphaned-networks.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 

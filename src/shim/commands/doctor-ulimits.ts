@@ -2,7 +2,7 @@
 import { withDeadline } from "../lib/abort.js";
 import { Lifetime } from "../lib/lifetime.js";
 import { silentLogger } from "../lib/log.js";
-import { createEngine, engineEndpoint, type Environment } from "../app/engine.js";
+import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
 import { configuredOpenFiles, isLow, readOpenFileLimits } from "../limits/open-files-notice.js";
 import type { ResolvedConfig } from "../config/resolve.js";
 import type { DockerUlimit } from "../domain/create-body.js";

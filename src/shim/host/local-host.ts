@@ -17,7 +17,7 @@ import type {
   ProvenNamespace,
 } from "../ports/host.js";
 import { archiveCheckpoint } from "./checkpoint-archive.js";
-import { applyCgroup, presentCgroup } from "./cgroup/cgroup-files.js";
+import { applyCgroup, presentCgroup } from "./cgroup/write-cgroup-limits.js";
 import { type CgroupMounts, ContainerCgroup, readCgroupMounts } from "./cgroup/cgroup-paths.js";
 import type { HostPaths } from "./host-paths/host-paths.js";
 import {

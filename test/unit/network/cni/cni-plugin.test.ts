@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphans.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphaned-attachments.js";
 import type { CniNetworkPlugin } from "../../../../src/network/cni/cni-plugin.js";
 import {
   createCniParts,

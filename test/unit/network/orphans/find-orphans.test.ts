@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Attachments } from "../../../../src/network/cni/attachments.js";
 import { type CacheEntry, ResultCache } from "../../../../src/network/libcni/cache.js";
-import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphans.js";
+import { removeOrphanedAttachments } from "../../../../src/network/orphans/remove-orphaned-attachments.js";
 import {
   readHoldings,
   type Holdings,

@@ -7,7 +7,7 @@ import {
   applyCgroup,
   presentCgroup,
   type CgroupTarget,
-} from "../../../../src/shim/host/cgroup/cgroup-files.js";
+} from "../../../../src/shim/host/cgroup/write-cgroup-limits.js";
 import {
   directoryOf,
   parseProcCgroup,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { freeLeakedAddresses } from "../../../../src/network/kubenet/leaked-addresses.js";
+import { freeLeakedAddresses } from "../../../../src/network/kubenet/orphaned-addresses.js";
 import type { PluginCall } from "../../../../src/network/libcni/invoke-plugin.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";

@@ -4,7 +4,7 @@ import { messageOf } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import type { NetworkPlugin } from "../../shim/ports/network-plugin.js";
 import { hostLocalDirectory, reservedAddresses, type ReservedAddress } from "../orphans/held-resources.js";
-import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphans.js";
+import { removeOrphanedAttachments, type CleanUpTools } from "../orphans/remove-orphaned-attachments.js";
 import { kubenetNetworkName } from "./bridge-list.js";
 
 /** Undefined when the dead sandboxes are not known: the engine is not the one that ran them. */
