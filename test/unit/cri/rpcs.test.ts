@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bindRpcs } from "../../../src/shim/cri/bind-rpcs.js";
+import { rpcs as table } from "../../../src/shim/cri/rpcs.js";
 import { loadCriApi } from "../../../src/shim/grpc/codec/proto.js";
 import { rejectsWith, runContainer, runSandbox } from "../../fakes/pods.js";
 import { TestShim } from "../../fakes/services.js";
@@ -29,4 +30,27 @@ test("a list with a filter neither gets nor replaces the kept bytes of the whole
   const none = await list({ id: "f".repeat(64), state: null, pod_sandbox_id: "", label_selector: {} });
   assert.deepEqual(none, Buffer.alloc(0));
   assert.equal(await list(null), whole);
+});
+
+test("calls that change something are logged at info, all others at debug", () => {
+  const changing = Object.entries(table).filter(([, { readOnly }]) => !readOnly);
+  assert.deepEqual(changing.map(([name]) => name).sort(), [
+    "Attach",
+    "CheckpointContainer",
+    "CreateContainer",
+    "Exec",
+    "PortForward",
+    "PullImage",
+    "RemoveContainer",
+    "RemoveImage",
+    "RemovePodSandbox",
+    "ReopenContainerLog",
+    "RunPodSandbox",
+    "StartContainer",
+    "StopContainer",
+    "StopPodSandbox",
+    "UpdateContainerResources",
+    "UpdatePodSandboxResources",
+    "UpdateRuntimeConfig",
+  ]);
 });
