@@ -224,8 +224,11 @@ export class TestShim implements AsyncDisposable {
     };
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.lifetime.close();
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.lifetime.close();
+    // A step that throws or hangs is only logged.
+    const failed = this.log.lines.filter(({ message }) => message === "cannot close");
+    if (failed.length > 0) throw new Error(`steps of closing that hang or fail: ${JSON.stringify(failed)}`);
   }
 }
 
