@@ -217,7 +217,8 @@ export class FakeContainers {
   }
 
   #emit(action: string, id: string): void {
-    this.emit({ type: "container", action, id }, mergedLabels(this.get(id)));
+    const { name } = this.get(id);
+    this.emit({ type: "container", action, id, name }, mergedLabels(this.get(id)));
   }
 
   #tick(): bigint {

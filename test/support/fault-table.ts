@@ -109,11 +109,6 @@ export const faultTable: readonly FaultRow[] = [
   { rpc: "StopContainer", request: inspectContainer, ...read },
   { rpc: "RemoveContainer", request: "DELETE /containers/ID", ...repeatable },
   {
-    // The answer for a removed container only says that it is gone.
-    ...{ rpc: "RemoveContainer", request: inspectContainer, strikes: "every" },
-    outcomes: { ...read.outcomes, garble: "OK" },
-  },
-  {
     ...{ rpc: "UpdateContainerResources", request: "POST /containers/ID/update", strikes: "first" },
     outcomes: { ...repeatable.outcomes, garble: "UNKNOWN" },
   },

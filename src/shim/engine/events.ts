@@ -34,7 +34,7 @@ export function eventsQuery(nowMs: number): Readonly<Record<string, string>> {
 function eventEssentials(labelKey: string): Essentials {
   return {
     ...members("Type", "Action"),
-    Actor: { ID: true, Attributes: members(labelKey) },
+    Actor: { ID: true, Attributes: members("name", labelKey) },
   };
 }
 
@@ -67,9 +67,11 @@ function toEvent(answer: unknown, labelKey: string): EngineEvent | undefined {
   const json = asObject(answer);
   const type = textOf(json, "Type");
   const actor = objectOf(json, "Actor");
+  const attributes = objectOf(actor, "Attributes");
   const event = { action: textOf(json, "Action"), id: textOf(actor, "ID") };
   if (type === "image" || type === "daemon" || type === "unknown") return { type, ...event };
   if (type !== "container") return undefined;
-  if (Object.hasOwn(objectOf(actor, "Attributes"), labelKey)) return { type, ...event };
+  const name = textOf(attributes, "name");
+  if (Object.hasOwn(attributes, labelKey)) return { type, ...event, ...(name === "" ? {} : { name }) };
   return otherActions.includes(event.action) ? { type: "otherContainer", ...event } : undefined;
 }

@@ -31,6 +31,8 @@ export interface EngineEvent {
   readonly action: string;
   /** Container id, or image id or reference. */
   readonly id: string;
+  /** Docker name of a container. */
+  readonly name?: string;
 }
 
 export interface RegistryCredentials {

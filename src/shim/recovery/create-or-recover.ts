@@ -98,8 +98,7 @@ function removeWhenSeen(
         records.pods.get(found.id) === undefined &&
         hasLabels(found, body.Labels),
       respond: async ({ id }, signal) => {
-        await engine.removeContainer(id, { force: true }, signal);
-        await sync.refresh(id, signal);
+        await sync.remove(id, { force: true }, signal);
       },
     },
     async (signal) => {

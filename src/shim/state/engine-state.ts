@@ -7,7 +7,7 @@ import type { StateSync } from "./state-sync.js";
 export interface EngineState {
   readonly link: EngineLink;
   readonly model: ReadModel;
-  readonly sync: Pick<StateSync, "refresh">;
+  readonly sync: Pick<StateSync, "refresh" | "changing" | "remove">;
 }
 
 /** Without a connection to the engine, and empty. */

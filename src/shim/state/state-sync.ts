@@ -3,11 +3,13 @@ import { runInCall } from "../lib/call.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
-import { inheritsPodType, mayInheritPodType, typeLabel } from "../domain/labels.js";
+import { typeLabel } from "../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
-import { descriptionLimitBytes, type Snapshot } from "../domain/snapshot.js";
+import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
 import type { EngineLink } from "./engine-link.js";
+import { Inspector } from "./inspector.js";
+import { OwnChanges } from "./own-changes.js";
 import type { ReadModel } from "./read-model.js";
 import { Refresher } from "./refresher.js";
 import { Retries } from "./retries.js";
@@ -72,15 +74,16 @@ export interface StateSyncDeps {
  *
  * Only `refresh(id)` changes an entry: it inspects, and stores or deletes. Events, resyncs and mutating RPCs
  * only name ids to refresh: payloads of events are not used, because events come late, twice, or not at all.
+ * Events of containers that a call is changing wait for the refresh of that call.
  * A list adds ids as pending entries, so that an inspect that hangs neither delays other containers nor makes
  * its own look removed.
  */
 export class StateSync {
-  readonly #refresher = new Refresher((id, signal) => this.#inspect(id, signal));
+  readonly #refresher = new Refresher((id, signal) => this.#refreshNow(id, signal));
   readonly #resync: Resync;
   readonly #retries: Retries;
-  /** Containers whose descriptions were too large, and were reported. */
-  readonly #trimmed = new Set<string>();
+  readonly #ownChanges: OwnChanges;
+  readonly #inspector: Inspector;
   /** What has to be done before the next periodic comparison. */
   #due = { comparison: false, facts: false };
   /** Aborted to end the pause between two comparisons. */
@@ -108,6 +111,17 @@ export class StateSync {
       isDue: (id) => deps.link.state.phase === "live" && deps.model.isStale(id),
       work: (id) => this.#refresher.refresh(id),
     });
+    this.#inspector = new Inspector({
+      engine: deps.engine,
+      log: deps.log,
+      timeoutMs: options.inspectTimeoutMs,
+    });
+    this.#ownChanges = new OwnChanges({
+      model: deps.model,
+      refresh: (id) => {
+        this.#refreshInBackground(id);
+      },
+    });
   }
 
   /**
@@ -129,6 +143,7 @@ export class StateSync {
   async stop(): Promise<void> {
     const reason = new ShimError("cancelled", "the shim is stopping");
     this.#stop.abort(reason);
+    this.#ownChanges.stop();
     this.#refresher.abort(reason);
     await Promise.all([this.#finished, this.#retries.stop()]);
   }
@@ -143,39 +158,46 @@ export class StateSync {
     return this.deps.model.snapshot(id);
   }
 
-  async #inspect(id: string, cancelled: AbortSignal): Promise<void> {
+  /**
+   * For RPCs that change the container of this Docker name: its events wait for their `refresh` until the
+   * result is disposed.
+   */
+  changing(name: string): Disposable {
+    return this.#ownChanges.begin(name);
+  }
+
+  /**
+   * Removes the container from the engine, and then from the read model. No inspect follows an answer of the
+   * engine that says that it has removed the container. `signal` does not end the part after that answer.
+   */
+  async remove(id: string, options: { readonly force: boolean }, signal: AbortSignal): Promise<void> {
+    using _ = this.changing(this.deps.model.snapshot(id)?.name ?? "");
+    const outcome = await this.deps.engine.removeContainer(id, options, signal);
+    if (outcome === "removed") this.#inspector.noteRemoved(id);
+    // In the queue, because an inspect that began before the removal may end after it.
+    await this.#refresher.refresh(id);
+  }
+
+  async #refreshNow(id: string, cancelled: AbortSignal): Promise<void> {
     const { model } = this.deps;
     this.#stop.signal.throwIfAborted();
+    const answered = this.#ownChanges.inspectBegins(id);
     let snapshot: Snapshot | undefined;
     try {
-      snapshot = await withDeadline(
-        cancelled,
-        this.options.inspectTimeoutMs,
-        `inspect container ${id}`,
-        (signal) => this.#snapshot(id, signal),
-      );
+      snapshot = await this.#inspector.inspect(id, cancelled);
     } catch (error) {
       model.failed(id);
       if (!this.#stop.signal.aborted) this.#retries.schedule(id);
       throw error;
     }
+    answered();
     this.#retries.succeeded(id);
-    this.#noteTrimmed(id, snapshot);
     await this.deps.beforeChange?.(id, snapshot);
     if (snapshot === undefined) {
       model.delete(id);
       this.#resync.noteRemoved(id);
     } else model.put(snapshot);
     this.deps.onChange?.(id, snapshot);
-  }
-
-  /** Without labels when the container is part of a pod only by the labels of its image. */
-  async #snapshot(id: string, signal: AbortSignal): Promise<Snapshot | undefined> {
-    const { engine } = this.deps;
-    const snapshot = await engine.inspectContainer(id, signal);
-    if (snapshot === undefined || !mayInheritPodType(snapshot)) return snapshot;
-    const image = await engine.inspectImage(snapshot.imageId, signal);
-    return inheritsPodType(snapshot, image) ? { ...snapshot, labels: {} } : snapshot;
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
@@ -254,30 +276,22 @@ export class StateSync {
   async #readEvents(opened: () => void, signal: AbortSignal): Promise<never> {
     for await (const event of this.deps.engine.events(typeLabel, opened, signal)) {
       if (event.type === "image") this.deps.onImageEvent(event);
-      else if (event.type === "container") this.#refreshInBackground(event.id);
+      else if (event.type === "container") this.#onContainerEvent(event);
       else if (event.type === "otherContainer") this.deps.onOtherContainer?.();
       else this.#compareSoon({ withFacts: event.type === "daemon" });
     }
     throw new ShimError("unavailable", "the event stream of the Docker Engine ended");
   }
 
+  #onContainerEvent(event: EngineEvent): void {
+    const isOver = this.#inspector.isRemoved(event.id) && !this.deps.model.has(event.id);
+    if (!isOver && !this.#ownChanges.takes(event)) this.#refreshInBackground(event.id);
+  }
+
   #refreshInBackground(id: string): void {
     this.#refresher.refresh(id).catch((error: unknown) => {
       this.#warnOfStale(id, error);
     });
-  }
-
-  /** Logs once for each container. */
-  #noteTrimmed(id: string, snapshot: Snapshot | undefined): void {
-    if (snapshot?.isTrimmed !== true) {
-      this.#trimmed.delete(id);
-    } else if (!this.#trimmed.has(id)) {
-      this.#trimmed.add(id);
-      this.deps.log.warn(
-        { containerId: id, limitBytes: descriptionLimitBytes },
-        "container description too large, labels and annotations are left out",
-      );
-    }
   }
 
   /** Logs once, until an inspect succeeds. */

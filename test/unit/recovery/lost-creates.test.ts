@@ -38,6 +38,7 @@ describe("createContainer() whose answer from the engine is lost", () => {
     };
     await rejectsWith(createContainer(shim, sandbox), "unavailable", /connection closed/);
     assert.ok(lost > 1);
+    await until("it is removed", () => shim.engine.containers.ids.length === 1);
     assert.deepEqual(shim.engine.containers.ids, [sandbox]);
     assert.deepEqual(await listedContainers(shim), {});
   });

@@ -61,15 +61,15 @@ async function create(
   services: Services,
   call: Call,
 ): Promise<string> {
-  const { engine, logs, settings } = services;
+  const { logs, settings } = services;
   const { sync } = services.state;
   const { containers: containerRecords } = services.records;
+  using _ = sync.changing(plan.name);
   await using rollback = new Rollback(call.log, settings.cleanUpTimeoutMs);
   const id = await createOrRecover(plan, services, call, (conflictingId) =>
     removeConflicting(conflictingId, plan.name, services, call),
   );
-  rollback.defer("refresh removed container", (signal) => sync.refresh(id, signal));
-  rollback.defer("remove container", (signal) => engine.removeContainer(id, { force: true }, signal));
+  rollback.defer("remove container", (signal) => sync.remove(id, { force: true }, signal));
   call.signal.throwIfAborted();
   const snapshot = await sync.refresh(id, call.signal);
   if (snapshot === undefined)

@@ -17,7 +17,7 @@ export async function removeContainer(
 }
 
 /**
- *     remove the container → remove its record, refresh → end or unlink its log → release its image volumes
+ *     remove the container → remove its record → end or unlink its log → release its image volumes
  *
  * The log comes after the removal, so that a failed removal keeps it readable, and after the record, so that
  * a failed unlink leaves no record. Log files stay: they belong to the kubelet. No log file is made after
@@ -29,7 +29,7 @@ export async function removeContainerById(
   call: Call,
   options: { readonly force: boolean } = { force: true },
 ): Promise<void> {
-  const { engine, logs } = services;
+  const { logs } = services;
   const { sync } = services.state;
   const { containers: containerRecords } = services.records;
   const { containers: containerLocks } = services.locks;
@@ -38,9 +38,8 @@ export async function removeContainerById(
   await containerLocks.run(id, call.signal, async () => {
     const container = await findContainer(id, services, call.signal);
     if (container === undefined) return;
-    await engine.removeContainer(id, options, call.signal);
-    // Without the caller's signal: image volumes are released only after the read model is refreshed.
-    const forgotten = await Promise.allSettled([containerRecords.remove(id), sync.refresh(id)]);
+    await sync.remove(id, options, call.signal);
+    const forgotten = await Promise.allSettled([containerRecords.remove(id)]);
     const { logPath } = container;
     await logs.remove(id);
     const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath, id)]);

@@ -41,6 +41,7 @@ async function start(id: string, services: Services, call: Call): Promise<void> 
   abandonedRequests.forget(id);
   const container = model.requireContainer(id);
   requireStartable(container, services);
+  using _ = sync.changing(container.snapshot.name);
   let failure: ShimError | undefined;
   try {
     // Step 2: make sure that the log has a record, and open the log.

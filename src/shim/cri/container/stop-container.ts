@@ -1,6 +1,7 @@
 import type { Call } from "../../lib/call.js";
 import type { Answer, StopContainerRequest, StopContainerResponse } from "../../domain/cri.js";
 import { stopTimeoutSeconds } from "../../domain/stop-signal.js";
+import type { DockerStatus, Snapshot } from "../../domain/snapshot.js";
 import { findContainer } from "../find-by-id.js";
 import type { Services } from "../services.js";
 
@@ -13,12 +14,29 @@ export async function stopContainer(
   services: Services,
   call: Call,
 ): Promise<Answer<StopContainerResponse>> {
-  const { engine } = services;
-  const { link, sync } = services.state;
+  const { link } = services.state;
   await link.live(call.signal);
   const container = await findContainer(request.container_id, services, call.signal);
   if (container === undefined) return {};
-  await engine.stopContainer(container.id, stopTimeoutSeconds(request.timeout), call.signal);
-  await sync.refresh(container.id, call.signal);
+  await stopAndRefresh(container.snapshot, stopTimeoutSeconds(request.timeout), services, call);
   return {};
+}
+
+/** Stops a container, and inspects it unless the engine's answer says what the read model already has. */
+export async function stopAndRefresh(
+  { id, name }: Pick<Snapshot, "id" | "name">,
+  graceSeconds: number,
+  { engine, state: { model, sync } }: Services,
+  call: Call,
+): Promise<void> {
+  using _ = sync.changing(name);
+  const outcome = await engine.stopContainer(id, graceSeconds, call.signal);
+  const known = model.isStale(id) ? undefined : model.snapshot(id)?.state.status;
+  if (outcome === "already" && known !== undefined && !needsStop(known)) return;
+  await sync.refresh(id, call.signal);
+}
+
+/** Whether a container of this status has a process, or may have one. */
+export function needsStop(status: DockerStatus): boolean {
+  return status !== "created" && status !== "exited" && status !== "dead";
 }

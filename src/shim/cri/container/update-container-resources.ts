@@ -20,7 +20,7 @@ export async function updateContainerResources(
   services: Services,
   call: Call,
 ): Promise<Answer<UpdateContainerResourcesResponse>> {
-  const { link, model } = services.state;
+  const { link, model, sync } = services.state;
   const { containers: containerLocks } = services.locks;
   const facts = await link.live(call.signal);
   const { id } = await requireReadContainer(request.container_id, services, call.signal);
@@ -32,6 +32,7 @@ export async function updateContainerResources(
       });
     }
     const plan = planUpdate(request.linux, snapshot.resources, facts);
+    using _ = sync.changing(snapshot.name);
     try {
       await change(snapshot, plan, services, call);
       await settle(id, plan, services, call);

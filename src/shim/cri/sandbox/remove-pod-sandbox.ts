@@ -4,7 +4,7 @@ import type { Answer, RemovePodSandboxRequest, RemovePodSandboxResponse } from "
 import { sandboxIdOf } from "../find-by-id.js";
 import { removeContainerById } from "../container/remove-container.js";
 import type { Services } from "../services.js";
-import { stopSandbox } from "./stop-pod-sandbox.js";
+import { isStopped, stopSandbox } from "./stop-pod-sandbox.js";
 
 /** Stops a sandbox and removes it with all its containers. Succeeds when there is nothing to remove. */
 export async function removePodSandbox(
@@ -25,10 +25,9 @@ export async function removePodSandbox(
  */
 export async function removeSandbox(id: string, services: Services, call: Call): Promise<void> {
   await services.locks.sandboxes.run(id, call.signal, async () => {
-    const { engine } = services;
     const { model, sync } = services.state;
     const { checkpoints, pods: podRecords } = services.records;
-    await stopSandbox(id, services, call);
+    if (!isStopped(id, services)) await stopSandbox(id, services, call);
     if (model.containerId(id) !== undefined) return;
     const removals = await Promise.allSettled(
       model.containerIdsOf(id).map((containerId) => removeContainerById(containerId, services, call)),
@@ -38,8 +37,7 @@ export async function removeSandbox(id: string, services: Services, call: Call):
     );
     if (failed !== undefined) throw failed;
     if (model.sandbox(id) !== undefined) {
-      await engine.removeContainer(id, { force: true }, call.signal);
-      await sync.refresh(id, call.signal);
+      await sync.remove(id, { force: true }, call.signal);
     }
     await checkpoints.remove(id);
     await podRecords.remove(id);

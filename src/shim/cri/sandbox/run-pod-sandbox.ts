@@ -142,6 +142,7 @@ async function createAndStart(
   const { pods: podRecords, checkpoints } = services.records;
   const { oomScores } = services.node;
   const { rollback, hidden } = attempt;
+  using _ = sync.changing(plan.name);
   // Step 5: create the container.
   const id = await createSandboxContainer(plan, services, call);
   hidden.setId(id);
@@ -149,7 +150,7 @@ async function createAndStart(
   rollback.defer("remove sandbox container", async (signal) => {
     // The next tear-down of the network needs the namespace of this container.
     if (attempt.holdsNetwork) return;
-    await engine.removeContainer(id, { force: true }, signal);
+    await sync.remove(id, { force: true }, signal);
     attempt.isRemoved = true;
   });
   call.signal.throwIfAborted();
@@ -167,11 +168,11 @@ async function createAndStart(
     const score = plan.body.HostConfig.OomScoreAdj ?? 0;
     if (!oomScores.learnFromFailure(score, error))
       throw (sysctlError(error) ?? ShimError.from(error)).within("start sandbox container");
-    await engine.removeContainer(id, { force: true }, call.signal);
+    await sync.remove(id, { force: true }, call.signal);
     await forgetRemoved(id, { ...attempt, isRemoved: true }, services, call.signal);
     const clamped = { ...plan.body.HostConfig, OomScoreAdj: oomScores.clamp(score) };
     const retry = { ...plan, body: { ...plan.body, HostConfig: clamped } };
-    return createAndStart(retry, requestHash, services, call, attempt);
+    return await createAndStart(retry, requestHash, services, call, attempt);
   }
 
   // Step 8: refresh the read model; the pause container must run.

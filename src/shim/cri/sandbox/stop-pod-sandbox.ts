@@ -1,7 +1,7 @@
 import type { Call } from "../../lib/call.js";
 import { aggregate, ShimError, messageOf } from "../../lib/errors.js";
 import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../domain/cri.js";
-import type { DockerStatus } from "../../domain/snapshot.js";
+import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
 import { tearDownNetwork } from "./sandbox-network.js";
 import type { Services } from "../services.js";
@@ -32,12 +32,16 @@ export async function stopPodSandbox(
  * The caller holds the lock of the sandbox.
  */
 export async function stopSandbox(id: string, services: Services, call: Call): Promise<void> {
-  const { engine } = services;
   const { model, sync } = services.state;
   const sandbox = await findSandbox(id, services, call.signal);
   // The id is that of a container.
   if (model.containerId(id) !== undefined) return;
   if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
+  // The kubelet stops each sandbox several times.
+  if (isStopped(id, services)) {
+    await sync.refresh(id, call.signal);
+    if (isStopped(id, services)) return;
+  }
 
   await recordStop(id, sandbox, services);
   await stopContainers(id, model.containerIdsOf(id), services, call);
@@ -47,24 +51,47 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
     throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
   }
   if (sandbox === undefined) return;
-  await engine.stopContainer(id, pauseGraceSeconds, call.signal);
-  await sync.refresh(id, call.signal);
+  await stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call);
   // If the record could not be written, a container may have been started until now.
   await stopContainers(id, startable(id, services), services, call);
 }
 
-/** Refreshes and stops each container under its lock, after a start that is in flight. */
+/** Whether, by the read model, an earlier call has completed all steps and no container runs. */
+export function isStopped(
+  id: string,
+  { state: { model }, records: { pods: podRecords }, network }: Services,
+): boolean {
+  const sandbox = model.sandbox(id);
+  const record = podRecords.get(id);
+  if (record?.phase !== "stopped" || sandbox === undefined) return false;
+  const { state, plugin } = record.network;
+  const isReleased = state === "none" || (state === "tornDown" && plugin === network.name);
+  return isReleased && [id, ...model.containerIdsOf(id)].every((one) => hasEnded(one, model));
+}
+
+/** False for containers whose state is not known for sure, and for those that were never started. */
+function hasEnded(id: string, model: Services["state"]["model"]): boolean {
+  const status = model.snapshot(id)?.state.status;
+  return !model.isStale(id) && (status === "exited" || status === "dead");
+}
+
+/** Stops each container under its lock, after a start that is in flight. */
 async function stopContainers(
   sandboxId: string,
   ids: readonly string[],
-  { engine, state: { sync }, locks: { containers: containerLocks } }: Services,
+  services: Services,
   call: Call,
 ): Promise<void> {
+  const { model, sync } = services.state;
+  const { containers: containerLocks } = services.locks;
   const stopOne = async (id: string): Promise<void> => {
-    const snapshot = await sync.refresh(id, call.signal);
-    if (snapshot === undefined || !needsStop(snapshot.state.status)) return;
-    await engine.stopContainer(id, 0, call.signal);
-    await sync.refresh(id, call.signal);
+    if (hasEnded(id, model)) return;
+    const known = model.isStale(id) ? undefined : model.snapshot(id);
+    // An abandoned start may have taken effect: a container that was never started is inspected first.
+    const snapshot =
+      known !== undefined && needsStop(known.state.status) ? known : await sync.refresh(id, call.signal);
+    if (snapshot !== undefined && needsStop(snapshot.state.status))
+      await stopAndRefresh(snapshot, 0, services, call);
   };
   const results = await Promise.allSettled(
     ids.map((id) => containerLocks.run(id, call.signal, () => stopOne(id))),
@@ -74,10 +101,6 @@ async function stopContainers(
   );
   if (failed !== undefined)
     throw failed.within(`stop the containers of sandbox "${sandboxId}"`, { sandboxId });
-}
-
-function needsStop(status: DockerStatus): boolean {
-  return status !== "created" && status !== "exited" && status !== "dead";
 }
 
 /** Containers that run, or have not been started yet. */

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { OwnChanges, type OwnChangesOptions } from "../../../src/shim/state/own-changes.js";
+import { turns, until } from "../../fakes/turns.js";
+import { Harness } from "./sync-harness.js";
+
+/** Starts the container as an RPC does. */
+async function startAsCall(harness: Harness, id: string, beforeRefresh?: () => void): Promise<void> {
+  using _ = harness.sync.changing(nameOf(harness, id));
+  await harness.engine.startContainer(id, new AbortController().signal);
+  await turns(5);
+  beforeRefresh?.();
+  await harness.sync.refresh(id);
+}
+
+function nameOf({ engine }: Harness, id: string): string {
+  return engine.containers.get(id).name;
+}
+
+function inspectsOf({ engine }: Harness): number {
+  return engine.journal.names("engine.inspectContainer").length;
+}
+
+describe("a container that a call changes", () => {
+  test("is inspected once: its events wait for the refresh of the call", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    const before = inspectsOf(harness);
+    await startAsCall(harness, id);
+    await turns(20);
+    assert.equal(inspectsOf(harness) - before, 1);
+    assert.equal(harness.statusOf(id), "running");
+  });
+
+  test("is inspected once when its event arrives after the refresh of the call", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    const before = inspectsOf(harness);
+    harness.engine.events$.policy = () => [30];
+    await startAsCall(harness, id);
+    await turns(60);
+    assert.equal(inspectsOf(harness) - before, 1);
+  });
+
+  test("is inspected again when another program changes it during the call", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    let inspected!: () => void;
+    const isInspected = new Promise<void>((resolve) => (inspected = resolve));
+    {
+      using _ = harness.sync.changing(nameOf(harness, id));
+      await harness.engine.startContainer(id, new AbortController().signal);
+      await harness.sync.refresh(id).then(inspected);
+      await isInspected;
+      harness.engine.containers.exit(id, 7);
+      await turns(10);
+      assert.equal(harness.statusOf(id), "running");
+    }
+    await until("the exit is seen", () => harness.model.snapshot(id)?.state.exitCode === 7);
+  });
+
+  test("is inspected again when it was restarted between the call's refresh and its event", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    harness.engine.events$.policy = () => [10];
+    await startAsCall(harness, id);
+    const before = harness.model.snapshot(id)?.state.pid;
+    harness.engine.containers.restart(id);
+    await until("the new process is seen", () => harness.model.snapshot(id)?.state.pid !== before);
+  });
+
+  test("is inspected when the refresh of the call has failed", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    harness.engine.failNext("inspectContainer", new ShimError("timeout", "too slow"));
+    await assert.rejects(startAsCall(harness, id), /too slow/);
+    await until("the start is seen", () => harness.statusOf(id) === "running");
+  });
+
+  test("is inspected without the end of the call when that takes long", async () => {
+    const refreshed: string[] = [];
+    const model = { has: () => true, isStale: () => false, snapshot: () => undefined };
+    const options: OwnChangesOptions = { holdMs: 1, lingerMs: 1_000 };
+    const changes = new OwnChanges({ model, refresh: (id) => refreshed.push(id) }, options);
+    using _ = changes.begin("web");
+    const held = changes.takes({ type: "container", action: "die", id: "1", name: "web" });
+    assert.equal(held, true);
+    await until("it is inspected", () => refreshed.length === 1);
+  });
+
+  test("takes no event of another container, nor one that comes long after the change", () => {
+    const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
+    const changes = new OwnChanges({ model, refresh: () => undefined }, { holdMs: 1_000, lingerMs: -1 });
+    const event = { type: "container", action: "destroy", id: "1", name: "web" } as const;
+    {
+      using _ = changes.begin("other");
+      assert.equal(changes.takes(event), false);
+    }
+    changes.begin("web")[Symbol.dispose]();
+    assert.equal(changes.takes(event), false);
+  });
+
+  test("that two calls change waits for the end of both", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    const name = nameOf(harness, id);
+    const first = harness.sync.changing(name);
+    const second = harness.sync.changing(name);
+    harness.engine.containers.exit(id, 3);
+    first[Symbol.dispose]();
+    await turns(10);
+    assert.equal(harness.statusOf(id), "running");
+    second[Symbol.dispose]();
+    await until("the exit is seen", () => harness.statusOf(id) === "exited");
+  });
+});
+
+describe("a container that a call removes", () => {
+  test("is not inspected, neither by the call nor by its events", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    const before = inspectsOf(harness);
+    harness.engine.events$.policy = () => [0, 30];
+    await harness.sync.remove(id, { force: true }, new AbortController().signal);
+    assert.equal(harness.model.has(id), false);
+    await turns(60);
+    assert.equal(inspectsOf(harness), before);
+    assert.deepEqual(harness.changes.slice(-1), [`${id.slice(0, 4)} gone`]);
+  });
+
+  test("does not come back by an inspect that began before the removal", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    harness.engine.events$.policy = () => [];
+    const inspect = harness.engine.inspectContainer.bind(harness.engine);
+    let release!: () => void;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    harness.engine.inspectContainer = async (...args) => {
+      const seen = await inspect(...args);
+      await released;
+      return seen;
+    };
+    const late = harness.sync.refresh(id);
+    await turns(5);
+    const removed = harness.sync.remove(id, { force: true }, new AbortController().signal);
+    await turns(5);
+    release();
+    await Promise.all([late, removed]);
+    assert.equal(harness.model.has(id), false);
+  });
+
+  test("is inspected when the engine had no such container: another program may have removed it", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    const before = inspectsOf(harness);
+    harness.engine.containers.lose(id);
+    await harness.sync.remove(id, { force: true }, new AbortController().signal);
+    assert.equal(inspectsOf(harness) - before, 1);
+    assert.equal(harness.model.has(id), false);
+  });
+});
