@@ -33,6 +33,8 @@ class LogEntry {
   readonly lock = new Lock();
   readonly retry: RetryTimer;
   writer: LogWriter | undefined;
+  /** Opened before the start of the container, and not started. */
+  prepared: LogWriter | undefined;
   history: HistoryWriter | undefined;
   /** As observed last. */
   container: Snapshot | undefined;
@@ -46,6 +48,8 @@ class LogEntry {
   async close(): Promise<void> {
     await this.history?.stop();
     this.history = undefined;
+    await this.prepared?.close();
+    this.prepared = undefined;
     await this.writer?.close();
   }
 }
@@ -108,9 +112,15 @@ export class ContainerLogWriters implements ContainerLogs {
     if (!this.owns(container.id)) return;
     const entry = this.#entry(container.id);
     await entry.lock.run(async () => {
-      if (entry.writer !== undefined || entry.isRemoved) return;
-      entry.writer = await this.#factory.prepare(container, signal);
-      entry.writer?.start();
+      if (entry.writer !== undefined || entry.prepared !== undefined || entry.isRemoved) return;
+      const prepared = await this.#factory.prepare(container, signal);
+      if (prepared?.source === "attach") {
+        entry.writer = prepared.writer;
+        entry.writer.start();
+      } else {
+        // Docker's file is made by the start.
+        entry.prepared = prepared?.writer;
+      }
     });
   }
 
@@ -128,7 +138,7 @@ export class ContainerLogWriters implements ContainerLogs {
         await this.#inTime(entry, this.#begin(entry, container));
       } else if (hasEnded && (!record.finished || (record.history !== null && entry.history === undefined))) {
         await this.#end(entry, container);
-      } else if (status === "created" && container.state.exitCode !== 0 && writer !== undefined) {
+      } else if (status === "created" && container.state.exitCode !== 0 && isOpen(entry)) {
         // The start failed: there is no output to wait for.
         await entry.lock.run(async () => {
           await entry.close();
@@ -228,8 +238,10 @@ export class ContainerLogWriters implements ContainerLogs {
       if (entry.isRemoved || this.#isStopped) return;
       const isOver = this.deps.records.get(container.id)?.finished === true;
       if (entry.writer !== undefined && !isOver) return;
-      await entry.close();
-      entry.writer = undefined;
+      if (isOver) {
+        await entry.close();
+        entry.writer = undefined;
+      }
       await this.#start(entry, container);
     });
   }
@@ -242,6 +254,14 @@ export class ContainerLogWriters implements ContainerLogs {
   }
 
   async #open(entry: LogEntry, container: Snapshot, options: { readonly create: boolean }): Promise<void> {
+    const { prepared } = entry;
+    entry.prepared = undefined;
+    if (prepared !== undefined && this.deps.host().local) {
+      entry.writer = prepared;
+      return;
+    }
+    // The engine was local before the start, and is not any more.
+    await prepared?.close();
     const opened = await this.#factory.open(container, options);
     entry.writer = opened?.writer;
     if (opened === undefined) return;
@@ -302,6 +322,10 @@ export class ContainerLogWriters implements ContainerLogs {
     if (this.owns(containerId)) this.#entries.set(containerId, entry);
     return entry;
   }
+}
+
+function isOpen({ writer, prepared }: LogEntry): boolean {
+  return writer !== undefined || prepared !== undefined;
 }
 
 function runs(container: Snapshot | undefined): container is Snapshot {

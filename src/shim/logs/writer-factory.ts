@@ -34,6 +34,13 @@ export interface OpenedLog {
   readonly history: HistoryWriter | undefined;
 }
 
+/** A log that was made before the start of its container. */
+export interface PreparedLog {
+  readonly source: "file" | "attach";
+  /** Not started. One of source `attach` has its connection. */
+  readonly writer: LogWriter;
+}
+
 /** All its functions need a record of the container's log, and do nothing without one. */
 export class WriterFactory {
   readonly #clockSteps = new ClockSteps();
@@ -44,18 +51,21 @@ export class WriterFactory {
   ) {}
 
   /**
-   * Before the engine starts the container: makes the log file. Returns an attached writer, not started, when
-   * the output is available in no other way.
+   * Before the engine starts the container: makes the log file. Undefined: the log is opened after the start.
    */
-  async prepare(container: Snapshot, signal: AbortSignal): Promise<LogWriter | undefined> {
+  async prepare(container: Snapshot, signal: AbortSignal): Promise<PreparedLog | undefined> {
     const source = await this.#choose(container);
     const output = this.#output(container);
     if (output === undefined) return undefined;
-    await output.open({ create: true });
-    if (source !== "attach") {
+    const written = await output.open({ create: true, ...(source === "file" ? { source } : {}) });
+    if (written === undefined || source === "api") {
       await output.close();
       return undefined;
     }
+    if (source === "file") {
+      return { source, writer: await this.#continue(container, source, output, written) };
+    }
+    // Attached before the start: the output is available in no other way.
     const writer = this.#attachWriter(container, output);
     try {
       await writer.attach(signal);
@@ -64,7 +74,7 @@ export class WriterFactory {
       throw error;
     }
     await output.save(output.record.position, { source, finished: false });
-    return writer;
+    return { source, writer };
   }
 
   /**
@@ -81,7 +91,7 @@ export class WriterFactory {
       return undefined;
     }
     try {
-      const writer = await this.#continue(container, output, written);
+      const writer = await this.#continue(container, await this.#choose(container), output, written);
       return { writer, history: await this.#historyWriter(container, output) };
     } catch (error) {
       await output.close();
@@ -89,8 +99,12 @@ export class WriterFactory {
     }
   }
 
-  async #continue(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
-    const source = await this.#choose(container);
+  async #continue(
+    container: Snapshot,
+    source: LogSource,
+    output: LogOutput,
+    written: Written,
+  ): Promise<LogWriter> {
     const { source: former, position, finished } = output.record;
     // A replay is compared with the last line, which is in the rotated file when the present one has no lines
     // yet.

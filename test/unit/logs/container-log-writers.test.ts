@@ -1,8 +1,19 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import type { ContainerLogWriters } from "../../../src/shim/logs/container-log-writers.js";
+import type { Snapshot } from "../../../src/shim/domain/snapshot.js";
 import { FakeEngine } from "../../fakes/fake-engine.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { containerSnapshot, idOf } from "../../fakes/snapshots.js";
@@ -190,5 +201,91 @@ describe("a log continues behind its last line when Docker's file cannot be read
       rmSync(join(dirname(path), rotated));
     });
     assert.deepEqual(files, { "0.log": lines.join("") });
+  });
+});
+
+interface PreparedLog {
+  readonly writers: ContainerLogWriters;
+  readonly docker: FakeDockerLog;
+  readonly path: string;
+  readonly host: { local: boolean };
+  readonly at: (state: Partial<Snapshot["state"]>) => Snapshot;
+}
+
+/** A container that was not started yet, with its log opened by `beforeStart`. */
+async function preparedLog(root: string): Promise<PreparedLog> {
+  const docker = dockerLogIn(root);
+  const created = containerSnapshot(containerId, idOf("cd"), {
+    state: { status: "created", running: false },
+    logDriver: "json-file",
+    logPath: docker.path,
+  });
+  const path = join(root, "pod", "main", "0.log");
+  const engine = engineOf(docker);
+  const host = { local: true };
+  const writers = await openLogWriters(root, recordingLog(), { engine, host: () => host });
+  await writers.created(created, { directory: join(root, "pod"), path });
+  await writers.beforeStart(created, new AbortController().signal);
+  const at = (state: Partial<Snapshot["state"]>): Snapshot => ({
+    ...created,
+    state: { ...created.state, ...state },
+  });
+  return { writers, docker, path, host, at };
+}
+
+/** How often this process has the file open. */
+function openCount(path: string): number {
+  return readdirSync("/proc/self/fd").filter((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`) === path;
+    } catch {
+      return false;
+    }
+  }).length;
+}
+
+describe("the log that was opened before the start of its container", () => {
+  test("is continued, and neither opened nor recorded again", async () => {
+    await using root = await temporaryDirectory();
+    const { writers, docker, path, at } = await preparedLog(root.path);
+    const recordOf = (): bigint =>
+      lstatSync(join(root.path, "logs", `${containerId}.json`), { bigint: true }).ino;
+    const before = recordOf();
+    assert.equal(openCount(path), 1);
+    docker.write([]);
+    await writers.observe(at({ status: "running", running: true }));
+    assert.equal(openCount(path), 1);
+    assert.equal(recordOf(), before);
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    await untilWritten(path);
+    await writers.stop();
+    assert.equal(openCount(path), 0);
+  });
+
+  test("has all output of a container that ended before it was seen to run", async () => {
+    await using root = await temporaryDirectory();
+    const { writers, docker, path, at } = await preparedLog(root.path);
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    await writers.observe(at({ status: "exited", exitCode: 1 }));
+    assert.match(readFileSync(path, "utf8"), / stdout F line\n$/);
+    assert.equal(openCount(path), 0);
+  });
+
+  test("is closed when the start has failed", async () => {
+    await using root = await temporaryDirectory();
+    const { writers, path, at } = await preparedLog(root.path);
+    await writers.observe(at({ exitCode: 127 }));
+    assert.equal(openCount(path), 0);
+  });
+
+  test("is opened anew when the engine's files are out of reach after the start", async () => {
+    await using root = await temporaryDirectory();
+    const { writers, docker, path, host, at } = await preparedLog(root.path);
+    host.local = false;
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    await writers.observe(at({ status: "running", running: true }));
+    await untilWritten(path);
+    await writers.stop();
+    assert.equal(openCount(path), 0);
   });
 });

@@ -3,6 +3,7 @@ import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
+import type { LogSource } from "../log-source.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {
   beginning,
@@ -12,6 +13,11 @@ import {
   type SinkPosition,
   type SourcePosition,
 } from "../log-record.js";
+
+interface OpenOptions {
+  readonly create: boolean;
+  readonly source?: LogSource;
+}
 
 const retryMs = 1_000;
 
@@ -46,10 +52,10 @@ export class LogOutput {
 
   /**
    * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then
-   * `undefined`. The recorded position is that of the first `size` bytes; returns the lines behind them.
-   * Nothing is open when it throws.
+   * `undefined`. The record of a new file gets `source`, if that is given. The recorded position is that of
+   * the first `size` bytes; returns the lines behind them. Nothing is open when it throws.
    */
-  async open(options: { readonly create: boolean }): Promise<Written | undefined> {
+  async open(options: OpenOptions): Promise<Written | undefined> {
     try {
       return await this.#open(options);
     } catch (error) {
@@ -58,14 +64,15 @@ export class LogOutput {
     }
   }
 
-  async #open({ create }: { readonly create: boolean }): Promise<Written | undefined> {
+  async #open({ create, source }: OpenOptions): Promise<Written | undefined> {
     const { sink } = this.#record;
     if (sink.inode !== "") {
       this.#sink = await LogSink.find(this.target, sink.inode);
       if (this.#sink !== undefined) return this.#sink.settle(sink.size);
     }
     const { former, history } = this.#record;
-    const present = await LogSink.open(this.target, { create: false });
+    const mayHaveReturned = former !== null || history !== null;
+    const present = mayHaveReturned ? await LogSink.open(this.target, { create: false }) : undefined;
     if (present !== undefined && former !== null && present.inode === former.inode) {
       // The rename before the last reopening was undone. The new file is gone, with the lines that were
       // written to it.
@@ -82,9 +89,9 @@ export class LogOutput {
       await this.#takeHistory(present, history);
       return present.settle(present.size);
     }
-    this.#sink = present ?? (create ? await LogSink.open(this.target, { create: true }) : undefined);
+    this.#sink = present ?? (await LogSink.open(this.target, { create }));
     if (this.#sink === undefined) return undefined;
-    await this.save(this.#record.position);
+    await this.save(this.#record.position, source === undefined ? {} : { source, finished: false });
     return { lines: 0, last: undefined };
   }
 

@@ -32,8 +32,10 @@ export class LogSink {
 
   /** As `openLogFile`. */
   static async open(target: LogTarget, options: { readonly create: boolean }): Promise<LogSink | undefined> {
-    const file = await openLogFile(target, options);
-    return file === undefined ? undefined : LogSink.#on(file);
+    const opened = await openLogFile(target, options);
+    if (opened === undefined) return undefined;
+    const { ino, size } = opened.status;
+    return new LogSink(opened.file, String(ino), Number(size));
   }
 
   /**
@@ -49,11 +51,6 @@ export class LogSink {
       await sink?.close();
     }
     return undefined;
-  }
-
-  static async #on(file: FileHandle): Promise<LogSink> {
-    const { ino, size } = await file.stat({ bigint: true });
-    return new LogSink(file, String(ino), Number(size));
   }
 
   get size(): number {

@@ -1,4 +1,5 @@
 /** The file at a container's log path, opened so that nothing outside of the log directory can be reached. */
+import type { BigIntStats } from "node:fs";
 import { constants, mkdir, open, readlink, realpath, unlink, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, relative, sep } from "node:path";
 import { engineLogFile } from "../../lib/engine-log-file.js";
@@ -13,6 +14,12 @@ const fileMode = 0o640;
 const flags =
   constants.O_RDWR | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
+export interface OpenLogFile {
+  readonly file: FileHandle;
+  /** As it was when the file was opened. */
+  readonly status: BigIntStats;
+}
+
 /**
  * Opens the log file for appending. With `create`, makes the file and missing directories above it; without,
  * undefined when there is no file. A link to an engine's log file is replaced. Throws `precondition` when the
@@ -21,7 +28,7 @@ const flags =
 export async function openLogFile(
   target: LogTarget,
   { create }: { readonly create: boolean },
-): Promise<FileHandle | undefined> {
+): Promise<OpenLogFile | undefined> {
   try {
     const directory = await logFileDirectory(target, { create });
     return await withOpenDirectory(directory, (held) =>
@@ -33,7 +40,7 @@ export async function openLogFile(
   }
 }
 
-async function openRegular(path: string, shown: string, create: boolean): Promise<FileHandle> {
+async function openRegular(path: string, shown: string, create: boolean): Promise<OpenLogFile> {
   const wanted = create ? flags | constants.O_CREAT : flags;
   const file = await open(path, wanted, fileMode).catch(async (error: unknown) => {
     if (hasCode(error, "ENXIO", "EISDIR")) throw inTheWay(shown);
@@ -43,11 +50,12 @@ async function openRegular(path: string, shown: string, create: boolean): Promis
     return open(path, wanted, fileMode);
   });
   try {
-    const status = await file.stat();
+    const status = await file.stat({ bigint: true });
     if (!status.isFile()) throw inTheWay(shown);
     // In spite of the umask: log agents in the group of the file read it.
-    if (create && status.size === 0) await file.chmod(fileMode);
-    return file;
+    const isOpenToGroup = (Number(status.mode) & 0o777) === fileMode;
+    if (create && status.size === 0n && !isOpenToGroup) await file.chmod(fileMode);
+    return { file, status };
   } catch (error) {
     await file.close();
     throw error;

@@ -21,7 +21,7 @@ describe("openLogFile()", () => {
     const path = join(root.path, "pod", "main", "0.log");
     const before = process.umask(0o077);
     try {
-      await (await openLogFile({ directory: join(root.path, "pod"), path }, { create: true }))?.close();
+      await (await openLogFile({ directory: join(root.path, "pod"), path }, { create: true }))?.file.close();
     } finally {
       process.umask(before);
     }
@@ -109,7 +109,7 @@ describe("openLogFile()", () => {
     mkdirSync(join(directory, "volume"), { recursive: true });
     symlinkSync("volume", join(directory, "link"));
     const path = join(directory, "link", "new", "main", "0.log");
-    await (await openLogFile({ directory, path }, { create: true }))?.close();
+    await (await openLogFile({ directory, path }, { create: true }))?.file.close();
     assert.ok(lstatSync(join(directory, "volume", "new", "main", "0.log")).isFile());
   });
 
@@ -118,7 +118,7 @@ describe("openLogFile()", () => {
     const directory = join(root.path, "pod");
     const paths = Array.from({ length: 20 }, (_, index) => join(directory, "a", "b", `${String(index)}.log`));
     const files = await Promise.all(paths.map((path) => openLogFile({ directory, path }, { create: true })));
-    for (const file of files) await file?.close();
+    for (const opened of files) await opened?.file.close();
     assert.equal(readdirSync(join(directory, "a", "b")).length, paths.length);
   });
 
@@ -129,9 +129,9 @@ describe("openLogFile()", () => {
     writeFileSync(join(engines, "x-json.log"), "theirs");
     const path = join(root.path, "0.log");
     symlinkSync(join(engines, "x-json.log"), path);
-    const file = await openLogFile({ directory: root.path, path }, { create: true });
-    await file?.write("ours");
-    await file?.close();
+    const opened = await openLogFile({ directory: root.path, path }, { create: true });
+    await opened?.file.write("ours");
+    await opened?.file.close();
     assert.ok(lstatSync(path).isFile());
     assert.equal(readFileSync(join(engines, "x-json.log"), "utf8"), "theirs");
   });
