@@ -1,10 +1,9 @@
 /**
- * How long pod starts, lists and statuses take, compared with the engine calls that they stand for, in the same run on
- * the same engine; see docs/performance.md. Makes pods, and removes them again.
+ * How long pod starts, lists and statuses take, compared with the engine calls that they stand for, or with other CRI
+ * servers, in the same run on the same engine; see docs/performance.md. Makes pods, and removes them again.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectCri } from "../test/support/cri-client.js";
-import { dockerJson } from "../test/support/docker.js";
 import type { Pod } from "../test/support/pod.js";
 import type { ShimProcess } from "../test/support/shim-process.js";
 import { TestBed } from "../test/support/test-bed.js";
@@ -16,7 +15,9 @@ import { inParallel } from "./measure.js";
 import { benchNetworks, formatNetworks } from "./networks.js";
 import { parseOptions, usage, type BenchOptions } from "./options.js";
 import { compareReads, plainReads } from "./reads.js";
-import { coreCount, formatReport, loadNow, type Report } from "./report.js";
+import { formatReport, loadNow, machine, type Report } from "./report.js";
+import { benchServers } from "./servers.js";
+import { formatServers } from "./servers-report.js";
 import { benchFrames, formatFrames } from "./streaming-frames.js";
 import { benchStats } from "./stats.js";
 import { compareStreaming } from "./streaming.js";
@@ -69,6 +70,9 @@ else if (options.networks) {
     if (options.logs !== undefined) {
       const costs = await benchLogs(bed, options.logs, options.profile);
       process.stdout.write(options.json ? `${JSON.stringify(costs, null, 2)}\n` : formatLogs(costs));
+    } else if (options.others.length > 0 && !options.streaming) {
+      const report = await benchServers(options, bed);
+      process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatServers(report));
     } else {
       const report = options.streaming ? await benchSessions(options, bed) : await bench(options, bed);
       process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : formatReport(report));
@@ -78,30 +82,27 @@ else if (options.networks) {
   }
 }
 
-async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed: TestBed): Promise<Report> {
+async function bench({ pods, starts, reads, flags, profile }: BenchOptions, bed: TestBed): Promise<Report> {
   const say = (line: string): void => {
     process.stderr.write(`bench: ${line}\n`);
   };
   const before = loadNow();
   const proxy = await bed.startProxy();
-  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
   const bodies = await recordBodies(bed, proxy, counted.cri);
   // While starts are timed, only one shim follows the engine's events.
   await counted.stop();
 
   const startShim = async (): Promise<ShimProcess> =>
     bed.startShim({
+      flags,
       nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
     });
   let shim = await startShim();
-  const contenders = () => [
-    { name: "dockershim", cri: shim.cri, socket: shim.socket },
-    ...others.map((socket) => ({ name: socket, cri: connectCri(socket), socket })),
-  ];
   say(`pod starts, ${String(starts)} rounds`);
-  const podStarts = await comparePodStarts(bed, contenders(), bodies, starts);
+  const podStarts = await comparePodStarts(bed, shim.cri, bodies, starts);
   say(`container starts, ${String(starts)} rounds`);
-  const containerStarts = await compareContainerStarts(bed, contenders(), bodies, starts);
+  const containerStarts = await compareContainerStarts(bed, shim.cri, bodies, starts);
   if (profile !== undefined) {
     await shim.stop();
     shim = await startShim();
@@ -115,13 +116,13 @@ async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed
   });
   const [first] = made;
   if (first === undefined) throw new Error("no pod was made");
-  const second = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  const second = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
   await sleep(settleMs);
   say(`reads, ${String(reads)} rounds`);
   const subject = { sandboxId: first.pod.id, containerId: first.containerId, image: bed.image };
   const readings = await compareReads(
     plainReads(subject),
-    contenders(),
+    [{ name: "dockershim", socket: shim.socket }],
     { socket: second.socket, proxy },
     reads,
   );
@@ -139,17 +140,12 @@ async function bench({ pods, starts, reads, others, profile }: BenchOptions, bed
   };
 }
 
-async function benchSessions({ others, mebibytes }: BenchOptions, bed: TestBed): Promise<Report> {
+async function benchSessions({ others, mebibytes, flags }: BenchOptions, bed: TestBed): Promise<Report> {
   const before = loadNow();
-  const shim = await bed.startShim();
+  const shim = await bed.startShim({ flags });
   const comparisons = await compareStreaming(bed, mebibytes * 1024 * 1024, [
     { name: "dockershim", cri: shim.cri },
     ...others.map((socket) => ({ name: socket, cri: connectCri(socket) })),
   ]);
   return { machine: await machine(), load: [before, loadNow()], pods: 1, comparisons };
-}
-
-async function machine(): Promise<Report["machine"]> {
-  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
-  return { cores: coreCount(), node: process.versions.node, engine: Version };
 }

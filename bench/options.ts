@@ -7,10 +7,14 @@ export interface BenchOptions {
   readonly pods: number;
   /** Pod and container starts per contender. */
   readonly starts: number;
+  /** Bursts of pods, and of execs, per server. */
+  readonly bursts: number;
   /** Calls per contender and kind of read. */
   readonly reads: number;
   /** Sockets of other CRI servers on the same engine, to be compared with. */
   readonly others: readonly string[];
+  /** Whether those, too, are stopped while another server is measured. */
+  readonly suspend: boolean;
   readonly json: boolean;
   /** Only the time that pod networks take, and no engine. */
   readonly networks: boolean;
@@ -33,7 +37,7 @@ export interface BenchOptions {
   readonly churn: number | undefined;
   /** Only lists with so many containers, and no engine. */
   readonly containers: number | undefined;
-  /** Of the shim, with these three. */
+  /** Of the shim. */
   readonly flags: readonly string[];
 }
 
@@ -41,7 +45,11 @@ export const usage = `npm run bench -- [flags]
   --pods N          running pods, with one container each, for lists and statuses (default 100)
   --starts N        pod and container starts per contender (default 30)
   --reads N         calls per contender and kind of read (default 300)
-  --cri ENDPOINT    another CRI server on the same engine, unix:///path; may be repeated
+  --cri ENDPOINT    another CRI server on the same engine, unix:///path: every call of a pod's life, bursts, execs, reads,
+                    CPU times and memory, with ratios, instead of raw engine calls; may be repeated
+  --bursts N        with --cri: bursts of 20 pods, and of 100 execs, per server (default 5)
+  --suspend         with --cri: stops (SIGSTOP) the other server, too, while the shim is measured; for servers that follow
+                    the engine's events, and that serve no kubelet
   --networks        only how much of the time of pod networks is their plugins'; needs no engine
   --streaming       only exec and port-forward, against the engine's exec and a connection to the pod's address
   --mebibytes N     what --streaming carries in each direction and round (default 128)
@@ -53,7 +61,7 @@ export const usage = `npm run bench -- [flags]
   --idle            only what the shim does while nothing happens, for --seconds N (default 60), with --pods N
   --churn N         only memory while N pods come and go beside --pods N that stay, and how soon a start is ready
   --containers N    only lists and statuses with N containers of a stand-in engine; needs no engine
-  --flag=FLAG       of the shim, with --idle, --churn and --containers; may be repeated
+  --flag=FLAG       of the shim; may be repeated
   --json            JSON instead of a table
   --profile DIR     writes CPU profiles of the shim
 The engine is that of DOCKERSHIM_TEST_DOCKER_ENDPOINT, else unix:///var/run/docker.sock.
@@ -67,6 +75,8 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
       pods: { type: "string", default: "100" },
       starts: { type: "string", default: "30" },
       reads: { type: "string", default: "300" },
+      bursts: { type: "string", default: "5" },
+      suspend: { type: "boolean", default: false },
       cri: { type: "string", multiple: true, default: [] },
       json: { type: "boolean", default: false },
       streaming: { type: "boolean", default: false },
@@ -92,8 +102,10 @@ export function parseOptions(argv: readonly string[]): BenchOptions | undefined 
   return {
     pods: count("--pods", values.pods),
     starts: count("--starts", values.starts),
+    bursts: count("--bursts", values.bursts),
     reads: count("--reads", values.reads),
     others: values.cri.map((endpoint) => endpoint.replace(/^unix:\/\//, "")),
+    suspend: values.suspend,
     json: values.json,
     networks: values.networks,
     streaming: values.streaming,

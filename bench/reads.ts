@@ -60,6 +60,12 @@ export function plainReads({ sandboxId, containerId, image }: Subject): readonly
       raw: () => docker("GET", "/_ping"),
     },
     {
+      title: "ListImages",
+      rawCalls: "list",
+      call: (client) => client.call("ImageService", "ListImages"),
+      raw: () => docker("GET", "/images/json"),
+    },
+    {
       title: "ImageStatus",
       rawCalls: "inspect",
       call: (client) => client.call("ImageService", "ImageStatus", nestedMessage(1, stringMessage(1, image))),
@@ -67,6 +73,12 @@ export function plainReads({ sandboxId, containerId, image }: Subject): readonly
     },
   ];
 }
+
+/** Of all pods. */
+export const statisticsReads: readonly Pick<Read, "title" | "call">[] = [
+  "ListContainerStats",
+  "ListPodSandboxStats",
+].map((rpc) => ({ title: rpc, call: (client) => client.call("RuntimeService", rpc) }));
 
 /** `counted` is the socket of a shim behind `proxy`, whose engine requests are counted apart from the timing. */
 export async function compareReads(

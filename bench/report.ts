@@ -1,5 +1,6 @@
 /** What a run has found, as a table and as JSON. */
 import { cpus, loadavg } from "node:os";
+import { dockerJson } from "../test/support/docker.js";
 import type { Timing } from "./measure.js";
 
 export interface Comparison {
@@ -26,6 +27,11 @@ export function loadNow(): number {
 
 export function coreCount(): number {
   return cpus().length;
+}
+
+export async function machine(): Promise<Report["machine"]> {
+  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
+  return { cores: coreCount(), node: process.versions.node, engine: Version };
 }
 
 /** Median of a contender through the median of the raw calls. */

@@ -1,13 +1,12 @@
 /** Statistics of all pods against the engine's own, one request per container, as `docker stats --no-stream` makes them. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { connectCri } from "../test/support/cri-client.js";
-import { docker, dockerJson } from "../test/support/docker.js";
+import { docker } from "../test/support/docker.js";
 import type { Pod } from "../test/support/pod.js";
 import type { TestBed } from "../test/support/test-bed.js";
 import { inParallel } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { compareReads, type Read } from "./reads.js";
-import { coreCount, loadNow, type Report } from "./report.js";
+import { loadNow, machine, type Report } from "./report.js";
 import { podCgroup } from "./pod-cgroups.js";
 
 const creationWidth = 6;
@@ -37,14 +36,14 @@ function reads(containerIds: readonly string[], sandboxIds: readonly string[]): 
 }
 
 export async function benchStats(
-  { pods, reads: rounds, others }: BenchOptions,
+  { pods, reads: rounds, others, flags }: BenchOptions,
   bed: TestBed,
 ): Promise<Report> {
   const say = (line: string): void => {
     process.stderr.write(`bench: ${line}\n`);
   };
   const before = loadNow();
-  const shim = await bed.startShim();
+  const shim = await bed.startShim({ flags });
   say(`making ${String(pods)} pods`);
   const made: { readonly pod: Pod; readonly containerId: string }[] = [];
   await inParallel(pods, creationWidth, async (index) => {
@@ -54,11 +53,11 @@ export async function benchStats(
     made.push({ pod, containerId: await pod.start({ command: ["sleep", "100000"] }) });
   });
   const proxy = await bed.startProxy();
-  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint });
+  const counted = await bed.startShim({ dockerEndpoint: proxy.endpoint, flags });
   await sleep(settleMs);
   const contenders = [
-    { name: "dockershim", cri: shim.cri, socket: shim.socket },
-    ...others.map((socket) => ({ name: socket, cri: connectCri(socket), socket })),
+    { name: "dockershim", socket: shim.socket },
+    ...others.map((socket) => ({ name: socket, socket })),
   ];
   say(`statistics, ${String(rounds)} rounds`);
   const comparisons = await compareReads(
@@ -76,9 +75,8 @@ export async function benchStats(
   say("removing the pods");
   await inParallel(made.length, creationWidth, async (index) => made[index]?.pod[Symbol.asyncDispose]());
   await shim.stop();
-  const { Version } = (await dockerJson("GET", "/version")) as { Version: string };
   return {
-    machine: { cores: coreCount(), node: process.versions.node, engine: Version },
+    machine: await machine(),
     load: [before, after],
     pods,
     comparisons,

@@ -1,0 +1,161 @@
+/** The shim against other CRI servers on the same engine, in one run. */
+import { connectCri } from "../test/support/cri-client.js";
+import { dockerSocket } from "../test/support/docker.js";
+import type { TestBed } from "../test/support/test-bed.js";
+import { basename } from "node:path";
+import { Stage, type Server } from "./blocks.js";
+import { connectBytes } from "./cri-bytes.js";
+import { compareBursts, compareCalls, compareExecs, cpuRows, valuesOf } from "./lifecycle.js";
+import { startPod, stopPod, type RunningPod } from "./lifecycle.js";
+import { inParallel } from "./measure.js";
+import type { BenchOptions } from "./options.js";
+import { residentMebibytesOf } from "./process-usage.js";
+import { rowOf, type Row } from "./ratios.js";
+import { plainReads, statisticsReads, type Subject } from "./reads.js";
+import { loadNow, machine } from "./report.js";
+import { engineProcesses, listenerOf } from "./server-processes.js";
+import type { ServersReport } from "./servers-report.js";
+
+/** Pods that are made at the same time. */
+const creationWidth = 6;
+const readBlocks = 3;
+
+export async function benchServers(options: BenchOptions, bed: TestBed): Promise<ServersReport> {
+  const { pods, starts, bursts, reads, flags, profile } = options;
+  const say = (line: string): void => {
+    process.stderr.write(`bench: ${line}\n`);
+  };
+  const before = loadNow();
+  const shim = await bed.startShim({
+    flags,
+    nodeFlags: profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profile}`],
+  });
+  const own: Server = {
+    ...{ name: "dockershim", socket: shim.socket, cri: shim.cri, pid: shim.pid },
+    mayBeSuspended: true,
+  };
+  const servers = [own, ...options.others.map((socket) => otherServer(socket, options))];
+  const stage = new Stage(servers, engineProcesses(dockerSocket));
+  bed.onClose(async () => {
+    stage.resumeAll();
+    await Promise.resolve();
+  });
+
+  say(`calls one by one, ${String(starts)} rounds`);
+  const rows = [...(await compareCalls(bed, stage, starts))];
+  say(`bursts, ${String(bursts)} rounds`);
+  rows.push(...(await compareBursts(bed, stage, bursts)));
+  const subjects = new Map<Server, RunningPod>();
+  for (const server of servers) subjects.set(server, await startPod(bed, server));
+  const addresses = new Map<Server, string>();
+  for (const [server, { sandboxId }] of subjects) {
+    const { status } = await server.cri.PodSandboxStatus({ pod_sandbox_id: sandboxId });
+    addresses.set(server, status?.network?.ip ?? "");
+  }
+  say("execs");
+  rows.push(...(await compareExecs(stage, subjects, options)));
+  say(`making ${String(pods)} pods`);
+  const made: RunningPod[] = [];
+  await inParallel(pods, creationWidth, async () => {
+    made.push(await startPod(bed, own));
+  });
+  say(`reads, ${String(reads)} rounds`);
+  rows.push(...(await compareServerReads(stage, subjects, { image: bed.image, rounds: reads, say })));
+  rows.push(memoryRow(servers, pods));
+  say("removing the pods");
+  await inParallel(made.length, creationWidth, async (index) => {
+    const pod = made[index];
+    if (pod !== undefined) await stopPod(own, pod);
+  });
+  for (const [server, pod] of subjects) await stopPod(server, pod);
+  await shim.stop();
+  for (const server of servers.slice(1)) server.cri[Symbol.dispose]();
+
+  return {
+    machine: await machine(),
+    load: [before, loadNow()],
+    servers: servers.map((server) => ({
+      name: server.name,
+      socket: server.socket,
+      pid: server.pid ?? null,
+      suspended: server.mayBeSuspended && server.pid !== undefined,
+      podAddress: addresses.get(server) ?? "",
+    })),
+    ...{ flags, pods, starts, bursts, reads, rows },
+  };
+}
+
+function otherServer(socket: string, { others, suspend }: BenchOptions): Server {
+  const name = basename(socket, ".sock");
+  const isUnique =
+    name !== "dockershim" && others.every((other) => other === socket || basename(other, ".sock") !== name);
+  return {
+    ...{ name: isUnique ? name : socket, socket, cri: connectCri(socket), pid: listenerOf(socket) },
+    mayBeSuspended: suspend,
+  };
+}
+
+async function compareServerReads(
+  stage: Stage,
+  pods: ReadonlyMap<Server, RunningPod>,
+  {
+    image,
+    rounds,
+    say,
+  }: { readonly image: string; readonly rounds: number; readonly say: (line: string) => void },
+): Promise<readonly Row[]> {
+  const clients = new Map(stage.servers.map((server) => [server, connectBytes(server.socket)]));
+  const subjectOf = (server: Server): Subject => ({
+    sandboxId: "",
+    containerId: "",
+    image,
+    ...pods.get(server),
+  });
+  const readsOf = (server: Server) => [
+    ...plainReads(subjectOf(server)).map((read) => ({ ...read, rounds })),
+    // They take a hundred times as long as other reads on some servers.
+    ...statisticsReads.map((read) => ({ ...read, rounds: Math.max(Math.ceil(rounds / 10), readBlocks) })),
+  ];
+  const all = new Map(stage.servers.map((server) => [server, readsOf(server)]));
+  const rows: Row[] = [];
+  try {
+    for (const [index, { title, rounds: count }] of (all.values().next().value ?? []).entries()) {
+      const call = async (server: Server): Promise<void> => {
+        const client = clients.get(server);
+        if (client !== undefined) await all.get(server)?.[index]?.call(client);
+      };
+      const failing = new Set<string>();
+      for (const server of stage.servers) {
+        await call(server).catch((error: unknown) => {
+          say(`${server.name} does not answer ${title}: ${String(error)}`);
+          failing.add(server.name);
+        });
+      }
+      const blockRounds = Math.ceil(count / readBlocks);
+      const measured = await stage.inBlocks(
+        { rounds: count, blockRounds, warmUpRounds: [count, Math.ceil(blockRounds / 10)] },
+        async (server) => {
+          if (failing.has(server.name)) return {};
+          const startMs = performance.now();
+          await call(server);
+          return { [title]: performance.now() - startMs };
+        },
+      );
+      const answered = measured.map((entry) =>
+        failing.has(entry.server) ? { ...entry, samples: [], usages: [] } : entry,
+      );
+      const [cpu] = cpuRows(answered, { title, unit: "ms", factor: 1000 });
+      rows.push(rowOf({ title, unit: "ms" }, valuesOf(answered, title)), cpu);
+    }
+  } finally {
+    for (const client of clients.values()) client[Symbol.dispose]();
+  }
+  return rows;
+}
+
+function memoryRow(servers: readonly Server[], pods: number): Row {
+  const values = servers.map(({ name, pid }) => ({
+    ...{ server: name, values: [pid === undefined ? NaN : residentMebibytesOf(pid)] },
+  }));
+  return rowOf({ title: `resident memory with ${String(pods)} pods`, unit: "MiB" }, values);
+}
