@@ -12,8 +12,6 @@ export interface EngineObservation {
   readonly ms: number;
   /** Missing for a success; "not there" in an answer's own words is one. */
   readonly kind?: ErrorKind;
-  /** The CRI call or task that made the engine call, where that is known. */
-  readonly call?: Call;
 }
 
 export interface InstrumentationOptions {
@@ -36,7 +34,7 @@ export function instrument(engine: Engine, options: InstrumentationOptions): Eng
   const finish = (verb: EngineVerb, call: Call | undefined, startMs: number, error?: unknown): void => {
     const ms = Math.round((now() - startMs) * 1000) / 1000;
     const kind = error === undefined ? undefined : ShimError.from(error).kind;
-    observe?.({ verb, ms, ...(kind === undefined ? {} : { kind }), ...(call === undefined ? {} : { call }) });
+    observe?.({ verb, ms, ...(kind === undefined ? {} : { kind }) });
     const log = call?.log ?? options.log;
     if (log.isLevelEnabled("debug"))
       log.debug({ verb, ms, ...(kind === undefined ? {} : { kind }) }, "engine call");

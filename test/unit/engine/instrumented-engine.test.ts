@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { runInCall } from "../../../src/shim/lib/call.js";
+import { type Call, currentCall, runInCall } from "../../../src/shim/lib/call.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
-import { silentLogger } from "../../../src/shim/lib/log.js";
+import { createLogger, silentLogger } from "../../../src/shim/lib/log.js";
 import { dockerEngine } from "../../../src/shim/engine/docker-engine.js";
 import { type EngineObservation, instrument } from "../../../src/shim/engine/instrumented-engine.js";
 import type { Engine, EngineEvent } from "../../../src/shim/ports/engine.js";
@@ -34,16 +34,33 @@ describe("instrument()", () => {
     for (const [verb, call] of Object.entries(docker)) assert.notEqual(wrapped.get(verb), call, verb);
   });
 
-  test("reports verb, time and the call on whose behalf it was made", async () => {
+  test("reports verb and time", async () => {
     const { engine, seen } = observe(engineWith({ ping: () => Promise.resolve() }));
-    const call = { rpc: "Status", signal: never, log: silentLogger() };
-    await runInCall(call, async () => engine.ping(never));
     await engine.ping(never);
-    assert.deepEqual(seen, [
-      { verb: "ping", ms: 5, call },
-      { verb: "ping", ms: 5 },
-    ]);
+    assert.deepEqual(seen, [{ verb: "ping", ms: 5 }]);
   });
+
+  for (const level of ["debug", "info"] as const) {
+    test(`at level ${level} the log of the call ${level === "debug" ? "has" : "is not asked for"} a line`, async () => {
+      const { engine } = observe(engineWith({ ping: () => Promise.resolve() }));
+      const lines: string[] = [];
+      const log = createLogger(level, { write: (line: string) => void lines.push(line) });
+      let current: Call | undefined;
+      await runInCall({ rpc: "Status", signal: never, log: log.child({ rpc: "Status" }) }, async () => {
+        await Promise.resolve();
+        current = currentCall();
+        await engine.ping(never);
+      });
+      assert.equal(current?.rpc, level === "debug" ? "Status" : undefined);
+      const wanted = level === "debug" ? [{ rpc: "Status", verb: "ping" }] : [];
+      assert.deepEqual(
+        lines
+          .map((line) => JSON.parse(line) as Record<string, unknown>)
+          .map(({ rpc, verb }) => ({ rpc, verb })),
+        wanted,
+      );
+    });
+  }
 
   test("reports the kind of a failure and passes the failure on", async () => {
     const failure = new ShimError("denied", "no");

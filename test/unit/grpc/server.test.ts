@@ -71,7 +71,8 @@ describe("startGrpcServer()", () => {
     await using server = await startTestServer({
       Version: async (_request, call) => {
         await Promise.resolve();
-        return { version: String(currentCall() === call), runtime_name: call.rpc };
+        const isCurrent = currentCall() === (call.log.isLevelEnabled("debug") ? call : undefined);
+        return { version: String(isCurrent), runtime_name: call.rpc };
       },
       RunPodSandbox: (_request, call) => Promise.resolve({ pod_sandbox_id: call.pod }),
     });
