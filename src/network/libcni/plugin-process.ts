@@ -1,9 +1,10 @@
 /** Runs the binary of a plugin in a process group of its own, which is killed as a whole. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
-import { open } from "node:fs/promises";
+import { open, stat } from "node:fs/promises";
 import { linkAbort, sleep } from "../../shim/lib/abort.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { LruMap } from "../../shim/lib/lru-map.js";
 
 export interface ProcessOptions {
   readonly environment: NodeJS.ProcessEnv;
@@ -71,6 +72,19 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
  * as root, also behind the ELF header of another processor: see plugin-process.test.ts.
  */
 async function requireProgram(path: string): Promise<void> {
+  const { dev, ino, size, ctimeNs, ctimeMs } = await stat(path, { bigint: true });
+  const identity = [dev, ino, size, ctimeNs].join(" ");
+  if (programs.get(path) === identity) return;
+  await lookAtProgram(path);
+  if (Date.now() - Number(ctimeMs) > settledMs) programs.set(path, identity);
+}
+
+/** Identities of programs by path: a run then asks the thread pool for one thing in place of four. */
+const programs = new LruMap<string, string>(64);
+/** Two changes within one tick of the file system's clock (2 s on the coarsest) leave a file with one ctime. */
+const settledMs = 3_000;
+
+async function lookAtProgram(path: string): Promise<void> {
   const file = await open(path, "r");
   try {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(elfHeaderBytes), 0, elfHeaderBytes, 0);

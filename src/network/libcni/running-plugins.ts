@@ -3,7 +3,8 @@
  * could end after the DEL that was to undo it. So the next process kills them first. Helpers that a plugin
  * has left running after its end, such as a DHCP client, are not killed.
  */
-import { readdir, rm, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { sleep } from "../../shim/lib/abort.js";
 import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
@@ -55,6 +56,7 @@ const pollMs = 10;
 export class RunningPlugins {
   /** Paths of the records of runs that this object waits for. */
   readonly #active = new Set<string>();
+  #self: ProcessMark | undefined;
 
   /**
    * Records are files in `directory`, which is made when needed. They need not survive a reboot: no plugin
@@ -72,7 +74,8 @@ export class RunningPlugins {
   async note({ containerId, type, command }: RunningPlugin, pid: number): Promise<ForgetPlugin> {
     const path = join(this.directory, `${containerId === "" ? "node" : containerId}.${pid}`);
     try {
-      const [plugin, owner] = await Promise.all([markOf(pid), markOf(process.pid)]);
+      const plugin = markOf(pid);
+      const owner = (this.#self ??= markOf(process.pid));
       if (plugin === undefined || owner === undefined) return () => Promise.resolve();
       const record = { version, containerId, type, command, bootId: bootId(), plugin, owner };
       this.#active.add(path);
@@ -84,7 +87,7 @@ export class RunningPlugins {
       this.#active.delete(path);
       // The record of a killed group that does not die stays: the next DEL waits for it. What a plugin leaves
       // running after its own end is intended, such as the DHCP client of a pod.
-      if (end === "byItself" || !groupLives(pid)) await rm(path, { force: true }).catch(() => undefined);
+      if (end === "byItself" || !groupLives(pid)) await unlink(path).catch(() => undefined);
     };
   }
 
@@ -97,7 +100,7 @@ export class RunningPlugins {
       if (containerId !== undefined && record.containerId !== containerId) continue;
       if (await this.#isWaitedFor(record)) continue;
       await this.#end(record, signal);
-      await rm(record.path, { force: true });
+      await remove(record.path);
     }
   }
 
@@ -145,7 +148,7 @@ export class RunningPlugins {
       if (content.kind !== "read") continue;
       const record = recordIn(Buffer.from(content.bytes).toString("utf8"), path);
       // Written in part: the plugin never got its input.
-      if (record === undefined) await rm(path, { force: true });
+      if (record === undefined) await remove(path);
       else found.push(record);
     }
     return found;
@@ -177,14 +180,34 @@ function markIn(value: JsonObject[string] | undefined): ProcessMark | undefined 
   return Number.isInteger(pid) && pid > 1 && startTime !== undefined ? { pid, startTime } : undefined;
 }
 
+/** As `rm` with `force`, which asks for the kind of the file first. */
+async function remove(path: string): Promise<void> {
+  await unlink(path).catch((error: unknown) => {
+    if (!hasCode(error, "ENOENT")) throw error;
+  });
+}
+
 async function statOf(pid: number | string): Promise<ProcessStat | undefined> {
   const stat = parseStat(await readKernelFile(`/proc/${pid}/stat`).catch(() => ""));
   return hasEnded(stat) ? undefined : stat;
 }
 
-async function markOf(pid: number): Promise<ProcessMark | undefined> {
-  const stat = await statOf(pid);
+/**
+ * Synchronous: the file is in memory, no disk or lock is waited for, and a plugin waits for its input. Through
+ * the thread pool the read takes ten times the CPU.
+ */
+function markOf(pid: number): ProcessMark | undefined {
+  const stat = parseStat(textOrNothing(`/proc/${pid}/stat`));
+  if (hasEnded(stat)) return undefined;
   return stat === undefined ? undefined : { pid, startTime: stat.startTime };
+}
+
+function textOrNothing(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
 }
 
 async function isAlive({ pid, startTime }: ProcessMark): Promise<boolean> {
