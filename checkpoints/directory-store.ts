@@ -5,11 +5,12 @@
 import { join, resolve } from "node:path";
 import {
   ownTemporaryName,
-  removeFileDurably,
+  removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "../src/shim/lib/files/atomic-file.js";
 import { createDirectory, KnownNames } from "../src/shim/lib/files/directories.js";
+import type { Flusher } from "../src/shim/lib/files/flusher.js";
 import { aggregate, messageOf, ShimError } from "../src/shim/lib/errors.js";
 import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../src/shim/lib/files/state-files.js";
 import type { Logger } from "../src/shim/lib/log.js";
@@ -29,6 +30,8 @@ export interface CheckpointDirectoryOptions {
   readonly alsoRead?: readonly string[];
   readonly log: Logger;
   readonly onCorrupt?: (file: CorruptFile) => void;
+  /** Flushes the files in the background. Without one, each write is flushed before it returns. */
+  readonly flusher?: Flusher;
   /** For tests. */
   readonly writeFile?: typeof writeFileAtomically;
   /** Milliseconds, never set back. */
@@ -46,6 +49,7 @@ export interface CorruptFile {
 }
 
 const temporaryPrefix = ".dockershim-";
+const directoryMode = 0o755;
 /** What Go's TempFile made of the prefix "." for dockershim and cri-dockerd, one of which may still run. */
 const foreignTemporaryName = /^\.\d+$/;
 const foreignTemporaryAgeMs = 60_000;
@@ -95,7 +99,7 @@ export class CheckpointDirectory implements CheckpointStore {
    */
   static async open(options: CheckpointDirectoryOptions): Promise<CheckpointDirectory> {
     const store = new CheckpointDirectory(options);
-    await createDirectory(options.directory, 0o755);
+    await createDirectory(options.directory, directoryMode);
     try {
       await store.sweep();
     } catch (error) {
@@ -131,16 +135,23 @@ export class CheckpointDirectory implements CheckpointStore {
       );
     }
     const bytes = encodeCheckpoint(checkpoint);
-    const { directory, writeFile = writeFileAtomically } = this.options;
+    const { directory, flusher, writeFile = writeFileAtomically } = this.options;
+    // Each sandbox is written once.
+    const flush = flusher === undefined ? "first" : { later: flusher, isNew: true };
     await this.#locks.run(id, `write checkpoint of sandbox "${id}"`, async () => {
       await this.#read(directory, id); // A corrupt file in the way is saved, not overwritten.
-      await createDirectory(directory, 0o755); // Another program may have removed it; dockershim creates it each time, too.
       try {
-        await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix });
+        // Another program may have removed the directory.
+        await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix, directoryMode, flush });
       } finally {
         this.#changes += 1;
       }
     });
+  }
+
+  async flushed(id: string, signal: AbortSignal): Promise<void> {
+    const { directory, flusher } = this.options;
+    await flusher?.flushed(join(directory, id), signal);
   }
 
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
@@ -166,7 +177,7 @@ export class CheckpointDirectory implements CheckpointStore {
       for (const directory of this.#directories()) {
         try {
           const found = await this.#read(directory, id);
-          if (found?.kind === "checkpoint") await removeFileDurably(join(directory, id));
+          if (found?.kind === "checkpoint") await removeFile(join(directory, id), this.options.flusher);
         } catch (error) {
           errors.push(error);
         }

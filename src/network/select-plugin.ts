@@ -1,14 +1,14 @@
 /** Chooses the network plugin of this node, and builds it. */
 import { stat } from "node:fs/promises";
 import { unreachable } from "../shim/lib/errors.js";
+import type { Flusher } from "../shim/lib/files/flusher.js";
 import type { Logger } from "../shim/lib/log.js";
 import type { NetworkPlugin } from "../shim/ports/network-plugin.js";
 import type { Observer } from "../shim/ports/observer.js";
 import { createCniParts, createCniPlugin } from "./cni/create-cni-plugin.js";
 import type { CniNetworkPlugin } from "./cni/cni-plugin.js";
 import type { NetworkList } from "./libcni/configuration.js";
-import type { CniParts } from "./cni/create-cni-plugin.js";
-import type { InvokerOptions } from "./libcni/invoke-plugin.js";
+import type { CniParts, CniPartsOptions } from "./cni/create-cni-plugin.js";
 import { HostPortClaims, type ReadOwners } from "./hostport/host-port-claims.js";
 import { createKubenetPlugin } from "./kubenet/create-kubenet-plugin.js";
 import type { IptablesMode } from "./iptables/detect.js";
@@ -39,6 +39,8 @@ export interface NetworkSelection {
   readonly hostPortOwners: ReadOwners;
   /** All sandboxes, to find network resources without a sandbox. */
   readonly knownSandboxes: ReadKnownSandboxes;
+  /** Flushes the cache of results. */
+  readonly flusher: Flusher;
   /** Called for operations on pods and for runs of CNI plugins. */
   readonly observer?: Pick<Observer, "networkOperationEnded" | "pluginRunEnded"> | undefined;
 }
@@ -102,9 +104,12 @@ function observing({ observer }: NetworkSelection): Pick<LockedPluginOptions, "o
   return observer === undefined ? {} : { observe: (ended) => observer.networkOperationEnded(ended) };
 }
 
-/** For `PluginInvoker`. */
-function observingRuns({ observer }: NetworkSelection): Pick<InvokerOptions, "observe"> {
-  return observer === undefined ? {} : { observe: (run) => observer.pluginRunEnded(run) };
+/** For `createCniParts`. */
+function partsOptions(selection: NetworkSelection, log: Logger): CniPartsOptions {
+  const { cniBinDirs: binDirs, cniCacheDir: cacheDir, iptablesMode: mode, flusher, observer } = selection;
+  const iptables = new HostIptables({ mode, log });
+  const options = { log, binDirs, cacheDir, iptables, flusher };
+  return observer === undefined ? options : { ...options, observe: (run) => observer.pluginRunEnded(run) };
 }
 
 function cniPlugin(
@@ -113,19 +118,15 @@ function cniPlugin(
   podCidrs: readonly string[],
   log: Logger,
 ): { readonly plugin: CniNetworkPlugin; readonly parts: CniParts } {
-  const { cniConfDir: confDir, cniBinDirs: binDirs, cniCacheDir: cacheDir, iptablesMode: mode } = selection;
-  const iptables = new HostIptables({ mode, log });
-  const observed = observingRuns(selection);
-  const options = { reason, log, confDir, binDirs, cacheDir, podCidrs, iptables, ...observed };
+  const options = { ...partsOptions(selection, log), reason, confDir: selection.cniConfDir, podCidrs };
   const parts = createCniParts(options);
   return { plugin: createCniPlugin(options, parts), parts };
 }
 
 function kubenet(reason: string, selection: NetworkSelection, log: Logger): SelectedNetwork {
-  const { cniBinDirs: binDirs, cniCacheDir: cacheDir, networkPluginMtuBytes: mtuBytes } = selection;
-  const { hairpinMode, nonMasqueradeCidr, hostPortOwners, knownSandboxes, iptablesMode: mode } = selection;
-  const iptables = new HostIptables({ mode, log });
-  const engineOptions = { reason, log, binDirs, cacheDir, iptables, ...observingRuns(selection) };
+  const { networkPluginMtuBytes: mtuBytes, hairpinMode, nonMasqueradeCidr } = selection;
+  const { hostPortOwners, knownSandboxes } = selection;
+  const engineOptions = { ...partsOptions(selection, log), reason };
   const parts = createCniParts(engineOptions);
   const podCidrs = new PodCidrs({ ...selection.podCidrs, log });
   const own = { podCidrs: podCidrs.current, mtuBytes, hairpinMode, nonMasqueradeCidr, knownSandboxes };

@@ -11,6 +11,10 @@ export class MemoryCheckpoints implements CheckpointStore {
     await this.#do("put", [id, checkpoint], () => this.stored.set(id, checkpoint));
   }
 
+  flushed(): Promise<void> {
+    return Promise.resolve();
+  }
+
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {
     return this.#do("get", [id], () => this.stored.get(id));
   }

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { deadline } from "../../shim/lib/abort.js";
 import { messageOf } from "../../shim/lib/errors.js";
+import type { Flusher } from "../../shim/lib/files/flusher.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { HostIptables } from "../iptables/host-iptables.js";
 import { Attachments } from "./attachments.js";
@@ -28,6 +29,8 @@ export interface CniPartsOptions extends Pick<
   readonly log: Logger;
   /** Result directories beside our own where older shims left entries; the usual ones when not given. */
   readonly legacyResultDirs?: readonly string[];
+  /** Flushes cached attachments in the background; not given where no pods are set up. */
+  readonly flusher?: Flusher;
   /** Shared with other users of iptables; a new one with a detected backend when not given. */
   readonly iptables?: HostIptables;
   readonly natTables?: NatTables;
@@ -47,11 +50,11 @@ export interface CniParts {
 }
 
 export function createCniParts(options: CniPartsOptions): CniParts {
-  const { log, cacheDir, legacyResultDirs } = options;
+  const { log, cacheDir, legacyResultDirs, flusher } = options;
   const running = new RunningPlugins(join(cacheDir, runningDirectory), log);
   const invoker = new PluginInvoker({ ...options, running });
   const runner = new NetworkListRunner(invoker, log);
-  const cache = new ResultCache(cacheDir, log, legacyResultDirs);
+  const cache = new ResultCache(cacheDir, log, legacyResultDirs, flusher);
   const { iptables = new HostIptables({ mode: "auto", log }) } = options;
   const { natTables = hostNatTables(iptables) } = options;
   const attachments = new Attachments({ runner, cache, natTables, running, log });

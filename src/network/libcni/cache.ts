@@ -5,11 +5,11 @@ import { join } from "node:path";
 import {
   ownTemporaryName,
   removeFile,
-  removeFileDurably,
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "../../shim/lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../../shim/lib/files/directories.js";
+import type { Flusher } from "../../shim/lib/files/flusher.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { Logger } from "../../shim/lib/log.js";
 import { readRegularFile } from "../../shim/lib/files/state-files.js";
@@ -44,12 +44,13 @@ export class ResultCache {
 
   /**
    * `cacheDir` as in `--cni-cache-dir`: entries lie in `results` below it. `legacyDirs` are only read and
-   * cleaned.
+   * cleaned. `flusher` flushes entries in the background; without one they are not flushed.
    */
   constructor(
     cacheDir: string,
     private readonly log: Pick<Logger, "warn">,
     legacyDirs: readonly string[] = legacyResultDirs,
+    private readonly flusher?: Flusher,
   ) {
     this.#ownDir = join(cacheDir, "results");
     this.#dirs = [...new Set([this.#ownDir, ...legacyDirs])];
@@ -64,22 +65,19 @@ export class ResultCache {
   }
 
   /**
-   * Throws as `fileError` describes. Only the first write of an attachment is flushed to disk. After a power
-   * cut the namespace and all rules are gone; DEL has to free only addresses on disk, for which the
-   * configuration and the id suffice. A crash of this process loses no write.
+   * Throws as `fileError` describes. A kill loses no write. Nobody waits for the flush: after a power cut the
+   * namespace and all rules are gone, and DEL has to free only addresses on disk, for which the present
+   * configuration and the id suffice.
    */
   async write(entry: CacheEntry): Promise<void> {
-    const path = join(this.#ownDir, cacheFileName(entry));
-    const isBegin = entry.phase === "adding" && entry.result === undefined;
-    const survives = isBegin ? "powerCut" : "crash";
-    const write = (): Promise<void> =>
-      writeFileAtomically(path, formatCacheEntry(entry), { mode: fileMode, temporaryPrefix, survives });
-    await write().catch(async (error: unknown) => {
-      // Another program has removed the directory or the temporary file, perhaps an instance that has just
-      // started.
-      if (!(error instanceof ShimError) || error.fields["errno"] !== "ENOENT") throw error;
-      await createDirectory(this.#ownDir, directoryMode);
-      await write();
+    const { flusher } = this;
+    const isNew = entry.phase === "adding" && entry.result === undefined;
+    await writeFileAtomically(join(this.#ownDir, cacheFileName(entry)), formatCacheEntry(entry), {
+      mode: fileMode,
+      temporaryPrefix,
+      // Another program may remove the directory, or the temporary file: an instance that has just started.
+      directoryMode,
+      flush: flusher === undefined ? "never" : { later: flusher, isNew },
     });
   }
 
@@ -117,12 +115,12 @@ export class ResultCache {
   /** Removes the entry from all directories. After a power cut it may be back, and is torn down once more. */
   async remove(entry: Pick<CacheEntry, "networkName" | "containerId" | "ifName">): Promise<void> {
     const name = cacheFileName(entry);
-    await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name))));
+    await Promise.all(this.#dirs.map((directory) => removeFile(join(directory, name), this.flusher)));
   }
 
   /** Removes files that `find` could not read. */
   async removeCorrupt(paths: readonly string[]): Promise<void> {
-    for (const path of paths) await removeFileDurably(path);
+    for (const path of paths) await removeFile(path, this.flusher);
   }
 
   async #read(path: string, name: string, containerId?: string): Promise<CacheEntry | "corrupt" | undefined> {

@@ -58,14 +58,7 @@ export async function openAdapters(
   const stores = await openStores(config.stateDir, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime, observer);
-  const { network, orphanedNetworks } = await openNetwork(
-    config,
-    stores.records,
-    engine,
-    log,
-    lifetime,
-    observer,
-  );
+  const { network, orphanedNetworks } = await openNetwork(config, stores, engine, log, lifetime, observer);
   const node = openNode(config, endpoint, log, lifetime);
   const { oomScores, engineProcesses } = node;
   const streamingServer = await openStreaming(config, log, lifetime);

@@ -11,7 +11,7 @@ import type { Observer } from "../ports/observer.js";
 import { hasNetworkOf, hostPortOwners } from "../recovery/network-owners.js";
 import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js";
 import { PodCidrFile } from "../state/pod-cidr-file.js";
-import type { Records } from "../state/records.js";
+import type { Stores } from "./open-stores.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
@@ -24,7 +24,7 @@ const startTimeoutMs = 60_000;
 /** Chooses the plugin once, and starts it. */
 export async function openNetwork(
   config: Config,
-  records: Records,
+  { records, flusher }: Pick<Stores, "records" | "flusher">,
   engine: Engine,
   log: Logger,
   lifetime: Lifetime,
@@ -48,6 +48,7 @@ export async function openNetwork(
         hairpinMode: config.hairpinMode,
         nonMasqueradeCidr: config.nonMasqueradeCidr,
         iptablesMode: config.iptablesMode,
+        flusher,
         observer,
         podsOfCni: hasNetworkOf("cni", records),
         hostPortOwners: (own) => hostPortOwners(records, engine, own),

@@ -1,5 +1,6 @@
 /** The files of the state directory. */
 import { CheckpointDirectory } from "../../../checkpoints/directory-store.js";
+import { Flusher } from "../lib/files/flusher.js";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import { LogRecords } from "../logs/log-record.js";
@@ -9,6 +10,8 @@ import type { Records } from "../state/records.js";
 import { claimStateDirectory, criDockerdCheckpoints, openStateDirectory } from "../state/state-directory.js";
 
 export interface Stores {
+  /** Of all files that are flushed in the background. */
+  readonly flusher: Flusher;
   readonly records: Records;
   /** Count of checkpoints that could not be parsed so far. */
   readonly corruptCheckpoints: () => number;
@@ -24,16 +27,21 @@ export async function openStores(root: string, log: Logger, lifetime: Lifetime):
   lifetime.onClose("state directory", (abandoned) =>
     abandoned.length === 0 ? claim.release() : Promise.resolve(),
   );
+  const flusher = new Flusher(log);
+  lifetime.onClose("flush of files", () => flusher.close());
   const quarantineDirectory = directories.quarantine;
   const checkpoints = await CheckpointDirectory.open({
     directory: directories.checkpoints,
     quarantineDirectory,
     alsoRead: [criDockerdCheckpoints],
+    flusher,
     log,
   });
   return {
+    flusher,
     records: {
-      pods: await PodRecords.open(pods, log, { quarantineDirectory }),
+      pods: await PodRecords.open(pods, log, { quarantineDirectory, flusher }),
+      // They mean nothing after a power cut, which ends the containers.
       containers: await ContainerRecords.open(containers, log, { quarantineDirectory }),
       checkpoints,
     },

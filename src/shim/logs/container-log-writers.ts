@@ -154,7 +154,8 @@ export class ContainerLogWriters implements ContainerLogs {
     const { id: containerId } = container;
     const { adopted, records, log } = this.deps;
     if (adopted === "keep") throw keptLink(containerId);
-    await records.put(await convertedRecord(container, target));
+    // Then the link to the engine's file is removed.
+    await records.put(await convertedRecord(container, target), "first");
     const entry = this.#entry(containerId);
     entry.container = container;
     await entry.lock.run(async () => {

@@ -1,7 +1,7 @@
 /** The record on disk of each container's log: its owner, its path, and its position. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { removeFileDurably, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
+import { removeFile, sweepTemporaryFiles, writeFileAtomically } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { messageOf } from "../lib/errors.js";
 import { isFileKey, quarantineFile } from "../lib/files/state-files.js";
@@ -127,31 +127,32 @@ export class LogRecords {
     return [...this.#records.keys()];
   }
 
-  /** Stores a record durably: it decides who writes a log. */
-  async put(record: LogRecord): Promise<void> {
-    await this.#write(record, "powerCut");
+  /**
+   * Stores a record before it counts: it decides who writes a log. With `flush: "first"` it outlives a power
+   * cut: for records that lead to the removal of something else. The others belong to log files that are not
+   * flushed, either.
+   */
+  async put(record: LogRecord, flush: "first" | "never" = "never"): Promise<void> {
+    await this.#write(record, flush);
     this.#records.set(record.containerId, record);
   }
 
-  /**
-   * Stores a position. Atomic when the process is killed, but not flushed: after a power cut the log file is
-   * compared with an older position, or with none.
-   */
+  /** Stores a position. After a power cut the log file is compared with an older position, or with none. */
   async move(record: LogRecord): Promise<void> {
     this.#records.set(record.containerId, record);
-    await this.#write(record, "crash");
+    await this.#write(record, "never");
   }
 
   async remove(id: string): Promise<void> {
     if (!this.#records.delete(id)) return;
-    await removeFileDurably(this.#path(id));
+    await removeFile(this.#path(id));
   }
 
-  async #write(record: LogRecord, survives: "powerCut" | "crash"): Promise<void> {
+  async #write(record: LogRecord, flush: "first" | "never"): Promise<void> {
     await writeFileAtomically(this.#path(record.containerId), JSON.stringify(record), {
       mode: 0o600,
       temporaryPrefix: ".dockershim-",
-      survives,
+      flush,
     });
   }
 

@@ -31,13 +31,15 @@ export interface CheckpointPortMapping {
  * is never one.
  */
 export interface CheckpointStore {
-  /** Durable when the promise resolves. An id that cannot be a file name is `invalid`. */
+  /** A kill loses it no more when the promise resolves. An id that cannot be a file name is `invalid`. */
   put(id: string, checkpoint: PodSandboxCheckpoint): Promise<void>;
+  /** Waits until the checkpoint that was put last outlives a power cut, or throws why it cannot. */
+  flushed(id: string, signal: AbortSignal): Promise<void>;
   /**
    * Undefined when there is none, or only one that cannot be understood (which is reported elsewhere, once).
    */
   get(id: string): Promise<PodSandboxCheckpoint | undefined>;
-  /** Succeeds also when there is none. */
+  /** Succeeds also when there is none. After a power cut the checkpoint may be back. */
   remove(id: string): Promise<void>;
   list(): Promise<readonly string[]>;
 }

@@ -4,11 +4,12 @@
 import { dirname, join } from "node:path";
 import {
   ownTemporaryName,
-  removeFileDurably,
+  removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
+import type { Flusher } from "../lib/files/flusher.js";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { FileLocks, isFileKey, quarantineFile, readRegularFile } from "../lib/files/state-files.js";
 import type { Logger } from "../lib/log.js";
@@ -40,24 +41,26 @@ export interface RecordType<R> {
 export interface RecordDirectoryOptions {
   /** Where corrupt files go; `quarantine` beside the directory unless given. */
   readonly quarantineDirectory?: string;
+  /** Flushes the records in the background. Without one they are not flushed. */
+  readonly flusher?: Flusher;
   /** For tests. */
   readonly writeFile?: typeof writeFileAtomically;
-  readonly removeFile?: typeof removeFileDurably;
+  readonly removeFile?: typeof removeFile;
 }
 
 type RecordListener<R> = (id: string, record: R | undefined) => void;
 
 const suffix = ".json";
 const temporaryPrefix = ".dockershim-";
+const directoryMode = 0o700;
 const maximumFileBytes = 4 * 1024 * 1024;
 
 /**
  * One file per record, `<directory>/<id>.json`. Changes of one record run one after the other, in order of
  * arrival.
  *
- * Memory changes only after the write is durable: readers never see a state that a crash would revert, and a
- * failed call changes nothing that they see. When only the flush of the directory fails, the disk may be
- * ahead of memory until the caller retries.
+ * Memory changes only after the file is in place: readers never see a state that a kill would revert, and a
+ * failed call changes nothing that they see. The flush to the disk follows.
  */
 export abstract class RecordDirectory<R extends object> {
   readonly #locks = new FileLocks();
@@ -77,7 +80,7 @@ export abstract class RecordDirectory<R extends object> {
    * and left alone. Throws when the directory cannot be created or listed.
    */
   protected async load(): Promise<void> {
-    await createDirectory(this.directory, 0o700);
+    await createDirectory(this.directory, directoryMode);
     try {
       // The state directory is this process's alone.
       await sweepTemporaryFiles(this.directory, { patterns: [ownTemporaryName] });
@@ -104,10 +107,15 @@ export abstract class RecordDirectory<R extends object> {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Stores the record, durably when the promise resolves. Throws as `fileError` describes. */
+  /** Stores the record: a kill loses it no more. Throws as `fileError` describes. */
   async put(record: R): Promise<void> {
     const id = this.type.idOf(record);
     await this.#locked("write", id, () => this.#write(id, record));
+  }
+
+  /** Waits until the record as stored last outlives a power cut. Throws as `Flusher.flushed` does. */
+  async flushed(id: string, signal: AbortSignal): Promise<void> {
+    await this.options.flusher?.flushed(this.#path(id), signal);
   }
 
   /**
@@ -133,12 +141,12 @@ export abstract class RecordDirectory<R extends object> {
     });
   }
 
-  /** Succeeds also when there is none. */
+  /** Succeeds also when there is none. After a power cut the record may be back. */
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
-    const { removeFile = removeFileDurably } = this.options;
+    const { removeFile: removeOne = removeFile, flusher } = this.options;
     await this.#locked("remove", id, async () => {
-      await removeFile(this.#path(id));
+      await removeOne(this.#path(id), flusher);
       if (this.#records.delete(id)) this.#notify(id, undefined);
     });
   }
@@ -160,9 +168,13 @@ export abstract class RecordDirectory<R extends object> {
       const reason = problem ?? "the id cannot be a file name";
       throw new ShimError("internal", `${this.#action("write", id)}: ${reason}`);
     }
-    const { writeFile = writeFileAtomically } = this.options;
-    await createDirectory(this.directory, 0o700);
-    await writeFile(this.#path(id), text, { mode: 0o600, temporaryPrefix });
+    const { writeFile = writeFileAtomically, flusher } = this.options;
+    await writeFile(this.#path(id), text, {
+      mode: 0o600,
+      temporaryPrefix,
+      directoryMode,
+      flush: flusher === undefined ? "never" : { later: flusher, isNew: previous === undefined },
+    });
     this.#records.set(id, record);
     this.#notify(id, record);
     return record;
@@ -206,7 +218,7 @@ export abstract class RecordDirectory<R extends object> {
       try {
         listener(id, record);
       } catch (error) {
-        // The change is durable: its caller must not get an error.
+        // The change is on file: its caller must not get an error.
         this.log.error({ [this.type.idField]: id, err: messageOf(error) }, "listener of records failed");
       }
     }

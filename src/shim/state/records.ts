@@ -10,6 +10,18 @@ export interface Records {
   readonly checkpoints: CheckpointStore;
 }
 
+/**
+ * Waits until checkpoint and record of a new pod outlive a power cut: they are flushed while the pod is set
+ * up.
+ */
+export async function flushed(
+  sandboxId: string,
+  { checkpoints, pods }: Pick<Records, "checkpoints" | "pods">,
+  signal: AbortSignal,
+): Promise<void> {
+  await Promise.all([checkpoints.flushed(sandboxId, signal), pods.flushed(sandboxId, signal)]);
+}
+
 /** Port mappings of a pod's set-up, from its checkpoint: the tear-down needs the same ones. */
 export async function portMappingsOf(
   sandboxId: string,

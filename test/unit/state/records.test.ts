@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from "
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
-import { removeFileDurably, writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
+import { removeFile, writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
 import {
   ContainerRecords,
   containerRecordType,
@@ -239,7 +239,7 @@ describe("failing disk", () => {
   test("a record stays in memory when its removal fails", async () => {
     await using at = await setUp();
     let failing = true;
-    const records = await at.open({ removeFile: (path) => (failing ? full(path) : removeFileDurably(path)) });
+    const records = await at.open({ removeFile: (path) => (failing ? full(path) : removeFile(path)) });
     await records.put(record());
     await assert.rejects(records.remove(id), (error) => isKind(error, "unavailable"));
     assert.deepEqual(records.get(id), record());

@@ -12,6 +12,7 @@ import { planSandbox } from "../../plan/sandbox-plan.js";
 import { sysctlError } from "../../plan/sysctls.js";
 import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import type { PodRecord } from "../../state/pod-records.js";
+import { flushed } from "../../state/records.js";
 import { createOrRecover } from "../../recovery/create-or-recover.js";
 import type { ConflictOutcome } from "../../recovery/create-or-recover.js";
 import { readLocalhostProfile } from "../localhost-profile.js";
@@ -92,7 +93,8 @@ async function run(plan: SandboxPlan, requestHash: string, services: Services, c
   // Step 10: set up the network.
   const ips = await setUpNetwork(plan, snapshot, services, call, attempt);
 
-  // Step 11: write the pod record, forget the undos, show the sandbox in lists.
+  // Step 11: wait for the flushes of step 6, write the pod record, forget the undos, show the sandbox in lists.
+  await flushed(id, services.records, call.signal);
   call.signal.throwIfAborted();
   await podRecords.update(id, (record) => ({
     ...record,

@@ -1,9 +1,10 @@
-/** Files that are whole or absent after a crash, and stay so after a power cut. */
+/** Files that are whole or absent after a kill and, where they are flushed, after a power cut. */
 import { randomBytes } from "node:crypto";
 import { lstat, open, rename, rm, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { namesIn, syncDirectory } from "./directories.js";
+import { createDirectory, namesIn, syncDirectory } from "./directories.js";
 import { fileError, hasCode } from "./file-errors.js";
+import type { Flusher } from "./flusher.js";
 
 export interface AtomicWriteOptions {
   /** Permission bits of the file, whatever the umask. */
@@ -14,70 +15,77 @@ export interface AtomicWriteOptions {
    */
   readonly temporaryPrefix: string;
   /**
-   * What the new content outlives: a power cut when not given. `crash`: the end of this process only, without
-   * the two flushes, for what has no meaning after a power cut; the file may then be the old one, empty or
-   * gone.
+   * When the content reaches the disk. `first`, when not given: before the write returns; a power cut leaves
+   * the old content or the new. `later`: in the background. `never`: when the kernel writes it. With these
+   * two, a power cut may also leave an empty or short file, or none.
    */
-  readonly survives?: "powerCut" | "crash";
+  readonly flush?: "first" | "never" | { readonly later: Flusher; readonly isNew: boolean };
+  /** Permission bits with which a missing directory is made; without them a missing one is an error. */
+  readonly directoryMode?: number;
 }
 
 /**
- * Writes a temporary file beside `path`, flushes it, renames it over `path` and flushes the directory. When
- * it throws (see `fileError`), `path` holds the old content or the new, never a mixture, and the temporary
- * file is gone. A crash leaves a temporary file at worst, for `sweepTemporaryFiles` to find.
+ * Writes a temporary file beside `path` and renames it over `path`. When it throws (see `fileError`), `path`
+ * holds the old content or the new, never a mixture, and the temporary file is gone. A kill of this process
+ * leaves a temporary file at worst, for `sweepTemporaryFiles` to find.
  */
 export async function writeFileAtomically(
   path: string,
   content: string | Uint8Array,
   options: AtomicWriteOptions,
 ): Promise<void> {
-  const directory = dirname(path);
-  const flushes = options.survives !== "crash";
-  const temporary = join(directory, options.temporaryPrefix + randomBytes(8).toString("hex"));
+  const { flush = "first", directoryMode } = options;
   try {
-    // "wx" creates or fails: an existing link of this name is not followed.
-    const file = await open(temporary, "wx", options.mode);
     try {
-      try {
-        // A umask removes no permission of the owner alone.
-        if ((options.mode & 0o077) !== 0) await file.chmod(options.mode);
-        await file.writeFile(content);
-        if (flushes) await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(temporary, path);
+      await writeAndRename(path, content, options);
     } catch (error) {
-      // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
-      // is left.
-      await rm(temporary, { force: true }).catch(() => undefined);
-      throw error;
+      if (directoryMode === undefined || !hasCode(error, "ENOENT", "ENOTDIR")) throw error;
+      // The directory is missing, or another program has removed the temporary file.
+      await createDirectory(dirname(path), directoryMode);
+      await writeAndRename(path, content, options);
     }
-    if (flushes) await syncDirectory(directory);
+    if (flush === "first") await syncDirectory(dirname(path));
+    else if (flush !== "never") flush.later.written(path, flush.isNew);
   } catch (error) {
     throw fileError("write", path, error);
   }
 }
 
-/** Removes the file for good (flushed). False when there was none. Throws as `fileError` describes. */
-export async function removeFileDurably(path: string): Promise<boolean> {
-  if (!(await removeFile(path))) return false;
+/** Throws raw system errors. */
+async function writeAndRename(
+  path: string,
+  content: string | Uint8Array,
+  { mode, temporaryPrefix, flush = "first" }: AtomicWriteOptions,
+): Promise<void> {
+  const temporary = join(dirname(path), temporaryPrefix + randomBytes(8).toString("hex"));
+  // "wx" creates or fails: an existing link of this name is not followed.
+  const file = await open(temporary, "wx", mode);
   try {
-    await syncDirectory(dirname(path));
-    return true;
+    try {
+      // A umask removes no permission of the owner alone.
+      if ((mode & 0o077) !== 0) await file.chmod(mode);
+      await file.writeFile(content);
+      if (flush === "first") await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
   } catch (error) {
-    if (hasCode(error, "ENOENT")) return false;
-    throw fileError("remove", path, error);
+    // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
+    // is left.
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw error;
   }
 }
 
 /**
  * Removes the file; a power cut may bring it back. False when there was none. Throws as `fileError`
- * describes.
+ * describes. `flusher` is that of the writes.
  */
-export async function removeFile(path: string): Promise<boolean> {
+export async function removeFile(path: string, flusher?: Flusher): Promise<boolean> {
   try {
     await unlink(path);
+    flusher?.removed(path);
     return true;
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR")) return false;

@@ -4,7 +4,7 @@ import { constants, mkdir, open, readlink, realpath, unlink, type FileHandle } f
 import { basename, dirname, join, relative, sep } from "node:path";
 import { engineLogFile } from "../../lib/engine-log-file.js";
 import { ShimError } from "../../lib/errors.js";
-import { createDirectory, syncDirectory } from "../../lib/files/directories.js";
+import { createDirectory } from "../../lib/files/directories.js";
 import { fileError, hasCode } from "../../lib/files/file-errors.js";
 import type { LogTarget } from "../../ports/container-logs.js";
 
@@ -129,7 +129,7 @@ export async function withOpenDirectory<T>(
   }
 }
 
-/** False when the name exists already. Durable. */
+/** False when the name exists already. */
 function makeInside(parent: string, name: string): Promise<boolean> {
   return withOpenDirectory(parent, async (held) => {
     try {
@@ -138,7 +138,6 @@ function makeInside(parent: string, name: string): Promise<boolean> {
       if (hasCode(error, "EEXIST")) return false;
       throw error;
     }
-    await syncDirectory(held);
     return true;
   });
 }

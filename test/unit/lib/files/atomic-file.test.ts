@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { chmod, mkdir, readdir, readFile, stat, symlink, utimes, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import {
-  removeFileDurably,
+  removeFile,
   sweepTemporaryFiles,
   writeFileAtomically,
 } from "../../../../src/shim/lib/files/atomic-file.js";
+import { Flusher } from "../../../../src/shim/lib/files/flusher.js";
+import { silentLogger } from "../../../../src/shim/lib/log.js";
 import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { countFlushes } from "./count-flushes.js";
 import { temporaryDirectory } from "../temporary-directory.js";
@@ -28,14 +31,41 @@ describe("writeFileAtomically()", () => {
     assert.deepEqual(await readdir(directory.path), ["file"]);
   });
 
-  test("flushes file and directory, unless it is to survive no more than a crash of the process", async () => {
+  test("flushes file and directory before it returns, unless it is told otherwise", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "file");
     assert.equal(await countFlushes(() => writeFileAtomically(path, "new", options)), 2);
-    const write = () => writeFileAtomically(path, "newer", { ...options, survives: "crash" });
-    assert.equal(await countFlushes(write), 0);
+    assert.equal(
+      await countFlushes(() => writeFileAtomically(path, "newer", { ...options, flush: "never" })),
+      0,
+    );
     assert.equal(await readFile(path, "utf8"), "newer");
     assert.deepEqual(await readdir(directory.path), ["file"]);
+  });
+
+  test("leaves the flush to the flusher, after the rename", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "file");
+    const flusher = new Flusher(silentLogger());
+    const flushes = await countFlushes(async () => {
+      const contents: string[] = [];
+      flusher.written = (written) => contents.push(readFileSync(written, "utf8"));
+      await writeFileAtomically(path, "new", { ...options, flush: { later: flusher, isNew: true } });
+      assert.deepEqual(contents, ["new"]);
+    });
+    assert.equal(flushes, 0);
+  });
+
+  test("makes a missing directory when it is told its mode, and looks for it only then", async () => {
+    await using directory = await temporaryDirectory();
+    const path = join(directory.path, "made", "file");
+    await writeFileAtomically(path, "new", { ...options, directoryMode: 0o700 });
+    assert.equal(await readFile(path, "utf8"), "new");
+    assert.equal((await stat(join(directory.path, "made"))).mode & 0o777, 0o700);
+    const below = join(path, "file");
+    await assert.rejects(writeFileAtomically(below, "new", { ...options, directoryMode: 0o700 }), {
+      fields: { path, errno: "EEXIST" },
+    });
   });
 
   test("replaces the file by another one, so that a reader keeps the old content", async () => {
@@ -85,19 +115,19 @@ describe("writeFileAtomically()", () => {
   });
 });
 
-describe("removeFileDurably()", () => {
+describe("removeFile()", () => {
   test("tells whether there was a file", async () => {
     await using directory = await temporaryDirectory();
     const path = join(directory.path, "file");
     await writeFile(path, "");
-    assert.equal(await removeFileDurably(path), true);
-    assert.equal(await removeFileDurably(path), false);
-    assert.equal(await removeFileDurably(join(directory.path, "missing", "file")), false);
+    assert.equal(await removeFile(path), true);
+    assert.equal(await removeFile(path), false);
+    assert.equal(await removeFile(join(directory.path, "missing", "file")), false);
   });
 
   test("fails with the path when it is a directory", async () => {
     await using directory = await temporaryDirectory();
-    await assert.rejects(removeFileDurably(directory.path), {
+    await assert.rejects(removeFile(directory.path), {
       fields: { path: directory.path, errno: "EISDIR" },
     });
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import {
   cacheFileName,
@@ -10,6 +10,7 @@ import {
   type CacheEntry,
   ResultCache,
 } from "../../../../src/network/libcni/cache.js";
+import { Flusher } from "../../../../src/shim/lib/files/flusher.js";
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { countFlushes } from "../../lib/files/count-flushes.js";
 import { golden } from "../cni/golden.js";
@@ -77,16 +78,27 @@ describe("ResultCache", () => {
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  test("only the begin of an attachment is flushed: after a power cut nothing else of it has a meaning", async () => {
+  test("all writes of an attachment are flushed in the background, the first with its name", async () => {
     const { result, ...begun } = entry;
-    const rows = [
-      [() => cache.write({ ...begun, phase: "adding" }), 2],
-      [() => cache.write({ ...entry, result: result!, phase: "adding" }), 0],
-      [() => cache.write(entry), 0],
-      [() => cache.write({ ...entry, phase: "deleting" }), 0],
-      [() => cache.remove(entry), 0],
-    ] as const;
-    for (const [step, flushes] of rows) assert.equal(await countFlushes(step), flushes);
+    const flusher = new Flusher(log);
+    const told: string[] = [];
+    flusher.written = (path, isNew) => told.push(`${basename(path)} ${isNew ? "new" : "replaced"}`);
+    flusher.removed = (path) => told.push(`${basename(path)} removed`);
+    cache = new ResultCache(join(directory, "own"), log, [], flusher);
+    const flushes = await countFlushes(async () => {
+      await cache.write({ ...begun, phase: "adding" });
+      await cache.write({ ...entry, result: result!, phase: "adding" });
+      await cache.write(entry);
+      await cache.write({ ...entry, phase: "deleting" });
+      await cache.remove(entry);
+    });
+    assert.equal(flushes, 0);
+    const name = `my-net-${id}-eth0`;
+    const steps = ["new", "replaced", "replaced", "replaced", "removed"];
+    assert.deepEqual(
+      told,
+      steps.map((step) => `${name} ${step}`),
+    );
     assert.deepEqual(await cache.find(id), { entries: [], corrupt: [] });
   });
 
