@@ -6,6 +6,7 @@ import { isBelow } from "../plan/paths.js";
 import type { EngineState } from "../state/engine-state.js";
 import type { HostSource } from "../ports/host.js";
 import type { ContainerLogs } from "../ports/container-logs.js";
+import type { PodRecord } from "../state/pod-records.js";
 import type { Records } from "../state/records.js";
 import type { Logger } from "../lib/log.js";
 
@@ -32,7 +33,8 @@ const repairTimeoutMs = 60_000;
  * - The user databases of the images in use are read, for statuses.
  * - Log links of removed containers are removed from the log directories of pods on record. There only
  *   dockershim, cri-dockerd and this program create links to files of the engine.
- * - Records of removed containers, logs and pods are removed, unless a pod's network must still be torn down.
+ * - Records of removed containers, logs and pods are removed. A pod whose network must still be torn down is
+ *   listed by its checkpoint, for the kubelet to remove it; a missing checkpoint is written again.
  *
  * Sandboxes whose RunPodSandbox was killed need no repair: their record keeps them NOTREADY.
  */
@@ -142,13 +144,28 @@ async function removeOrphanedRecords(deps: RepairDeps, signal: AbortSignal): Pro
   for (const { containerId } of [...records.containers.all()]) {
     if (await isRemoved(containerId, deps, signal)) await records.containers.remove(containerId);
   }
-  for (const { sandboxId, network } of [...records.pods.all()]) {
-    // Its network must be torn down first. With a checkpoint the sandbox is still listed, and the kubelet
-    // removes it.
-    if (network.state !== "none" && network.state !== "tornDown") continue;
+  for (const record of [...records.pods.all()]) {
+    const { sandboxId, network } = record;
     if (!(await isRemoved(sandboxId, deps, signal))) continue;
-    if ((await records.checkpoints.get(sandboxId)) === undefined) await records.pods.remove(sandboxId);
+    // With a checkpoint the sandbox is still listed, and the kubelet removes it.
+    if ((await records.checkpoints.get(sandboxId)) !== undefined) continue;
+    if (network.state === "none" || network.state === "tornDown") await records.pods.remove(sandboxId);
+    else await restoreCheckpoint(record, deps);
   }
+}
+
+/**
+ * The network of a pod without container and checkpoint must still be torn down, and nobody would ask for it:
+ * a power cut took the checkpoint away, or a kill came between its removal and that of the record.
+ */
+async function restoreCheckpoint(
+  { sandboxId, name, namespace }: PodRecord,
+  { records, log }: RepairDeps,
+): Promise<void> {
+  log.warn({ sandboxId }, "checkpoint of a pod on record is missing, written again so that it is removed");
+  await records.checkpoints.put(sandboxId, { version: "v1", name, namespace, data: {} });
+  // Removed meanwhile.
+  if (records.pods.get(sandboxId) === undefined) await records.checkpoints.remove(sandboxId);
 }
 
 /** Whether the engine has no such container. Without an answer of the engine: false. */

@@ -5,7 +5,7 @@ import { ShimError } from "../../../src/shim/lib/errors.js";
 import { parseRecord } from "../../../src/shim/logs/log-record.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
-import { createContainer, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
+import { createContainer, listedSandboxes, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 
@@ -192,6 +192,17 @@ describe("repairAfterStart()", () => {
       [...pods.all()].map(({ sandboxId }) => sandboxId).sort(),
       [kept, unreleased, checkpointed].sort(),
     );
+    // With it the kubelet sees the pod whose network is left, and removes it.
+    assert.deepEqual(shim.world.checkpoints.stored.get(unreleased), {
+      version: "v1",
+      name: record.name,
+      namespace: record.namespace,
+      data: {},
+    });
+    assert.ok(unreleased in (await listedSandboxes(shim)));
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: unreleased }, shim.call("StopPodSandbox"));
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: unreleased }, shim.call("RemovePodSandbox"));
+    assert.equal(pods.get(unreleased), undefined);
     assert.deepEqual(
       [...containers.all()].map(({ containerId }) => containerId),
       [container],
