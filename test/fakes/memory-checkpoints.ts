@@ -11,8 +11,8 @@ export class MemoryCheckpoints implements CheckpointStore {
     await this.#do("put", [id, checkpoint], () => this.stored.set(id, checkpoint));
   }
 
-  flushed(): Promise<void> {
-    return Promise.resolve();
+  async flushed(id: string): Promise<void> {
+    await this.#do("flushed", [id], () => undefined);
   }
 
   async get(id: string): Promise<PodSandboxCheckpoint | undefined> {

@@ -109,7 +109,7 @@ export class LogRecords {
   ): Promise<LogRecords> {
     const records = new LogRecords(directory, log);
     await createDirectory(directory, 0o700);
-    await sweepTemporaryFiles(directory, { patterns: temporary, olderThanMs: 0 }).catch((error: unknown) => {
+    await sweepTemporaryFiles(directory, { patterns: temporary }).catch((error: unknown) => {
       log.error({ err: messageOf(error) }, "cannot remove temporary files of a crashed writer");
     });
     for (const name of await namesIn(directory)) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdir, readdir, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { encodeCheckpoint, type PodSandboxCheckpoint } from "../../../checkpoints/checkpoint.js";
@@ -11,8 +11,10 @@ import {
   type CorruptFile,
 } from "../../../checkpoints/directory-store.js";
 import { writeFileAtomically } from "../../../src/shim/lib/files/atomic-file.js";
+import { Flusher } from "../../../src/shim/lib/files/flusher.js";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import { silentLogger } from "../../../src/shim/lib/log.js";
+import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 import { vectors } from "./golden.js";
 
@@ -100,6 +102,22 @@ describe("CheckpointDirectory", () => {
     await rm(join(at.other, "cd"));
     await at.store.remove(id);
     assert.deepEqual(await at.store.list(), []);
+  });
+
+  test("put() leaves the flush to the flusher, flushed() waits for it, and a removal is not flushed", async () => {
+    const flusher = new Flusher(silentLogger());
+    await using at = await setUp({ flusher });
+    using flushes = await HeldFlushes.start();
+    flushes.hold();
+    await at.store.put(id, checkpoint);
+    assert.deepEqual(await at.store.get(id), checkpoint);
+    assert.deepEqual(flushes.done, []);
+    flushes.release();
+    await at.store.flushed(id, new AbortController().signal);
+    assert.deepEqual(flushes.done, [id, basename(at.own)]);
+    await at.store.remove(id);
+    await flusher.close();
+    assert.equal(flushes.done.length, 2);
   });
 
   test("put() makes the directory again when it has vanished", async () => {

@@ -15,7 +15,9 @@ import {
   parseRecord,
   type RecordDirectoryOptions,
 } from "../../../src/shim/state/record-directory.js";
+import { Flusher } from "../../../src/shim/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 const id = "3f".repeat(32);
@@ -234,6 +236,39 @@ describe("failing disk", () => {
     await records.put(record());
     await records.put(record({ phase: "ready" }));
     assert.deepEqual(seenWhileWriting, [undefined, "creating"]);
+  });
+
+  test("changes count before they are flushed; who waits gets the error of the flush", async () => {
+    await using at = await setUp();
+    const flusher = new Flusher(at.log);
+    const records = await at.open({ flusher });
+    using flushes = await HeldFlushes.start();
+    flushes.hold();
+    await records.put(record());
+    assert.deepEqual(records.get(id), record());
+    assert.equal((await at.open()).get(id)?.phase, "creating");
+    flushes.failing = "EIO";
+    flushes.release();
+    const { signal } = new AbortController();
+    await assert.rejects(records.flushed(id, signal), (error) => isKind(error, "unavailable"));
+    await records.flushed("unknown", signal);
+    assert.deepEqual(records.get(id), record());
+  });
+
+  test("only the first write of a record is flushed with its name, and its removal not at all", async () => {
+    await using at = await setUp();
+    const flusher = new Flusher(at.log);
+    using flushes = await HeldFlushes.start();
+    const records = await at.open({ flusher });
+    flushes.done.length = 0;
+    await records.put(record());
+    await records.flushed(id, new AbortController().signal);
+    assert.deepEqual(flushes.done, [`${id}.json`, "pods"]);
+    await records.put(record({ phase: "ready" }));
+    await flusher.close();
+    await records.remove(id);
+    await flusher.close();
+    assert.deepEqual(flushes.done, [`${id}.json`, "pods", `${id}.json`]);
   });
 
   test("a record stays in memory when its removal fails", async () => {

@@ -54,8 +54,9 @@ export class Flusher {
   ) {}
 
   /**
-   * `path` has new content. With a new name the flush begins now. A replaced file is flushed within a second:
-   * when a power cut takes its rename back, the old content is there, so the name needs no flush.
+   * `path` has new content. With a new name the flush begins now. A replaced file is flushed within a second,
+   * because some file systems (XFS) write the rename before the content and would leave an empty file for half
+   * a minute. Its name is not flushed: they all write it with the content, and what is replaced may be lost.
    */
   written(path: string, isNew: boolean): void {
     const directory = this.#directoryOf(path);
@@ -80,7 +81,7 @@ export class Flusher {
   }
 
   /**
-   * Waits until the last content of `path` is on the disk. Throws as `fileError` describes when it could not
+   * Waits until the last content of `path` is on the disk, and the name when it is new. Throws as `fileError` describes when it could not
    * be flushed: then only another write can help.
    */
   async flushed(path: string, signal: AbortSignal): Promise<void> {

@@ -17,6 +17,7 @@ const changes = [
   "engine.startContainer",
   "host.writeResolvConf",
   "network.setUpPod",
+  "checkpoints.flushed",
 ];
 
 /** Nothing of any sandbox is left anywhere. */
@@ -54,6 +55,7 @@ describe("runPodSandbox()", () => {
         "engine.startContainer",
         "host.writeResolvConf",
         "network.setUpPod",
+        "checkpoints.flushed",
         "records.write",
       ],
     );
@@ -119,6 +121,7 @@ describe("runPodSandbox() undoes everything", () => {
     ["engine.startContainer", "the engine cannot start"],
     ["host.writeResolvConf", "resolv.conf cannot be written"],
     ["network.setUpPod", "the network cannot be set up"],
+    ["checkpoints.flushed", "the checkpoint cannot be flushed"],
   ];
   for (const [step, what] of failures) {
     test(`when ${what}, and reports that error with its kind`, async () => {
@@ -169,6 +172,7 @@ describe("runPodSandbox() undoes everything", () => {
     "engine.inspectContainer",
     "host.writeResolvConf",
     "network.setUpPod",
+    "checkpoints.flushed",
   ];
   for (const step of cancelAfter) {
     test(`when the caller leaves right after ${step}`, async () => {

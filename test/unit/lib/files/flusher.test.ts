@@ -137,7 +137,7 @@ describe("Flusher", () => {
     at.flushes.failing = "ENOSPC";
     await at.write("a", true);
     const refused = (error: unknown) =>
-      isKind(error, "unavailable") && (error as ShimError).fields["path"] === at.place("a");
+      isKind(error, "unavailable") && error.fields["path"] === at.place("a");
     await assert.rejects(at.flushed("a"), refused);
     at.flushes.failing = undefined;
     await assert.rejects(at.flushed("a"), refused);

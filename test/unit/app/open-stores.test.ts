@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openStores } from "../../../src/shim/app/open-stores.js";
+import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import { newRecord } from "../../../src/shim/logs/log-record.js";
+import { flushed } from "../../../src/shim/state/records.js";
+import type { PodRecord } from "../../../src/shim/state/pod-records.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { HeldFlushes } from "../lib/files/held-flushes.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const id = "3f".repeat(32);
+const record: PodRecord = {
+  version: 1,
+  sandboxId: id,
+  namespace: "default",
+  name: "web-0",
+  uid: "0a1b",
+  attempt: 0,
+  phase: "creating",
+  runtimeHandler: "",
+  namespaces: { network: 0, pid: 1, ipc: 0 },
+  network: { plugin: "noop", state: "none", ips: [] },
+  logDirectory: "/var/log/pods/x",
+  cgroupParent: "",
+};
+
+test("checkpoints and records of pods are flushed, the rest at the end of the program; other records never", async () => {
+  await using directory = await temporaryDirectory();
+  const log = recordingLog();
+  const lifetime = new Lifetime(log);
+  const stores = await openStores(join(directory.path, "state"), log, lifetime);
+  const { records, logRecords } = stores;
+  using flushes = await HeldFlushes.start();
+  await records.checkpoints.put(id, { version: "v1", name: "web-0", namespace: "default", data: {} });
+  await records.pods.put(record);
+  await records.containers.merge(id, { unified: { "memory.high": "1" } });
+  await logRecords.put(newRecord(id, { directory: "/var/log/pods/x", path: "/var/log/pods/x/0.log" }));
+  await flushed(id, records, new AbortController().signal);
+  assert.deepEqual(flushes.done.slice().sort(), [id, `${id}.json`, "pods", "sandbox"].sort());
+  await records.pods.put({ ...record, phase: "ready" });
+  await lifetime.close();
+  assert.deepEqual(flushes.done.slice(4), [`${id}.json`]);
+  assert.deepEqual(log.lines, []);
+});
