@@ -55,8 +55,9 @@ export class Flusher {
 
   /**
    * `path` has new content. With a new name the flush begins now. A replaced file is flushed within a second,
-   * because some file systems (XFS) write the rename before the content and would leave an empty file for half
-   * a minute. Its name is not flushed: they all write it with the content, and what is replaced may be lost.
+   * because some file systems (XFS) write the rename before the content, and would leave an empty file during
+   * half a minute. Its name is not flushed: they write it with the content, and where one does not, the old
+   * file is there or the new one, or what was replaced twice is lost.
    */
   written(path: string, isNew: boolean): void {
     const directory = this.#directoryOf(path);
@@ -81,8 +82,8 @@ export class Flusher {
   }
 
   /**
-   * Waits until the last content of `path` is on the disk, and the name when it is new. Throws as `fileError` describes when it could not
-   * be flushed: then only another write can help.
+   * Waits until the last content of `path` is on the disk, with the name when that is new. Throws as
+   * `fileError` describes when it could not be flushed: then only another write can help.
    */
   async flushed(path: string, signal: AbortSignal): Promise<void> {
     const directory = this.#directories.get(dirname(path));
