@@ -1,24 +1,28 @@
 /** The shim against other CRI servers on the same engine, in one run. */
+import { basename } from "node:path";
 import { connectCri } from "../test/support/cri-client.js";
 import { dockerSocket } from "../test/support/docker.js";
 import type { TestBed } from "../test/support/test-bed.js";
-import { basename } from "node:path";
 import { Stage, type Server } from "./blocks.js";
-import { connectBytes } from "./cri-bytes.js";
-import { compareBursts, compareCalls, compareExecs, cpuRows, valuesOf } from "./lifecycle.js";
-import { startPod, stopPod, type RunningPod } from "./lifecycle.js";
+import {
+  compareBursts,
+  compareCalls,
+  compareExecs,
+  startPod,
+  stopPod,
+  type RunningPod,
+} from "./lifecycle.js";
 import { inParallel } from "./measure.js";
 import type { BenchOptions } from "./options.js";
 import { residentMebibytesOf } from "./process-usage.js";
 import { rowOf, type Row } from "./ratios.js";
-import { plainReads, statisticsReads, type Subject } from "./reads.js";
 import { loadNow, machine } from "./report.js";
+import { compareServerReads } from "./server-reads.js";
 import { engineProcesses, listenerOf } from "./server-processes.js";
 import type { ServersReport } from "./servers-report.js";
 
 /** Pods that are made at the same time. */
 const creationWidth = 6;
-const readBlocks = 3;
 
 export async function benchServers(options: BenchOptions, bed: TestBed): Promise<ServersReport> {
   const { pods, starts, bursts, reads, flags, profile } = options;
@@ -60,7 +64,7 @@ export async function benchServers(options: BenchOptions, bed: TestBed): Promise
     made.push(await startPod(bed, own));
   });
   say(`reads, ${String(reads)} rounds`);
-  rows.push(...(await compareServerReads(stage, subjects, { image: bed.image, rounds: reads, say })));
+  rows.push(...(await compareServerReads(stage, subjects, { image: bed.image, reads, say })));
   rows.push(memoryRow(servers, pods));
   say("removing the pods");
   await inParallel(made.length, creationWidth, async (index) => {
@@ -93,64 +97,6 @@ function otherServer(socket: string, { others, suspend }: BenchOptions): Server 
     ...{ name: isUnique ? name : socket, socket, cri: connectCri(socket), pid: listenerOf(socket) },
     mayBeSuspended: suspend,
   };
-}
-
-async function compareServerReads(
-  stage: Stage,
-  pods: ReadonlyMap<Server, RunningPod>,
-  {
-    image,
-    rounds,
-    say,
-  }: { readonly image: string; readonly rounds: number; readonly say: (line: string) => void },
-): Promise<readonly Row[]> {
-  const clients = new Map(stage.servers.map((server) => [server, connectBytes(server.socket)]));
-  const subjectOf = (server: Server): Subject => ({
-    sandboxId: "",
-    containerId: "",
-    image,
-    ...pods.get(server),
-  });
-  const readsOf = (server: Server) => [
-    ...plainReads(subjectOf(server)).map((read) => ({ ...read, rounds })),
-    // They take a hundred times as long as other reads on some servers.
-    ...statisticsReads.map((read) => ({ ...read, rounds: Math.max(Math.ceil(rounds / 10), readBlocks) })),
-  ];
-  const all = new Map(stage.servers.map((server) => [server, readsOf(server)]));
-  const rows: Row[] = [];
-  try {
-    for (const [index, { title, rounds: count }] of (all.values().next().value ?? []).entries()) {
-      const call = async (server: Server): Promise<void> => {
-        const client = clients.get(server);
-        if (client !== undefined) await all.get(server)?.[index]?.call(client);
-      };
-      const failing = new Set<string>();
-      for (const server of stage.servers) {
-        await call(server).catch((error: unknown) => {
-          say(`${server.name} does not answer ${title}: ${String(error)}`);
-          failing.add(server.name);
-        });
-      }
-      const blockRounds = Math.ceil(count / readBlocks);
-      const measured = await stage.inBlocks(
-        { rounds: count, blockRounds, warmUpRounds: [count, Math.ceil(blockRounds / 10)] },
-        async (server) => {
-          if (failing.has(server.name)) return {};
-          const startMs = performance.now();
-          await call(server);
-          return { [title]: performance.now() - startMs };
-        },
-      );
-      const answered = measured.map((entry) =>
-        failing.has(entry.server) ? { ...entry, samples: [], usages: [] } : entry,
-      );
-      const [cpu] = cpuRows(answered, { title, unit: "ms", factor: 1000 });
-      rows.push(rowOf({ title, unit: "ms" }, valuesOf(answered, title)), cpu);
-    }
-  } finally {
-    for (const client of clients.values()) client[Symbol.dispose]();
-  }
-  return rows;
 }
 
 function memoryRow(servers: readonly Server[], pods: number): Row {
