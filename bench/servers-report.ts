@@ -31,11 +31,10 @@ export function formatServers(report: ServersReport): string {
     `${String(machine.cores)} cores, Node.js ${machine.node}, Docker Engine ${machine.engine}, ` +
       `load average ${load.map((value) => value.toFixed(1)).join(" to ")}`,
     `${String(starts)} rounds of calls, ${String(bursts)} bursts, ${String(reads)} reads, ${String(pods)} running pods`,
-    ...servers.map(
-      ({ name, socket, podAddress }) =>
-        `${name}: ${socket}, ${podAddress === "" ? "no pod network" : `pod address ${podAddress}`}`,
-    ),
-    ...flags.map((flag) => `  ${flag}`),
+    ...servers.flatMap(({ name, socket, podAddress }, index) => [
+      `${name}: ${socket}, ${podAddress === "" ? "no pod network" : `pod address ${podAddress}`}`,
+      ...(index === 0 ? flags.map((flag) => `  ${flag}`) : []),
+    ]),
     `stopped while another server is measured: ${stopped.length === 0 ? "none" : stopped.join(", ")}`,
     ...servers.slice(1).flatMap(({ name }) => ["", ...tableOf(rows, name)]),
     "",
