@@ -1,7 +1,7 @@
 /** Which pods have a network, by what is on record of them. */
 import type { HostPortOwner } from "../ports/network-plugin.js";
 import type { Engine } from "../ports/engine.js";
-import { portMappingsOf, type Records } from "../state/records.js";
+import { portMappingsIn, type Records } from "../state/records.js";
 
 /** Whether a pod has a network of this plugin that was not torn down yet. */
 export function hasNetworkOf(plugin: string, { pods }: Pick<Records, "pods">): boolean {
@@ -28,7 +28,7 @@ export async function hostPortOwners(
       sandboxId,
       namespace,
       name,
-      portMappings: await portMappingsOf(sandboxId, { checkpoints }),
+      portMappings: portMappingsIn(await checkpoints.get(sandboxId)),
     });
   }
   const unrecorded = (await checkpoints.list()).filter((id) => !recorded.has(id));
@@ -46,7 +46,7 @@ export async function hostPortOwners(
       sandboxId,
       namespace,
       name,
-      portMappings: await portMappingsOf(sandboxId, { checkpoints }),
+      portMappings: portMappingsIn(checkpoint),
     });
   }
   return owners;

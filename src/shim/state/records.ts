@@ -1,5 +1,5 @@
 import type { PortMapping } from "../domain/sandbox.js";
-import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { CheckpointStore, PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
 import type { ContainerRecords } from "./container-records.js";
 import type { PodRecords } from "./pod-records.js";
 
@@ -23,10 +23,6 @@ export async function flushed(
 }
 
 /** Port mappings of a pod's set-up, from its checkpoint: the tear-down needs the same ones. */
-export async function portMappingsOf(
-  sandboxId: string,
-  { checkpoints }: Pick<Records, "checkpoints">,
-): Promise<readonly PortMapping[]> {
-  const checkpoint = await checkpoints.get(sandboxId);
+export function portMappingsIn(checkpoint: PodSandboxCheckpoint | undefined): readonly PortMapping[] {
   return (checkpoint?.data.portMappings ?? []).map((mapping) => ({ hostIp: "", ...mapping }));
 }

@@ -39,7 +39,6 @@ export async function removeSandbox(id: string, services: Services, call: Call):
     if (model.sandbox(id) !== undefined) {
       await sync.remove(id, { force: true }, call.signal);
     }
-    await checkpoints.remove(id);
-    await podRecords.remove(id);
+    await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
   });
 }

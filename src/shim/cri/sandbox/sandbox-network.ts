@@ -3,35 +3,36 @@ import type { Call } from "../../lib/call.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";
-import { portMappingsOf } from "../../state/records.js";
+import { portMappingsIn } from "../../state/records.js";
 import type { Services } from "../services.js";
 
 /**
  * Tears the pod's network down, unless an earlier call succeeded, also before a restart of this program.
- * `sandbox` is undefined when the engine lost the container: then record and checkpoint name the pod.
+ * `sandbox` is undefined when the engine lost the container: then record and checkpoint name the pod. True
+ * when the success is to be recorded: `recordTearDown`.
  */
 export async function tearDownNetwork(
   id: string,
   sandbox: Sandbox | undefined,
   services: Services,
   call: Call,
-): Promise<void> {
+): Promise<boolean> {
   const { network } = services;
   const { pods: podRecords, checkpoints } = services.records;
   const record = podRecords.get(id);
-  if (record?.network.state === "tornDown" || record?.network.state === "none") return;
+  if (record?.network.state === "tornDown" || record?.network.state === "none") return false;
   const checkpoint = await checkpoints.get(id);
   // An unknown id must not reach the plugin.
-  if (sandbox === undefined && record === undefined && checkpoint === undefined) return;
-  if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return;
+  if (sandbox === undefined && record === undefined && checkpoint === undefined) return false;
+  if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return false;
   const reference = referenceOf(id, sandbox, record, checkpoint);
   const namespace =
     sandbox === undefined ? undefined : services.node.host().networkNamespace(sandbox.snapshot);
-  const portMappings = await portMappingsOf(id, services.records);
+  const portMappings = portMappingsIn(checkpoint);
   // RunPodSandbox did not finish: its undo failed, or the program was killed.
   const unfinished = record?.network.state === "settingUp" ? { unfinished: true } : {};
   await network.tearDownPod({ ...reference, portMappings, ...namespace, ...unfinished }, call.signal);
-  await remember(id, record, services, call);
+  return record !== undefined;
 }
 
 function referenceOf(
@@ -44,14 +45,12 @@ function referenceOf(
   return { sandboxId: id, namespace: known?.namespace ?? "", name: known?.name ?? "" };
 }
 
-/** Never fails the call: without the record, a second tear-down is harmless. */
-async function remember(
+/** Never throws: without the record, a second tear-down is harmless. */
+export async function recordTearDown(
   id: string,
-  record: PodRecord | undefined,
   { records: { pods: podRecords }, log }: Services,
   call: Call,
 ): Promise<void> {
-  if (record === undefined) return;
   try {
     await podRecords.update(id, (current) => ({
       ...current,

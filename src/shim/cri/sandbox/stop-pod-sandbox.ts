@@ -3,7 +3,7 @@ import { aggregate, ShimError, messageOf } from "../../lib/errors.js";
 import type { Answer, StopPodSandboxRequest, StopPodSandboxResponse } from "../../domain/cri.js";
 import { needsStop, stopAndRefresh } from "../container/stop-container.js";
 import { findSandbox, sandboxIdOf } from "../find-by-id.js";
-import { tearDownNetwork } from "./sandbox-network.js";
+import { recordTearDown, tearDownNetwork } from "./sandbox-network.js";
 import type { Services } from "../services.js";
 import type { Sandbox } from "../../domain/sandbox.js";
 import type { PodRecord } from "../../state/pod-records.js";
@@ -45,13 +45,17 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
 
   await recordStop(id, sandbox, services);
   await stopContainers(id, model.containerIdsOf(id), services, call);
+  let isTornDown: boolean;
   try {
-    await tearDownNetwork(id, sandbox, services, call);
+    isTornDown = await tearDownNetwork(id, sandbox, services, call);
   } catch (error) {
     throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
   }
+  await Promise.all([
+    isTornDown ? recordTearDown(id, services, call) : undefined,
+    sandbox === undefined ? undefined : stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call),
+  ]);
   if (sandbox === undefined) return;
-  await stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call);
   // If the record could not be written, a container may have been started until now.
   await stopContainers(id, startable(id, services), services, call);
 }
