@@ -22,6 +22,7 @@ import type {
   ExecState,
   LogOptions,
   LogStream,
+  PingLimits,
   ProcessStreams,
   PullProgress,
   RegistryCredentials,
@@ -120,8 +121,8 @@ export class FakeEngine implements Engine {
     for (const wake of this.#wakes.splice(0)) wake();
   }
 
-  async ping(signal: AbortSignal): Promise<void> {
-    await this.#call("ping", [], signal, () => undefined);
+  async ping(limits: PingLimits, signal: AbortSignal): Promise<void> {
+    await this.#call("ping", [limits], signal, () => undefined);
   }
 
   async version(signal: AbortSignal): Promise<EngineVersion> {

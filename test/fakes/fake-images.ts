@@ -60,8 +60,8 @@ export class FakeImages {
 
   list(): readonly ListedImage[] {
     return [...this.#images.values()].map((image) => {
-      const { id, repoTags, repoDigests, size, hasRegistry, labels } = snapshotOfImage(image);
-      return { id, repoTags, repoDigests, size, hasRegistry, sharedSize: -1, labels };
+      const { id, repoTags, repoDigests, size, hasRegistry } = snapshotOfImage(image);
+      return { id, repoTags, repoDigests, size, hasRegistry };
     });
   }
 

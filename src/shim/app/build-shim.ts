@@ -79,7 +79,11 @@ export function buildShim(
   const abandonedRequests = new AbandonedRequests({ log, timeoutMs: cleanUpTimeoutMs });
   lifetime.onClose("requests without an answer", () => abandonedRequests.stop());
   const openFiles = new OpenFilesNotice({ host, defaultUlimits: settings.defaultUlimits, log });
-  const imageCache = new ImageCache(engine);
+  const imageCache = new ImageCache({
+    engine,
+    isLive: () => link.state.phase === "live",
+    now: () => performance.now(),
+  });
   const forgetImages = (): void => {
     imageCache.forget();
     adapters.pauseImages.invalidate();
@@ -97,11 +101,12 @@ export function buildShim(
         warnOfIgnoredAnnotations(settings.allowedAnnotations, facts, log);
         await adapters.engineConnected(facts, signal);
         openFiles.engineFound();
-        forgetImages();
         unmanagedImages.forget();
       },
       onConnectError: (error) => firstConnection.connectFailed(error),
       onLive: (facts) => {
+        // Here and not at the connect: what was read before the subscription may have changed before it.
+        forgetImages();
         firstConnection.wentLive(facts);
         for (const listener of liveListeners) listener(facts);
       },

@@ -22,6 +22,7 @@ export function bindRpcs(services: Services, itemEncoders: ItemEncoders): Rpcs {
     ...encoders,
     sandbox: keepBytes(encoders.sandbox),
     container: keepBytes(encoders.container),
+    image: keepBytes(encoders.image),
   };
   return new Map(
     Object.entries(rpcs).map(([name, typed]) => {

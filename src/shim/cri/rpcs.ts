@@ -110,8 +110,8 @@ interface StreamRow<Name extends ValidatedRpc> extends RowOf<Name> {
 export interface ListForm {
   readonly item: keyof ItemEncoders;
   /**
-   * `each`: each call encodes its items. `keep`: the bytes of an item are kept, because the read model
-   * returns the same object in many calls. `keepList`: the bytes of the whole list are kept, too.
+   * `each`: each call encodes its items. `keep`: the bytes of an item are kept, because the handler returns
+   * the same object in many calls. `keepList`: the bytes of the whole list are kept, too.
    */
   readonly encoding: "each" | "keep" | "keepList";
   /** Sent as a stream of messages instead of one message. */
@@ -352,7 +352,7 @@ export const rpcs: { readonly [Name in ValidatedRpc]: Row<Name> & RowOf<Name> } 
   ListImages: {
     handler: listImages,
     item: "image",
-    encoding: "each",
+    encoding: "keepList",
     stream: false,
     validate: anyRequest,
     readOnly: true,
@@ -361,7 +361,7 @@ export const rpcs: { readonly [Name in ValidatedRpc]: Row<Name> & RowOf<Name> } 
   StreamImages: {
     handler: listImages,
     item: "image",
-    encoding: "each",
+    encoding: "keep",
     stream: true,
     validate: anyRequest,
     readOnly: true,

@@ -182,7 +182,4 @@ export interface ListedImage {
    * and never pulled or pushed. The containerd image store tells this from API 1.54 on.
    */
   readonly hasRegistry: boolean;
-  /** Bytes shared with other images; -1 when the engine did not say. */
-  readonly sharedSize: number;
-  readonly labels: Labels;
 }

@@ -31,8 +31,7 @@ export const imageEssentials: Essentials = {
 
 /** Of an entry of `GET /images/json`. */
 export const listedImageEssentials: Essentials = {
-  ...members("Id", "RepoTags", "RepoDigests", "Created", "Size", "SharedSize", "Manifests"),
-  Labels: members(...essentialLabels),
+  ...members("Id", "RepoTags", "RepoDigests", "Size", "Manifests"),
 };
 
 /** The answer of `GET /images/{reference}/json`. At API 1.52 it leaves out all empty fields. */
@@ -71,8 +70,6 @@ export function toListedImage(answer: unknown): ListedImage | undefined {
     repoDigests: digestsOf(json),
     size: sizeOf(json),
     hasRegistry: hasDigest(json) && !isKnownAsLocal(json),
-    sharedSize: typeof json["SharedSize"] === "number" ? json["SharedSize"] : -1,
-    labels: labelsOf(json, "Labels"),
   };
 }
 

@@ -16,10 +16,11 @@ export function systemCalls(client: EngineClient): SystemCalls {
   };
 
   return {
-    async ping(signal) {
+    async ping({ recentMs, timeoutMs }, signal) {
+      if (client.hasAnswered(recentMs)) return;
       const action = "ping the engine";
       const answer = await client.request(
-        { action, method: "GET", path: ["_ping"], concurrency: "unlimited", unversioned: true },
+        { action, method: "GET", path: ["_ping"], concurrency: "unlimited", unversioned: true, timeoutMs },
         signal,
       );
       if (answer.status !== 200) throw refusalOf(answer);

@@ -1,58 +1,144 @@
 import { withDeadline } from "../lib/abort.js";
 import { LruMap } from "../lib/lru-map.js";
 import { SingleFlight } from "../lib/sync/single-flight.js";
-import type { ImageSnapshot } from "../domain/snapshot.js";
+import type { ImageSnapshot, ListedImage } from "../domain/snapshot.js";
 import type { Engine } from "../ports/engine.js";
+import { findImage } from "./find-image.js";
 
 /** Limit of one inspect, which concurrent callers share. */
 const inspectTimeoutMs = 5_000;
+/**
+ * How long an answer is valid without an image event: engines before 29 report no event for a commit or a
+ * build without a tag, none reports what is done to containerd's image store beside it, and the engine drops
+ * events for a slow reader.
+ */
+const freshMs = 60_000;
+/** Of images by id, and by the names that ImageStatus was asked for. */
 const capacity = 2_000;
+/** An image with more characters in its names and its user, which are of any size, is not kept. */
+const imageLimit = 16 * 1024;
+/** The same for all images of a list. */
+const listLimit = 8 * 1024 * 1024;
 
-interface Entry {
-  /** Undefined: the engine has no such image any more. */
-  readonly image: ImageSnapshot | undefined;
-  /** Number of `forget` calls before the inspect began. */
+/** What is kept of an image. Its labels and its config, of any size, are not. */
+export type KnownImage = Pick<
+  ImageSnapshot,
+  "id" | "repoTags" | "repoDigests" | "size" | "hasRegistry" | "user"
+>;
+
+interface Reading {
+  /** Number of `forget` calls before the request. */
   readonly generation: number;
+  readonly beganAtMs: number;
+}
+
+interface Entry extends Reading {
+  /** Undefined: the engine has no such image any more. */
+  readonly image: KnownImage | undefined;
+}
+
+export interface ImageCacheDeps {
+  readonly engine: Pick<Engine, "inspectImage" | "listImages">;
+  /** Whether image events arrive. */
+  readonly isLive: () => boolean;
+  /** Milliseconds of a clock that never goes back. */
+  readonly now: () => number;
 }
 
 /**
- * Images of known containers by id, so that a status needs no image inspect. The content of an image id is
- * fixed, but its names change: after an image event an entry is stale. When the engine does not answer, a
- * stale entry is used: a status must not fail because of the names of an image.
+ * What the engine said of its images, until an image event, a change by this program, or a reconnect. Events
+ * carry no data: each makes everything stale. That an image is absent is never kept for `find`, because
+ * kubelets pull it then.
  */
 export class ImageCache {
   readonly #images = new LruMap<string, Entry>(capacity);
-  readonly #flights = new SingleFlight<ImageSnapshot | undefined>();
+  readonly #flights = new SingleFlight<KnownImage | undefined>();
+  #list: (Reading & { readonly images: readonly ListedImage[] }) | undefined;
   #generation = 0;
 
-  constructor(private readonly engine: Pick<Engine, "inspectImage">) {}
+  constructor(private readonly deps: ImageCacheDeps) {}
 
   /**
-   * Undefined when the engine has no such image any more, or never answered. Throws only the caller's abort.
+   * The image of a container by id, for statuses. Undefined when the engine has no such image any more, or
+   * never answered. When the engine does not answer, a stale entry is used: a status must not fail because of
+   * the names of an image. Throws only the caller's abort.
    */
-  async get(id: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+  async get(id: string, signal: AbortSignal): Promise<KnownImage | undefined> {
     const generation = this.#generation;
     const known = this.#images.get(id);
     if (known?.generation === generation) return known.image;
-    return this.#flights.run(`${generation} ${id}`, signal, (shared) => this.#ask(id, generation, shared));
+    return this.#flights.run(`${generation} ${id}`, signal, (shared) => this.#ask(id, shared));
   }
 
-  /** Makes all entries stale. Called for every image event, and after each reconnect. */
+  /** As `findImage`, without an engine request for an image that was found before. */
+  async find(text: string, signal: AbortSignal): Promise<KnownImage | undefined> {
+    const known = this.#images.get(text);
+    if (known?.image !== undefined && this.#isFresh(known)) return known.image;
+    const reading = this.#begin();
+    const image = await findImage(this.deps.engine, text, signal);
+    if (image === undefined) return undefined;
+    this.#keep(text, image, reading);
+    if (text !== image.id) this.#keep(image.id, image, reading);
+    return image;
+  }
+
+  /** All images: the same array as before when nothing has changed. */
+  async list(signal: AbortSignal): Promise<readonly ListedImage[]> {
+    if (this.#list !== undefined && this.#isFresh(this.#list)) return this.#list.images;
+    const reading = this.#begin();
+    const images = await this.deps.engine.listImages(signal);
+    const length = images.reduce((sum, image) => sum + lengthOf(image), 0);
+    this.#list = length > listLimit ? undefined : { ...reading, images };
+    return images;
+  }
+
+  /** Makes everything stale. Called for every image event, each change by this program, and each reconnect. */
   forget(): void {
     this.#generation += 1;
   }
 
-  async #ask(id: string, generation: number, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+  #isFresh({ generation, beganAtMs }: Reading): boolean {
+    const { isLive, now } = this.deps;
+    return generation === this.#generation && isLive() && now() - beganAtMs < freshMs;
+  }
+
+  #begin(): Reading {
+    return { generation: this.#generation, beganAtMs: this.deps.now() };
+  }
+
+  #keep(key: string, image: ImageSnapshot | undefined, reading: Reading): void {
+    // A later inspect may have ended earlier.
+    if ((this.#images.get(key)?.generation ?? -1) > reading.generation) return;
+    if (image === undefined) {
+      this.#images.set(key, { ...reading, image });
+      return;
+    }
+    const { id, repoTags, repoDigests, size, hasRegistry, user } = image;
+    const known = { id, repoTags, repoDigests, size, hasRegistry, user };
+    if (key.length + user.length + lengthOf(known) > imageLimit) this.#images.delete(key);
+    else this.#images.set(key, { ...reading, image: known });
+  }
+
+  async #ask(id: string, signal: AbortSignal): Promise<KnownImage | undefined> {
+    const reading = this.#begin();
     try {
       const image = await withDeadline(signal, inspectTimeoutMs, `inspect image ${id}`, (limited) =>
-        this.engine.inspectImage(id, limited),
+        this.deps.engine.inspectImage(id, limited),
       );
-      // A later inspect may have ended earlier.
-      if ((this.#images.get(id)?.generation ?? -1) <= generation) this.#images.set(id, { image, generation });
+      this.#keep(id, image, reading);
       return image;
     } catch {
       // The next caller asks again.
       return this.#images.get(id)?.image;
     }
   }
+}
+
+/** Characters of id and names. */
+function lengthOf({
+  id,
+  repoTags,
+  repoDigests,
+}: Pick<KnownImage, "id" | "repoTags" | "repoDigests">): number {
+  return [...repoTags, ...repoDigests].reduce((sum, name) => sum + name.length, id.length);
 }

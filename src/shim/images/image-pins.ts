@@ -5,6 +5,7 @@ import type { UnmanagedImages } from "./unmanaged-images.js";
 
 /** The parts of a listed or inspected image by which it is pinned. */
 export type Pinnable = Pick<ListedImage, "id" | "repoTags" | "repoDigests" | "hasRegistry">;
+export type PinRule = (image: Pinnable) => boolean;
 
 export interface ImagePinsDeps {
   readonly pauseImages: { isPinned(names: readonly string[]): boolean };
@@ -20,7 +21,9 @@ export interface ImagePinsDeps {
  */
 export class ImagePins {
   readonly #isNamed: (name: string) => boolean;
+  #noted: readonly Pinnable[] = [];
   #withoutRegistry: ReadonlySet<string> = new Set();
+  #latest: { readonly outside: ReadonlySet<string>; readonly isPinned: PinRule } | undefined;
 
   constructor(private readonly deps: ImagePinsDeps) {
     this.#isNamed = imageNameMatcher(deps.patterns);
@@ -31,24 +34,32 @@ export class ImagePins {
    * registry.
    */
   noteListed(images: readonly Pinnable[]): void {
+    if (images === this.#noted) return;
+    this.#noted = images;
     this.#withoutRegistry = new Set(images.filter((image) => !image.hasRegistry).map(({ id }) => id));
+    this.#latest = undefined;
   }
 
   /**
-   * The present rule. Makes an engine request only when unmanaged containers were created or removed since
-   * the last one.
+   * The present rule: the same function as before when nothing has changed. Makes an engine request only when
+   * unmanaged containers were created or removed since the last one.
    */
-  async rule(signal: AbortSignal): Promise<(image: Pinnable) => boolean> {
+  async rule(signal: AbortSignal): Promise<PinRule> {
     const outside = await this.deps.unmanagedImages.ids(signal);
-    return (image) => {
-      const names = [...image.repoTags, ...image.repoDigests];
-      const isLocal = !image.hasRegistry || this.#withoutRegistry.has(image.id);
-      return (
-        outside.has(image.id) ||
-        (image.repoTags.length > 0 && isLocal) ||
-        this.deps.pauseImages.isPinned(names) ||
-        names.some(this.#isNamed)
-      );
-    };
+    if (this.#latest?.outside !== outside) {
+      this.#latest = { outside, isPinned: (image) => this.#isPinned(image, outside) };
+    }
+    return this.#latest.isPinned;
+  }
+
+  #isPinned(image: Pinnable, outside: ReadonlySet<string>): boolean {
+    const names = [...image.repoTags, ...image.repoDigests];
+    const isLocal = !image.hasRegistry || this.#withoutRegistry.has(image.id);
+    return (
+      outside.has(image.id) ||
+      (image.repoTags.length > 0 && isLocal) ||
+      this.deps.pauseImages.isPinned(names) ||
+      names.some(this.#isNamed)
+    );
   }
 }

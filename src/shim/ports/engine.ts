@@ -136,10 +136,20 @@ export interface ContainerFilter {
   readonly ancestor?: string;
 }
 
+/** Milliseconds. */
+export interface PingLimits {
+  /** How old the latest proof may be. */
+  readonly recentMs: number;
+  readonly timeoutMs: number;
+}
+
 /** The engine itself. */
 export interface SystemCalls {
-  /** Cheapest proof that the engine answers. */
-  ping(signal: AbortSignal): Promise<void>;
+  /**
+   * Cheapest proof that the engine answers: nothing is sent when it has answered a request, of any kind, that
+   * was sent within the last `recentMs`.
+   */
+  ping(limits: PingLimits, signal: AbortSignal): Promise<void>;
   version(signal: AbortSignal): Promise<EngineVersion>;
   /**
    * Negotiates the API version anew and reads version and info. Must be called before any call below, and

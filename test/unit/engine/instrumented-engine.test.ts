@@ -14,6 +14,7 @@ function engineWith(overrides: Partial<Engine>): Engine {
 
 describe("instrument()", () => {
   const never = new AbortController().signal;
+  const limits = { recentMs: 0, timeoutMs: 1000 };
 
   function observe(engine: Engine): { readonly engine: Engine; readonly seen: EngineObservation[] } {
     const seen: EngineObservation[] = [];
@@ -36,7 +37,7 @@ describe("instrument()", () => {
 
   test("reports verb and time", async () => {
     const { engine, seen } = observe(engineWith({ ping: () => Promise.resolve() }));
-    await engine.ping(never);
+    await engine.ping(limits, never);
     assert.deepEqual(seen, [{ verb: "ping", ms: 5 }]);
   });
 
@@ -49,7 +50,7 @@ describe("instrument()", () => {
       await runInCall({ rpc: "Status", signal: never, log: log.child({ rpc: "Status" }) }, async () => {
         await Promise.resolve();
         current = currentCall();
-        await engine.ping(never);
+        await engine.ping(limits, never);
       });
       assert.equal(current?.rpc, level === "debug" ? "Status" : undefined);
       const wanted = level === "debug" ? [{ rpc: "Status", verb: "ping" }] : [];
@@ -65,7 +66,7 @@ describe("instrument()", () => {
   test("reports the kind of a failure and passes the failure on", async () => {
     const failure = new ShimError("denied", "no");
     const { engine, seen } = observe(engineWith({ ping: () => Promise.reject(failure) }));
-    await assert.rejects(engine.ping(never), failure);
+    await assert.rejects(engine.ping(limits, never), failure);
     assert.equal(seen[0]?.kind, "denied");
   });
 

@@ -17,10 +17,19 @@ function engineWithImage(): {
   return { engine, id, inspects: () => engine.journal.names("engine.inspectImage").length };
 }
 
-describe("ImageCache", () => {
+/** `link.isLive` and `link.nowMs` may be changed. */
+function cacheOf(engine: FakeEngine): {
+  readonly cache: ImageCache;
+  readonly link: { isLive: boolean; nowMs: number };
+} {
+  const link = { isLive: true, nowMs: 0 };
+  return { cache: new ImageCache({ engine, isLive: () => link.isLive, now: () => link.nowMs }), link };
+}
+
+describe("ImageCache.get()", () => {
   test("asks the engine once, also for concurrent callers", async () => {
     const { engine, id, inspects } = engineWithImage();
-    const cache = new ImageCache(engine);
+    const cache = cacheOf(engine).cache;
     const images = await Promise.all([cache.get(id, never), cache.get(id, never)]);
     await cache.get(id, never);
     assert.deepEqual(
@@ -32,7 +41,7 @@ describe("ImageCache", () => {
 
   test("asks again after forget(), also when an answer was under way", async () => {
     const { engine, id, inspects } = engineWithImage();
-    const cache = new ImageCache(engine);
+    const cache = cacheOf(engine).cache;
     const early = cache.get(id, never);
     cache.forget();
     engine.images.add({ id, tags: ["busybox:latest", "busybox:2"] });
@@ -44,7 +53,7 @@ describe("ImageCache", () => {
 
   test("asks again after a failed inspect, and meanwhile answers what was last known", async () => {
     const { engine, id, inspects } = engineWithImage();
-    const cache = new ImageCache(engine);
+    const cache = cacheOf(engine).cache;
     engine.failNext("inspectImage", new ShimError("unknown", "broken"));
     assert.equal(await cache.get(id, never), undefined);
     assert.equal((await cache.get(id, never))?.id, id);
@@ -56,7 +65,7 @@ describe("ImageCache", () => {
 
   test("remembers that an image is missing until an image event", async () => {
     const { engine, id, inspects } = engineWithImage();
-    const cache = new ImageCache(engine);
+    const cache = cacheOf(engine).cache;
     engine.images.lose(id);
     assert.equal(await cache.get(id, never), undefined);
     assert.equal(await cache.get(id, never), undefined);
@@ -68,7 +77,7 @@ describe("ImageCache", () => {
 
   test("a caller that leaves does not take the answer from the others", async () => {
     const { engine, id } = engineWithImage();
-    const cache = new ImageCache(engine);
+    const cache = cacheOf(engine).cache;
     engine.freeze();
     const leaver = new AbortController();
     const left = cache.get(id, leaver.signal);
@@ -83,12 +92,12 @@ describe("ImageCache", () => {
   test("its inspect ends when the last caller has left", async () => {
     const { engine, id } = engineWithImage();
     let ended = false;
-    const cache = new ImageCache({
-      inspectImage: async (_id, signal) =>
-        engine.inspectImage(id, signal).finally(() => {
-          ended = true;
-        }),
-    });
+    const inspect = engine.inspectImage.bind(engine);
+    engine.inspectImage = async (...args) =>
+      inspect(...args).finally(() => {
+        ended = true;
+      });
+    const { cache } = cacheOf(engine);
     engine.freeze();
     const caller = new AbortController();
     const waiting = cache.get(id, caller.signal);
@@ -99,5 +108,147 @@ describe("ImageCache", () => {
     assert.equal(ended, true);
     engine.up();
     assert.equal((await cache.get(id, never))?.id, id);
+  });
+});
+
+describe("ImageCache.find()", () => {
+  test("asks once for a name, and not for the id of what it has found", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    assert.equal((await cache.find("busybox", never))?.id, id);
+    assert.equal((await cache.find("busybox", never))?.id, id);
+    assert.equal((await cache.find(id, never))?.id, id);
+    assert.equal((await cache.get(id, never))?.id, id);
+    assert.equal(inspects(), 1);
+  });
+
+  test("always asks for an image that was absent, also when get() knows that", async () => {
+    const { engine, id } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    engine.images.lose(id);
+    assert.equal(await cache.get(id, never), undefined);
+    assert.equal(await cache.find("busybox", never), undefined);
+    engine.images.add({ id, tags: ["busybox:latest"] });
+    assert.equal((await cache.find("busybox", never))?.id, id);
+    assert.equal((await cache.find(id, never))?.id, id);
+  });
+
+  test("asks again after forget(), also when an answer was under way", async () => {
+    const { engine, id } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    const early = cache.find("busybox", never);
+    cache.forget();
+    await early;
+    engine.images.lose(id);
+    assert.equal(await cache.find("busybox", never), undefined);
+  });
+
+  test("an inspect that ends late does not replace a later one", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    const inspect = engine.inspectImage.bind(engine);
+    let release!: () => void;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    engine.inspectImage = async (...args) => {
+      engine.inspectImage = inspect;
+      const image = await inspect(...args);
+      await held;
+      return image;
+    };
+    const early = cache.find("busybox", never);
+    await turns(2);
+    cache.forget();
+    engine.images.add({ id, tags: ["busybox:latest", "busybox:2"] });
+    await cache.find("busybox", never);
+    release();
+    await early;
+    assert.deepEqual((await cache.find("busybox", never))?.repoTags, ["busybox:latest", "busybox:2"]);
+    assert.equal(inspects(), 2);
+  });
+
+  test("asks for what is a minute old, because some changes make no event", async () => {
+    const { engine, inspects } = engineWithImage();
+    const { cache, link } = cacheOf(engine);
+    await cache.find("busybox", never);
+    link.nowMs = 59_999;
+    await cache.find("busybox", never);
+    assert.equal(inspects(), 1);
+    link.nowMs = 60_000;
+    await cache.find("busybox", never);
+    assert.equal(inspects(), 2);
+  });
+
+  test("asks while no events arrive", async () => {
+    const { engine, inspects } = engineWithImage();
+    const { cache, link } = cacheOf(engine);
+    link.isLive = false;
+    await cache.find("busybox", never);
+    await cache.find("busybox", never);
+    assert.equal(inspects(), 2);
+  });
+
+  test("throws an error of the engine, and never answers what was known before", async () => {
+    const { engine } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    await cache.find("busybox", never);
+    cache.forget();
+    engine.failNext("inspectImage", new ShimError("unavailable", "broken"));
+    await assert.rejects(cache.find("busybox", never), { message: "broken" });
+  });
+
+  test("keeps no image whose user is of any size", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    engine.images.add({ id, tags: ["busybox:latest"], snapshot: { user: "u".repeat(17_000) } });
+    const { cache } = cacheOf(engine);
+    for (let count = 0; count < 2; count += 1)
+      assert.equal((await cache.find("busybox", never))?.user.length, 17_000);
+    assert.equal(inspects(), 2);
+  });
+});
+
+describe("ImageCache.list()", () => {
+  const lists = (engine: FakeEngine): number => engine.journal.names("engine.listImages").length;
+
+  test("is the same array until forget()", async () => {
+    const { engine } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    const first = await cache.list(never);
+    assert.equal(await cache.list(never), first);
+    engine.images.add({ tags: ["other:1"] });
+    cache.forget();
+    assert.equal((await cache.list(never)).length, 2);
+    assert.equal(lists(engine), 2);
+  });
+
+  test("asks again when it was forgotten while the answer was under way", async () => {
+    const { engine } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    const early = cache.list(never);
+    cache.forget();
+    await early;
+    await cache.list(never);
+    assert.equal(lists(engine), 2);
+  });
+
+  test("asks again after a minute, and while no events arrive", async () => {
+    const { engine } = engineWithImage();
+    const { cache, link } = cacheOf(engine);
+    await cache.list(never);
+    link.nowMs = 60_000;
+    await cache.list(never);
+    assert.equal(lists(engine), 2);
+    link.isLive = false;
+    await cache.list(never);
+    assert.equal(lists(engine), 3);
+  });
+
+  test("is not kept when its names take megabytes", async () => {
+    const { engine } = engineWithImage();
+    const { cache } = cacheOf(engine);
+    for (let count = 0; count < 9; count += 1)
+      engine.images.add({ tags: [`${count}${"n".repeat(1 << 20)}`] });
+    await cache.list(never);
+    await cache.list(never);
+    assert.equal(lists(engine), 2);
   });
 });

@@ -76,12 +76,13 @@ async function findPaths(
 async function readImageUser(
   imageName: string,
   { imageUser: need }: ContainerNeeds,
-  { engine, images: { users: imageUsers } }: Services,
+  { engine, images: { cache, users: imageUsers } }: Services,
   call: Call,
 ): Promise<ResolvedImageUser | undefined> {
   if (need === undefined) return undefined;
-  const image = await engine.inspectImage(imageName, call.signal);
+  const { signal } = call;
+  const image = (await cache.find(imageName, signal)) ?? (await engine.inspectImage(imageName, signal));
   if (image === undefined)
     throw new ShimError("notFound", `no such image "${imageName}"`, { image: imageName });
-  return resolveImageUser(await imageUsers.read(image.id, call.signal), need.user ?? image.user);
+  return resolveImageUser(await imageUsers.read(image.id, signal), need.user ?? image.user);
 }

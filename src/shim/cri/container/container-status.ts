@@ -15,11 +15,12 @@ import { type Container, imageSpec } from "../../domain/container.js";
 import { exitOf } from "../../domain/container-state.js";
 import { type ImageUserFiles, resolveImageUser } from "../../domain/image-users.js";
 import { parseReference } from "../../domain/image-reference.js";
-import type { ImageSnapshot, MountSnapshot, Snapshot } from "../../domain/snapshot.js";
+import type { MountSnapshot, Snapshot } from "../../domain/snapshot.js";
 import { stopSignalNumber } from "../../domain/stop-signal.js";
 import { normalizePath } from "../../plan/paths.js";
 import { isLifted } from "../../plan/resources.js";
 import { requireReadContainer } from "../find-by-id.js";
+import type { KnownImage } from "../../images/image-cache.js";
 import type { Services } from "../services.js";
 
 /** From memory. The image is inspected once. */
@@ -53,7 +54,7 @@ export async function describeContainer(
 
 export function statusOf(
   container: Container,
-  known: { readonly image: ImageSnapshot | undefined; readonly userFiles: ImageUserFiles | undefined },
+  known: { readonly image: KnownImage | undefined; readonly userFiles: ImageUserFiles | undefined },
   services: Pick<Services, "records">,
 ): Answer<ContainerStatus> {
   const { image, userFiles } = known;
@@ -87,7 +88,7 @@ export function statusOf(
  * `docker-pullable://<repository>@<digest>`. The repository is the one of the request where that names one.
  * Kubelets name an id; then it is the first repository of the image.
  */
-function imageRef(snapshot: Snapshot, image: ImageSnapshot | undefined): string {
+function imageRef(snapshot: Snapshot, image: KnownImage | undefined): string {
   const digests = image?.repoDigests ?? [];
   const wanted = parseReference(snapshot.imageName)?.repository;
   const digest = digests.find((one) => parseReference(one)?.repository === wanted) ?? digests[0];

@@ -42,6 +42,8 @@ export async function createContainer(
     );
     return { container_id: id };
   } catch (error) {
+    // The image may have been removed without an event.
+    if (isKind(error, "notFound")) services.images.cache.forget();
     throw ShimError.from(error).within(`create container "${name}" in sandbox "${request.pod_sandbox_id}"`, {
       sandboxId: request.pod_sandbox_id,
     });

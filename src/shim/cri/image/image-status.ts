@@ -3,6 +3,7 @@ import type { Answer, Image, ImageStatusResponse } from "../../domain/cri.js";
 import type { ValidImageStatus } from "../../domain/requests.js";
 import type { ImageSnapshot } from "../../domain/snapshot.js";
 import { findImage } from "../../images/find-image.js";
+import type { KnownImage } from "../../images/image-cache.js";
 import type { Services } from "../services.js";
 
 /** An absent image is an empty answer, not an error. */
@@ -12,20 +13,21 @@ export async function imageStatus(
   call: Call,
 ): Promise<Answer<ImageStatusResponse>> {
   const { image: name, annotations } = request.image;
-  const [image, isPinned] = await Promise.all([
-    findImage(services.engine, name, call.signal),
-    services.images.pins.rule(call.signal),
-  ]);
+  const { cache, pins } = services.images;
+  const { image, info } = request.verbose
+    ? await inspectVerbose(name, services, call)
+    : { image: await cache.find(name, call.signal), info: {} };
   if (image === undefined) return { image: null };
+  const isPinned = await pins.rule(call.signal);
   return {
     // Equal for all names of the image, so the spec repeats only the annotations of the request.
     image: { ...inspectedImageItem(image, { pinned: isPinned(image) }), spec: { annotations } },
-    info: request.verbose ? { info: await verboseInfo(image, services, call) } : {},
+    info,
   };
 }
 
 /** `uid` or `username` is the image's user up to the colon. Kubelets check runAsNonRoot with it. */
-function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned: boolean }): Answer<Image> {
+function inspectedImageItem(image: KnownImage, { pinned }: { readonly pinned: boolean }): Answer<Image> {
   const user = image.user.split(":")[0] ?? "";
   return {
     id: image.id,
@@ -35,6 +37,19 @@ function inspectedImageItem(image: ImageSnapshot, { pinned }: { readonly pinned:
     pinned,
     // The text is the image's. A longer number is no user id, and may not fit into the field.
     ...(/^\d{1,18}$/.test(user) ? { uid: { value: user } } : { username: user }),
+  };
+}
+
+/** From the engine: the cache has no labels and no config. */
+async function inspectVerbose(
+  name: string,
+  services: Services,
+  call: Call,
+): Promise<{ readonly image: ImageSnapshot | undefined; readonly info: Record<string, string> }> {
+  const image = await findImage(services.engine, name, call.signal);
+  return {
+    image,
+    info: image === undefined ? {} : { info: await verboseInfo(image, services, call) },
   };
 }
 

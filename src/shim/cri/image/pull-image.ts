@@ -7,7 +7,6 @@ import { normalizeReference } from "../../domain/image-reference.js";
 import type { ValidPullImage } from "../../domain/requests.js";
 import type { Engine, RegistryCredentials } from "../../ports/engine.js";
 import { dockerRuntime } from "../../plan/runtime-handler.js";
-import { findImage } from "../../images/find-image.js";
 import type { Services } from "../services.js";
 
 /** Answers the image's id, as ListImages and ImageStatus do. The kubelet creates containers from it. */
@@ -33,7 +32,7 @@ export async function pullImage(
 async function pull(
   image: string,
   credentials: RegistryCredentials | undefined,
-  { engine, settings }: Services,
+  { engine, images: { cache }, settings }: Services,
   signal: AbortSignal,
   call: Call,
 ): Promise<string> {
@@ -41,9 +40,11 @@ async function pull(
     await pullWithProgressDeadline(engine, image, credentials, settings.pullProgressDeadlineMs, signal, call);
   } catch (error) {
     throw inKubeletWords(ShimError.from(error), image);
+  } finally {
+    cache.forget();
   }
   // Found by the full reference: after a pull by digest, a tag may name another image.
-  const pulled = (await findImage(engine, image, signal)) ?? (await engine.inspectImage(image, signal));
+  const pulled = (await cache.find(image, signal)) ?? (await engine.inspectImage(image, signal));
   if (pulled === undefined)
     throw new ShimError("unknown", `pull image "${image}": the engine lost it right after the pull`);
   return pulled.id;

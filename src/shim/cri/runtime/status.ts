@@ -1,4 +1,3 @@
-import { withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Answer, RuntimeHandler, StatusRequest, StatusResponse } from "../../domain/cri.js";
@@ -7,8 +6,11 @@ import { recursiveReadOnlyMounts } from "../../plan/mounts.js";
 import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";
 
-/** The kubelet asks every five seconds: an engine that does not answer within this is not ready. */
-const pingTimeoutMs = 3_000;
+/**
+ * An engine that does not answer within `timeoutMs` is not ready. A kubelet asks every five seconds: with
+ * these limits it knows of a frozen engine after ten.
+ */
+const pingLimits = { recentMs: 2_000, timeoutMs: 3_000 };
 
 /** Answers also without an engine: the conditions say what is not ready, and why. */
 export async function status(
@@ -66,13 +68,17 @@ function condition(type: Condition["type"], reason: string, problem: string | un
   return { type, status: false, reason, message: problem };
 }
 
-/** Pings each time: a frozen engine accepts connections and answers nothing. */
+/**
+ * A frozen engine accepts connections and answers nothing: only a recent answer is a proof, and none for the
+ * cause of a broken link.
+ */
 async function problemOf(
   { engine, state: { link } }: Services,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    await withDeadline(signal, pingTimeoutMs, "ping the Docker Engine", (limited) => engine.ping(limited));
+    const recentMs = link.state.phase === "live" ? pingLimits.recentMs : 0;
+    await engine.ping({ ...pingLimits, recentMs }, signal);
   } catch (error) {
     if (signal.aborted) throw error;
     return `failed to reach the engine: ${ShimError.from(error).message}`;

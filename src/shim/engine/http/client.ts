@@ -78,6 +78,8 @@ export class EngineClient {
   #versionPrefix: string | undefined;
   #apiMinor = 0;
   #highestMinor = 0;
+  /** When the latest of the requests that were answered was sent; milliseconds of `performance.now()`. */
+  #answeredFromMs = -Infinity;
 
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
@@ -102,6 +104,11 @@ export class EngineClient {
 
   get highestMinor(): number {
     return this.#highestMinor;
+  }
+
+  /** Whether a request of the last `recentMs` milliseconds has been answered, with a status below 500. */
+  hasAnswered(recentMs: number): boolean {
+    return performance.now() - this.#answeredFromMs < recentMs;
   }
 
   /** The whole answer, whatever its status. Ends, and closes the connection, as soon as `signal` aborts. */
@@ -281,8 +288,13 @@ export class EngineClient {
   ): Promise<IncomingMessage | Socket> {
     const { method, headers, json, tar, concurrency, hijack } = request;
     const modem = concurrency === "read" ? this.#short : this.#long;
+    const sentMs = performance.now();
     try {
-      return await modem.dial({ method, path, headers, json, tar, hijack }, signal);
+      const answer = await modem.dial({ method, path, headers, json, tar, hijack }, signal);
+      // An engine that has only errors is no better than one that is silent.
+      if (answer instanceof Socket || (answer.statusCode ?? 0) < 500)
+        this.#answeredFromMs = Math.max(this.#answeredFromMs, sentMs);
+      return answer;
     } catch (error) {
       if (signal.aborted) throw ShimError.from(signal.reason);
       throw unreachable(this.#endpoint, error);

@@ -231,6 +231,7 @@ describe("an image", () => {
       (await list(signal)).map((image) => ({ ...image, hasRegistry: image.id === id ? hasRegistry : true }));
     assert.equal(await pinned(shim), true);
     hasRegistry = true;
+    shim.services.images.cache.forget();
     assert.equal(await pinned(shim), false);
   });
 
@@ -251,9 +252,77 @@ describe("listImages() and imageStatus()", () => {
     await runContainer(shim, sandbox);
     await turns(5);
     shim.world.journal.clear();
+    shim.services.images.cache.forget();
     await list(shim, null);
     await status(shim, "app");
     assert.deepEqual(shim.world.journal.names(), ["engine.listImages", "engine.inspectImage"]);
+  });
+
+  test("make no request at all until an image event", async () => {
+    await using shim = await shimWithImage();
+    const { engine, world } = shim;
+    const items = (): Promise<unknown> => shim.rpcs.ListImages({ filter: null }, shim.call());
+    const first = await items();
+    await status(shim, "app");
+    world.journal.clear();
+    assert.equal(await items(), first, "the same items, whose bytes are kept");
+    await list(shim, "app");
+    await status(shim, "app");
+    await status(shim, id);
+    assert.deepEqual(world.journal.names(), []);
+    const tags = ["app:3"];
+    engine.images.add({ id, tags });
+    await turns(5);
+    assert.deepEqual((await status(shim, id)).image?.repo_tags, ["app:3"]);
+    assert.deepEqual(await list(shim, "app:latest"), []);
+    assert.deepEqual(await list(shim, "app:3"), [id]);
+  });
+
+  test("show an image that was pulled or removed by a call before it, also when no event comes", async () => {
+    await using shim = await shimWithImage();
+    await list(shim, null);
+    await status(shim, "app");
+    shim.engine.events$.policy = () => [];
+    await remove(shim, "app");
+    assert.equal((await status(shim, "app")).image, null);
+    assert.deepEqual(await list(shim, "app"), []);
+    const pull = { image: imageSpec("app:2"), auth: null, sandbox_config: null };
+    await shim.rpcs.PullImage(pull, shim.call());
+    assert.equal((await list(shim, "app:2")).length, 1);
+  });
+
+  test("tell the pins anew when a container outside of pods comes", async () => {
+    await using shim = await shimWithImage();
+    const isPinned = async (): Promise<boolean | undefined> =>
+      (await shim.rpcs.ListImages({ filter: null }, shim.call())).find((one) => one.id === id)?.pinned;
+    assert.equal(await isPinned(), false);
+    shim.engine.containers.create("foreign", { Image: "app", Labels: {}, HostConfig: {} });
+    await turns(5);
+    assert.equal(await isPinned(), true);
+  });
+
+  test("ask the engine while the link is not live", async () => {
+    await using shim = await shimWithImage();
+    await list(shim, null);
+    await status(shim, "app");
+    shim.engine.down();
+    await until("the engine is lost", () => shim.services.state.link.state.phase === "lost");
+    await rejectsWith(list(shim, null), "unavailable");
+    await rejectsWith(status(shim, "app"), "unavailable");
+    shim.engine.images.lose(id);
+    shim.engine.up();
+    await until("the engine is back", () => shim.services.state.link.state.phase === "live");
+    assert.equal((await status(shim, "app")).image, null);
+    assert.deepEqual(await list(shim, "app"), []);
+  });
+
+  test("forget an image that a create did not find", async () => {
+    await using shim = await shimWithImage();
+    const sandbox = await runSandbox(shim);
+    await status(shim, "app");
+    shim.engine.images.lose(id);
+    await rejectsWith(runContainer(shim, sandbox, "main", { image: imageSpec("app") }), "notFound");
+    assert.equal((await status(shim, "app")).image, null);
   });
 
   test("answer when containers cannot be listed, and RemoveImage still refuses what one uses", async () => {

@@ -53,6 +53,17 @@ describe("status()", () => {
     assert.match(String((await conditions(shim))["RuntimeReady"]), /engine too old/);
   });
 
+  test("asks for a recent proof while the link is live, and for a new one when it is not", async () => {
+    await using shim = await TestShim.start();
+    await status(shim);
+    shim.services.state.link.set({ phase: "recovering", facts: undefined });
+    await status(shim);
+    assert.deepEqual(shim.world.journal.argsOf("engine.ping"), [
+      [{ recentMs: 2_000, timeoutMs: 3_000 }],
+      [{ recentMs: 0, timeoutMs: 3_000 }],
+    ]);
+  });
+
   test("ends with its caller when the engine is frozen", async () => {
     await using shim = await TestShim.start();
     shim.engine.freeze();
