@@ -1,6 +1,7 @@
 /** The engine is frozen, killed, stopped and started again while pods run. */
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { StatusResponse } from "../../src/shim/domain/cri.js";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
 import { rejectsWith } from "../support/cri-client.js";
@@ -16,6 +17,8 @@ const statusTimeoutMs = 5_000;
 /** Calls to a frozen engine at once. */
 const callers = long ? 300 : 60;
 const shortDeadline = { timeoutMs: 1_000 };
+/** How long an answer of the engine proves to Status that the engine answers. */
+const proofMs = 2_000;
 
 function runtimeReady({ status }: StatusResponse): true | string {
   const condition = status?.conditions.find(({ type }) => type === "RuntimeReady");
@@ -67,6 +70,7 @@ await withOwnEngine(import.meta.url, [], (engine) => {
           }),
         );
         answers.catch(() => undefined); // Awaited below.
+        await sleep(proofMs);
         const frozen = cri.Status({}, { timeoutMs: statusTimeoutMs });
         assert.match(
           String(runtimeReady(await frozen)),

@@ -23,6 +23,8 @@ import { until } from "../support/wait.js";
 /** On what a case makes; the value is its name. */
 const caseLabel = "dockershim.test/case";
 const quietMs = 300;
+/** Longer than an answer of the engine proves to Status that the engine answers. */
+const proofMs = 2_100;
 
 export interface Scene {
   readonly bed: TestBed;
@@ -48,8 +50,11 @@ export interface Act {
 }
 
 export const basicScenarios: Readonly<Record<string, (scene: Scene) => Promise<Act>>> = {
-  Status: async ({ cri }) => ({
-    call: (options) => cri.Status({}, options),
+  Status: async ({ cri, proxy }) => ({
+    call: async (options) => {
+      await nothingProven(proxy);
+      return cri.Status({}, options);
+    },
     holds: async () => {
       const { status } = await cri.Status({});
       assert.equal(status?.conditions[0]?.status, true, status?.conditions[0]?.message);
@@ -261,6 +266,15 @@ export async function quiet(proxy: Scene["proxy"]): Promise<void> {
     const { length } = proxy.requests;
     await sleep(quietMs);
     return proxy.requests.length === length && proxy.openRequests.length === 0;
+  });
+}
+
+/** Returns when the engine has answered nothing for so long that Status asks it. */
+async function nothingProven(proxy: Scene["proxy"]): Promise<void> {
+  await until("no answer of the engine proves anything any more", async () => {
+    const { length } = proxy.requests;
+    await sleep(proofMs);
+    return proxy.requests.length === length;
   });
 }
 

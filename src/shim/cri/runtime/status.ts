@@ -93,15 +93,22 @@ async function problemOf(
   }
 }
 
+/** By the facts of one connect, which are replaced and never altered. */
+const handlersByFacts = new WeakMap<NodeFacts, readonly Answer<RuntimeHandler>[]>();
+
 /** Features are those of the Docker runtime behind each handler. */
 function handlersOf(facts: NodeFacts): readonly Answer<RuntimeHandler>[] {
-  return runtimeHandlers(facts).map((name) => ({
+  const known = handlersByFacts.get(facts);
+  if (known !== undefined) return known;
+  const handlers = runtimeHandlers(facts).map((name) => ({
     name,
     features: {
       recursive_read_only_mounts: recursiveReadOnlyMounts(facts, dockerRuntime(name, facts) ?? ""),
       user_namespaces: false,
     },
   }));
+  handlersByFacts.set(facts, handlers);
+  return handlers;
 }
 
 function verboseInfo(
