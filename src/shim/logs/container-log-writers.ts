@@ -12,7 +12,7 @@ import type { LogSource, LogWriter } from "./log-source.js";
 import { recordFromFile } from "./lost-record.js";
 import { Lock } from "./sink/log-output.js";
 import { TurnQueue } from "./turn-queue.js";
-import { WriterFactory, type WriterFactoryDeps } from "./writer-factory.js";
+import { WriterFactory, type PreparedFileLog, type WriterFactoryDeps } from "./writer-factory.js";
 
 export interface LogWritersDeps extends WriterFactoryDeps {
   /** Of containers that are created from now on. */
@@ -33,8 +33,8 @@ class LogEntry {
   readonly lock = new Lock();
   readonly retry: RetryTimer;
   writer: LogWriter | undefined;
-  /** Opened before the start of the container, and not started. */
-  prepared: LogWriter | undefined;
+  /** Opened before the start of the container, which has made Docker's file when it is continued. */
+  prepared: PreparedFileLog | undefined;
   history: HistoryWriter | undefined;
   /** As observed last. */
   container: Snapshot | undefined;
@@ -48,7 +48,7 @@ class LogEntry {
   async close(): Promise<void> {
     await this.history?.stop();
     this.history = undefined;
-    await this.prepared?.close();
+    await this.prepared?.output.close();
     this.prepared = undefined;
     await this.writer?.close();
   }
@@ -118,8 +118,7 @@ export class ContainerLogWriters implements ContainerLogs {
         entry.writer = prepared.writer;
         entry.writer.start();
       } else {
-        // Docker's file is made by the start.
-        entry.prepared = prepared?.writer;
+        entry.prepared = prepared;
       }
     });
   }
@@ -257,12 +256,10 @@ export class ContainerLogWriters implements ContainerLogs {
   async #open(entry: LogEntry, container: Snapshot, options: { readonly create: boolean }): Promise<void> {
     const { prepared } = entry;
     entry.prepared = undefined;
-    if (prepared !== undefined && this.deps.host().local) {
-      entry.writer = prepared;
+    if (prepared !== undefined) {
+      entry.writer = await this.#factory.resume(container, prepared);
       return;
     }
-    // The engine was local before the start, and is not any more.
-    await prepared?.close();
     const opened = await this.#factory.open(container, options);
     entry.writer = opened?.writer;
     if (opened === undefined) return;

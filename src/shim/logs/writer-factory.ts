@@ -34,12 +34,17 @@ export interface OpenedLog {
   readonly history: HistoryWriter | undefined;
 }
 
-/** A log that was made before the start of its container. */
-export interface PreparedLog {
-  readonly source: "file" | "attach";
-  /** Not started. One of source `attach` has its connection. */
-  readonly writer: LogWriter;
+/** An open log file of a container that was not started yet. */
+export interface PreparedFileLog {
+  readonly source: "file";
+  readonly output: LogOutput;
+  readonly written: Written;
 }
+
+export type PreparedLog =
+  | PreparedFileLog
+  /** Attached, not started. */
+  | { readonly source: "attach"; readonly writer: LogWriter };
 
 /** All its functions need a record of the container's log, and do nothing without one. */
 export class WriterFactory {
@@ -57,14 +62,13 @@ export class WriterFactory {
     const source = await this.#choose(container);
     const output = this.#output(container);
     if (output === undefined) return undefined;
-    const written = await output.open({ create: true, ...(source === "file" ? { source } : {}) });
+    // What reads the output records the file.
+    const written = await output.open({ create: true, isRecordedLater: true });
     if (written === undefined || source === "api") {
       await output.close();
       return undefined;
     }
-    if (source === "file") {
-      return { source, writer: await this.#continue(container, source, output, written) };
-    }
+    if (source === "file") return { source, output, written };
     // Attached before the start: the output is available in no other way.
     const writer = this.#attachWriter(container, output);
     try {
@@ -75,6 +79,16 @@ export class WriterFactory {
     }
     await output.save(output.record.position, { source, finished: false });
     return { source, writer };
+  }
+
+  /** After the start: Docker's file exists, and its path is known. Nothing is open when it throws. */
+  async resume(container: Snapshot, { output, written }: PreparedFileLog): Promise<LogWriter> {
+    try {
+      return await this.#continue(container, output, written);
+    } catch (error) {
+      await output.close();
+      throw error;
+    }
   }
 
   /**
@@ -91,7 +105,7 @@ export class WriterFactory {
       return undefined;
     }
     try {
-      const writer = await this.#continue(container, await this.#choose(container), output, written);
+      const writer = await this.#continue(container, output, written);
       return { writer, history: await this.#historyWriter(container, output) };
     } catch (error) {
       await output.close();
@@ -99,12 +113,8 @@ export class WriterFactory {
     }
   }
 
-  async #continue(
-    container: Snapshot,
-    source: LogSource,
-    output: LogOutput,
-    written: Written,
-  ): Promise<LogWriter> {
+  async #continue(container: Snapshot, output: LogOutput, written: Written): Promise<LogWriter> {
+    const source = await this.#choose(container);
     const { source: former, position, finished } = output.record;
     // A replay is compared with the last line, which is in the rotated file when the present one has no lines
     // yet.

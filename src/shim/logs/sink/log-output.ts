@@ -3,7 +3,6 @@ import { sleep } from "../../lib/abort.js";
 import { messageOf, ShimError } from "../../lib/errors.js";
 import type { Logger } from "../../lib/log.js";
 import type { LogTarget } from "../../ports/container-logs.js";
-import type { LogSource } from "../log-source.js";
 import { LogSink, type Appended, type Written } from "./log-sink.js";
 import {
   beginning,
@@ -16,7 +15,7 @@ import {
 
 interface OpenOptions {
   readonly create: boolean;
-  readonly source?: LogSource;
+  readonly isRecordedLater?: boolean;
 }
 
 const retryMs = 1_000;
@@ -52,8 +51,8 @@ export class LogOutput {
 
   /**
    * Opens the file of the record. When that file is gone a new one is made, unless `create` is false: then
-   * `undefined`. The record of a new file gets `source`, if that is given. The recorded position is that of
-   * the first `size` bytes; returns the lines behind them. Nothing is open when it throws.
+   * `undefined`. With `isRecordedLater` the caller records the new file. The recorded position is that of the
+   * first `size` bytes; returns the lines behind them. Nothing is open when it throws.
    */
   async open(options: OpenOptions): Promise<Written | undefined> {
     try {
@@ -64,7 +63,7 @@ export class LogOutput {
     }
   }
 
-  async #open({ create, source }: OpenOptions): Promise<Written | undefined> {
+  async #open({ create, isRecordedLater = false }: OpenOptions): Promise<Written | undefined> {
     const { sink } = this.#record;
     if (sink.inode !== "") {
       this.#sink = await LogSink.find(this.target, sink.inode);
@@ -91,7 +90,7 @@ export class LogOutput {
     }
     this.#sink = present ?? (await LogSink.open(this.target, { create }));
     if (this.#sink === undefined) return undefined;
-    await this.save(this.#record.position, source === undefined ? {} : { source, finished: false });
+    if (!isRecordedLater) await this.save(this.#record.position);
     return { lines: 0, last: undefined };
   }
 
