@@ -180,6 +180,7 @@ export class TestShim implements AsyncDisposable {
         allPodAddresses: true,
         defaultUlimits: [],
         allowedAnnotations: [],
+        oneContainerdShimPerPod: true,
         absentMountSourcesToReject: new Set(),
         ...options.settings,
         pinnedImages: options.pinnedImages ?? [],

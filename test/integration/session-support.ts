@@ -49,7 +49,7 @@ export async function openSessions(options: { readonly remote?: boolean } = {}):
   const podDialer = createPodDialer({ engine, link, host: () => host, log }, lifetime);
   const settings = {
     ...{ cleanUpTimeoutMs: 30_000, pullProgressDeadlineMs: 30_000, allPodAddresses: true },
-    ...{ defaultUlimits: [], allowedAnnotations: [] },
+    ...{ defaultUlimits: [], allowedAnnotations: [], oneContainerdShimPerPod: true },
     absentMountSourcesToReject: new Set<string>(),
   };
   const deps = {

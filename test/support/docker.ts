@@ -182,3 +182,10 @@ export async function podCgroup(
   const parent = `/dockershimtest.slice/dockershimtest-${plain}.slice`;
   return { parent, pathOf: (id) => `${parent}/docker-${id}.scope` };
 }
+
+/** Why the engine passes no annotations to the OCI runtime (API 1.43), or false. */
+export async function reasonForNoAnnotations(): Promise<string | false> {
+  const { ApiVersion } = (await dockerJson("GET", "/version")) as { ApiVersion: string };
+  const minor = Number(ApiVersion.split(".")[1]);
+  return minor >= 43 ? false : `API ${ApiVersion} has no annotations`;
+}

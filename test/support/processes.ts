@@ -1,5 +1,6 @@
 /** What /proc shows of processes: of a shim, of this one, and of containers. */
 import { readdir, readFile, readlink } from "node:fs/promises";
+import { pidOfContainer } from "./docker.js";
 
 export interface ContainerProcess {
   readonly pid: number;
@@ -34,4 +35,13 @@ export async function openSockets(pid: number): Promise<number> {
 export async function residentBytes(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+}
+
+/** The process of containerd's shim that runs a container. */
+export async function containerdShimOf(containerId: string): Promise<number> {
+  const pid = await pidOfContainer(containerId);
+  const parent = /^PPid:\s+(\d+)$/m.exec(await readFile(`/proc/${pid}/status`, "utf8"))?.[1] ?? "";
+  const name = (await readFile(`/proc/${parent}/comm`, "utf8")).trim();
+  if (name !== "containerd-shim") throw new Error(`the parent of container ${containerId} is "${name}"`);
+  return Number(parent);
 }

@@ -124,6 +124,7 @@ function settingsOf(config: Config): ShimSettings {
     allPodAddresses: config.ipv6DualStack,
     defaultUlimits: config.defaultUlimits,
     allowedAnnotations: config.allowedAnnotations,
+    oneContainerdShimPerPod: config.oneContainerdShimPerPod,
     cgroupDriver: config.cgroupDriver,
     pinnedImages: config.pinnedImages,
     place: createHash("sha256").update(config.stateDir).digest("hex").slice(0, 16),

@@ -2,7 +2,7 @@
 import { ShimError } from "../lib/errors.js";
 import type { DockerUlimit } from "../domain/create-body.js";
 import { option, type ValueKind } from "./option.js";
-import { emptyPathListKind } from "./value-kinds.js";
+import { booleanKind, emptyPathListKind } from "./value-kinds.js";
 
 /** Limits of setrlimit(2) without `RLIMIT_`. Docker refuses other names. */
 const ulimitNames = [
@@ -88,6 +88,14 @@ export const containerOptions = {
     defaultShown: "none",
     help: "Pass pod annotations with these prefixes to the OCI runtime (Docker Engine 24+); separated by commas or repeated flags",
     why: "some annotations give a pod control over the node",
+  }),
+  oneContainerdShimPerPod: option({
+    name: "one-containerd-shim-per-pod",
+    group: "Containers",
+    kind: booleanKind,
+    default: "true",
+    help: "One process of containerd's shim for all containers of a pod (Docker Engine 24+, runc). false: one for each container",
+    why: "as with containerd's own CRI. A shim takes several MiB. If it is killed, all containers of its pod end",
   }),
   absentMountSourcesToReject: option({
     name: "absent-mount-sources-to-reject",

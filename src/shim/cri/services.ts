@@ -46,6 +46,8 @@ export interface ServiceSettings {
   readonly defaultUlimits: readonly DockerUlimit[];
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
+  /** One process of containerd's shim for all containers of a pod, where the engine can. */
+  readonly oneContainerdShimPerPod: boolean;
 }
 
 export interface Node extends HostSource {

@@ -5,6 +5,11 @@
 export interface RuntimeFacts {
   /** Docker's name, as `runc`. */
   readonly name: string;
+  /**
+   * Whether it is runc or made like it: its containers are processes of the host, below containerd's shim of
+   * runc. False for runtimes that have a notion of pods, as gVisor and Kata, and for unknown ones.
+   */
+  readonly isRunc: boolean;
   /** Whether the OCI runtime can mount read-only recursively (`rro`), as far as the engine reports it. */
   readonly recursiveReadOnly: boolean;
 }

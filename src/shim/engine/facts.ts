@@ -107,6 +107,16 @@ function usesContainerdStore(info: Json): boolean {
   });
 }
 
+/** Programs that are runc or made like it. Paths of daemon.json have no type: containerd's shim of runc runs them. */
+const runcPrograms: readonly string[] = ["runc", "crun", "youki"];
+const runcShim = "io.containerd.runc.v2";
+
+function isRunc(runtime: Json): boolean {
+  const type = textOf(runtime, "runtimeType");
+  const program = textOf(runtime, "path").split("/").at(-1) ?? "";
+  return (type === "" || type === runcShim) && runcPrograms.includes(program);
+}
+
 /** Since Docker 25 the status of a runtime holds its OCI features document, as text. */
 function toRuntime(name: string, runtime: Json): RuntimeFacts {
   const document = textOf(objectOf(runtime, "status"), "org.opencontainers.runtime-spec.features");
@@ -116,5 +126,9 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
   } catch {
     // Missing or malformed: no feature of the runtime is known.
   }
-  return { name, recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro") };
+  return {
+    name,
+    isRunc: isRunc(runtime),
+    recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro"),
+  };
 }

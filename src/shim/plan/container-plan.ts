@@ -33,7 +33,12 @@ import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
 import { containerNamespaceModes, type SandboxNamespaces } from "./namespaces.js";
-import { allowedAnnotations, annotationsField, stopTimeoutProperty } from "./oci-annotations.js";
+import {
+  allowedAnnotations,
+  annotationsField,
+  containerAnnotations,
+  stopTimeoutProperty,
+} from "./oci-annotations.js";
 import { createResources } from "./resources.js";
 import { chooseSeccomp, seccompOption } from "./seccomp.js";
 import { securityOptions, securityContextField } from "./security-options.js";
@@ -72,6 +77,8 @@ export interface ContainerContext {
   readonly defaultUlimits: readonly DockerUlimit[];
   /** Prefixes of the keys of annotations that are meant for the OCI runtime. */
   readonly allowedAnnotations: readonly string[];
+  /** With runc: containerd's shim of the sandbox runs the container, too. */
+  readonly oneContainerdShimPerPod: boolean;
   /** The score that this host can give, for the one that is wanted. */
   readonly oomScoreAdj: (wanted: number) => number;
   /** Full id of the container whose PID namespace is to be joined; throws when there is none. */
@@ -146,11 +153,12 @@ function imageMountsLabels(
 }
 
 function hostConfig(
-  { config, sandbox_config }: ValidCreateContainer,
+  request: ValidCreateContainer,
   groups: readonly string[],
   cdi: CdiEdits,
   context: ContainerContext,
 ): HostConfig {
+  const { config, sandbox_config } = request;
   const { facts, sandbox, inputs } = context;
   const security = config.linux?.security_context ?? null;
   const privileged = security?.privileged ?? false;
@@ -198,6 +206,7 @@ function hostConfig(
       {
         ...stopTimeoutProperty(gracePeriodSeconds(config.annotations), facts),
         ...allowedAnnotations([sandbox_config.annotations, config.annotations], context.allowedAnnotations),
+        ...containerAnnotations(request, { id: sandbox.id, runtime }, context),
       },
       facts,
     ),

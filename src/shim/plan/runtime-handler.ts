@@ -26,6 +26,14 @@ export function runtimeHandlers(facts: NodeFacts): readonly string[] {
   return [...new Set(["", dockerHandler, ...facts.runtimes.map((runtime) => runtime.name)])];
 }
 
+/**
+ * Whether containers of this Docker runtime (`""` is the engine's default) are runc's, or of a runtime like
+ * it. False for a runtime that the engine does not list: the default one may be a containerd shim by name.
+ */
+export function isRunc(runtime: string, facts: NodeFacts): boolean {
+  return runtimeFacts(runtime, facts)?.isRunc ?? false;
+}
+
 /** What is known of a Docker runtime; `""` is the engine's default. */
 export function runtimeFacts(runtime: string, facts: NodeFacts): RuntimeFacts | undefined {
   const name = runtime === "" ? facts.defaultRuntime : runtime;

@@ -17,7 +17,7 @@ import type { NetworkPlugin, PodNetworkRequest } from "../ports/network-plugin.j
 import { appArmorOption, chooseAppArmor } from "./apparmor.js";
 import { cgroupParent } from "./cgroups.js";
 import { requestedNamespaces, sandboxNamespaceModes, type PodNamespaces } from "./namespaces.js";
-import { allowedAnnotations, annotationsField } from "./oci-annotations.js";
+import { allowedAnnotations, annotationsField, sandboxAnnotations } from "./oci-annotations.js";
 import { podResources, type PodResources } from "./resources.js";
 import { portBindings, toPortMappings } from "./port-bindings.js";
 import { dockerRuntime } from "./runtime-handler.js";
@@ -116,6 +116,7 @@ function createBody(
   const published = network.dockerPublishesPorts && namespaces.network !== NamespaceMode.NODE;
   const { ExposedPorts, PortBindings } = portBindings(published ? portMappings : []);
   const { User, GroupAdd } = sandboxUserFields(security);
+  const runtime = dockerRuntime(runtimeHandler, facts);
   return defined({
     Image: context.pauseImage,
     Hostname: unlessBlank(config.hostname),
@@ -141,9 +142,12 @@ function createBody(
       ReadonlyRootfs: security?.readonly_rootfs ?? false,
       Privileged: privileged,
       SecurityOpt: sandboxSecurityOptions(config, context),
-      Runtime: dockerRuntime(runtimeHandler, facts),
+      Runtime: runtime,
       Annotations: annotationsField(
-        allowedAnnotations([config.annotations], context.allowedAnnotations),
+        {
+          ...allowedAnnotations([config.annotations], context.allowedAnnotations),
+          ...sandboxAnnotations(config, runtime ?? "", facts),
+        },
         facts,
       ),
       // The pause container writes nothing: no log file for each pod.

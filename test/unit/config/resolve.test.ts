@@ -51,6 +51,7 @@ describe("resolveConfig() without anything given", () => {
       imagePullProgressDeadlineMs: 60_000,
       defaultUlimits: [],
       allowedAnnotations: [],
+      oneContainerdShimPerPod: true,
       absentMountSourcesToReject: [],
       networkPlugin: "auto",
       cniConfDir: "/etc/cni/net.d",

@@ -33,8 +33,8 @@ import {
 export function nodeFacts(overrides: Partial<NodeFacts> = {}): NodeFacts {
   return fakeNodeFacts({
     runtimes: [
-      { name: "runc", recursiveReadOnly: true },
-      { name: "runsc", recursiveReadOnly: false },
+      { name: "runc", isRunc: true, recursiveReadOnly: true },
+      { name: "runsc", isRunc: false, recursiveReadOnly: false },
     ],
     security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
     ...overrides,
@@ -154,6 +154,7 @@ export function containerContext(overrides: Partial<ContainerContext> = {}): Con
     inputs: {},
     defaultUlimits: [],
     allowedAnnotations: [],
+    oneContainerdShimPerPod: true,
     oomScoreAdj: (wanted) => wanted,
     resolveContainer: (id) => `full-${id}`,
     ...overrides,

@@ -371,7 +371,7 @@ describe("planContainer()", () => {
     const annotationsOf = (facts: Partial<NodeFacts>, context: Partial<ContainerContext> = {}) =>
       body(
         { annotations: { ...annotations, [property]: "uint64 7" } },
-        { facts: nodeFacts(facts), ...context },
+        { facts: nodeFacts(facts), oneContainerdShimPerPod: false, ...context },
       ).HostConfig.Annotations;
 
     test("is the timeout of the systemd scope, too, where the engine uses scopes and takes annotations", () => {
@@ -405,8 +405,14 @@ describe("planContainer()", () => {
       },
     );
     const planned = (allowedAnnotations: readonly string[], apiMinor = 43) =>
-      planContainer(request, containerContext({ facts: nodeFacts({ apiMinor }), allowedAnnotations })).body
-        .HostConfig;
+      planContainer(
+        request,
+        containerContext({
+          facts: nodeFacts({ apiMinor }),
+          allowedAnnotations,
+          oneContainerdShimPerPod: false,
+        }),
+      ).body.HostConfig;
 
     test("are those of the pod and of the container whose keys begin with an allowed prefix", () => {
       assert.deepEqual(planned(["run.oci.", "io.x"]).Annotations, {

@@ -78,8 +78,8 @@ describe("status()", () => {
   test("names the handlers that requests may name, the default one first", async () => {
     const facts = nodeFacts({
       runtimes: [
-        { name: "runc", recursiveReadOnly: true },
-        { name: "kata", recursiveReadOnly: false },
+        { name: "runc", isRunc: true, recursiveReadOnly: true },
+        { name: "kata", isRunc: false, recursiveReadOnly: false },
       ],
     });
     await using shim = await TestShim.start({

@@ -1,0 +1,90 @@
+/** Stand-ins for OCI runtimes record the bundles of sandboxes and containers, and let runc run them. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { before, describe, test } from "node:test";
+import { reasonForNoAnnotations } from "../support/docker.js";
+import { withOwnEngine } from "../support/isolated-engine.js";
+import { containerdShimOf } from "../support/processes.js";
+import { TestBed } from "../support/test-bed.js";
+import { until } from "../support/wait.js";
+
+await withOwnEngine(import.meta.url, ["runc"], (engine) => {
+  describe("the bundles of a pod", () => {
+    const bed = TestBed.ofSuite({ shim: {} });
+    let bundles = "";
+    let takesAnnotations = true;
+
+    before(async () => {
+      takesAnnotations = (await reasonForNoAnnotations()) === false;
+      bundles = await bed.newDirectory();
+      const runtimes = { recorded: { path: await standIn("runsc") }, plain: { path: await standIn("runc") } };
+      await engine.reload({ runtimes });
+      await until("the runtimes to be told", async () =>
+        (await bed.shim.cri.Status({})).runtime_handlers.some(({ name }) => name === "recorded"),
+      );
+    });
+
+    /** The engine's path of a program with this name, which copies the bundle's config.json. */
+    async function standIn(name: string): Promise<string> {
+      const directory = await bed.newDirectory();
+      const path = join(directory, name);
+      const runc = execFileSync("which", ["runc"], { encoding: "utf8" }).trim();
+      const script = [
+        "#!/bin/sh",
+        'previous=""',
+        'for word in "$@"; do',
+        `  if [ "$previous" = --bundle ]; then cp "$word/config.json" "${bundles}/$(basename "$word")"; fi`,
+        '  previous="$word"',
+        "done",
+        `exec ${runc} "$@"`,
+      ];
+      await writeFile(path, script.join("\n"));
+      await chmod(path, 0o755);
+      return path;
+    }
+
+    async function assertAnnotations(id: string, expected: Readonly<Record<string, unknown>>): Promise<void> {
+      const config = JSON.parse(await readFile(join(bundles, id), "utf8")) as {
+        readonly annotations?: Readonly<Record<string, string>>;
+      };
+      assert.deepEqual(config.annotations ?? {}, takesAnnotations ? expected : {});
+    }
+
+    test("say to a runtime that is not runc's what is a sandbox, and which sandbox a container is in", async () => {
+      await using pod = await bed.runPod(bed.shim.cri, {}, "recorded");
+      const container = await pod.start();
+      const { metadata, log_directory } = pod.config;
+      const common = {
+        "io.kubernetes.cri.sandbox-name": metadata?.name,
+        "io.kubernetes.cri.sandbox-namespace": metadata?.namespace,
+        "io.kubernetes.cri.sandbox-uid": metadata?.uid,
+        "io.kubernetes.cri.sandbox-log-directory": log_directory,
+      };
+      await assertAnnotations(pod.id, {
+        "io.kubernetes.cri.container-type": "sandbox",
+        ...common,
+      });
+      await assertAnnotations(container, {
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.sandbox-id": pod.id,
+        "io.kubernetes.cri.container-name": "main",
+        "io.kubernetes.cri.image-name": bed.image,
+        ...common,
+      });
+      assert.equal((await pod.exec(container, "sh", "-c", "exit 3")).exitCode, 3);
+      // A runtime that the engine names by its path runs below containerd's shim of runc, which groups by the id.
+      if (takesAnnotations) {
+        assert.equal(await containerdShimOf(container), await containerdShimOf(pod.id));
+      }
+    });
+
+    test("say nothing of pods to runc, and to containerd the sandbox", async () => {
+      await using pod = await bed.runPod(bed.shim.cri, {}, "plain");
+      const container = await pod.start();
+      await assertAnnotations(pod.id, {});
+      await assertAnnotations(container, { "io.containerd.runc.v2.group": pod.id });
+    });
+  });
+});
