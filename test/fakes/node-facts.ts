@@ -15,7 +15,7 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     imageStore: "graph",
     storageDriver: "overlay2",
     loggingDriver: "json-file",
-    runtimes: [{ name: "runc", isRunc: true, recursiveReadOnly: false }],
+    runtimes: [{ name: "runc", kind: "runc", recursiveReadOnly: false }],
     defaultRuntime: "runc",
     security: { apparmor: false, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
     experimental: false,

@@ -1,4 +1,4 @@
-/** Stand-ins for OCI runtimes record the bundles of sandboxes and containers, and let runc run them. */
+/** Stand-ins for an OCI runtime and a containerd shim record the bundles of pods, and let runc run them. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmod, readFile, writeFile } from "node:fs/promises";
@@ -19,26 +19,31 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
     before(async () => {
       takesAnnotations = (await reasonForNoAnnotations()) === false;
       bundles = await bed.newDirectory();
-      const runtimes = { recorded: { path: await standIn("runsc") }, plain: { path: await standIn("runc") } };
+      const plain = { path: await standIn("runc") };
+      // Engines without annotations know no types of runtimes, either.
+      const recorded = takesAnnotations ? { runtimeType: await standIn("containerd-shim-runc-v2") } : plain;
+      const runtimes = { plain, recorded };
       await engine.reload({ runtimes });
       await until("the runtimes to be told", async () =>
         (await bed.shim.cri.Status({})).runtime_handlers.some(({ name }) => name === "recorded"),
       );
     });
 
-    /** The engine's path of a program with this name, which copies the bundle's config.json. */
+    /** Path of a program that copies the config.json of the bundle and goes on as the program of this name. */
     async function standIn(name: string): Promise<string> {
       const directory = await bed.newDirectory();
       const path = join(directory, name);
-      const runc = execFileSync("which", ["runc"], { encoding: "utf8" }).trim();
+      const program = execFileSync("which", [name], { encoding: "utf8" }).trim();
       const script = [
         "#!/bin/sh",
-        'previous=""',
+        // Shims are started in the bundle.
+        'bundle="$PWD"; previous=""',
         'for word in "$@"; do',
-        `  if [ "$previous" = --bundle ]; then cp "$word/config.json" "${bundles}/$(basename "$word")"; fi`,
+        '  if [ "$previous" = --bundle ]; then bundle="$word"; fi',
         '  previous="$word"',
         "done",
-        `exec ${runc} "$@"`,
+        `if [ -f "$bundle/config.json" ]; then cp "$bundle/config.json" "${bundles}/$(basename "$bundle")"; fi`,
+        `exec ${program} "$@"`,
       ];
       await writeFile(path, script.join("\n"));
       await chmod(path, 0o755);
@@ -52,7 +57,7 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
       assert.deepEqual(config.annotations ?? {}, takesAnnotations ? expected : {});
     }
 
-    test("say to a runtime that is not runc's what is a sandbox, and which sandbox a container is in", async () => {
+    test("say to a runtime with its own containerd shim what is a sandbox, and which sandbox a container is in", async () => {
       await using pod = await bed.runPod(bed.shim.cri, {}, "recorded");
       const container = await pod.start();
       const { metadata, log_directory } = pod.config;
@@ -74,7 +79,7 @@ await withOwnEngine(import.meta.url, ["runc"], (engine) => {
         ...common,
       });
       assert.equal((await pod.exec(container, "sh", "-c", "exit 3")).exitCode, 3);
-      // A runtime that the engine names by its path runs below containerd's shim of runc, which groups by the id.
+      // containerd's shims group by the id of the sandbox.
       if (takesAnnotations) {
         assert.equal(await containerdShimOf(container), await containerdShimOf(pod.id));
       }

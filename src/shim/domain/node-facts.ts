@@ -6,10 +6,10 @@ export interface RuntimeFacts {
   /** Docker's name, as `runc`. */
   readonly name: string;
   /**
-   * Whether it is runc or made like it: its containers are processes of the host, below containerd's shim of
-   * runc. False for runtimes that have a notion of pods, as gVisor and Kata, and for unknown ones.
+   * What runs its containers: containerd's shim of runc with runc or a runtime made like it; that shim with
+   * another program; or a containerd shim of its own, as gVisor and Kata have.
    */
-  readonly isRunc: boolean;
+  readonly kind: "runc" | "other" | "ownShim";
   /** Whether the OCI runtime can mount read-only recursively (`rro`), as far as the engine reports it. */
   readonly recursiveReadOnly: boolean;
 }

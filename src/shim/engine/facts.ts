@@ -107,14 +107,17 @@ function usesContainerdStore(info: Json): boolean {
   });
 }
 
-/** Programs that are runc or made like it. Paths of daemon.json have no type: containerd's shim of runc runs them. */
+/** Runc, and programs that are made like it. */
 const runcPrograms: readonly string[] = ["runc", "crun", "youki"];
-const runcShim = "io.containerd.runc.v2";
 
-function isRunc(runtime: Json): boolean {
-  const type = textOf(runtime, "runtimeType");
-  const program = textOf(runtime, "path").split("/").at(-1) ?? "";
-  return (type === "" || type === runcShim) && runcPrograms.includes(program);
+/**
+ * The answer has the path of a program, which containerd's shim of runc runs, and of a runtime with a
+ * `runtimeType` nothing.
+ */
+function toKind(runtime: Json): RuntimeFacts["kind"] {
+  const path = textOf(runtime, "path");
+  if (path === "") return "ownShim";
+  return runcPrograms.includes(path.split("/").at(-1) ?? "") ? "runc" : "other";
 }
 
 /** Since Docker 25 the status of a runtime holds its OCI features document, as text. */
@@ -128,7 +131,7 @@ function toRuntime(name: string, runtime: Json): RuntimeFacts {
   }
   return {
     name,
-    isRunc: isRunc(runtime),
+    kind: toKind(runtime),
     recursiveReadOnly: textsOf(asObject(features), "mountOptions").includes("rro"),
   };
 }

@@ -3,7 +3,7 @@ import type { HostConfig } from "../domain/create-body.js";
 import type { Labels } from "../domain/labels.js";
 import type { NodeFacts } from "../domain/node-facts.js";
 import type { SandboxConfig, ValidCreateContainer } from "../domain/requests.js";
-import { isRunc } from "./runtime-handler.js";
+import { runtimeKind } from "./runtime-handler.js";
 
 /** First API version with annotations in the create body: Docker Engine 24. */
 const annotationsApiMinor = 43;
@@ -49,11 +49,12 @@ export function annotationsField(annotations: Labels, facts: NodeFacts): HostCon
 
 /**
  * By these gVisor and Kata make a sandbox for the pod. Both of them, and containerd's shims, know the sandbox
- * by the id of its container. None for runc, which knows no pods. `runtime` is Docker's name; `""` is the
- * engine's default.
+ * by the id of its container. None for other runtimes: runc knows no pods, and gVisor's runsc, started by
+ * containerd's shim of runc, joins a sandbox and the engine's start never ends. `runtime` is Docker's name;
+ * `""` is the engine's default.
  */
 export function sandboxAnnotations(config: SandboxConfig, runtime: string, facts: NodeFacts): Labels {
-  if (isRunc(runtime, facts)) return {};
+  if (runtimeKind(runtime, facts) !== "ownShim") return {};
   return { [typeOfContainer]: "sandbox", ...podAnnotations(config) };
 }
 
@@ -70,7 +71,9 @@ export function containerAnnotations(
     oneContainerdShimPerPod,
   }: { readonly facts: NodeFacts; readonly oneContainerdShimPerPod: boolean },
 ): Labels {
-  if (isRunc(sandbox.runtime, facts)) return oneContainerdShimPerPod ? { [shimGroup]: sandbox.id } : {};
+  const kind = runtimeKind(sandbox.runtime, facts);
+  if (kind === "runc" && oneContainerdShimPerPod) return { [shimGroup]: sandbox.id };
+  if (kind !== "ownShim") return {};
   return {
     [typeOfContainer]: "container",
     [sandboxId]: sandbox.id,

@@ -27,11 +27,11 @@ export function runtimeHandlers(facts: NodeFacts): readonly string[] {
 }
 
 /**
- * Whether containers of this Docker runtime (`""` is the engine's default) are runc's, or of a runtime like
- * it. False for a runtime that the engine does not list: the default one may be a containerd shim by name.
+ * Kind of a Docker runtime; `""` is the engine's default. One that the engine does not list is known by
+ * nothing but its name, as a default runtime that names a containerd shim.
  */
-export function isRunc(runtime: string, facts: NodeFacts): boolean {
-  return runtimeFacts(runtime, facts)?.isRunc ?? false;
+export function runtimeKind(runtime: string, facts: NodeFacts): RuntimeFacts["kind"] {
+  return runtimeFacts(runtime, facts)?.kind ?? "other";
 }
 
 /** What is known of a Docker runtime; `""` is the engine's default. */

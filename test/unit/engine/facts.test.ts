@@ -88,10 +88,10 @@ describe("toNodeFacts()", () => {
       storageDriver: "overlayfs",
       loggingDriver: "journald",
       runtimes: [
-        { name: "runc", isRunc: true, recursiveReadOnly: true },
-        { name: "crun", isRunc: true, recursiveReadOnly: false },
-        { name: "odd", isRunc: false, recursiveReadOnly: false },
-        { name: "plain", isRunc: false, recursiveReadOnly: false },
+        { name: "runc", kind: "runc", recursiveReadOnly: true },
+        { name: "crun", kind: "runc", recursiveReadOnly: false },
+        { name: "odd", kind: "other", recursiveReadOnly: false },
+        { name: "plain", kind: "other", recursiveReadOnly: false },
       ],
       defaultRuntime: "runc",
       security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: true, rootless: false },
@@ -103,26 +103,14 @@ describe("toNodeFacts()", () => {
     });
   });
 
-  test("a runtime is runc's by its type and program", () => {
-    const isRunc = (runtime: object): boolean | undefined =>
-      toNodeFacts(version, { Runtimes: { x: runtime } }, 51).runtimes[0]?.isRunc;
-    for (const runtime of [
-      { path: "runc" },
-      { path: "/usr/sbin/runc" },
-      { path: "/opt/bin/crun", runtimeArgs: ["--debug"] },
-      { runtimeType: "io.containerd.runc.v2", path: "youki" },
-    ])
-      assert.equal(isRunc(runtime), true, JSON.stringify(runtime));
-    for (const runtime of [
-      { path: "/usr/local/bin/runsc" },
-      { path: "/usr/bin/kata-runtime" },
-      { path: "/usr/bin/notrunc" },
-      { path: "runc/" },
-      { runtimeType: "io.containerd.runsc.v1" },
-      { runtimeType: "io.containerd.kata.v2", path: "runc" },
-      {},
-    ])
-      assert.equal(isRunc(runtime), false, JSON.stringify(runtime));
+  test("the kind of a runtime is told by its program; one with a type has none", () => {
+    const kindOf = (runtime: object): string | undefined =>
+      toNodeFacts(version, { Runtimes: { x: runtime } }, 51).runtimes[0]?.kind;
+    assert.equal(kindOf({ path: "runc" }), "runc");
+    assert.equal(kindOf({ path: "/opt/bin/crun", runtimeArgs: ["--debug"] }), "runc");
+    assert.equal(kindOf({ path: "/usr/local/bin/runsc" }), "other");
+    assert.equal(kindOf({ path: "/usr/bin/notrunc" }), "other");
+    assert.equal(kindOf({}), "ownShim");
   });
 
   test("an old or sparse answer has sensible facts", () => {

@@ -33,8 +33,8 @@ import {
 export function nodeFacts(overrides: Partial<NodeFacts> = {}): NodeFacts {
   return fakeNodeFacts({
     runtimes: [
-      { name: "runc", isRunc: true, recursiveReadOnly: true },
-      { name: "runsc", isRunc: false, recursiveReadOnly: false },
+      { name: "runc", kind: "runc", recursiveReadOnly: true },
+      { name: "runsc", kind: "ownShim", recursiveReadOnly: false },
     ],
     security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
     ...overrides,

@@ -52,7 +52,7 @@ describe("containerd's shim", () => {
   });
 });
 
-describe("a runtime that is not runc's", () => {
+describe("a runtime with a containerd shim of its own", () => {
   const pod = {
     "io.kubernetes.cri.sandbox-name": "web-0",
     "io.kubernetes.cri.sandbox-namespace": "default",
@@ -66,7 +66,6 @@ describe("a runtime that is not runc's", () => {
 
   for (const [name, changes] of Object.entries({
     "that the engine lists": inRuntime("runsc"),
-    "that the engine does not list": inRuntime("io.containerd.kata.v2"),
     "whatever the flag for runc is": { ...inRuntime("runsc"), oneContainerdShimPerPod: false },
   })) {
     test(`learns which sandbox a container is in (${name})`, () => {
@@ -79,6 +78,15 @@ describe("a runtime that is not runc's", () => {
       });
     });
   }
+});
+
+test("a program other than runc below containerd's shim of runc, and an unknown runtime, get none", () => {
+  const other = nodeFacts({
+    apiMinor: 43,
+    runtimes: [{ name: "runsc", kind: "other", recursiveReadOnly: false }],
+  });
+  assert.equal(ofContainer({ ...inRuntime("runsc"), facts: other }), undefined);
+  assert.equal(ofContainer(inRuntime("io.containerd.kata.v2")), undefined);
 });
 
 describe("annotations of a request that name a pod", () => {

@@ -180,7 +180,7 @@ describe("StateSync and events that say little", () => {
 
 describe("StateSync when the engine reloads its configuration", () => {
   const reload = { type: "daemon", action: "reload", id: "FAKE" } as const;
-  const runsc = { name: "runsc", isRunc: false, recursiveReadOnly: true };
+  const runsc = { name: "runsc", kind: "ownShim", recursiveReadOnly: true } as const;
 
   test("the facts are read again, and the link stays live", async () => {
     let connects = 0;

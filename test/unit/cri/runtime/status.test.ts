@@ -78,8 +78,8 @@ describe("status()", () => {
   test("names the handlers that requests may name, the default one first", async () => {
     const facts = nodeFacts({
       runtimes: [
-        { name: "runc", isRunc: true, recursiveReadOnly: true },
-        { name: "kata", isRunc: false, recursiveReadOnly: false },
+        { name: "runc", kind: "runc", recursiveReadOnly: true },
+        { name: "kata", kind: "ownShim", recursiveReadOnly: false },
       ],
     });
     await using shim = await TestShim.start({
