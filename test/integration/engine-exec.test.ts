@@ -40,6 +40,17 @@ describe("DockerEngine, exec", { skip: await reasonToSkip(), timeout: 120_000 },
     }
   });
 
+  test("its environment is added to that of the container", async () => {
+    const options = execOf(["sh", "-c", 'echo "$A:${PATH:+path}"'], { env: ["A=1=2"] });
+    const id = await at.engine.createExec(container.id, options, anySignal());
+    const streams = await at.engine.startExec(id, options, anySignal());
+    try {
+      assert.deepEqual(await read(streams), { stdout: "1=2:path\n", stderr: "" });
+    } finally {
+      streams.close();
+    }
+  });
+
   test("an abort ends the streams with its reason and leaves the process running", async () => {
     const options = execOf(["sleep", "3600"]);
     const id = await at.engine.createExec(container.id, options, anySignal());

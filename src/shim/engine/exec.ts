@@ -28,9 +28,11 @@ export function execCalls(client: EngineClient): ExecCalls {
   };
 
   return {
-    async createExec(containerId, { command, tty, stdin, stdout, stderr }, signal) {
+    async createExec(containerId, { command, env, tty, stdin, stdout, stderr }, signal) {
       const json = {
         Cmd: command,
+        // Left out of the JSON when it is undefined.
+        Env: env,
         Tty: tty,
         AttachStdin: stdin,
         AttachStdout: stdout,

@@ -29,6 +29,8 @@ import { requestedCdiDevices, type CdiEdits } from "./cdi.js";
 import { cgroupParent, cgroupSettings } from "./cgroups.js";
 import { engineInjectsCdi } from "./container-needs.js";
 import { planDevices } from "./devices.js";
+import { environment } from "./environment.js";
+import { cgroupMountOptions, requestedUlimits } from "./fields-in-flight.js";
 import { imageVolumeNeeds, type ImageVolumeSource } from "./image-volumes.js";
 import { containerLogPath } from "./paths.js";
 import { planMounts } from "./mounts.js";
@@ -44,8 +46,6 @@ import { chooseSeccomp, seccompOption } from "./seccomp.js";
 import { securityOptions, securityContextField } from "./security-options.js";
 import { ulimitsField } from "./ulimits.js";
 import { userFields } from "./users.js";
-import type { KeyValue } from "../domain/cri.js";
-import { unsupportedField } from "../domain/field-errors.js";
 
 export { containerNeeds, type ContainerNeeds } from "./container-needs.js";
 
@@ -121,7 +121,7 @@ function createBody(request: ValidCreateContainer, logPath: string, context: Con
     User,
     Entrypoint: unlessEmpty(config.command),
     Cmd: unlessEmpty(config.args),
-    Env: unlessEmpty(overrideEnvironment(environment(config.envs), cdi.env)),
+    Env: unlessEmpty(overrideEnvironment(environment(config.envs, "config.envs"), cdi.env)),
     WorkingDir: unlessBlank(config.working_dir),
     OpenStdin: config.stdin,
     StdinOnce: config.stdin_once,
@@ -198,10 +198,13 @@ function hostConfig(
     // case.
     MaskedPaths: privileged ? undefined : unlessEmpty(security?.masked_paths ?? []),
     ReadonlyPaths: privileged ? undefined : unlessEmpty(security?.readonly_paths ?? []),
-    SecurityOpt: unlessEmpty(containerSecurityOptions(config, context)),
+    SecurityOpt: unlessEmpty([
+      ...containerSecurityOptions(config, context),
+      ...cgroupMountOptions(security, facts),
+    ]),
     // Snapshots name the engine's default, too, which stays the engine's choice.
     Runtime: runtime === facts.defaultRuntime ? undefined : unlessBlank(runtime),
-    Ulimits: ulimitsField(context.defaultUlimits),
+    Ulimits: ulimitsField(context.defaultUlimits, requestedUlimits(security)),
     Annotations: annotationsField(
       {
         ...stopTimeoutProperty(gracePeriodSeconds(config.annotations), facts),
@@ -247,23 +250,6 @@ function deviceRequests(config: ValidContainerConfig, facts: NodeFacts): HostCon
   const names = requestedCdiDevices(config);
   if (names.length === 0 || !engineInjectsCdi(facts)) return undefined;
   return [{ Driver: "cdi", DeviceIDs: names }];
-}
-
-/**
- * `NAME=value` in order, duplicates kept. The Engine API is JSON, so a value that is not UTF-8 cannot be
- * sent. Values may be secrets: no error shows one.
- */
-export function environment(envs: readonly KeyValue[]): readonly string[] {
-  return envs.map(({ key, value }, index) => {
-    try {
-      return `${key}=${new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value)}`;
-    } catch {
-      throw unsupportedField(
-        `config.envs[${index}].value`,
-        `the value of ${key} is not UTF-8, which Docker cannot take`,
-      );
-    }
-  });
 }
 
 /** `entries` with `overrides`, each of which replaces the entries of its name that come before it. */

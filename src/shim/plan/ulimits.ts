@@ -2,10 +2,7 @@
 import { messageOf, ShimError } from "../lib/errors.js";
 import type { DockerUlimit, HostConfig } from "../domain/create-body.js";
 
-/**
- * Later lists win by name. So far there are the node's defaults alone: the CRI has no ulimits of single
- * containers yet.
- */
+/** Later lists win by name: the node's defaults, then those of the container. */
 export function ulimitsField(...lists: readonly (readonly DockerUlimit[])[]): HostConfig["Ulimits"] {
   const byName = new Map(lists.flat().map((ulimit) => [ulimit.Name, ulimit]));
   return byName.size === 0 ? undefined : [...byName.values()];

@@ -55,6 +55,8 @@ export interface PullProgress {
 
 export interface ExecOptions {
   readonly command: readonly string[];
+  /** `NAME=value`, added to the environment of the container. */
+  readonly env?: readonly string[];
   readonly tty: boolean;
   readonly stdin: boolean;
   readonly stdout: boolean;

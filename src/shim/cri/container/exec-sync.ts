@@ -1,6 +1,7 @@
 import { sleep, withDeadline } from "../../lib/abort.js";
 import type { Call } from "../../lib/call.js";
 import type { Answer, ExecSyncRequest, ExecSyncResponse } from "../../domain/cri.js";
+import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions, ProcessStreams } from "../../ports/engine.js";
 import { runExec } from "./exec-process.js";
 import { requireRunningContainer } from "../find-by-id.js";
@@ -29,7 +30,14 @@ export async function execSync(
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const timeoutMs = Number(request.timeout) * 1000;
-  const options: ExecOptions = { command: request.cmd, tty: false, stdin: false, stdout: true, stderr: true };
+  const options: ExecOptions = {
+    command: request.cmd,
+    ...execEnvironment(request),
+    tty: false,
+    stdin: false,
+    stdout: true,
+    stderr: true,
+  };
   const run = async (signal: AbortSignal): Promise<Answer<ExecSyncResponse>> => {
     const context = { ...call, signal };
     const { result, exitCode } = await runExec(id, options, services, context, ({ streams }) =>

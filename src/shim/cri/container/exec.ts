@@ -1,5 +1,6 @@
 import { runInCall, type Call } from "../../lib/call.js";
 import type { Answer, ExecRequest, ExecResponse } from "../../domain/cri.js";
+import { execEnvironment } from "../../plan/fields-in-flight.js";
 import type { ExecOptions } from "../../ports/engine.js";
 import type { CommandStreams } from "../../ports/streaming.js";
 import { runExec } from "./exec-process.js";
@@ -17,7 +18,7 @@ export async function exec(
   await services.state.link.live(call.signal);
   const { id } = await requireRunningContainer(request.container_id, services, call.signal);
   const { cmd: command, tty, stdin, stdout, stderr } = request;
-  const options: ExecOptions = { command, tty, stdin, stdout, stderr };
+  const options: ExecOptions = { command, ...execEnvironment(request), tty, stdin, stdout, stderr };
   const url = services.streaming.server.offer({
     kind: "exec",
     containerId: id,

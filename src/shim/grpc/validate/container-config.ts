@@ -2,7 +2,7 @@
 import { Signal, type ContainerConfig, type Device, type KeyValue } from "../../domain/cri.js";
 import type { ValidContainerConfig } from "../../domain/requests.js";
 import { requestedCdiDevices } from "../../plan/cdi.js";
-import { environment } from "../../plan/container-plan.js";
+import { environment } from "../../plan/environment.js";
 import { invalidField, unsupportedField } from "../../domain/field-errors.js";
 import { absolutePath, argument, at, enumValue, notEmpty, present, programSize } from "./fields.js";
 import { imageName } from "./images.js";
@@ -28,7 +28,7 @@ export function containerConfig(given: ContainerConfig | null): ValidContainerCo
     ...words,
     ...config.envs.map(({ key, value }) => Buffer.byteLength(key) + 1 + value.length),
   ]);
-  environment(config.envs); // All values are UTF-8.
+  environment(config.envs, "config.envs"); // All values are UTF-8.
   config.mounts.forEach((given, index) => {
     mount(at("config.mounts", index), given);
   });
