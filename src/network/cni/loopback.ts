@@ -3,6 +3,7 @@ import { ShimError } from "../../shim/lib/errors.js";
 import { outputOf, runCommand, type RunCommand } from "../iptables/run-command.js";
 import { parseNetworkList } from "../libcni/configuration.js";
 import { formatJson } from "../../shim/lib/json/exact-json.js";
+import { isLoopbackUp } from "./namespace-addresses.js";
 import type { Attachment, NetworkListRunner } from "../libcni/network-list-runner.js";
 import { requireNamespace } from "../../shim/lib/linux/network-namespaces.js";
 
@@ -12,13 +13,17 @@ export const loopbackNetworkName = "cni-loopback";
 /** 0.4.0: an older one makes the plugin print a result that contradicts its version. */
 const configuration = { cniVersion: "0.4.0", name: loopbackNetworkName, plugins: [{ type: "loopback" }] };
 
-/** By the loopback plugin where it is installed, else by `ip` inside the namespace. Nothing is cached. */
+/**
+ * Unless it is up, which saves a process for each pod: by the loopback plugin where it is installed, else by
+ * `ip` inside the namespace. Nothing is cached.
+ */
 export async function bringUpLoopback(
   runner: NetworkListRunner,
   attachment: Attachment,
   signal: AbortSignal,
   run: RunCommand = runCommand,
 ): Promise<void> {
+  if (await isLoopbackUp(runner.invoker.namespaces, attachment)) return;
   const installed = await runner.invoker.find("loopback").catch(() => undefined);
   if (installed !== undefined) {
     const list = parseNetworkList(formatJson(configuration), "loopback");

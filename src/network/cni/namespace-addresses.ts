@@ -41,6 +41,23 @@ export async function namespaceAddresses(
 }
 
 /**
+ * Whether `lo` of the namespace is up: only then it has its IPv4 address. Docker brings it up in the namespace
+ * of each container. False when the path leads through no process. Throws `precondition` when the namespace
+ * is not the pod's.
+ */
+export async function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): Promise<boolean> {
+  const [, directory] = processPath.exec(namespace.netns) ?? [];
+  if (directory === undefined) return false;
+  const tries = await readKernelFile(`${directory}/net/fib_trie`, fileLimitBytes).catch(() => "");
+  requireNamespace(namespaces, namespace);
+  return hasLoopbackAddress(tries);
+}
+
+export function hasLoopbackAddress(fibTrie: string): boolean {
+  return /\|-- 127\.0\.0\.1\n\s+\/32 host LOCAL/.test(fibTrie);
+}
+
+/**
  * fib_trie has all local addresses, but not of which interface. Those inside a range that is routed to this
  * interface are its own; when there is none, as with addresses that are routed one by one, a single address
  * must be.
