@@ -81,6 +81,8 @@ export class CheckpointDirectory implements CheckpointStore {
    */
   readonly #corrupt = new Map<string, string>();
   #corruptCount = 0;
+  /** Ids whose files in our directory this process has written: they need no look before they are removed. */
+  readonly #written = new Set<string>();
   readonly #names: readonly (readonly [directory: string, names: KnownNames])[];
   /** Undefined where corrupt files were left out. */
   #listed: Listed | undefined;
@@ -143,6 +145,7 @@ export class CheckpointDirectory implements CheckpointStore {
       try {
         // Another program may have removed the directory.
         await writeFile(join(directory, id), bytes, { mode: 0o600, temporaryPrefix, directoryMode, flush });
+        this.#written.add(id);
       } finally {
         this.#changes += 1;
       }
@@ -173,17 +176,18 @@ export class CheckpointDirectory implements CheckpointStore {
   async remove(id: string): Promise<void> {
     if (!isFileKey(id)) return;
     await this.#locks.run(id, `remove checkpoint of sandbox "${id}"`, async () => {
-      const errors: unknown[] = [];
-      for (const directory of this.#directories()) {
-        try {
-          const found = await this.#read(directory, id);
-          if (found?.kind === "checkpoint") await removeFile(join(directory, id), this.options.flusher);
-        } catch (error) {
-          errors.push(error);
-        }
-      }
+      const removals = await Promise.allSettled(
+        this.#directories().map(async (directory) => {
+          const isOurs = directory === this.options.directory && this.#written.has(id);
+          if (!isOurs && (await this.#read(directory, id))?.kind !== "checkpoint") return;
+          await removeFile(join(directory, id), this.options.flusher);
+          if (isOurs) this.#written.delete(id);
+        }),
+      );
       this.#changes += 1;
-      const error = aggregate(errors);
+      const error = aggregate(
+        removals.flatMap((one) => (one.status === "rejected" ? [one.reason as unknown] : [])),
+      );
       if (error !== undefined) throw error;
     });
   }

@@ -93,7 +93,7 @@ describe("logs of a container", { skip: await reasonToSkip() }, () => {
     const path = join(root, "pod", "main", "0.log");
     const writers = await open();
     try {
-      assert.equal(await writers.created(await inspect(), { directory: join(root, "pod"), path }), true);
+      assert.equal(await writers.created(container.id, { directory: join(root, "pod"), path }), true);
       await writers.beforeStart(await inspect(), anySignal());
       await engine.engine.startContainer(container.id, anySignal());
       await until("the container to end", async () => {

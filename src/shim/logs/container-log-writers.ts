@@ -70,19 +70,23 @@ export class ContainerLogWriters implements ContainerLogs {
     this.#factory = new WriterFactory(deps, queue);
   }
 
-  async created(container: Snapshot, { directory, path }: LogTarget): Promise<boolean> {
-    const { format, records, log } = this.deps;
+  async created(containerId: string, { directory, path }: LogTarget): Promise<boolean> {
+    const { format, records } = this.deps;
     if (path === "") return false;
-    await records.put(newRecord(container.id, { directory, path }, format));
-    if (format === "cri") return true;
-    if (container.logDriver !== "json-file" && !this.#hasWarned) {
+    await records.put(newRecord(containerId, { directory, path }, format));
+    return format === "cri";
+  }
+
+  /** Once, of a container whose log this program leaves to the engine. */
+  #warnOfDriver(container: Snapshot): void {
+    const { log } = this.deps;
+    if (this.ownerOf(container.id) === "engine" && container.logDriver !== "json-file" && !this.#hasWarned) {
       this.#hasWarned = true;
       log.warn(
         { containerId: container.id, driver: container.logDriver },
         "--container-log-format=docker: this log driver has no files to link, kubectl logs and crictl logs show nothing",
       );
     }
-    return false;
   }
 
   ownerOf(containerId: string): LogOwner | undefined {
@@ -109,6 +113,7 @@ export class ContainerLogWriters implements ContainerLogs {
   }
 
   async beforeStart(container: Snapshot, signal: AbortSignal): Promise<void> {
+    this.#warnOfDriver(container);
     if (!this.owns(container.id)) return;
     const entry = this.#entry(container.id);
     await entry.lock.run(async () => {

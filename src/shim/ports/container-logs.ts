@@ -14,7 +14,7 @@ export type LogOwner = "shim" | "engine";
 
 export interface ContainerLogs {
   /** A container was created. Decides who owns its log, for its life: this program (true) or the engine. */
-  created(container: Snapshot, target: LogTarget): Promise<boolean>;
+  created(containerId: string, target: LogTarget): Promise<boolean>;
 
   /**
    * As `created` decided. Undefined without a record: it was lost, another program made the container, or the

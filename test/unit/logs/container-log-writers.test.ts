@@ -46,9 +46,9 @@ class BlockedLog implements AsyncDisposable {
 
   static async open(retry: typeof atOnce): Promise<BlockedLog> {
     const blocked = new BlockedLog(await temporaryDirectory());
-    const { root, log, container, path } = blocked;
+    const { root, log, path } = blocked;
     blocked.writers = await openLogWriters(root.path, log, {}, retry);
-    await blocked.writers.created(container, { directory: join(root.path, "pod"), path });
+    await blocked.writers.created(containerId, { directory: join(root.path, "pod"), path });
     return blocked;
   }
 
@@ -148,7 +148,7 @@ async function logsAcrossSources(
   const open = (local: boolean): Promise<ContainerLogWriters> =>
     openLogWriters(root, log, { engine, host: () => ({ local }) });
   const first = await open(true);
-  await first.created(container, target);
+  await first.created(containerId, target);
   docker.write([{ stream: "stdout", text: "one\n" }]);
   docker.write([{ stream: "stdout", text: "two\n" }]);
   await first.observe(running);
@@ -224,7 +224,7 @@ async function preparedLog(root: string): Promise<PreparedLog> {
   const engine = engineOf(docker);
   const host = { local: true };
   const writers = await openLogWriters(root, recordingLog(), { engine, host: () => host });
-  await writers.created(created, { directory: join(root, "pod"), path });
+  await writers.created(containerId, { directory: join(root, "pod"), path });
   await writers.beforeStart(created, new AbortController().signal);
   const at = (state: Partial<Snapshot["state"]>): Snapshot => ({
     ...created,

@@ -74,7 +74,15 @@ async function create(
   );
   rollback.defer("remove container", (signal) => sync.remove(id, { force: true }, signal));
   call.signal.throwIfAborted();
-  const snapshot = await sync.refresh(id, call.signal);
+  rollback.defer("forget the log", () => logs.remove(id));
+  // Both are awaited also when one fails: the undo of the log comes after its record.
+  const [refreshed, recorded] = await Promise.allSettled([
+    sync.refresh(id, call.signal),
+    logs.created(id, { directory: logDirectory, path: plan.logPath }),
+  ]);
+  if (refreshed.status === "rejected") throw refreshed.reason;
+  if (recorded.status === "rejected") throw recorded.reason;
+  const snapshot = refreshed.value;
   if (snapshot === undefined)
     throw new ShimError("unknown", "the engine lost the container right after its creation");
   // After the refresh: the clean-up removes records of containers that the read model does not have.
@@ -82,8 +90,6 @@ async function create(
     rollback.defer("remove container record", () => containerRecords.remove(id));
     await containerRecords.put({ version: 1, containerId: id, cgroup: plan.cgroup });
   }
-  rollback.defer("forget the log", () => logs.remove(id));
-  await logs.created(snapshot, { directory: logDirectory, path: plan.logPath });
   // If the sandbox was stopped or removed in the meantime, no later call would remove this container.
   requireReady(sandboxId, services);
   call.signal.throwIfAborted();

@@ -39,7 +39,10 @@ export async function removeContainerById(
     const container = await findContainer(id, services, call.signal);
     if (container === undefined) return;
     await sync.remove(id, options, call.signal);
-    const forgotten = await Promise.allSettled([containerRecords.remove(id)]);
+    // The read model's removal has removed the record, too, unless that failed.
+    const forgotten = await Promise.allSettled(
+      containerRecords.get(id) === undefined ? [] : [containerRecords.remove(id)],
+    );
     const { logPath } = container;
     await logs.remove(id);
     const unlinked = await Promise.allSettled(logPath === "" ? [] : [host().unlinkLog(logPath, id)]);

@@ -81,7 +81,7 @@ async function restoreLogRecord(
   const directory = podRecords.get(sandboxId)?.logDirectory ?? "";
   if (snapshot.state.status !== "created" || logs.ownerOf(id) !== undefined) return;
   if (directory === "" || !isBelow(logPath, directory)) return;
-  await logs.created(snapshot, { directory, path: logPath });
+  await logs.created(id, { directory, path: logPath });
 }
 
 /**

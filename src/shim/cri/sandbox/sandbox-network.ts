@@ -1,6 +1,7 @@
 import { isKind } from "../../lib/errors.js";
 import type { Call } from "../../lib/call.js";
 import type { Sandbox } from "../../domain/sandbox.js";
+import type { PodSandboxCheckpoint } from "../../ports/checkpoint-store.js";
 import type { PodNetworkReference } from "../../ports/network-plugin.js";
 import type { PodRecord } from "../../state/pod-records.js";
 import { portMappingsIn } from "../../state/records.js";
@@ -14,14 +15,15 @@ import type { Services } from "../services.js";
 export async function tearDownNetwork(
   id: string,
   sandbox: Sandbox | undefined,
+  readCheckpoint: Promise<PodSandboxCheckpoint | undefined>,
   services: Services,
   call: Call,
 ): Promise<boolean> {
   const { network } = services;
-  const { pods: podRecords, checkpoints } = services.records;
+  const { pods: podRecords } = services.records;
   const record = podRecords.get(id);
   if (record?.network.state === "tornDown" || record?.network.state === "none") return false;
-  const checkpoint = await checkpoints.get(id);
+  const checkpoint = await readCheckpoint;
   // An unknown id must not reach the plugin.
   if (sandbox === undefined && record === undefined && checkpoint === undefined) return false;
   if (sandbox?.hostNetwork ?? checkpoint?.data.hostNetwork === true) return false;

@@ -43,19 +43,25 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
     if (isStopped(id, services)) return;
   }
 
+  // Beside the first steps. A failed read fails the tear-down.
+  const checkpoint = services.records.checkpoints.get(id);
+  checkpoint.catch(() => undefined);
   await recordStop(id, sandbox, services);
   await stopContainers(id, model.containerIdsOf(id), services, call);
   let isTornDown: boolean;
   try {
-    isTornDown = await tearDownNetwork(id, sandbox, services, call);
+    isTornDown = await tearDownNetwork(id, sandbox, checkpoint, services, call);
   } catch (error) {
     throw ShimError.from(error).within(`tear down the network of sandbox "${id}"`, { sandboxId: id });
   }
-  await Promise.all([
-    isTornDown ? recordTearDown(id, services, call) : undefined,
-    sandbox === undefined ? undefined : stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call),
-  ]);
-  if (sandbox === undefined) return;
+  // A second tear-down is harmless, so the engine need not wait for the record.
+  const recorded = isTornDown ? recordTearDown(id, services, call) : undefined;
+  try {
+    if (sandbox === undefined) return;
+    await stopAndRefresh(sandbox.snapshot, pauseGraceSeconds, services, call);
+  } finally {
+    await recorded;
+  }
   // If the record could not be written, a container may have been started until now.
   await stopContainers(id, startable(id, services), services, call);
 }

@@ -305,8 +305,7 @@ export class FileWriter implements LogWriter {
   async #finished(): Promise<void> {
     this.#phase = "finished";
     try {
-      await this.output.save(this.#position, { finished: true });
-      await this.#release();
+      await Promise.all([this.output.save(this.#position, { finished: true }), this.#release()]);
     } finally {
       this.#resolveEnd();
     }

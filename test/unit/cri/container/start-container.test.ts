@@ -61,8 +61,8 @@ describe("startContainer()", () => {
     const used: Partial<ContainerLogs> = {
       ownerOf: () => undefined,
       owns: () => calls.length > 0,
-      created: (container, { directory, path }) => {
-        calls.push(`${container.id} ${directory} ${path}`);
+      created: (containerId, { directory, path }) => {
+        calls.push(`${containerId} ${directory} ${path}`);
         return Promise.resolve(true);
       },
       beforeStart: () => {
