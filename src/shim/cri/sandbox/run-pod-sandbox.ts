@@ -87,11 +87,15 @@ async function run(plan: SandboxPlan, requestHash: string, services: Services, c
   const attempt: Attempt = { rollback, hidden, isRemoved: false, holdsNetwork: false };
 
   const { id, snapshot } = await createAndStart(plan, requestHash, services, call, attempt);
-  // Step 9: rewrite resolv.conf.
+  // Steps 9 and 10, side by side: rewrite resolv.conf, set up the network. The undo comes after both.
   const host = services.node.host();
-  if (plan.resolvConf !== undefined) await host.writeResolvConf(snapshot, plan.resolvConf, call.signal);
-  // Step 10: set up the network.
-  const ips = await setUpNetwork(plan, snapshot, services, call, attempt);
+  const [written, network] = await Promise.allSettled([
+    plan.resolvConf === undefined ? undefined : host.writeResolvConf(snapshot, plan.resolvConf, call.signal),
+    setUpNetwork(plan, snapshot, services, call, attempt),
+  ]);
+  if (written.status === "rejected") throw written.reason;
+  if (network.status === "rejected") throw network.reason;
+  const ips = network.value;
 
   // Step 11: wait for the flushes of step 6, write the pod record, forget the undos, show the sandbox in lists.
   await flushed(id, services.records, call.signal);
