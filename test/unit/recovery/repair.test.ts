@@ -5,7 +5,13 @@ import { ShimError } from "../../../src/shim/lib/errors.js";
 import { parseRecord } from "../../../src/shim/logs/log-record.js";
 import { scratchLabel } from "../../../src/shim/images/scratch-containers.js";
 import { repairAfterStart } from "../../../src/shim/recovery/repair.js";
-import { createContainer, listedSandboxes, runContainer, runSandbox, startContainer } from "../../fakes/pods.js";
+import {
+  createContainer,
+  listedSandboxes,
+  runContainer,
+  runSandbox,
+  startContainer,
+} from "../../fakes/pods.js";
 import { createRequest, runRequest, sandboxConfig } from "../../fakes/requests.js";
 import { TestShim } from "../../fakes/services.js";
 
