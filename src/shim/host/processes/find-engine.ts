@@ -16,6 +16,7 @@ export interface EngineProcess {
 const defaultPidFile = "/var/run/docker.pid";
 const defaultContainerdSocket = "/run/containerd/containerd.sock";
 const defaultConfigFile = "/etc/docker/daemon.json";
+const defaultExecRoot = "/var/run/docker";
 
 /**
  * The dockerd that listens on `socketPath`; undefined when there is no proof for any process, or for several
@@ -42,7 +43,8 @@ export async function findDockerd(
 
 /**
  * The containerd of a dockerd: its child, or else the process that listens where its flags and its
- * configuration file say, or where a system's containerd does.
+ * configuration file say, or where a system's containerd does. Undefined also when dockerd is its own
+ * containerd (feature embedded-containerd): it then connects to no other, whatever `--containerd` names.
  */
 export async function findContainerd(
   proc: ProcFiles,
@@ -52,7 +54,10 @@ export async function findContainerd(
   const children = all.filter(({ parent }) => parent === dockerd.pid).map(({ pid }) => pid);
   const [child, ...siblings] = await proc.mapDefined(children, (pid) => identify(proc, pid, "containerd"));
   if (child !== undefined) return siblings.length === 0 ? child : undefined;
-  const socket = await pathSeenBy(proc, dockerd.pid, await containerdSocketOf(proc, dockerd));
+  const { own, wanted } = await containerdSocketsOf(proc, dockerd);
+  const embedded = await pathSeenBy(proc, dockerd.pid, own);
+  if (embedded !== undefined && (await listensOn(proc, dockerd.pid, embedded))) return undefined;
+  const socket = await pathSeenBy(proc, dockerd.pid, wanted);
   if (socket === undefined) return undefined;
   const [only, ...others] = await proc.mapDefined(all, async ({ pid }) => {
     const found = await identify(proc, pid, "containerd");
@@ -78,12 +83,21 @@ async function readPid(file: string): Promise<number> {
   return /^\d{1,10}$/.test(text.trim()) ? Number(text) : 0;
 }
 
-async function containerdSocketOf(proc: ProcFiles, { pid }: EngineProcess): Promise<string> {
+/** `own` is that of a containerd that dockerd starts or contains, `wanted` that of one that it is told to use. */
+async function containerdSocketsOf(
+  proc: ProcFiles,
+  { pid }: EngineProcess,
+): Promise<{ readonly own: string; readonly wanted: string }> {
   const words = ((await proc.text(pid, "cmdline")) ?? "").split("\0");
-  const flag = flagValue(words, "containerd");
-  if (flag !== undefined) return flag;
   const configFile = await pathSeenBy(proc, pid, flagValue(words, "config-file") ?? defaultConfigFile);
-  return (await configuredSocket(configFile)) ?? defaultContainerdSocket;
+  const configured = await readConfiguration(configFile);
+  const setting = (name: string): string | undefined =>
+    flagValue(words, name) ?? textOf(configured.get(name));
+  const execRoot = setting("exec-root") ?? defaultExecRoot;
+  return {
+    own: join(execRoot, "containerd", "containerd.sock"),
+    wanted: setting("containerd") ?? defaultContainerdSocket,
+  };
 }
 
 /** `--name=value` or `--name value`. */
@@ -94,17 +108,19 @@ function flagValue(words: readonly string[], name: string): string | undefined {
   return word === flag ? words[index + 1] : word?.slice(flag.length + 1);
 }
 
-async function configuredSocket(path: string | undefined): Promise<string | undefined> {
-  if (path === undefined) return undefined;
+async function readConfiguration(path: string | undefined): Promise<ReadonlyMap<string, unknown>> {
+  if (path === undefined) return new Map();
   try {
     const config: unknown = JSON.parse(await readFile(path, "utf8"));
-    const socket =
-      typeof config === "object" && config !== null && "containerd" in config ? config.containerd : "";
-    return typeof socket === "string" && socket !== "" ? socket : undefined;
+    return new Map(Object.entries(config ?? {}));
   } catch {
     // The engine runs without one, or read another version of it.
-    return undefined;
+    return new Map();
   }
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
 }
 
 /**

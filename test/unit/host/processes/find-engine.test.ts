@@ -210,6 +210,29 @@ describe("findContainerd()", () => {
     assert.equal(await find(at.fake), 70);
   });
 
+  for (const form of ["--exec-root=ROOT", "--config-file CONFIG", ""]) {
+    test(`finds none when dockerd itself is containerd, whatever --containerd names (${form})`, async () => {
+      await using at = await setUp();
+      const root = join(at.fake.directory, "root");
+      const elsewhere = { mountNamespace: 9, root };
+      const execRoot = form === "" ? "/var/run/docker" : "/exec";
+      const own = join(execRoot, "containerd", "containerd.sock");
+      const system = "/run/containerd/containerd.sock";
+      for (const socket of [own, system]) {
+        await mkdir(join(root, socket, ".."), { recursive: true });
+        await writeFile(join(root, socket), "");
+      }
+      await writeFile(join(root, "daemon.json"), JSON.stringify({ "exec-root": execRoot }));
+      const flags = form.replace("ROOT", execRoot).replace("CONFIG", "/daemon.json").split(" ");
+      const cmdline = ["dockerd", `--containerd=${system}`, ...flags];
+      await at.fake.add(50, { comm: "dockerd", cmdline, sockets: { 6: own }, ...elsewhere });
+      await at.fake.add(70, { comm: "containerd", sockets: { 7: system }, ...elsewhere });
+      assert.equal(await find(at.fake), undefined);
+      await at.fake.add(50, { comm: "dockerd", cmdline, ...elsewhere });
+      assert.equal(await find(at.fake), 70);
+    });
+  }
+
   test("ignores a containerd that listens on no socket of this dockerd", async () => {
     await using at = await setUp();
     await at.fake.add(50, { comm: "dockerd", cmdline: ["dockerd", "--containerd=/no/such.sock"] });
