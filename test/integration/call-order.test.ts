@@ -81,7 +81,7 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
     ]);
   });
 
-  test("the life of a pod with one container, as a kubelet leads it, takes 13 requests", async () => {
+  test("the life of a pod with one container, as a kubelet leads it, takes 14 requests", async () => {
     // The first pod of an image reads its user database, too.
     await using first = await bed.runPod(shim.cri);
     await first.start();
@@ -98,7 +98,7 @@ describe("order of engine calls", { skip: await reasonToSkip() }, () => {
     assert.deepEqual(calls, [
       ...["POST /containers/create", "POST /containers/ID/start", inspect],
       ...["POST /containers/create", inspect, "POST /containers/ID/start", inspect],
-      ...["POST /containers/ID/stop", inspect, "POST /containers/ID/stop", inspect],
+      ...["POST /containers/ID/stop", inspect, inspect, "POST /containers/ID/stop", inspect],
       ...["DELETE /containers/ID", "DELETE /containers/ID"],
     ]);
   });

@@ -41,8 +41,8 @@ export async function namespaceAddresses(
 }
 
 /**
- * Whether `lo` of the namespace is up: only then it has its IPv4 address. Docker brings it up in the namespace
- * of each container. False when the path leads through no process. Throws `precondition` when the namespace
+ * Whether `lo` of the namespace has its IPv4 address. The kernel gives it that when it is brought up, which
+ * Docker does in the namespace of each container. False when the path leads through no process. Throws `precondition` when the namespace
  * is not the pod's.
  */
 export async function isLoopbackUp(namespaces: NetworkNamespaces, namespace: PodNamespace): Promise<boolean> {

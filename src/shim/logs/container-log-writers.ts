@@ -117,7 +117,10 @@ export class ContainerLogWriters implements ContainerLogs {
     if (!this.owns(container.id)) return;
     const entry = this.#entry(container.id);
     await entry.lock.run(async () => {
-      if (entry.writer !== undefined || entry.prepared !== undefined || entry.isRemoved) return;
+      if (entry.writer !== undefined || entry.isRemoved) return;
+      // Of a start that failed: its file may have been renamed or removed since.
+      await entry.prepared?.output.close();
+      entry.prepared = undefined;
       const prepared = await this.#factory.prepare(container, signal);
       if (prepared?.source === "attach") {
         entry.writer = prepared.writer;

@@ -144,12 +144,15 @@ async function removeOrphanedRecords(deps: RepairDeps, signal: AbortSignal): Pro
   for (const { containerId } of [...records.containers.all()]) {
     if (await isRemoved(containerId, deps, signal)) await records.containers.remove(containerId);
   }
-  for (const record of [...records.pods.all()]) {
-    const { sandboxId, network } = record;
+  for (const { sandboxId } of [...records.pods.all()]) {
     if (!(await isRemoved(sandboxId, deps, signal))) continue;
     // With a checkpoint the sandbox is still listed, and the kubelet removes it.
     if ((await records.checkpoints.get(sandboxId)) !== undefined) continue;
-    if (network.state === "none" || network.state === "tornDown") await records.pods.remove(sandboxId);
+    // As it is now: RemovePodSandbox may be under way.
+    const record = records.pods.get(sandboxId);
+    if (record === undefined) continue;
+    const { state } = record.network;
+    if (state === "none" || state === "tornDown") await records.pods.remove(sandboxId);
     else await restoreCheckpoint(record, deps);
   }
 }

@@ -6,6 +6,8 @@ export interface OwnChangesDeps {
   readonly model: Pick<ReadModel, "has" | "isStale" | "snapshot">;
   /** The event was not answered: its container has to be inspected. */
   readonly refresh: (id: string) => void;
+  /** Whether an inspect of the container is under way, whose answer may be older than the event. */
+  readonly isRefreshing: (id: string) => boolean;
 }
 
 export interface OwnChangesOptions {
@@ -25,10 +27,10 @@ const capacity = 1_000;
  * inspect because of the event would be a second one, and would compete with the call.
  *
  * An event is answered when an inspect that began after its arrival has succeeded, or when the model already
- * has the state that the event tells of. The second rule is for events that arrive during or after the call's
- * own inspect. It is sound because each way from a state back to the same state passes through another one,
- * whose event is then not answered. It is limited to containers of own changes, because an event that is lost
- * on such a way would break it.
+ * has the state that the event tells of and no inspect is under way. The second rule is for events that arrive
+ * during or after the call's own inspect. It is sound because each way from a state back to the same state
+ * passes through another one, whose event begins an inspect. It is limited to containers of own changes,
+ * because an event that is lost on such a way would break it.
  */
 export class OwnChanges {
   /** Docker name → how many calls change that container. */
@@ -105,7 +107,8 @@ export class OwnChanges {
 
   /** Whether the model has the state that the event tells of. Other events tell of no state. */
   #isKnown({ id, action }: EngineEvent): boolean {
-    const { model } = this.deps;
+    const { model, isRefreshing } = this.deps;
+    if (isRefreshing(id)) return false;
     if (action === "destroy") return !model.has(id);
     if (model.isStale(id)) return false;
     const status = model.snapshot(id)?.state.status;

@@ -52,6 +52,11 @@ export class Refresher {
     }
   }
 
+  /** Whether a refresh of the id is running or queued. */
+  has(id: string): boolean {
+    return this.#queues.has(id);
+  }
+
   /** Ends all running refreshes. */
   abort(reason: ShimError): void {
     for (const { running } of this.#queues.values()) running.stop.abort(reason);

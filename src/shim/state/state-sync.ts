@@ -118,6 +118,7 @@ export class StateSync {
     });
     this.#ownChanges = new OwnChanges({
       model: deps.model,
+      isRefreshing: (id) => this.#refresher.has(id),
       refresh: (id) => {
         this.#refreshInBackground(id);
       },

@@ -271,6 +271,19 @@ describe("the log that was opened before the start of its container", () => {
     assert.equal(openCount(path), 0);
   });
 
+  test("is opened again for another start: its file may be gone", async () => {
+    await using root = await temporaryDirectory();
+    const { writers, docker, path, at } = await preparedLog(root.path);
+    rmSync(path);
+    await writers.beforeStart(at({}), new AbortController().signal);
+    assert.equal(openCount(path), 1);
+    docker.write([{ stream: "stdout", text: "line\n" }]);
+    await writers.observe(at({ status: "running", running: true }));
+    await untilWritten(path);
+    await writers.stop();
+    assert.equal(openCount(path), 0);
+  });
+
   test("is closed when the start has failed", async () => {
     await using root = await temporaryDirectory();
     const { writers, path, at } = await preparedLog(root.path);

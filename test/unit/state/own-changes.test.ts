@@ -87,7 +87,10 @@ describe("a container that a call changes", () => {
     const refreshed: string[] = [];
     const model = { has: () => true, isStale: () => false, snapshot: () => undefined };
     const options: OwnChangesOptions = { holdMs: 1, lingerMs: 1_000 };
-    const changes = new OwnChanges({ model, refresh: (id) => refreshed.push(id) }, options);
+    const changes = new OwnChanges(
+      { model, refresh: (id) => refreshed.push(id), isRefreshing: () => false },
+      options,
+    );
     using _ = changes.begin("web");
     const held = changes.takes({ type: "container", action: "die", id: "1", name: "web" });
     assert.equal(held, true);
@@ -96,7 +99,10 @@ describe("a container that a call changes", () => {
 
   test("takes no event of another container, nor one that comes long after the change", () => {
     const model = { has: () => false, isStale: () => false, snapshot: () => undefined };
-    const changes = new OwnChanges({ model, refresh: () => undefined }, { holdMs: 1_000, lingerMs: -1 });
+    const changes = new OwnChanges(
+      { model, refresh: () => undefined, isRefreshing: () => false },
+      { holdMs: 1_000, lingerMs: -1 },
+    );
     const event = { type: "container", action: "destroy", id: "1", name: "web" } as const;
     {
       using _ = changes.begin("other");
@@ -167,5 +173,63 @@ describe("a container that a call removes", () => {
     await harness.sync.remove(id, { force: true }, new AbortController().signal);
     assert.equal(inspectsOf(harness) - before, 1);
     assert.equal(harness.model.has(id), false);
+  });
+});
+
+/** The engine's answers to inspects arrive late. */
+function delayInspects({ engine }: Harness): void {
+  const inspect = engine.inspectContainer.bind(engine);
+  engine.inspectContainer = async (...args) => {
+    const snapshot = await inspect(...args);
+    await turns(30);
+    return snapshot;
+  };
+}
+
+describe("an event that arrives while an older inspect is under way", () => {
+  test("is not answered by the state before: a container that another program starts, and that ends at once", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    {
+      using _ = harness.sync.changing(nameOf(harness, id));
+      await harness.engine.stopContainer(id, 0, new AbortController().signal);
+      await harness.sync.refresh(id);
+    }
+    await turns(10);
+    delayInspects(harness);
+    harness.engine.containers.start(id);
+    await turns(8);
+    harness.engine.containers.exit(id, 1);
+    await until("the exit is seen", () => harness.model.snapshot(id)?.state.exitCode === 1);
+  });
+
+  test("is not answered by the state before: a container that another program stops and starts", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    await startAsCall(harness, id);
+    await turns(10);
+    const before = harness.model.snapshot(id)?.state.pid;
+    delayInspects(harness);
+    harness.engine.containers.exit(id, 1);
+    await turns(8);
+    harness.engine.containers.start(id);
+    const now = (): number | undefined => harness.model.snapshot(id)?.state.pid;
+    await until("the new process is seen", () => now() !== before && harness.statusOf(id) === "running");
+  });
+
+  test("leaves no container of the same name that another program made and removed", async () => {
+    await using harness = new Harness();
+    const id = harness.sandbox("a");
+    await harness.start();
+    await harness.sync.remove(id, { force: true }, new AbortController().signal);
+    await turns(10);
+    delayInspects(harness);
+    const other = harness.sandbox("a", { running: false });
+    await turns(8);
+    harness.engine.containers.remove(other, { force: true });
+    await turns(100);
+    assert.equal(harness.model.has(other), false);
   });
 });

@@ -32,7 +32,8 @@ export async function stopAndRefresh(
   using _ = sync.changing(name);
   const outcome = await engine.stopContainer(id, graceSeconds, call.signal);
   const known = model.isStale(id) ? undefined : model.snapshot(id)?.state.status;
-  if (outcome === "already" && known !== undefined && !needsStop(known)) return;
+  // Not of a created one: it may have been started, and have ended.
+  if (outcome === "already" && (known === "exited" || known === "dead")) return;
   await sync.refresh(id, call.signal);
 }
 

@@ -27,6 +27,8 @@ export async function removeSandbox(id: string, services: Services, call: Call):
   await services.locks.sandboxes.run(id, call.signal, async () => {
     const { model, sync } = services.state;
     const { checkpoints, pods: podRecords } = services.records;
+    const pod = model.sandbox(id)?.pod;
+    if (pod !== undefined) call.pod = `${pod.namespace}/${pod.name}`;
     if (!isStopped(id, services)) await stopSandbox(id, services, call);
     if (model.containerId(id) !== undefined) return;
     const removals = await Promise.allSettled(
@@ -39,6 +41,8 @@ export async function removeSandbox(id: string, services: Services, call: Call):
     if (model.sandbox(id) !== undefined) {
       await sync.remove(id, { force: true }, call.signal);
     }
-    await Promise.all([checkpoints.remove(id), podRecords.remove(id)]);
+    // In this order: until both are gone, the record says that the network is torn down.
+    await checkpoints.remove(id);
+    await podRecords.remove(id);
   });
 }

@@ -39,7 +39,8 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
   if (sandbox !== undefined) call.pod = `${sandbox.pod.namespace}/${sandbox.pod.name}`;
   // The kubelet stops each sandbox several times.
   if (isStopped(id, services)) {
-    await sync.refresh(id, call.signal);
+    const ids = [id, ...model.containerIdsOf(id)];
+    await Promise.all(ids.map((one) => sync.refresh(one, call.signal)));
     if (isStopped(id, services)) return;
   }
 
@@ -69,13 +70,11 @@ export async function stopSandbox(id: string, services: Services, call: Call): P
 /** Whether, by the read model, an earlier call has completed all steps and no container runs. */
 export function isStopped(
   id: string,
-  { state: { model }, records: { pods: podRecords }, network }: Services,
+  { state: { model }, records: { pods: podRecords } }: Services,
 ): boolean {
-  const sandbox = model.sandbox(id);
   const record = podRecords.get(id);
-  if (record?.phase !== "stopped" || sandbox === undefined) return false;
-  const { state, plugin } = record.network;
-  const isReleased = state === "none" || (state === "tornDown" && plugin === network.name);
+  if (record?.phase !== "stopped" || model.sandbox(id) === undefined) return false;
+  const isReleased = record.network.state === "none" || record.network.state === "tornDown";
   return isReleased && [id, ...model.containerIdsOf(id)].every((one) => hasEnded(one, model));
 }
 
@@ -95,9 +94,8 @@ async function stopContainers(
   const { model, sync } = services.state;
   const { containers: containerLocks } = services.locks;
   const stopOne = async (id: string): Promise<void> => {
-    if (hasEnded(id, model)) return;
     const known = model.isStale(id) ? undefined : model.snapshot(id);
-    // An abandoned start may have taken effect: a container that was never started is inspected first.
+    // The others are inspected first: another program may have started one, or an abandoned start took effect.
     const snapshot =
       known !== undefined && needsStop(known.state.status) ? known : await sync.refresh(id, call.signal);
     if (snapshot !== undefined && needsStop(snapshot.state.status))

@@ -88,7 +88,10 @@ export async function removeFile(path: string, flusher?: Flusher): Promise<boole
     flusher?.removed(path);
     return true;
   } catch (error) {
-    if (hasCode(error, "ENOENT", "ENOTDIR")) return false;
+    if (hasCode(error, "ENOENT", "ENOTDIR")) {
+      flusher?.removed(path);
+      return false;
+    }
     throw fileError("remove", path, error);
   }
 }

@@ -14,6 +14,24 @@ const remove = (shim: TestShim, id: string): Promise<unknown> =>
   shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, shim.call("RemovePodSandbox"));
 
 describe("removePodSandbox()", () => {
+  test("of a stopped sandbox names the pod in the log line", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    await shim.rpcs.StopPodSandbox({ pod_sandbox_id: id }, shim.call("StopPodSandbox"));
+    const call = shim.call("RemovePodSandbox");
+    await shim.rpcs.RemovePodSandbox({ pod_sandbox_id: id }, call);
+    assert.equal(call.pod, "default/web");
+  });
+
+  test("whose checkpoint stays does not tear the network down again", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    shim.world.journal.failNext("checkpoints.remove", new ShimError("unavailable", "disk is read-only"));
+    await rejectsWith(remove(shim, id), "unavailable");
+    await remove(shim, id);
+    assert.equal(shim.world.journal.names("network.tearDownPod").length, 1);
+  });
+
   test("stops a running sandbox first, removes checkpoint and record last, and leaves nothing", async () => {
     await using shim = await TestShim.start();
     const { engine, network, checkpoints, host } = shim.world;

@@ -307,6 +307,21 @@ describe("stopPodSandbox() against other calls", () => {
     assert.equal(shim.engine.containers.get(container).state.running, false);
   });
 
+  test("stops a container that another program has started again, before its event arrives", async () => {
+    await using shim = await TestShim.start();
+    const id = await runSandbox(shim);
+    const container = await runContainer(shim, id, "one");
+    await shim.rpcs.StopContainer({ container_id: container, timeout: "0" }, shim.call("StopContainer"));
+    await turns(10);
+    shim.engine.events$.policy = () => [];
+    shim.engine.containers.start(container);
+    await stop(shim, id);
+    assert.equal(shim.engine.containers.get(container).state.status, "exited");
+    shim.engine.containers.start(container);
+    await stop(shim, id);
+    assert.equal(shim.engine.containers.get(container).state.status, "exited");
+  });
+
   test("asks the engine to stop no container that was never started, or has ended", async () => {
     await using shim = await TestShim.start();
     const id = await runSandbox(shim);
