@@ -70,12 +70,19 @@ export class ImageCache {
     return this.#flights.run(`${generation} ${id}`, signal, (shared) => this.#ask(id, shared));
   }
 
-  /** As `findImage`, without an engine request for an image that was found before. */
+  /** As `findImage`. An absence makes everything stale: it may have made no event. */
+  async inspect(text: string, signal: AbortSignal): Promise<ImageSnapshot | undefined> {
+    const image = await findImage(this.deps.engine, text, signal);
+    if (image === undefined) this.forget();
+    return image;
+  }
+
+  /** As `inspect`, without an engine request for an image that was found before. */
   async find(text: string, signal: AbortSignal): Promise<KnownImage | undefined> {
     const known = this.#images.get(text);
     if (known?.image !== undefined && this.#isFresh(known)) return known.image;
     const reading = this.#begin();
-    const image = await findImage(this.deps.engine, text, signal);
+    const image = await this.inspect(text, signal);
     if (image === undefined) return undefined;
     this.#keep(text, image, reading);
     if (text !== image.id) this.#keep(image.id, image, reading);
@@ -110,6 +117,8 @@ export class ImageCache {
     // A later inspect may have ended earlier.
     if ((this.#images.get(key)?.generation ?? -1) > reading.generation) return;
     if (image === undefined) {
+      // Names and the list are as old as this entry.
+      if (this.#images.get(key)?.image !== undefined) this.forget();
       this.#images.set(key, { ...reading, image });
       return;
     }

@@ -75,6 +75,22 @@ describe("ImageCache.get()", () => {
     assert.equal((await cache.get(id, never))?.id, id);
   });
 
+  test("makes everything stale when the image of an older answer is missing", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const other = engine.images.add({ tags: ["other:1"] });
+    const { cache } = cacheOf(engine);
+    await cache.get(other, never);
+    await cache.get(id, never);
+    cache.forget();
+    await cache.get(other, never);
+    engine.images.lose(id);
+    for (let count = 0; count < 3; count += 1) {
+      assert.equal(await cache.get(id, never), undefined);
+      await cache.get(other, never);
+    }
+    assert.equal(inspects(), 6, "the other one once more, and the missing one twice");
+  });
+
   test("a caller that leaves does not take the answer from the others", async () => {
     const { engine, id } = engineWithImage();
     const cache = cacheOf(engine).cache;

@@ -2,7 +2,6 @@ import type { Call } from "../../lib/call.js";
 import type { Answer, Image, ImageStatusResponse } from "../../domain/cri.js";
 import type { ValidImageStatus } from "../../domain/requests.js";
 import type { ImageSnapshot } from "../../domain/snapshot.js";
-import { findImage } from "../../images/find-image.js";
 import type { KnownImage } from "../../images/image-cache.js";
 import type { Services } from "../services.js";
 
@@ -40,13 +39,13 @@ function inspectedImageItem(image: KnownImage, { pinned }: { readonly pinned: bo
   };
 }
 
-/** From the engine: the cache has no labels and no config. */
+/** From the engine: what is kept has no labels and no config. */
 async function inspectVerbose(
   name: string,
   services: Services,
   call: Call,
 ): Promise<{ readonly image: ImageSnapshot | undefined; readonly info: Record<string, string> }> {
-  const image = await findImage(services.engine, name, call.signal);
+  const image = await services.images.cache.inspect(name, call.signal);
   return {
     image,
     info: image === undefined ? {} : { info: await verboseInfo(image, services, call) },

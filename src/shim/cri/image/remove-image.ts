@@ -2,7 +2,6 @@ import type { Call } from "../../lib/call.js";
 import { ShimError } from "../../lib/errors.js";
 import type { Answer, RemoveImageResponse } from "../../domain/cri.js";
 import type { ValidRemoveImage } from "../../domain/requests.js";
-import { findImage } from "../../images/find-image.js";
 import type { Services } from "../services.js";
 
 /**
@@ -19,11 +18,11 @@ export async function removeImage(
   const name = request.image.image;
   // Only the read model knows the users of image volumes.
   await services.state.link.live(call.signal);
-  const found = await findImage(engine, name, call.signal);
+  const found = await images.inspect(name, call.signal);
   if (found === undefined) return {};
   await imageLocks.run(found.id, call.signal, async () => {
     // A concurrent call may have removed the image.
-    const image = await engine.inspectImage(found.id, call.signal);
+    const image = await images.inspect(found.id, call.signal);
     if (image === undefined) return;
     await scratch.settled(image.id, call.signal);
     await imageVolumes.requireUnused(image.id, call.signal).catch((error: unknown) => {

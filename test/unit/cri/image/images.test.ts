@@ -325,6 +325,38 @@ describe("listImages() and imageStatus()", () => {
     assert.equal((await status(shim, "app")).image, null);
   });
 
+  for (const [what, notice] of [
+    ["a removal", (shim: TestShim) => remove(shim, "app")],
+    ["a verbose status", (shim: TestShim) => status(shim, "app", true)],
+    ["a status by another name", (shim: TestShim) => status(shim, `app@${digest}`)],
+  ] as const) {
+    test(`forget an image whose absence ${what} has found, when no event told of it`, async () => {
+      await using shim = await shimWithImage();
+      await list(shim, null);
+      await status(shim, "app");
+      shim.engine.events$.policy = () => [];
+      shim.engine.images.lose(id);
+      assert.equal((await status(shim, "app")).image?.id, id, "it is in memory");
+      await notice(shim);
+      assert.equal((await status(shim, "app")).image, null);
+      assert.deepEqual(await list(shim, "app"), []);
+    });
+  }
+
+  test("forget an image that is gone when its removal has the lock", async () => {
+    await using shim = await shimWithImage();
+    await status(shim, "app");
+    shim.engine.events$.policy = () => [];
+    const inspect = shim.engine.inspectImage.bind(shim.engine);
+    shim.engine.inspectImage = async (...args) => {
+      const image = await inspect(...args);
+      shim.engine.images.lose(id);
+      return image;
+    };
+    await remove(shim, "app");
+    assert.equal((await status(shim, "app")).image, null);
+  });
+
   test("answer when containers cannot be listed, and RemoveImage still refuses what one uses", async () => {
     await using shim = await shimWithImage();
     shim.engine.containers.create("foreign", { Image: "app", Labels: {}, HostConfig: {} });
