@@ -15,7 +15,7 @@ const inspectTimeoutMs = 5_000;
 const freshMs = 60_000;
 /** Of images by id, and by the names that ImageStatus was asked for. */
 const capacity = 2_000;
-/** An image with more characters in its names and its user, which are of any size, is not kept. */
+/** Of an image with more characters in its names and its user, which are of any size, some are left out. */
 const imageLimit = 16 * 1024;
 /** The same for all images of a list. */
 const listLimit = 8 * 1024 * 1024;
@@ -35,6 +35,8 @@ interface Reading {
 interface Entry extends Reading {
   /** Undefined: the engine has no such image any more. */
   readonly image: KnownImage | undefined;
+  /** Whether nothing of the image was left out. */
+  readonly isWhole: boolean;
 }
 
 export interface ImageCacheDeps {
@@ -61,13 +63,13 @@ export class ImageCache {
   /**
    * The image of a container by id, for statuses. Undefined when the engine has no such image any more, or
    * never answered. When the engine does not answer, a stale entry is used: a status must not fail because of
-   * the names of an image. Throws only the caller's abort.
+   * the names of an image. Of an image above `imageLimit` it has the first tag, and the first digest of each
+   * repository, as many as fit, but no user. Throws only the caller's abort.
    */
   async get(id: string, signal: AbortSignal): Promise<KnownImage | undefined> {
-    const generation = this.#generation;
     const known = this.#images.get(id);
-    if (known?.generation === generation) return known.image;
-    return this.#flights.run(`${generation} ${id}`, signal, (shared) => this.#ask(id, shared));
+    if (known !== undefined && this.#isCurrent(known)) return known.image;
+    return this.#flights.run(`${this.#generation} ${id}`, signal, (shared) => this.#ask(id, shared));
   }
 
   /** As `findImage`. An absence makes everything stale: it may have made no event. */
@@ -80,7 +82,7 @@ export class ImageCache {
   /** As `inspect`, without an engine request for an image that was found before. */
   async find(text: string, signal: AbortSignal): Promise<KnownImage | undefined> {
     const known = this.#images.get(text);
-    if (known?.image !== undefined && this.#isFresh(known)) return known.image;
+    if (known?.image !== undefined && known.isWhole && this.#isFresh(known)) return known.image;
     const reading = this.#begin();
     const image = await this.inspect(text, signal);
     if (image === undefined) return undefined;
@@ -104,28 +106,29 @@ export class ImageCache {
     this.#generation += 1;
   }
 
-  #isFresh({ generation, beganAtMs }: Reading): boolean {
-    const { isLive, now } = this.deps;
-    return generation === this.#generation && isLive() && now() - beganAtMs < freshMs;
+  #isFresh(reading: Reading): boolean {
+    return this.deps.isLive() && this.#isCurrent(reading);
+  }
+
+  /** Also while no events arrive: each reconnect makes everything stale. */
+  #isCurrent({ generation, beganAtMs }: Reading): boolean {
+    return generation === this.#generation && this.deps.now() - beganAtMs < freshMs;
   }
 
   #begin(): Reading {
     return { generation: this.#generation, beganAtMs: this.deps.now() };
   }
 
-  #keep(key: string, image: ImageSnapshot | undefined, reading: Reading): void {
-    // A later inspect may have ended earlier.
-    if ((this.#images.get(key)?.generation ?? -1) > reading.generation) return;
-    if (image === undefined) {
-      // Names and the list are as old as this entry.
-      if (this.#images.get(key)?.image !== undefined) this.forget();
-      this.#images.set(key, { ...reading, image });
-      return;
-    }
-    const { id, repoTags, repoDigests, size, hasRegistry, user } = image;
-    const known = { id, repoTags, repoDigests, size, hasRegistry, user };
-    if (key.length + user.length + lengthOf(known) > imageLimit) this.#images.delete(key);
-    else this.#images.set(key, { ...reading, image: known });
+  /** What is kept under `key` afterwards: a later inspect may have ended earlier. */
+  #keep(key: string, image: ImageSnapshot | undefined, reading: Reading): KnownImage | undefined {
+    const before = this.#images.get(key);
+    if (before !== undefined && before.generation > reading.generation) return before.image;
+    // Names and the list are as old as the image that is gone.
+    if (image === undefined && before?.image !== undefined) this.forget();
+    const entry = { ...reading, ...boundedImage(image, imageLimit - key.length) };
+    if (key.length > imageLimit) this.#images.delete(key);
+    else this.#images.set(key, entry);
+    return entry.image;
   }
 
   async #ask(id: string, signal: AbortSignal): Promise<KnownImage | undefined> {
@@ -134,13 +137,36 @@ export class ImageCache {
       const image = await withDeadline(signal, inspectTimeoutMs, `inspect image ${id}`, (limited) =>
         this.deps.engine.inspectImage(id, limited),
       );
-      this.#keep(id, image, reading);
-      return image;
+      return this.#keep(id, image, reading);
     } catch {
       // The next caller asks again.
       return this.#images.get(id)?.image;
     }
   }
+}
+
+/** The parts of `image` that are kept in `limit` characters. */
+function boundedImage(image: ImageSnapshot | undefined, limit: number): Pick<Entry, "image" | "isWhole"> {
+  if (image === undefined) return { image, isWhole: true };
+  const { id, repoTags, repoDigests, size, hasRegistry, user } = image;
+  const known = { id, repoTags, repoDigests, size, hasRegistry, user };
+  if (user.length + lengthOf(known) <= limit) return { image: known, isWhole: true };
+  let room = limit - id.length;
+  const fits = (name: string): boolean => (room -= name.length) >= 0;
+  const repositories = new Set<string>();
+  const isOfNewRepository = (digest: string): boolean => {
+    const before = repositories.size;
+    return repositories.add(digest.split("@", 1)[0] ?? "").size > before;
+  };
+  return {
+    isWhole: false,
+    image: {
+      ...known,
+      repoTags: repoTags.slice(0, 1).filter(fits),
+      repoDigests: repoDigests.filter(isOfNewRepository).filter(fits),
+      user: "",
+    },
+  };
 }
 
 /** Characters of id and names. */

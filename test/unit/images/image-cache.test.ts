@@ -91,6 +91,56 @@ describe("ImageCache.get()", () => {
     assert.equal(inspects(), 6, "the other one once more, and the missing one twice");
   });
 
+  test("asks once for an image with many names, and always has what a reference needs of them", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const digest = (repository: string, index: number): string =>
+      `${repository}@sha256:${String(index).padStart(64, "0")}`;
+    const many = Array.from({ length: 500 }, (_, index) => digest("b", index));
+    const tags = many.map((_, index) => `b:${String(index)}`);
+    const snapshot = { user: "u".repeat(17_000), repoDigests: [...many, digest("a", 1), digest("b", 501)] };
+    engine.images.add({ id, tags, snapshot });
+    const { cache } = cacheOf(engine);
+    const first = await cache.get(id, never);
+    assert.deepEqual(
+      [first?.repoTags, first?.repoDigests, first?.user],
+      [[tags[0]], [digest("b", 0), digest("a", 1)], ""],
+    );
+    assert.equal(await cache.get(id, never), first);
+    assert.equal(inspects(), 1);
+    cache.forget();
+    engine.failNext("inspectImage", new ShimError("unknown", "broken"));
+    assert.equal(await cache.get(id, never), first, "also when the engine fails");
+    assert.equal((await cache.find(id, never))?.user.length, 17_000, "find() has everything");
+  });
+
+  test("keeps no more names than 16 Ki characters", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const repoDigests = Array.from(
+      { length: 40 },
+      (_, index) => `${String(index)}${"n".repeat(1000)}@sha256:0`,
+    );
+    engine.images.add({ id, tags: ["busybox:latest"], snapshot: { repoDigests } });
+    const { cache } = cacheOf(engine);
+    assert.equal((await cache.get(id, never))?.repoDigests.length, 16);
+    await cache.get(id, never);
+    assert.equal(inspects(), 1);
+  });
+
+  test("asks for what is a minute old, and answers it when the engine does not", async () => {
+    const { engine, id, inspects } = engineWithImage();
+    const { cache, link } = cacheOf(engine);
+    await cache.get(id, never);
+    link.nowMs = 59_999;
+    await cache.get(id, never);
+    assert.equal(inspects(), 1);
+    link.nowMs = 60_000;
+    engine.failNext("inspectImage", new ShimError("unknown", "broken"));
+    assert.equal((await cache.get(id, never))?.id, id);
+    engine.images.add({ id, tags: ["busybox:2"] });
+    assert.deepEqual((await cache.get(id, never))?.repoTags, ["busybox:2"]);
+    assert.equal(inspects(), 3);
+  });
+
   test("a caller that leaves does not take the answer from the others", async () => {
     const { engine, id } = engineWithImage();
     const cache = cacheOf(engine).cache;
@@ -212,7 +262,7 @@ describe("ImageCache.find()", () => {
     await assert.rejects(cache.find("busybox", never), { message: "broken" });
   });
 
-  test("keeps no image whose user is of any size", async () => {
+  test("answers from memory for no image whose user is of any size", async () => {
     const { engine, id, inspects } = engineWithImage();
     engine.images.add({ id, tags: ["busybox:latest"], snapshot: { user: "u".repeat(17_000) } });
     const { cache } = cacheOf(engine);
