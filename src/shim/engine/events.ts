@@ -12,7 +12,8 @@ const lineLimitBytes = 64 * 1024;
 const wantedTypes = ["container", "image", "daemon"];
 const wantedActions = [
   ...["create", "start", "restart", "die", "oom", "pause", "unpause", "update", "rename", "destroy"],
-  ...["pull", "tag", "untag", "delete", "import", "load"],
+  // A push adds digests. The containerd image store of older engines reports nothing else of a prune.
+  ...["pull", "push", "tag", "untag", "delete", "import", "load", "prune"],
   "reload",
 ];
 /** Events that add or remove a container. */

@@ -9,8 +9,8 @@ import { findImage } from "./find-image.js";
 const inspectTimeoutMs = 5_000;
 /**
  * How long an answer is valid without an image event: engines before 29 report no event for a commit or a
- * build without a tag, none reports what is done to containerd's image store beside it, and the engine drops
- * events for a slow reader.
+ * build without a tag, and some (containerd's image store) one event for a whole prune, at its end; none
+ * reports what is done to containerd's image store beside it, and the engine drops events for a slow reader.
  */
 const freshMs = 60_000;
 /** Of images by id, and by the names that ImageStatus was asked for. */

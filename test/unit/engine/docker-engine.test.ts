@@ -289,6 +289,8 @@ describe("DockerEngine events", () => {
       event("container", "destroy", "2") +
       event("network", "connect", "3") +
       event("image", "pull", "busybox:1") +
+      event("container", "prune", "", { reclaimed: "0" }) +
+      event("image", "prune", "", { reclaimed: "0" }) +
       event("daemon", "reload", "engine") +
       event("container", "destroy", "1", { [label]: "" });
     docker.answers.set("GET /events", (_request, response) => {
@@ -305,12 +307,14 @@ describe("DockerEngine events", () => {
     }
     assert.deepEqual(seen, [
       ...["container create 1", "otherContainer create 2", "otherContainer destroy 2"],
-      ...["image pull busybox:1", "daemon reload engine", "container destroy 1"],
+      ...["image pull busybox:1", "image prune ", "daemon reload engine", "container destroy 1"],
     ]);
     assert.equal(open, 1);
     const filters = new URL(docker.requests[0]?.slice(4) ?? "", "http://x").searchParams.get("filters") ?? "";
     assert.doesNotMatch(filters, /exec|label/);
     assert.match(filters, /"daemon".*"reload"/);
+    for (const action of ["pull", "push", "tag", "untag", "delete", "prune"])
+      assert.ok(filters.includes(`"${action}"`), action);
     while (docker.sockets.size > 1) await new Promise(setImmediate);
   });
 
