@@ -90,11 +90,17 @@ export async function compareBursts(bed: TestBed, stage: Stage, bursts: number):
       return { ...named("started", start), ...named("removed", removal) };
     },
   );
-  const titles = ["started", "removed"].flatMap((change) => Object.keys(named(change, noUsage)));
-  return titles.map((title) => rowOf({ title, unit: "s" }, valuesOf(measured, title)));
+  return ["started", "removed"].flatMap((change) => burstRows(measured, change));
 }
 
 const noUsage: Usage = { wallSeconds: NaN, serverSeconds: NaN, engineSeconds: NaN };
+
+/** Of the wall time first, with medians, then of CPU times, with means. */
+export function burstRows(measured: readonly Measured[], change: string): readonly Row[] {
+  return Object.keys(named(change, noUsage)).map((title, index) =>
+    rowOf({ title, unit: "s", center: index === 0 ? "median" : "mean" }, valuesOf(measured, title)),
+  );
+}
 
 function named(change: string, { wallSeconds, serverSeconds, engineSeconds }: Usage): Sample {
   const what = `${String(burst.pods)} pods ${change}`;

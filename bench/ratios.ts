@@ -14,7 +14,7 @@ export interface Figures {
 export interface Ratio {
   /** Of the medians, or of the means where the row has those. */
   readonly ratio: number;
-  /** Quartiles of the ratios of rounds that belong together. */
+  /** Quartiles of the ratios of rounds that belong together; infinite where the other server took nothing. */
   readonly quartiles: readonly [lower: number, upper: number];
 }
 
@@ -36,7 +36,8 @@ export function rowOf(
   const figures = all.map((own, index) => {
     if (index === 0 || first === undefined) return own;
     const ratios = own.values.map((value, round) => (first.values[round] ?? NaN) / value);
-    const sorted = ratios.filter(Number.isFinite).toSorted((a, b) => a - b);
+    // Without the infinite ones, the zeros at the other end would count alone.
+    const sorted = ratios.filter((ratio) => !Number.isNaN(ratio)).toSorted((a, b) => a - b);
     const quartiles = [quantile(sorted, 0.25), quantile(sorted, 0.75)] as const;
     return { ...own, ratio: { ratio: first[center] / own[center], quartiles } };
   });
@@ -49,10 +50,10 @@ function summaryOf(values: readonly number[]): Pick<Figures, "median" | "p95" | 
   return { median: quantile(sorted, 0.5), p95: quantile(sorted, 0.95), mean };
 }
 
-/** Between two values in proportion. NaN of nothing. */
+/** Between two values in proportion; next to an infinite one that one. NaN of nothing. */
 export function quantile(sorted: readonly number[], share: number): number {
   const place = (sorted.length - 1) * share;
   const below = sorted[Math.floor(place)] ?? NaN;
   const above = sorted[Math.ceil(place)] ?? NaN;
-  return below + (above - below) * (place - Math.floor(place));
+  return below === above ? below : below + (above - below) * (place - Math.floor(place));
 }

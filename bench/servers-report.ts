@@ -54,13 +54,13 @@ function tableOf(rows: readonly Row[], other: string): readonly string[] {
             ? digits(figure.median)
             : `${digits(figure.median)} (${digits(figure.p95)})`;
     const { ratio = NaN, quartiles = [NaN, NaN] as const } = own?.ratio ?? {};
-    const spread = quartiles.map((value) => value.toFixed(2)).join(" to ");
+    const spread = quartiles.map(ratioText).join(" to ");
     return [
       `${title}, ${unit}`,
       text(first),
       text(own),
-      Number.isFinite(ratio) ? ratio.toFixed(2) : "-",
-      quartiles.every(Number.isFinite) && (own?.values.length ?? 0) > 1 ? spread : "-",
+      ratioText(ratio),
+      quartiles.some(Number.isNaN) || (own?.values.length ?? 0) <= 1 ? "-" : spread,
     ];
   });
   const header = [
@@ -76,6 +76,11 @@ function tableOf(rows: readonly Row[], other: string): readonly string[] {
   const line = (row: readonly string[]): string =>
     `| ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
   return [line(header), `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`, ...cells.map(line)];
+}
+
+/** Infinite: the other server took nothing. */
+function ratioText(ratio: number): string {
+  return Number.isNaN(ratio) ? "-" : ratio === Infinity ? "∞" : ratio.toFixed(2);
 }
 
 function digits(value: number): string {

@@ -20,6 +20,15 @@ test("rowOf() divides means where the row has those", () => {
   assert.deepEqual(figures[1]?.ratio, { ratio: 1.5, quartiles: [0.75, 2.25] });
 });
 
+test("rowOf() counts rounds in which one server took nothing, whichever", () => {
+  const { figures } = rowOf({ title: "CPU", unit: "ms", center: "mean" }, [
+    { server: "dockershim", values: [0, 10, 10, 0, 10] },
+    { server: "other", values: [10, 0, 10, 0, 0] },
+  ]);
+  // 0, infinite, 1, none, infinite.
+  assert.deepEqual(figures[1]?.ratio, { ratio: 1.5, quartiles: [0.75, Infinity] });
+});
+
 test("rowOf() has no ratio to a server that was not measured", () => {
   const { figures } = rowOf({ title: "CPU", unit: "ms" }, [
     { server: "dockershim", values: [1, 2] },
@@ -33,4 +42,6 @@ test("quantile() lies between two values in proportion", () => {
   assert.equal(quantile([1, 2, 3, 4], 0.5), 2.5);
   assert.equal(quantile([7], 0.95), 7);
   assert.equal(quantile([0, 10], 0.25), 2.5);
+  assert.equal(quantile([1, 2, Infinity], 0.5), 2);
+  assert.equal(quantile([1, Infinity, Infinity], 0.75), Infinity);
 });

@@ -23,6 +23,11 @@ test("formatServers() prints a table for each other server, with - for what is n
         unknown,
         { server: "third", values: [1, 1] },
       ]),
+      rowOf({ title: "Version, CPU of the server", unit: "ms", center: "mean" }, [
+        { server: "dockershim", values: [10, 10] },
+        { server: "other", values: [20, 20] },
+        { server: "third", values: [0, 0] },
+      ]),
     ],
   });
   assert.match(text, /^dockershim: \/run\/dockershim\.sock, no pod network$/m);
@@ -32,4 +37,5 @@ test("formatServers() prints a table for each other server, with - for what is n
   assert.ok(cells.includes("| Status, ms | 1.50 (1.95) | 3.00 (3.90) | 0.50 | 0.50 to 0.50 |"));
   assert.ok(cells.includes("| Status, ms | 1.50 (1.95) | 1.00 (1.00) | 1.50 | 1.25 to 1.75 |"));
   assert.ok(cells.includes("| Status, CPU of the server, ms | 2.00 | - | - | - |"));
+  assert.ok(cells.includes("| Version, CPU of the server, ms | 10.0 | 0.00 | ∞ | ∞ to ∞ |"));
 });
