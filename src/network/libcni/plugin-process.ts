@@ -1,10 +1,9 @@
 /** Runs the binary of a plugin in a process group of its own, which is killed as a whole. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
-import { open, stat } from "node:fs/promises";
 import { linkAbort, sleep } from "../../shim/lib/abort.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { hasCode } from "../../shim/lib/files/file-errors.js";
-import { LruMap } from "../../shim/lib/lru-map.js";
+import { KnownPrograms } from "./known-programs.js";
 
 export interface ProcessOptions {
   readonly environment: NodeJS.ProcessEnv;
@@ -47,6 +46,8 @@ export interface ProcessExit {
   readonly stderr: string;
 }
 
+const programs = new KnownPrograms();
+
 /**
  * Runs `path` without arguments in a process group of its own. When `signal` aborts, the whole group is
  * killed and the abort's reason is thrown. `unavailable`, with the path, for a binary that cannot be started.
@@ -56,7 +57,7 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
   for (let tries = 1; ; tries += 1) {
     options.signal.throwIfAborted();
     try {
-      await requireProgram(path);
+      await programs.require(path);
       options.signal.throwIfAborted();
       options.beforeStart?.();
       return await runOnce(path, options, limits);
@@ -65,55 +66,6 @@ export async function runProcess(path: string, options: ProcessOptions): Promise
       await sleep(limits.busyPauseMs, options.signal);
     }
   }
-}
-
-/**
- * libuv passes a file that the kernel refuses to execute (ENOEXEC) to /bin/sh, which would run the text in it
- * as root, also behind the ELF header of another processor: see plugin-process.test.ts.
- */
-async function requireProgram(path: string): Promise<void> {
-  const { dev, ino, size, ctimeNs, ctimeMs } = await stat(path, { bigint: true });
-  const identity = [dev, ino, size, ctimeNs].join(" ");
-  if (programs.get(path) === identity) return;
-  await lookAtProgram(path);
-  if (Date.now() - Number(ctimeMs) > settledMs) programs.set(path, identity);
-}
-
-/** Identities of programs by path: a run then asks the thread pool for one thing in place of four. */
-const programs = new LruMap<string, string>(64);
-/** Two changes within one tick of the file system's clock (2 s on the coarsest) leave a file with one ctime. */
-const settledMs = 3_000;
-
-async function lookAtProgram(path: string): Promise<void> {
-  const file = await open(path, "r");
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(elfHeaderBytes), 0, elfHeaderBytes, 0);
-    if (buffer.toString("latin1", 0, Math.min(bytesRead, 2)) === "#!") return;
-    if (isLoadable(buffer.subarray(0, bytesRead), (await file.stat()).size)) return;
-  } finally {
-    await file.close();
-  }
-  const text = `run ${JSON.stringify(path)}: neither a program for this processor nor a script that begins with #!`;
-  throw new ShimError("unavailable", text, { path });
-}
-
-const elfHeaderBytes = 64;
-/** ELF machine numbers that each processor runs: its own, and its 32-bit one. */
-const machines: Readonly<Record<string, readonly number[]>> = { x64: [62, 3], arm64: [183, 40] };
-
-/** Whether the kernel accepts the file as a program: not a truncated copy, nor one for another processor. */
-function isLoadable(header: Buffer, fileBytes: number): boolean {
-  if (header.length < elfHeaderBytes || header.toString("latin1", 0, 4) !== "\x7fELF") return false;
-  const is64 = header[4] === 2;
-  // Little endian, as the processors that this program runs on.
-  if ((!is64 && header[4] !== 1) || header[5] !== 1) return false;
-  const type = header.readUInt16LE(16);
-  const known = machines[process.arch];
-  if ((type !== 2 && type !== 3) || known?.includes(header.readUInt16LE(18)) === false) return false;
-  const programHeaders = is64 ? Number(header.readBigUInt64LE(32)) : header.readUInt32LE(28);
-  const entryBytes = header.readUInt16LE(is64 ? 54 : 42);
-  const entries = header.readUInt16LE(is64 ? 56 : 44);
-  return entries > 0 && programHeaders + entries * entryBytes <= fileBytes;
 }
 
 async function runOnce(path: string, options: ProcessOptions, limits: ProcessLimits): Promise<ProcessExit> {
