@@ -121,6 +121,10 @@ export class FakeEngine implements Engine {
     for (const wake of this.#wakes.splice(0)) wake();
   }
 
+  hasAnswered(_recentMs: number): boolean {
+    return false;
+  }
+
   async ping(limits: PingLimits, signal: AbortSignal): Promise<void> {
     await this.#call("ping", [limits], signal, () => undefined);
   }

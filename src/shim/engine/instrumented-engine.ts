@@ -71,8 +71,10 @@ export function instrument(engine: Engine, options: InstrumentationOptions): Eng
     }
   };
 
+  // Not a call: nothing is sent.
+  const hasAnswered: Engine["hasAnswered"] = (recentMs) => engine.hasAnswered(recentMs);
+
   const verbs = Object.keys(engine) as EngineVerb[];
-  return Object.fromEntries(
-    verbs.map((verb) => [verb, verb === "events" ? events : timed(verb)]),
-  ) as unknown as Engine;
+  const timedCalls = Object.fromEntries(verbs.map((verb) => [verb, timed(verb)]));
+  return { ...timedCalls, events, hasAnswered } as unknown as Engine;
 }

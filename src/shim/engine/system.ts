@@ -16,8 +16,9 @@ export function systemCalls(client: EngineClient): SystemCalls {
   };
 
   return {
-    async ping({ recentMs, timeoutMs }, signal) {
-      if (client.hasAnswered(recentMs)) return;
+    hasAnswered: (recentMs) => client.hasAnswered(recentMs),
+
+    async ping({ timeoutMs }, signal) {
       const action = "ping the engine";
       const answer = await client.request(
         { action, method: "GET", path: ["_ping"], concurrency: "unlimited", unversioned: true, timeoutMs },

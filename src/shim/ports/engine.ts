@@ -140,17 +140,14 @@ export interface ContainerFilter {
 
 /** Milliseconds. */
 export interface PingLimits {
-  /** How old the latest proof may be. */
-  readonly recentMs: number;
   readonly timeoutMs: number;
 }
 
 /** The engine itself. */
 export interface SystemCalls {
-  /**
-   * Cheapest proof that the engine answers: nothing is sent when it has answered a request, of any kind, that
-   * was sent within the last `recentMs`.
-   */
+  /** Whether the engine has answered a request of any kind of the last `recentMs` ms. Sends nothing. */
+  hasAnswered(recentMs: number): boolean;
+  /** Cheapest request that proves that the engine answers. */
   ping(limits: PingLimits, signal: AbortSignal): Promise<void>;
   version(signal: AbortSignal): Promise<EngineVersion>;
   /**

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import type { CreateBody } from "../../../src/shim/domain/create-body.js";
-import { cut, type FakeDocker, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
+import { cut, hang, json, refuse, type Respond, startFakeDocker } from "./fake-docker.js";
 
 const id = "a".repeat(64);
 const body: CreateBody = { Image: "busybox:1", Labels: {}, HostConfig: {} };
@@ -44,57 +44,47 @@ describe("DockerEngine connection", () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
     docker.answers.set("GET /_ping", status(200));
-    await engine.ping({ recentMs: 0, timeoutMs }, never());
+    await engine.ping({ timeoutMs }, never());
     docker.answers.set("GET /_ping", refuse(500, "starting"));
-    await assert.rejects(engine.ping({ recentMs: 0, timeoutMs }, never()), { message: "starting" });
+    await assert.rejects(engine.ping({ timeoutMs }, never()), { message: "starting" });
   });
 
   test("ping() ends by its limit", async () => {
     await using docker = await startFakeDocker();
     const engine = await docker.engine();
     docker.answers.set("GET /_ping", hang);
-    await assert.rejects(engine.ping({ recentMs: 0, timeoutMs: 1 }, never()), (error) =>
-      isKind(error, "timeout"),
-    );
+    await assert.rejects(engine.ping({ timeoutMs: 1 }, never()), (error) => isKind(error, "timeout"));
   });
 
-  describe("ping() after a recent request", () => {
-    const pings = (docker: FakeDocker): number =>
-      docker.requests.filter((request) => request === "GET /_ping").length;
-
-    for (const [what, answer, sent] of [
-      ["was answered sends nothing", json([]), 0],
-      ["was refused sends nothing", refuse(404, "no such container"), 0],
-      ["failed in the engine asks", refuse(500, "broken"), 1],
-    ] as const) {
-      test(`that ${what}`, async (t) => {
-        await using docker = await startFakeDocker();
-        const engine = await docker.engine();
-        const clock = t.mock.method(performance, "now", () => 1_000_000);
-        docker.answers.set("GET /_ping", status(200));
-        docker.answers.set("GET /containers/json", answer);
-        await engine.listContainers({ labelKey: "k" }, never()).catch(() => undefined);
-        await engine.ping({ recentMs: 2_000, timeoutMs }, never());
-        assert.equal(pings(docker), sent);
-        clock.mock.mockImplementation(() => 1_002_000);
-        await engine.ping({ recentMs: 2_000, timeoutMs }, never());
-        assert.equal(pings(docker), sent + 1, "it is too old");
-      });
-    }
-
-    test("that was sent earlier, and answered now, asks", async (t) => {
+  for (const [what, answer, expected] of [
+    ["was answered", json([]), true],
+    ["was refused", refuse(404, "no such container"), true],
+    ["failed in the engine", refuse(500, "broken"), false],
+  ] as const) {
+    test(`hasAnswered() is ${String(expected)} after a recent request that ${what}, and sends nothing`, async (t) => {
       await using docker = await startFakeDocker();
       const engine = await docker.engine();
       const clock = t.mock.method(performance, "now", () => 1_000_000);
-      docker.answers.set("GET /_ping", status(200));
-      docker.answers.set("GET /containers/json", (_request, response) => {
-        clock.mock.mockImplementation(() => 1_005_000);
-        response.setHeader("Content-Type", "application/json").end("[]");
-      });
-      await engine.listContainers({ labelKey: "k" }, never());
-      await engine.ping({ recentMs: 2_000, timeoutMs }, never());
-      assert.equal(pings(docker), 1);
+      docker.answers.set("GET /containers/json", answer);
+      await engine.listContainers({ labelKey: "k" }, never()).catch(() => undefined);
+      const sent = docker.requests.length;
+      assert.equal(engine.hasAnswered(2_000), expected);
+      clock.mock.mockImplementation(() => 1_002_000);
+      assert.equal(engine.hasAnswered(2_000), false, "it is too old");
+      assert.equal(docker.requests.length, sent);
     });
+  }
+
+  test("hasAnswered() is false after a request that was sent earlier, and answered now", async (t) => {
+    await using docker = await startFakeDocker();
+    const engine = await docker.engine();
+    const clock = t.mock.method(performance, "now", () => 1_000_000);
+    docker.answers.set("GET /containers/json", (_request, response) => {
+      clock.mock.mockImplementation(() => 1_005_000);
+      response.setHeader("Content-Type", "application/json").end("[]");
+    });
+    await engine.listContainers({ labelKey: "k" }, never());
+    assert.equal(engine.hasAnswered(2_000), false);
   });
 });
 
@@ -575,7 +565,7 @@ describe("DockerEngine images", () => {
     const { signal } = caller;
     const options = { command: [], tty: false, stdin: false, stdout: true, stderr: true };
     const calls: readonly Promise<unknown>[] = [
-      engine.ping({ recentMs: 0, timeoutMs: 60_000 }, signal),
+      engine.ping({ timeoutMs: 60_000 }, signal),
       engine.listContainers({ labelKey: "x" }, signal),
       engine.inspectContainer(id, signal),
       engine.createContainer("x", body, signal),

@@ -14,7 +14,7 @@ function engineWith(overrides: Partial<Engine>): Engine {
 
 describe("instrument()", () => {
   const never = new AbortController().signal;
-  const limits = { recentMs: 0, timeoutMs: 1000 };
+  const limits = { timeoutMs: 1000 };
 
   function observe(engine: Engine): { readonly engine: Engine; readonly seen: EngineObservation[] } {
     const seen: EngineObservation[] = [];
@@ -80,6 +80,13 @@ describe("instrument()", () => {
     });
     const { engine } = observe(inner);
     assert.equal((await engine.statArchive("id", "/path", never))?.name, "n");
+  });
+
+  test("reports no question about recent answers, which sends nothing", () => {
+    const { engine, seen } = observe(engineWith({ hasAnswered: (recentMs) => recentMs === 2_000 }));
+    assert.equal(engine.hasAnswered(2_000), true);
+    assert.equal(engine.hasAnswered(1), false);
+    assert.deepEqual(seen, []);
   });
 
   test("reports an event stream once, when it ends", async () => {

@@ -7,10 +7,11 @@ import { dockerRuntime, runtimeHandlers } from "../../plan/runtime-handler.js";
 import type { Services } from "../services.js";
 
 /**
- * An engine that does not answer within `timeoutMs` is not ready. A kubelet asks every five seconds: with
- * these limits it knows of a frozen engine after ten.
+ * An engine that does not answer within `timeoutMs` is not ready, unless it has answered a request of the last
+ * `recentMs`. A kubelet asks every five seconds: with these limits it knows of a frozen engine after ten.
  */
-const pingLimits = { recentMs: 2_000, timeoutMs: 3_000 };
+const recentMs = 2_000;
+const pingLimits = { timeoutMs: 3_000 };
 
 /** Answers also without an engine: the conditions say what is not ready, and why. */
 export async function status(
@@ -77,8 +78,8 @@ async function problemOf(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   try {
-    const recentMs = link.state.phase === "live" ? pingLimits.recentMs : 0;
-    await engine.ping({ ...pingLimits, recentMs }, signal);
+    const isProven = link.state.phase === "live" && engine.hasAnswered(recentMs);
+    if (!isProven) await engine.ping(pingLimits, signal);
   } catch (error) {
     if (signal.aborted) throw error;
     return `failed to reach the engine: ${ShimError.from(error).message}`;

@@ -53,15 +53,16 @@ describe("status()", () => {
     assert.match(String((await conditions(shim))["RuntimeReady"]), /engine too old/);
   });
 
-  test("asks for a recent proof while the link is live, and for a new one when it is not", async () => {
+  test("sends nothing after a recent answer while the link is live, and pings when it is not", async () => {
     await using shim = await TestShim.start();
+    const asked: number[] = [];
+    shim.engine.hasAnswered = (recentMs) => asked.push(recentMs) > 0;
     await status(shim);
+    assert.deepEqual(asked, [2_000]);
+    assert.deepEqual(shim.world.journal.names("engine.ping"), []);
     shim.services.state.link.set({ phase: "recovering", facts: undefined });
     await status(shim);
-    assert.deepEqual(shim.world.journal.argsOf("engine.ping"), [
-      [{ recentMs: 2_000, timeoutMs: 3_000 }],
-      [{ recentMs: 0, timeoutMs: 3_000 }],
-    ]);
+    assert.deepEqual(shim.world.journal.argsOf("engine.ping"), [[{ timeoutMs: 3_000 }]]);
   });
 
   test("ends with its caller when the engine is frozen", async () => {
