@@ -87,15 +87,15 @@ export const containerOptions = {
     default: "",
     defaultShown: "none",
     help: "Pass pod annotations with these prefixes to the OCI runtime (Docker Engine 24+); separated by commas or repeated flags",
-    why: "some annotations give a pod control over the node",
+    why: "some annotations give a pod control over the node. Seven keys, which decide where a container runs, never pass: differences.md",
   }),
   oneContainerdShimPerPod: option({
     name: "one-containerd-shim-per-pod",
     group: "Containers",
     kind: booleanKind,
     default: "true",
-    help: "One process of containerd's shim for all containers of a pod (Docker Engine 24+, runc). false: one for each container",
-    why: "as with containerd's own CRI. A shim takes several MiB. If it is killed, all containers of its pod end",
+    help: "One process of containerd's shim for all containers of a pod (Docker Engine 24+; runc, crun, youki). false: one for each",
+    why: "as with containerd's own CRI. A shim takes several MiB. If it is killed, all containers of its pod end. Wrappers of runc (nvidia-container-runtime) have one for each container",
   }),
   absentMountSourcesToReject: option({
     name: "absent-mount-sources-to-reject",
