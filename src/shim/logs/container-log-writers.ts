@@ -139,13 +139,14 @@ export class ContainerLogWriters implements ContainerLogs {
     entry.retry.cancel();
     const { status } = container.state;
     const hasEnded = status === "exited" || status === "dead";
-    const { writer } = entry;
+    const { writer, prepared } = entry;
+    const isOpen = writer !== undefined || prepared !== undefined;
     try {
       if (runs(container) && (writer === undefined || record.finished)) {
         await this.#inTime(entry, this.#begin(entry, container));
       } else if (hasEnded && (!record.finished || (record.history !== null && entry.history === undefined))) {
         await this.#end(entry, container);
-      } else if (status === "created" && container.state.exitCode !== 0 && isOpen(entry)) {
+      } else if (status === "created" && container.state.exitCode !== 0 && isOpen) {
         // The start failed: there is no output to wait for.
         await entry.lock.run(async () => {
           await entry.close();
@@ -328,10 +329,6 @@ export class ContainerLogWriters implements ContainerLogs {
     if (this.owns(containerId)) this.#entries.set(containerId, entry);
     return entry;
   }
-}
-
-function isOpen({ writer, prepared }: LogEntry): boolean {
-  return writer !== undefined || prepared !== undefined;
 }
 
 function runs(container: Snapshot | undefined): container is Snapshot {

@@ -5,26 +5,12 @@ import { openStores } from "../../../src/shim/app/open-stores.js";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import { newRecord } from "../../../src/shim/logs/log-record.js";
 import { flushed } from "../../../src/shim/state/records.js";
-import type { PodRecord } from "../../../src/shim/state/pod-records.js";
+import { podRecord, recordedId as id } from "../../fakes/pod-record.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
-const id = "3f".repeat(32);
-const record: PodRecord = {
-  version: 1,
-  sandboxId: id,
-  namespace: "default",
-  name: "web-0",
-  uid: "0a1b",
-  attempt: 0,
-  phase: "creating",
-  runtimeHandler: "",
-  namespaces: { network: 0, pid: 1, ipc: 0 },
-  network: { plugin: "noop", state: "none", ips: [] },
-  logDirectory: "/var/log/pods/x",
-  cgroupParent: "",
-};
+const record = podRecord();
 
 test("checkpoints and records of pods are flushed, the rest at the end of the program; other records never", async () => {
   await using directory = await temporaryDirectory();

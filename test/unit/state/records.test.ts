@@ -17,28 +17,9 @@ import {
 } from "../../../src/shim/state/record-directory.js";
 import { Flusher } from "../../../src/shim/lib/files/flusher.js";
 import { recordingLog } from "../../fakes/recording-log.js";
+import { podRecord as record, recordedId as id } from "../../fakes/pod-record.js";
 import { HeldFlushes } from "../lib/files/held-flushes.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
-
-const id = "3f".repeat(32);
-
-function record(changes: Partial<PodRecord> = {}): PodRecord {
-  return {
-    version: 1,
-    sandboxId: id,
-    namespace: "default",
-    name: "web-0",
-    uid: "0a1b",
-    attempt: 0,
-    phase: "creating",
-    runtimeHandler: "",
-    namespaces: { network: 0, pid: 1, ipc: 0 },
-    network: { plugin: "noop", state: "none", ips: [] },
-    logDirectory: "/var/log/pods/x",
-    cgroupParent: "",
-    ...changes,
-  };
-}
 
 /** A directory for records, with those of pods in `pods` once they are opened. */
 async function setUp() {

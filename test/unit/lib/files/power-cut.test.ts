@@ -12,6 +12,7 @@ import { PodRecords, type PodRecord } from "../../../../src/shim/state/pod-recor
 import { recordingLog } from "../../../fakes/recording-log.js";
 import { temporaryDirectory } from "../temporary-directory.js";
 import { HeldFlushes } from "./held-flushes.js";
+import { podRecord, recordedId as id } from "../../../fakes/pod-record.js";
 import { UnflushedDisk, type Files } from "./unflushed-disk.js";
 
 const isLong = process.env["DOCKERSHIM_TEST_LONG"] === "1";
@@ -19,22 +20,8 @@ const isLong = process.env["DOCKERSHIM_TEST_LONG"] === "1";
 const mostStates = isLong ? 4_096 : 8;
 const never = 3_600_000;
 const live = new AbortController().signal;
-const id = "3f".repeat(32);
 
-const record: PodRecord = {
-  version: 1,
-  sandboxId: id,
-  namespace: "default",
-  name: "web-0",
-  uid: "0a1b",
-  attempt: 0,
-  phase: "creating",
-  runtimeHandler: "",
-  namespaces: { network: 0, pid: 1, ipc: 0 },
-  network: { plugin: "cni", state: "settingUp", ips: [] },
-  logDirectory: "/var/log/pods/x",
-  cgroupParent: "",
-};
+const record = podRecord({ network: { plugin: "cni", state: "settingUp", ips: [] } });
 const entry: CacheEntry = {
   containerId: id,
   ifName: "eth0",

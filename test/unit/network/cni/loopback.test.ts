@@ -50,6 +50,7 @@ describe("lo of a pod", () => {
   });
 
   test("is left to Docker, which brings it up: no plugin runs", async (t) => {
+    // The namespace of this test stands for the pod's: with lo down it proves nothing.
     if (!hasLoopbackAddress(readFileSync("/proc/self/net/fib_trie", "utf8"))) {
       t.skip("lo is down here");
       return;
