@@ -47,12 +47,29 @@ export const layers = {
   grpc: ["lib", "domain", "ports", "plan"],
   cri: [...rules, ...helpers, "grpc"],
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
-  // A client of the CRI: it sees what a kubelet sees.
-  play: ["lib", "domain", "config", "grpc"],
+  // Clients of the CRI: they see what a kubelet sees.
+  client: ["lib", "domain"],
+  play: ["lib", "domain", "config", "client"],
+  // Compares, observes, records and replays CRI servers.
+  compare: ["lib", "domain", "client", "grpc"],
+  // Reads a node and its runtimes.
+  migrate: [
+    "lib",
+    "domain",
+    "ports",
+    "plan",
+    "config",
+    "client",
+    "compare",
+    "checkpoints",
+    "engine",
+    "host",
+    "network",
+  ],
   // The one place where adapters meet what uses them.
   app: daemon,
-  commands: [...daemon, "play", "app"],
-  main: [...daemon, "play", "app", "commands"],
+  commands: [...daemon, "client", "play", "compare", "migrate", "app"],
+  main: [...daemon, "play", "compare", "migrate", "app", "commands"],
 };
 
 /** Layers that are functions of their input alone. */
@@ -66,11 +83,12 @@ const pureLayers = ["domain", "plan"];
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
   { match: /^tar-stream$/, where: /^src\/shim\/(engine|host|pause)\// },
-  { match: /^@grpc\//, where: /^src\/(shim\/grpc\/|play\/client\.ts$)/ },
+  { match: /^@grpc\//, where: /^src\/(shim\/grpc|client)\// },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },
   { match: /^pino$/, where: /^src\/shim\/lib\/log\.ts$/ },
   { match: /^prom-client$/, where: /^src\/shim\/metrics\/prom-client\.ts$/ },
+  { match: /^diff$/, where: /^src\/migrate\// },
   { match: /^yaml$/, where: /^src\/shim\/lib\/yaml\.ts$/ },
 ];
 
@@ -85,7 +103,8 @@ const lateModules = ["src/shim/lib/yaml.ts", "src/shim/metrics/prom-client.ts"];
 export function layerOf(path) {
   // The files beside main.ts are its parts.
   if (/^src\/shim\/[^/]+\.ts$/.test(path)) return "main";
-  const match = /^(?:src\/shim\/([\w-]+)\/|src\/(network|play)\/|(checkpoints)\/)/.exec(path);
+  const match =
+    /^(?:src\/shim\/([\w-]+)\/|src\/(network|play|client|compare|migrate)\/|(checkpoints)\/)/.exec(path);
   const layer = match?.[1] ?? match?.[2] ?? match?.[3];
   return layer !== undefined && layer in layers ? layer : undefined;
 }

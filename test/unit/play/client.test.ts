@@ -9,7 +9,7 @@ import type { sendUnaryData, ServerUnaryCall, ServiceClientConstructor } from "@
 import { loadSync } from "@grpc/proto-loader";
 import { isKind, ShimError } from "../../../src/shim/lib/errors.js";
 import type { ConnectedClient } from "../../../src/play/client.js";
-import { connect, socketPath } from "../../../src/play/client.js";
+import { connect } from "../../../src/play/client.js";
 
 type Request = Readonly<Record<string, unknown>>;
 
@@ -161,12 +161,4 @@ describe("connect()", () => {
       lonely.close();
     }
   });
-});
-
-test("socketPath() takes unix:// endpoints and absolute paths only", () => {
-  assert.equal(socketPath("unix:///run/x.sock"), "/run/x.sock");
-  assert.equal(socketPath("/run/x.sock"), "/run/x.sock");
-  for (const endpoint of ["tcp://127.0.0.1:1", "run/x.sock", "unix://x.sock", ""]) {
-    assert.throws(() => socketPath(endpoint), /must be unix:/);
-  }
 });

@@ -45,7 +45,7 @@ describe("violations()", () => {
     ["src/shim/main.ts", 'import { b } from "./commands/b.js"; import { Command } from "commander";'],
     ["src/shim/lib/yaml.ts", 'export { parse } from "yaml";'],
     ["src/shim/config/a.ts", 'const { parse } = await import("../lib/yaml.js");'],
-    ["src/play/client.ts", 'import { credentials } from "@grpc/grpc-js";'],
+    ["src/client/cri-connection.ts", 'import { credentials } from "@grpc/grpc-js";'],
     [
       "checkpoints/a.ts",
       'import { open } from "node:fs/promises"; import { b } from "../src/shim/lib/b.js";',

@@ -1,0 +1,187 @@
+/**
+ * A client of any CRI server on a unix socket. It knows every RPC by its name.
+ *
+ * Every method of v1alpha2 is one of v1, too, and its messages are the same bytes. So requests and answers
+ * have the types of v1 (`domain/cri.ts`) for both versions.
+ */
+import { join } from "node:path";
+import {
+  Client,
+  credentials,
+  loadPackageDefinition,
+  status,
+  type MethodDefinition,
+  type ServiceClientConstructor,
+  type ServiceError,
+} from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import { linkAbort } from "../shim/lib/abort.js";
+import { type ErrorKind, isKind, ShimError } from "../shim/lib/errors.js";
+import { packageDirectory } from "../shim/lib/package-directory.js";
+import type { Answer, ImageService, RuntimeService } from "../shim/domain/cri.js";
+
+export type CriVersion = "v1" | "v1alpha2";
+export type Rpcs = RuntimeService & ImageService;
+export type UnaryRpc = {
+  [Name in keyof Rpcs]: Rpcs[Name]["stream"] extends false ? Name : never;
+}[keyof Rpcs];
+
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  /** The kubelet's two minutes unless given; `Infinity` for none. */
+  readonly timeoutMs?: number;
+}
+
+export interface CriConnection {
+  /** Path of the socket. */
+  readonly socket: string;
+  readonly version: CriVersion;
+  /**
+   * Rejects with a ShimError. Its `cause` is the ServiceError of grpc-js when the server answered with an
+   * error.
+   */
+  call<Name extends UnaryRpc>(
+    name: Name,
+    request: Answer<Rpcs[Name]["request"]>,
+    options: CallOptions,
+  ): Promise<Rpcs[Name]["response"]>;
+  close(): void;
+}
+
+/** An RPC of the CRI: its messages to and from bytes. */
+export type CriMethod = MethodDefinition<object, object>;
+
+const defaultTimeoutMs = 120_000;
+const largestMessageBytes = 16 * 1024 * 1024;
+
+/**
+ * Nothing is sent before the first call. `endpoint`: `unix:///path` or an absolute path. Throws `invalid` for
+ * another endpoint.
+ */
+export function connectCri(endpoint: string, version: CriVersion = "v1"): CriConnection {
+  const socket = socketPath(endpoint);
+  const client = new Client(`unix:${socket}`, credentials.createInsecure(), {
+    "grpc.max_receive_message_length": largestMessageBytes,
+    "grpc.max_send_message_length": largestMessageBytes,
+    "grpc.default_authority": "localhost",
+    // A second connection to the same socket is one of its own.
+    "grpc.use_local_subchannel_pool": 1,
+  });
+  const methods = criMethods();
+  return {
+    socket,
+    version,
+    close: () => {
+      client.close();
+    },
+    call: <Name extends UnaryRpc>(
+      name: Name,
+      request: Answer<Rpcs[Name]["request"]>,
+      { signal, timeoutMs = defaultTimeoutMs }: CallOptions,
+    ): Promise<Rpcs[Name]["response"]> =>
+      new Promise((resolve, reject) => {
+        const method = methods.get(name);
+        if (method === undefined) throw new ShimError("internal", `no RPC named "${name}"`);
+        if (signal.aborted) {
+          reject(ShimError.from(signal.reason));
+          return;
+        }
+        const running = client.makeUnaryRequest(
+          method.path.replace("/runtime.v1.", `/runtime.${version}.`),
+          method.requestSerialize,
+          method.responseDeserialize,
+          request,
+          { deadline: Date.now() + timeoutMs },
+          (error, answer) => {
+            link[Symbol.dispose]();
+            if (error === null && answer !== undefined) {
+              // This method's deserializer made the answer.
+              resolve(answer);
+              return;
+            }
+            reject(signal.aborted ? ShimError.from(signal.reason) : toShimError(error, name, socket));
+          },
+        );
+        const link = linkAbort(signal, () => {
+          running.cancel();
+        });
+      }),
+  };
+}
+
+/**
+ * A connection in the version that the server has: v1, else v1alpha2 (dockershim in the tree, kubelets until
+ * 1.22). Throws `unavailable` when nobody serves the socket.
+ */
+export async function connectToServer(endpoint: string, signal: AbortSignal): Promise<CriConnection> {
+  for (const version of ["v1", "v1alpha2"] as const) {
+    const connection = connectCri(endpoint, version);
+    try {
+      await connection.call("Version", { version }, { signal, timeoutMs: 10_000 });
+      return connection;
+    } catch (error) {
+      connection.close();
+      if (version === "v1alpha2" || !isKind(error, "unsupported")) throw error;
+    }
+  }
+  throw new ShimError("internal", "no version left");
+}
+
+let loaded: ReadonlyMap<string, CriMethod> | undefined;
+
+/** The RPCs of both services by name, with the paths of v1. */
+export function criMethods(): ReadonlyMap<string, CriMethod> {
+  if (loaded === undefined) {
+    const { RuntimeService, ImageService } = loadServices();
+    loaded = new Map(
+      [RuntimeService, ImageService].flatMap(({ service }) => Object.entries<CriMethod>(service)),
+    );
+  }
+  return loaded;
+}
+
+interface Services {
+  readonly RuntimeService: ServiceClientConstructor;
+  readonly ImageService: ServiceClientConstructor;
+}
+
+function loadServices(): Services {
+  const options = { keepCase: true, longs: String, defaults: true, oneofs: true };
+  const { runtime } = loadPackageDefinition(
+    loadSync(join(packageDirectory(), "proto", "runtime", "v1", "api.proto"), options),
+  );
+  // The .proto file, which ships with the program, declares this package with these two services.
+  return (runtime as unknown as { readonly v1: Services }).v1;
+}
+
+/** The socket of `unix:///run/x.sock` or `/run/x.sock`. */
+export function socketPath(endpoint: string): string {
+  const path = endpoint.startsWith("unix://") ? endpoint.slice("unix://".length) : endpoint;
+  if (path.startsWith("/")) return path;
+  throw new ShimError("invalid", `use endpoint "${endpoint}": must be unix:///ABSOLUTE/PATH`);
+}
+
+const kinds: Partial<Record<status, ErrorKind>> = {
+  [status.INVALID_ARGUMENT]: "invalid",
+  [status.NOT_FOUND]: "notFound",
+  [status.ALREADY_EXISTS]: "conflict",
+  [status.FAILED_PRECONDITION]: "precondition",
+  [status.UNIMPLEMENTED]: "unsupported",
+  [status.UNAVAILABLE]: "unavailable",
+  [status.DEADLINE_EXCEEDED]: "timeout",
+  [status.CANCELLED]: "cancelled",
+  [status.RESOURCE_EXHAUSTED]: "exhausted",
+  [status.PERMISSION_DENIED]: "denied",
+  [status.INTERNAL]: "internal",
+};
+
+function toShimError(error: ServiceError | null, rpc: string, socket: string): ShimError {
+  if (error === null) return new ShimError("unknown", `${rpc}: no answer`);
+  if (
+    error.code === status.UNAVAILABLE &&
+    /\b(ENOENT|ECONNREFUSED|No connection established)\b/.test(error.details)
+  ) {
+    return new ShimError("unavailable", `connect to "${socket}": no CRI server answers there`);
+  }
+  return new ShimError(kinds[error.code] ?? "unknown", `${rpc}: ${error.details}`, {}, { cause: error });
+}
