@@ -46,7 +46,7 @@ export function podSysctls(
 }
 
 /** What the OCI runtimes say when the kernel has no such sysctl, or does not take the value. */
-const refusedByKernel = /(?:open|write) \/proc\/sys\/([^\s:]+): ([^:]+)/;
+const refusedByKernel = /(?:open|openat2|write) \S*\bproc(?:\/\.)?\/sys\/([^\s:]+): ([^:]+)/;
 
 /** The error of a start that failed by a sysctl of the request; undefined for all others. */
 export function sysctlError(error: unknown): ShimError | undefined {

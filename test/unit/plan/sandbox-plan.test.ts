@@ -208,6 +208,15 @@ describe("planSandbox()", () => {
         "open /proc/sys/net/nothing: no such file or directory: unknown",
         "config.linux.sysctls[net.nothing]: no such file or directory",
       ],
+      // runc 1.3.6, which mounts a /proc of its own.
+      [
+        'failed to write sysctl net.ipv4.ip_forward = "x": write fsmount:fscontext:proc/./sys/net/ipv4/ip_forward: invalid argument',
+        "config.linux.sysctls[net.ipv4.ip_forward]: invalid argument",
+      ],
+      [
+        "unsafe procfs detected: openat2 fsmount:fscontext:proc/./sys/net/ipv4/gone: no such file or directory",
+        "config.linux.sysctls[net.ipv4.gone]: no such file or directory",
+      ],
     ] as const) {
       test(`a start that failed by a sysctl is INVALID_ARGUMENT: ${message}`, () => {
         const error = sysctlError(new ShimError("unknown", text));
