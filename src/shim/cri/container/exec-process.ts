@@ -55,8 +55,10 @@ async function exitCodeOf(execId: string, { engine }: Services, signal: AbortSig
   const backoff = new Backoff(exitPollMs);
   for (;;) {
     const state = await engine.inspectExec(execId, signal);
-    if (state === undefined)
-      throw new ShimError("unknown", "the engine lost the exec before its exit code was read");
+    if (state === undefined) {
+      const reason = "its container was removed, or the engine restarted";
+      throw new ShimError("notFound", `read the exit code of the exec: ${reason}`);
+    }
     if (!state.running && state.exitCode !== undefined) return state.exitCode;
     await sleep(backoff.next(), signal);
   }

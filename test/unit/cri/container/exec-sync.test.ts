@@ -38,6 +38,13 @@ describe("execSync()", () => {
     assert.equal((await exec(shim, id, "60")).exit_code, 7);
   });
 
+  test("says that the container was removed while the command ran", async (t) => {
+    const { shim, id } = await runProcess({ exitCode: 0 });
+    await using _ = shim;
+    t.mock.method(shim.engine, "inspectExec", () => Promise.resolve(undefined));
+    await rejectsWith(exec(shim, id), "notFound", /its container was removed, or the engine restarted/);
+  });
+
   test("keeps no more than fits into an answer, and reads on so that the process ends", async () => {
     const chunk = Buffer.alloc(1024 * 1024, "x");
     const output = Array.from({ length: 20 }, (_, index) =>
