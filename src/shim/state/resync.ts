@@ -54,9 +54,7 @@ export class Resync {
     const extra = new Set(model.ids());
     const listed = await this.#list(signal);
     for (const { id } of listed) extra.delete(id);
-    const due = listed.filter(
-      ({ id, status }) => only === "all" || model.isStale(id) || model.snapshot(id)?.state.status !== status,
-    );
+    const due = listed.filter((one) => only === "all" || model.isStale(one.id) || this.#mayDiffer(one));
     for (const one of due) model.expect(one);
     // Sandboxes first: the names of containers are parsed with the identity of their pod.
     await this.#refreshAll(
@@ -65,6 +63,15 @@ export class Resync {
     );
     await this.#refreshAll([...idsOf(due, (type) => type === containerType), ...extra], signal);
     this.#comparedAtMs = startMs;
+  }
+
+  /**
+   * The list has the same state for a container that was never started and for one whose start failed, and a
+   * failed start makes no event. Only an inspect tells of the failed start of another program.
+   */
+  #mayDiffer({ id, status }: ListedContainer): boolean {
+    const known = this.deps.model.snapshot(id)?.state;
+    return known?.status !== status || (status === "created" && known.exitCode === 0);
   }
 
   async #list(signal: AbortSignal): Promise<readonly ListedContainer[]> {

@@ -141,6 +141,19 @@ describe("StateSync while live", () => {
     assert.deepEqual([harness.statusOf(kept), harness.statusOf(ended)], ["running", "exited"]);
   });
 
+  test("a resync finds the failed start of another program, which no event and no list tells of", async () => {
+    await using harness = new Harness({ resyncIntervalMs: 5 });
+    const { engine, model } = harness;
+    const id = harness.sandbox("a", { running: false });
+    await harness.start();
+    engine.events$.policy = () => [];
+    engine.containers.failStart(id, "no such program");
+    await until("the failure is known", () => model.snapshot(id)?.state.exitCode === 127);
+    engine.journal.clear();
+    await until("it was listed again", () => engine.journal.names("engine.listContainers").length >= 3);
+    assert.deepEqual(engine.journal.names("engine.inspectContainer"), []);
+  });
+
   test("a resync that finds nothing changed inspects nothing", async () => {
     await using harness = new Harness({ resyncIntervalMs: 1 });
     harness.sandbox("a");
