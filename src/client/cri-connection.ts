@@ -161,6 +161,20 @@ export function socketPath(endpoint: string): string {
   throw new ShimError("invalid", `use endpoint "${endpoint}": must be unix:///ABSOLUTE/PATH`);
 }
 
+/** The code and message that a server answered with; undefined for an error of another origin. */
+export function answeredError(
+  error: unknown,
+): { readonly code: number; readonly message: string } | undefined {
+  const cause: unknown = error instanceof ShimError ? error.cause : undefined;
+  if (!(cause instanceof Error) || !("code" in cause) || !("details" in cause)) return undefined;
+  return { code: Number(cause.code), message: String(cause.details) };
+}
+
+/** `NOT_FOUND` for 5. */
+export function codeName(code: number): string {
+  return status[code] ?? String(code);
+}
+
 const kinds: Partial<Record<status, ErrorKind>> = {
   [status.INVALID_ARGUMENT]: "invalid",
   [status.NOT_FOUND]: "notFound",

@@ -136,7 +136,7 @@ function isPodStats(entry: unknown): boolean {
   return valueAt(entry, "attributes", "metadata", "namespace") !== undefined;
 }
 
-function textsAt(message: unknown, field: string): readonly string[] {
+export function textsAt(message: unknown, field: string): readonly string[] {
   const list = valueAt(message, field);
   return Array.isArray(list) ? list.map((entry: unknown) => textAt({ entry }, "entry")) : [];
 }

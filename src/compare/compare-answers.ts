@@ -11,6 +11,7 @@ import {
   valueAt,
   volatileFields,
 } from "./answer-shape.js";
+import { findIntended } from "./find-intended.js";
 import type { ServerKind } from "./server-kind.js";
 
 export interface Difference {
@@ -56,47 +57,53 @@ export function compareAnswers(
   right: object,
   options: CompareOptions = {},
 ): Difference[] {
-  const subject = subjectOfAnswer(rpc, left) || subjectOfAnswer(rpc, right) || (options.subject ?? "server");
-  const comparison = new Comparison(rpc, [...volatileFields, ...(options.volatile ?? [])]);
-  const place = { subject, field: "", pattern: "" };
+  const named = subjectOfAnswer(rpc, left) || subjectOfAnswer(rpc, right);
   const errors = [left, right].map((answer) => valueAt(answer, "error") ?? null);
-  if (errors.some((error) => error !== null)) {
-    comparison.compare(below(place, "error"), errors[0], errors[1]);
-  } else {
-    comparison.compare(place, left, right);
-  }
+  const isError = errors.some((error) => error !== null);
+  const subject = (isError ? options.subject : undefined) ?? (named || (options.subject ?? "server"));
+  const comparison = new Comparison(rpc, options);
+  const place = { subject, subjectLeft: left, subjectRight: right, field: "", pattern: "" };
+  if (isError) comparison.compare(below(place, "error"), errors[0], errors[1]);
+  else comparison.compare(place, left, right);
   return comparison.differences;
 }
 
 /** Where a value stands. */
 interface Place {
   readonly subject: string;
+  /** The entries of lists, or the whole answers, of the subject. */
+  readonly subjectLeft: unknown;
+  readonly subjectRight: unknown;
   readonly field: string;
   /** The field with `[]` for each `[key]`. */
   readonly pattern: string;
 }
 
-function below({ subject, field, pattern }: Place, name: string): Place {
+function below(place: Place, name: string): Place {
   const join = (path: string): string => (path === "" ? name : `${path}.${name}`);
-  return { subject, field: join(field), pattern: join(pattern) };
+  return { ...place, field: join(place.field), pattern: join(place.pattern) };
 }
 
-function entryOf({ subject, field, pattern }: Place, key: string): Place {
-  return { subject, field: `${field}[${key}]`, pattern: `${pattern}[]` };
+function entryOf(place: Place, key: string): Place {
+  return { ...place, field: `${place.field}[${key}]`, pattern: `${place.pattern}[]` };
 }
 
 class Comparison {
   readonly differences: Difference[] = [];
 
+  readonly #volatile: readonly VolatileField[];
+
   constructor(
     readonly rpc: string,
-    readonly volatile: readonly VolatileField[],
-  ) {}
+    readonly options: CompareOptions,
+  ) {
+    this.#volatile = [...volatileFields, ...(options.volatile ?? [])];
+  }
 
   compare(place: Place, leftValue: unknown, rightValue: unknown): void {
     const left = normalize(leftValue);
     const right = normalize(rightValue);
-    const volatile = this.volatile.find(({ field }) => matchesField(field, place.pattern));
+    const volatile = this.#volatile.find(({ field }) => matchesField(field, place.pattern));
     if (volatile !== undefined) {
       if (volatile.compared === "by presence" && isPresent(left) !== isPresent(right))
         this.#add(place, left, right);
@@ -133,15 +140,24 @@ class Comparison {
         else this.#add(entryOf(place, key), one, other);
       } else {
         // The subject names the entry.
-        const entry = { ...entryOf(place, ""), subject };
+        const entry = { ...entryOf(place, ""), subject, subjectLeft: one, subjectRight: other };
         if (one !== undefined && other !== undefined) this.compare(entry, one, other);
         else this.#add(entry, one && key, other && key);
       }
     }
   }
 
-  #add({ subject, field }: Place, left: unknown, right: unknown): void {
-    this.differences.push({ rpc: this.rpc, subject, field, left: left ?? null, right: right ?? null });
+  #add(place: Place, leftValue: unknown, rightValue: unknown): void {
+    const { rpc, options } = this;
+    const { subject, field, pattern, subjectLeft, subjectRight } = place;
+    const [left, right] = [leftValue ?? null, rightValue ?? null];
+    const intended =
+      options.servers &&
+      findIntended({ rpc, pattern, left, right, subjectLeft, subjectRight }, options.servers);
+    this.differences.push({
+      ...{ rpc, subject, field, left, right },
+      ...(intended === undefined ? {} : { intended: { key: intended.key, reason: intended.reason } }),
+    });
   }
 }
 

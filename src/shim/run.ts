@@ -15,6 +15,13 @@ const writeError = (text: string): void => {
 };
 
 const interrupted = new AbortController();
+const abortWhenInterrupted = (): void => {
+  for (const name of ["SIGINT", "SIGTERM"] as const) {
+    process.once(name, () => {
+      interrupted.abort(new ShimError("cancelled", "interrupted"));
+    });
+  }
+};
 
 // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
 process.on("SIGHUP", () => undefined);
@@ -50,12 +57,13 @@ process.exitCode = await runCommandLine(
       const { runDoctorUlimits } = await import("./commands/doctor-ulimits.js");
       return runDoctorUlimits(resolved, process.env, writeOut);
     },
+    diff: async (options) => {
+      abortWhenInterrupted();
+      const { runDiff } = await import("./commands/diff-command.js");
+      return runDiff(options, { writeOut, signal: interrupted.signal });
+    },
     play: async (options) => {
-      for (const name of ["SIGINT", "SIGTERM"] as const) {
-        process.once(name, () => {
-          interrupted.abort(new ShimError("cancelled", "interrupted"));
-        });
-      }
+      abortWhenInterrupted();
       const { runPlay } = await import("./commands/play-command.js");
       return runPlay(
         { ...options, endpoint: options.endpoint.path },

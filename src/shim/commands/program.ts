@@ -14,6 +14,7 @@ import {
   usageErrorsOf,
 } from "./flags.js";
 import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
+import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 
@@ -26,6 +27,7 @@ export interface Actions {
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
   play(options: PlayOptions): Promise<number>;
+  diff(options: DiffOptions): Promise<number>;
 }
 
 export interface BuildInfo {
@@ -155,6 +157,16 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         endpoint,
       });
     });
+
+  addDiffCommand(
+    addCommand("diff", "show what two CRI servers answer differently"),
+    async (given) => {
+      exitCode = await actions.diff(given);
+    },
+    () => {
+      refuseServeFlags(flags, "diff");
+    },
+  );
 
   const version = addCommand("version", "print the version");
   version.action(() => {

@@ -1,5 +1,6 @@
 /** Runs the command line with actions that only note what they were called with. */
 import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
+import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {
@@ -8,6 +9,7 @@ export interface Outcome {
   readonly err: string;
   readonly served?: ResolvedConfig;
   readonly played?: PlayOptions;
+  readonly diffed?: DiffOptions;
 }
 
 export async function run(
@@ -21,7 +23,7 @@ export async function run(
   const argv = typeof line === "string" ? line.split(/\s+/).filter((part) => part !== "") : line;
   let out = "";
   let err = "";
-  const noted: { served?: ResolvedConfig; played?: PlayOptions } = {};
+  const noted: { served?: ResolvedConfig; played?: PlayOptions; diffed?: DiffOptions } = {};
   const exitCode = await runCommandLine(
     argv,
     {
@@ -34,6 +36,10 @@ export async function run(
       play: (options) => {
         noted.played = options;
         return Promise.resolve(7);
+      },
+      diff: (options) => {
+        noted.diffed = options;
+        return Promise.resolve(2);
       },
     },
     {

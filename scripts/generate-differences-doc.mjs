@@ -1,0 +1,10 @@
+// Writes the section of docs/differences.md about answers from the table of intended differences.
+import { readFile, writeFile } from "node:fs/promises";
+import { tsImport } from "tsx/esm/api";
+
+const { withIntendedDifferences } = await tsImport(
+  "../src/compare/intended-differences-doc.ts",
+  import.meta.url,
+);
+const file = new URL("../docs/differences.md", import.meta.url);
+await writeFile(file, withIntendedDifferences(await readFile(file, "utf8")));

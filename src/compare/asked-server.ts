@@ -1,0 +1,102 @@
+/** A CRI server that is asked read-only questions. */
+import { ShimError, isKind } from "../shim/lib/errors.js";
+import { formatDuration } from "../shim/lib/abort.js";
+import {
+  answeredError,
+  type CriConnection,
+  type CriVersion,
+  codeName,
+  connectToServer,
+  type UnaryRpc,
+} from "../client/cri-connection.js";
+import { textAt } from "./answer-shape.js";
+import type { ErrorAnswer } from "./compare-answers.js";
+import { serverKind, type ServerKind } from "./server-kind.js";
+
+export interface AskedServer {
+  /** Path of the socket. */
+  readonly socket: string;
+  readonly kind: ServerKind;
+  readonly criVersion: CriVersion;
+  readonly runtimeName: string;
+  readonly runtimeVersion: string;
+  /**
+   * The response or the error that the server answers with. Throws when the server answers nothing any more,
+   * naming the socket and the next step.
+   */
+  ask(rpc: UnaryRpc, request: object, signal: AbortSignal): Promise<object>;
+  close(): void;
+}
+
+export interface AskLimits {
+  /** Of each call. */
+  readonly callMs: number;
+  /** Of the call that decides whether a server that did not answer still serves. */
+  readonly probeMs: number;
+}
+
+/** Statistics of dockershim take a second for each container, one after the other. */
+const usualLimits: AskLimits = { callMs: 30_000, probeMs: 5_000 };
+
+/** The codes that tell of a server that may be gone. */
+const doubtfulCodes = ["UNAVAILABLE", "DEADLINE_EXCEEDED"];
+
+/** Throws `unavailable`, naming the socket and the next step, when no CRI server answers there. */
+export async function connectAsked(
+  endpoint: string,
+  signal: AbortSignal,
+  limits: AskLimits = usualLimits,
+): Promise<AskedServer> {
+  const connection = await connectToServer(endpoint, signal).catch((error: unknown) => {
+    throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error);
+  });
+  try {
+    const ask = asker(connection, limits);
+    const [version, status] = await Promise.all([ask("Version", {}, signal), ask("Status", {}, signal)]);
+    return {
+      socket: connection.socket,
+      kind: serverKind(version, status),
+      criVersion: connection.version,
+      runtimeName: textAt(version, "runtime_name"),
+      runtimeVersion: textAt(version, "runtime_version"),
+      ask,
+      close: () => {
+        connection.close();
+      },
+    };
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): AskedServer["ask"] {
+  const { socket } = connection;
+  const probe = async (signal: AbortSignal): Promise<void> => {
+    try {
+      await connection.call("Version", {}, { signal, timeoutMs: probeMs });
+    } catch (error) {
+      throw isKind(error, "cancelled") ? error : notServed(socket, error);
+    }
+  };
+  return async (rpc, request, signal): Promise<object> => {
+    try {
+      return await connection.call(rpc, request, { signal, timeoutMs: callMs });
+    } catch (error) {
+      signal.throwIfAborted();
+      const answered = answeredError(error);
+      if (answered === undefined) throw notServed(socket, error);
+      const name = codeName(answered.code);
+      if (doubtfulCodes.includes(name)) await probe(signal);
+      const late = name === "DEADLINE_EXCEEDED";
+      const message = late ? `no answer within ${formatDuration(callMs)}` : answered.message;
+      return { error: { code: answered.code, message } } satisfies ErrorAnswer;
+    }
+  };
+}
+
+function notServed(endpoint: string, error: unknown): ShimError {
+  const { message } = ShimError.from(error);
+  const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
+  return new ShimError("unavailable", `ask "${endpoint}": ${message}; ${next}`, {}, { cause: error });
+}

@@ -1,0 +1,35 @@
+import { matchesField } from "./answer-shape.js";
+import type { IntendedDifference, Values } from "./intended-difference.js";
+import { intendedDifferences } from "./intended-differences.js";
+import type { ServerKind } from "./server-kind.js";
+
+/** A difference between two sides. `pattern` is its field with `[]` for each entry of a list or map. */
+export interface FoundDifference {
+  readonly rpc: string;
+  readonly pattern: string;
+  readonly left: unknown;
+  readonly right: unknown;
+  /** The entries of lists, or the whole answers, that the field belongs to. */
+  readonly subjectLeft: unknown;
+  readonly subjectRight: unknown;
+}
+
+/** The entry of the table for a difference; only this program differs from others on purpose. */
+export function findIntended(
+  { rpc, pattern, left, right, subjectLeft, subjectRight }: FoundDifference,
+  servers: { readonly left: ServerKind; readonly right: ServerKind },
+): IntendedDifference | undefined {
+  const isLeft = servers.left === "dockershim";
+  if (isLeft === (servers.right === "dockershim")) return undefined;
+  const other = isLeft ? servers.right : servers.left;
+  const values: Values = isLeft
+    ? { here: left, there: right, subjectHere: subjectLeft, subjectThere: subjectRight }
+    : { here: right, there: left, subjectHere: subjectRight, subjectThere: subjectLeft };
+  return intendedDifferences.find(
+    ({ against, rpcs, fields, when }) =>
+      against.some((kind) => kind === other) &&
+      (rpcs === undefined || rpcs.includes(rpc)) &&
+      fields.some((field) => matchesField(field, pattern)) &&
+      (when === undefined || when(values)),
+  );
+}

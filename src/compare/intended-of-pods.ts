@@ -1,0 +1,234 @@
+/** Intended differences in answers about pods and containers. */
+import {
+  areValues,
+  type IntendedDifference,
+  keyOnlyThere,
+  onlyHere,
+  onlyThere,
+  textOf,
+  type Values,
+} from "./intended-difference.js";
+import { textAt, valueAt } from "./answer-shape.js";
+
+const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;
+
+/** Go's overflow of Docker's zero time. */
+const zeroTime = "-6795364578871345152";
+
+export const intendedOfPods: readonly IntendedDifference[] = [
+  {
+    key: "created-at-seconds",
+    against: legacy,
+    rpcs: ["ListPodSandbox", "ListContainers"],
+    fields: ["items[].created_at", "containers[].created_at"],
+    when: isSameSecond,
+    what: "lists: `created_at`",
+    they: "whole seconds, as in Docker's list",
+    here: "nanoseconds, as in the status",
+    reason: "kubelets sort pods and containers by it",
+  },
+  {
+    key: "image-labels",
+    against: legacy,
+    fields: ["*labels[]"],
+    when: keyOnlyThere,
+    what: "labels of pods and containers",
+    they: "also those of the image, and the labels `dockershim.…` of this program",
+    here: "those of the request alone, where this program made the pod",
+    reason: "Docker adds the image's labels to those of the request; an image is not trusted",
+  },
+  {
+    key: "newer-fields",
+    against: legacy,
+    rpcs: ["ListContainers", "ContainerStatus"],
+    fields: [
+      "containers[].image_id",
+      "status.image_id",
+      "status.resources",
+      "status.user",
+      "status.stop_signal",
+    ],
+    when: onlyHere,
+    what: "containers: `image_id`, `resources`, `user`, `stop_signal`",
+    they: "never",
+    here: "answered",
+    reason: "fields of later CRI versions; kubelets resize pods by `resources`",
+  },
+  {
+    key: "failed-start-in-lists",
+    against: legacy,
+    rpcs: ["ListContainers"],
+    fields: ["containers[].state"],
+    when: areValues(0, 2),
+    what: "ListContainers: a container whose start failed",
+    they: "CREATED, although its status is EXITED",
+    here: "EXITED",
+    reason: "one state for list and status",
+  },
+  {
+    key: "dead-in-lists",
+    against: legacy,
+    rpcs: ["ListContainers"],
+    fields: ["containers[].state"],
+    when: areValues(3, 2),
+    what: "ListContainers: a container that Docker calls dead",
+    they: "UNKNOWN, although its status is EXITED",
+    here: "EXITED",
+    reason: "one state for list and status",
+  },
+  {
+    key: "failed-start-elsewhere",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["state", "exit_code", "reason", "message", "started_at", "finished_at"].map(
+      (name) => `status.${name}`,
+    ),
+    when: ({ subjectThere, subjectHere }) =>
+      textAt(subjectThere, "status", "reason") === "ContainerCannotRun" &&
+      textAt(subjectHere, "status", "state") === "0",
+    what: "ContainerStatus after a failed start by another program",
+    they: "EXITED, `ContainerCannotRun`",
+    here: "the same within 30 s, CREATED before",
+    reason: "Docker has no event for it; a failed start of this program is known at once",
+  },
+  {
+    key: "containers-of-the-pod",
+    against: legacy,
+    rpcs: ["PodSandboxStatus"],
+    fields: ["containers_statuses[]", "timestamp"],
+    when: onlyHere,
+    what: "PodSandboxStatus `containers_statuses`, `timestamp`",
+    they: "never",
+    here: "all containers of the pod",
+    reason: "kubelets with EventedPLEG ask once instead of once per container",
+  },
+  {
+    key: "runtime-handler",
+    against: legacy,
+    rpcs: ["ListPodSandbox", "PodSandboxStatus"],
+    fields: ["items[].runtime_handler", "status.runtime_handler"],
+    when: (values) => onlyHere(values) || onlyThere(values),
+    what: "`runtime_handler`",
+    they: "DS, lists of CD: never; PodSandboxStatus of CD: Docker's runtime, such as `runc`",
+    here: "that of the request; empty for the default",
+    reason: "it is the handler of the RuntimeClass",
+  },
+  {
+    key: "pid-mode",
+    against: legacy,
+    rpcs: ["PodSandboxStatus"],
+    fields: ["status.linux.namespaces.options.pid"],
+    when: areValues(1, 0),
+    what: "PodSandboxStatus: PID mode",
+    they: "CONTAINER for POD",
+    here: "as requested",
+    reason: "pods with `shareProcessNamespace`",
+  },
+  {
+    key: "additional-addresses",
+    against: ["cri-dockerd"],
+    rpcs: ["PodSandboxStatus"],
+    fields: ["status.network.additional_ips[]"],
+    when: onlyHere,
+    what: "PodSandboxStatus `additional_ips`",
+    they: "CD: with `--ipv6-dual-stack` only",
+    here: "unless `--ipv6-dual-stack=false`",
+    reason: "the default differs",
+  },
+  {
+    key: "never-started",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["status.started_at", "status.finished_at"],
+    when: areValues(zeroTime, 0),
+    what: "ContainerStatus `started_at`, `finished_at` of what has not happened",
+    they: `${zeroTime}, an overflow`,
+    here: "0",
+    reason: "the CRI's value for it",
+  },
+  {
+    key: "image-ref-repository",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["status.image_ref"],
+    when: isSameDigest,
+    what: "ContainerStatus `image_ref` of an image with several repositories",
+    they: "the first repository",
+    here: "that of the request",
+    reason: "pod statuses show where the image came from",
+  },
+  {
+    key: "mount-propagation",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["status.mounts[].propagation", "status.mounts[].recursive_read_only"],
+    when: onlyHere,
+    what: "ContainerStatus: propagation, `recursive_read_only` of mounts",
+    they: "DS: never; CD: not for HOST_TO_CONTAINER, never recursive",
+    here: "as the container has it",
+    reason: "CRI 1.30",
+  },
+  {
+    key: "image-volumes",
+    against: legacy,
+    rpcs: ["ContainerStatus"],
+    fields: ["status.mounts[].image", "status.mounts[].image_sub_path", "status.mounts[].host_path"],
+    when: ({ there, here }) => (typeof here === "object" ? there === null : here === "" || there === ""),
+    what: "ContainerStatus: mounts of image volumes",
+    they: "Docker's volume",
+    here: "image and sub path",
+    reason: "CRI 1.31",
+  },
+  {
+    key: "statistics",
+    against: legacy,
+    rpcs: ["ListContainerStats", "ContainerStats"],
+    fields: ["stats[]", "stats"].flatMap((stats) =>
+      [
+        "cpu.usage_nano_cores",
+        "cpu.psi",
+        ...["available_bytes", "usage_bytes", "rss_bytes", "page_faults", "major_page_faults", "psi"].map(
+          (name) => `memory.${name}`,
+        ),
+        "swap",
+        "io",
+        "writable_layer",
+        "writable_layer.inodes_used",
+      ].map((name) => `${stats}.${name}`),
+    ),
+    when: onlyHere,
+    what: "statistics but CPU time and working set; inodes of the writable layer",
+    they: "never; the writable layer: CD not always",
+    here: "answered",
+    reason: "`/stats/summary` and `/metrics/cadvisor` of kubelets show them",
+    see: "[statistics](stats.md)",
+  },
+  {
+    key: "statistics-of-ended-containers",
+    against: legacy,
+    rpcs: ["ListContainerStats", "ContainerStats"],
+    fields: ["stats[]", "stats.cpu", "stats.memory", "stats.writable_layer"],
+    when: (values) => onlyThere(values) && usedNothing(values),
+    what: "statistics of containers that do not run",
+    they: "zeros",
+    here: "not in lists; without figures",
+    reason: "nothing is measured",
+  },
+];
+
+function isSameSecond({ there, here }: Values): boolean {
+  const second = (nanoseconds: unknown): string => textOf(nanoseconds).slice(0, -9);
+  return second(there) === second(here) && textOf(there).endsWith("000000000");
+}
+
+function isSameDigest({ there, here }: Values): boolean {
+  const digest = (reference: unknown): string | undefined =>
+    /^docker-pullable:\/\/.*@(.+)$/.exec(textOf(reference))?.[1];
+  return digest(there) !== undefined && digest(there) === digest(here);
+}
+
+/** The entry of a list, or an answer about one container. */
+function usedNothing({ subjectThere }: Values): boolean {
+  const stats = valueAt(subjectThere, "stats") ?? subjectThere;
+  return textAt(stats, "cpu", "usage_core_nano_seconds", "value") === "0";
+}

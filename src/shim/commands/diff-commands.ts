@@ -1,0 +1,44 @@
+/** `dockershim diff` as commander sees it. */
+import { type Command, Option } from "commander";
+import { ShimError } from "../lib/errors.js";
+
+export interface DiffOptions {
+  /** `unix:///ABSOLUTE/PATH` of CRI servers, or the path alone. */
+  readonly endpoints: readonly [left: string, right: string];
+  /** Asks for this pod alone. */
+  readonly pod?: { readonly namespace: string; readonly name: string };
+  /** Shows intended differences one by one. */
+  readonly all: boolean;
+  readonly format: "page" | "json";
+}
+
+/**
+ * Declares the command. `run` is called with what was asked for; `refuseServeFlags` throws for flags of the
+ * server before the command.
+ */
+export function addDiffCommand(
+  command: Command,
+  run: (options: DiffOptions) => Promise<void>,
+  refuseServeFlags: () => void,
+): void {
+  command
+    .usage("[flags] left-endpoint right-endpoint")
+    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .option("--pod <namespace/name>", "compare this pod alone")
+    .option("--all", "show intended differences one by one")
+    .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
+      refuseServeFlags();
+      const [left, right, ...rest] = command.args;
+      if (left === undefined || right === undefined || rest.length > 0) {
+        throw new ShimError("invalid", 'command "diff": needs the endpoints of two CRI servers');
+      }
+      const pod = given.pod === undefined ? {} : { pod: parsePod(given.pod) };
+      await run({ endpoints: [left, right], ...pod, all: given.all === true, format: given.output });
+    });
+}
+
+function parsePod(text: string): { readonly namespace: string; readonly name: string } {
+  const [namespace = "", name = "", ...rest] = text.split("/");
+  if (namespace !== "" && name !== "" && rest.length === 0) return { namespace, name };
+  throw new ShimError("invalid", `flag "--pod": ${JSON.stringify(text)}: must be NAMESPACE/NAME`);
+}
