@@ -111,13 +111,17 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
 
 /**
  * A connection in the version that the server has: v1, else v1alpha2 (dockershim in the tree, kubelets until
- * 1.22). Throws `unavailable` when nobody serves the socket.
+ * 1.22). Throws `unavailable` when nobody serves the socket. `timeoutMs` is for each version.
  */
-export async function connectToServer(endpoint: string, signal: AbortSignal): Promise<CriConnection> {
+export async function connectToServer(
+  endpoint: string,
+  signal: AbortSignal,
+  { timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {},
+): Promise<CriConnection> {
   for (const version of ["v1", "v1alpha2"] as const) {
     const connection = connectCri(endpoint, version);
     try {
-      await connection.call("Version", { version }, { signal, timeoutMs: 10_000 });
+      await connection.call("Version", { version }, { signal, timeoutMs });
       return connection;
     } catch (error) {
       connection.close();

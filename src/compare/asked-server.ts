@@ -29,6 +29,8 @@ export interface AskedServer {
 }
 
 export interface AskLimits {
+  /** Of the first call. */
+  readonly connectMs: number;
   /** Of each call. */
   readonly callMs: number;
   /** Of the call that decides whether a server that did not answer still serves. */
@@ -36,10 +38,10 @@ export interface AskLimits {
 }
 
 /** Statistics of dockershim take a second for each container, one after the other. */
-const usualLimits: AskLimits = { callMs: 30_000, probeMs: 5_000 };
+const usualLimits: AskLimits = { connectMs: 10_000, callMs: 30_000, probeMs: 5_000 };
 
 /** The codes that tell of a server that may be gone. */
-const doubtfulCodes = ["UNAVAILABLE", "DEADLINE_EXCEEDED"];
+const codesOfLostServers = ["UNAVAILABLE", "DEADLINE_EXCEEDED"];
 
 /** Throws `unavailable`, naming the socket and the next step, when no CRI server answers there. */
 export async function connectAsked(
@@ -47,9 +49,11 @@ export async function connectAsked(
   signal: AbortSignal,
   limits: AskLimits = usualLimits,
 ): Promise<AskedServer> {
-  const connection = await connectToServer(endpoint, signal).catch((error: unknown) => {
-    throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error);
-  });
+  const connection = await connectToServer(endpoint, signal, { timeoutMs: limits.connectMs }).catch(
+    (error: unknown) => {
+      throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error);
+    },
+  );
   try {
     const ask = asker(connection, limits);
     const [version, status] = await Promise.all([ask("Version", {}, signal), ask("Status", {}, signal)]);
@@ -87,7 +91,7 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
       const answered = answeredError(error);
       if (answered === undefined) throw notServed(socket, error);
       const name = codeName(answered.code);
-      if (doubtfulCodes.includes(name)) await probe(signal);
+      if (codesOfLostServers.includes(name)) await probe(signal);
       const late = name === "DEADLINE_EXCEEDED";
       const message = late ? `no answer within ${formatDuration(callMs)}` : answered.message;
       return { error: { code: answered.code, message } } satisfies ErrorAnswer;

@@ -17,6 +17,21 @@ const zeroTime = "-6795364578871345152";
 
 export const intendedOfPods: readonly IntendedDifference[] = [
   {
+    key: "checkpoint-alone",
+    against: legacy,
+    rpcs: ["ListPodSandbox"],
+    fields: ["items[]"],
+    when: ({ there, subjectHere }) =>
+      there === null &&
+      textAt(subjectHere, "created_at") === "0" &&
+      textAt(subjectHere, "metadata", "uid") === "",
+    what: "ListPodSandbox: a pod that is left as a checkpoint alone",
+    they: "from their own directory and of their own flavour",
+    here: "of both flavours, from the directories of both",
+    reason: "the kubelet removes it, and its network with it",
+    see: "[checkpoints](../checkpoints/README.md)",
+  },
+  {
     key: "created-at-seconds",
     against: legacy,
     rpcs: ["ListPodSandbox", "ListContainers"],
@@ -53,6 +68,17 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     they: "never",
     here: "answered",
     reason: "fields of later CRI versions; kubelets resize pods by `resources`",
+  },
+  {
+    key: "image-name-in-lists",
+    against: legacy,
+    rpcs: ["ListContainers"],
+    fields: ["containers[].image.image"],
+    when: ({ there, subjectThere }) => textOf(there) === textAt(subjectThere, "image_ref"),
+    what: "ListContainers: a container whose image has lost its tag to another",
+    they: "the id of the image",
+    here: "the name in the request",
+    reason: "what a container was made from does not change",
   },
   {
     key: "failed-start-in-lists",

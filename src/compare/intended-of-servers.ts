@@ -14,8 +14,9 @@ export const intendedOfServers: readonly IntendedDifference[] = [
   {
     key: "rpc-not-offered",
     against: all,
-    fields: ["error"],
-    when: ({ there, here }) => here === null && valueAt(there, "code") === unimplemented,
+    fields: ["error", "error.code"],
+    when: ({ there, here }) =>
+      there === unimplemented || (here === null && valueAt(there, "code") === unimplemented),
     what: "RPCs",
     they: "UNIMPLEMENTED: DS RuntimeConfig; DS, CD all about statistics of pods and metrics; others by version",
     here: "answered",

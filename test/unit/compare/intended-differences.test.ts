@@ -72,6 +72,35 @@ describe("compareAnswers() knows as intended", () => {
       keys: ["-"],
     },
     {
+      name: "a pod that this program knows from a checkpoint, not any other pod",
+      rpc: "ListPodSandbox",
+      there: { items: [] },
+      here: {
+        items: [
+          { id: "p1", metadata: { name: "lost", namespace: "shop", uid: "" }, created_at: "0" },
+          { id: "p2", metadata: { name: "web", namespace: "shop", uid: "u" }, created_at: "5" },
+        ],
+      },
+      keys: ["checkpoint-alone", "-"],
+    },
+    {
+      name: "the id of an image that has lost its tag, not another name",
+      rpc: "ListContainers",
+      there: {
+        containers: [
+          { id: "c1", image: { image: "sha256:1" }, image_ref: "sha256:1" },
+          { id: "c2", image: { image: "b:1" }, image_ref: "sha256:1" },
+        ],
+      },
+      here: {
+        containers: [
+          { id: "c1", image: { image: "a:1" }, image_ref: "sha256:1" },
+          { id: "c2", image: { image: "a:1" }, image_ref: "sha256:1" },
+        ],
+      },
+      keys: ["image-name-in-lists", "-"],
+    },
+    {
       name: "labels that only the other shows, not those that only this program shows",
       rpc: "ContainerStatus",
       there: status({ labels: { "dockershim.label-keys": "", app: "a" } }),

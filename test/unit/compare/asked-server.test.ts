@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { criMethods } from "../../../src/client/cri-connection.js";
+import { connectAsked } from "../../../src/compare/asked-server.js";
+
+const { signal } = new AbortController();
+const limits = { connectMs: 300, callMs: 300, probeMs: 300 };
+
+type Handler = (done: (error: object | null, answer?: object) => void) => void;
+
+async function socketPath(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "asked-"));
+  t.after(() => rm(directory, { recursive: true }));
+  return join(directory, "s");
+}
+
+/** Handlers may be replaced while it serves. */
+async function serve(t: TestContext, handlers: Record<string, Handler>): Promise<string> {
+  const socket = await socketPath(t);
+  const server = new Server();
+  for (const name of Object.keys(handlers)) {
+    const method = criMethods().get(name);
+    assert.ok(method);
+    server.register(
+      method.path,
+      (_call: unknown, done: Parameters<Handler>[0]) => handlers[name]?.(done),
+      method.responseSerialize,
+      method.requestDeserialize,
+      "unary",
+    );
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+  t.after(() => {
+    server.forceShutdown();
+  });
+  return socket;
+}
+
+const version: Handler = (done) => {
+  done(null, { runtime_name: "docker", runtime_api_version: "v1" });
+};
+const status: Handler = (done) => {
+  done(null, {});
+};
+
+/** What listens there speaks no gRPC: it says `text`, or nothing. */
+async function listen(t: TestContext, text: string): Promise<string> {
+  const socket = await socketPath(t);
+  const open = new Set<Socket>();
+  const server = createServer((connection) => {
+    open.add(connection);
+    connection.on("error", () => undefined);
+    if (text !== "") connection.write(text);
+  });
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  t.after(() => {
+    for (const connection of open) connection.destroy();
+    server.close();
+  });
+  return socket;
+}
+
+for (const [what, text] of [
+  ["says nothing", ""],
+  ["answers garbage", "HTTP/1.1 400 Bad Request\r\n\r\n"],
+] as const) {
+  test(`connectAsked() names a socket whose server ${what}, and the next step`, async (t) => {
+    const socket = await listen(t, text);
+    await assert.rejects(connectAsked(socket, signal, limits), (error: Error) => {
+      assert.ok(error.message.startsWith(`ask "${socket}": `), error.message);
+      assert.match(error.message, /name the socket of a CRI server that runs/);
+      return true;
+    });
+  });
+}
+
+test("connectAsked() names a socket that nobody serves", async () => {
+  await assert.rejects(
+    connectAsked("unix:///nowhere/cri.sock", signal, limits),
+    /ask "unix:\/\/\/nowhere\/cri\.sock": .*no CRI server answers there; name the socket/,
+  );
+});
+
+test("ask() answers an error of the server by its code and message", async (t) => {
+  const socket = await serve(t, {
+    Version: version,
+    Status: status,
+    ContainerStatus: (done) => {
+      done({ code: 5, details: "no such container" });
+    },
+  });
+  const server = await connectAsked(socket, signal, limits);
+  t.after(() => {
+    server.close();
+  });
+  assert.equal(server.kind, "cri-dockerd");
+  assert.deepEqual(await server.ask("ContainerStatus", { container_id: "x" }, signal), {
+    error: { code: 5, message: "no such container" },
+  });
+  assert.equal(((await server.ask("ImageFsInfo", {}, signal)) as { error: { code: number } }).error.code, 12);
+});
+
+test("ask() takes a call that hangs for an answer while the server answers others, else it throws", async (t) => {
+  const handlers: Record<string, Handler> = {
+    Version: version,
+    Status: status,
+    ListContainerStats: () => undefined,
+  };
+  const socket = await serve(t, handlers);
+  const server = await connectAsked(socket, signal, limits);
+  t.after(() => {
+    server.close();
+  });
+  assert.deepEqual(await server.ask("ListContainerStats", {}, signal), {
+    error: { code: 4, message: "no answer within 300ms" },
+  });
+  handlers["Version"] = () => undefined;
+  await assert.rejects(server.ask("ListContainerStats", {}, signal), /ask ".*": .*; name the socket/);
+});
