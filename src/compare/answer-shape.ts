@@ -155,7 +155,7 @@ const measured = "measured at the time of each call";
 export const volatileFields: readonly VolatileField[] = [
   { field: "*timestamp", compared: "by presence", reason: "the time of each call" },
   { field: "*cpu.usage_core_nano_seconds", compared: "by presence", reason: measured },
-  { field: "*cpu.usage_nano_cores", compared: "by presence", reason: "measured over another time" },
+  { field: "*cpu.usage_nano_cores", compared: "ignored", reason: "absent until the second measurement" },
   ...["available", "rss", "usage", "working_set"].map(
     (name) => ({ field: `*memory.${name}_bytes`, compared: "by presence", reason: measured }) as const,
   ),
@@ -168,6 +168,10 @@ export const volatileFields: readonly VolatileField[] = [
     ["default_interface", "interfaces[]"].map(
       (place) => ({ field: `*network.${place}.${name}`, compared: "by presence", reason: measured }) as const,
     ),
+  ),
+  ...["*writable_layer", "container_filesystems[].inodes_used"].map(
+    (field) =>
+      ({ field, compared: "ignored", reason: "absent until a first measurement has ended" }) as const,
   ),
   { field: "*process.process_count", compared: "by presence", reason: measured },
   { field: "*used_bytes", compared: "by presence", reason: "measured at another time" },

@@ -5,9 +5,9 @@ import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
-import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
-import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
-import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
+import { inspectContainer, removeContainer } from "../support/docker.js";
+import { makeLegacyPod } from "../support/legacy-pod.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 /** Where cri-dockerd has them; the shim reads there, too. */
@@ -32,45 +32,6 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     await (await bed.runPod(bed.shim.cri))[Symbol.asyncDispose]();
   });
 
-  /** A sandbox and a container as both programs made them: names, labels, modes. Answers their ids. */
-  async function makePod(): Promise<{ name: string; sandbox: string; container: string }> {
-    const name = bed.newName("old");
-    const uid = `uid-${name}`;
-    const kubelet = {
-      [runLabel]: bed.run,
-      "io.kubernetes.pod.name": name,
-      "io.kubernetes.pod.namespace": "old-ns",
-      "io.kubernetes.pod.uid": uid,
-    };
-    const sandbox = await createContainer(`k8s_POD_${name}_old-ns_${uid}_3`, {
-      Image: builtinPauseReference,
-      Hostname: name,
-      Labels: {
-        ...kubelet,
-        "io.kubernetes.container.name": "POD",
-        "io.kubernetes.docker.type": "podsandbox",
-        "annotation.kubernetes.io/config.source": "api",
-      },
-      HostConfig: { IpcMode: "shareable", SecurityOpt: ["no-new-privileges"], CpuShares: 2 },
-    });
-    await startContainer(sandbox);
-    const container = await createContainer(`k8s_web_${name}_old-ns_${uid}_7`, {
-      Image: bed.image,
-      Entrypoint: ["sleep", "1000"],
-      Labels: {
-        ...kubelet,
-        "io.kubernetes.container.name": "web",
-        "io.kubernetes.docker.type": "container",
-        "io.kubernetes.sandbox.id": sandbox,
-        "io.kubernetes.container.logpath": join(bed.directory, `${name}.log`),
-        "annotation.io.kubernetes.container.hash": "abcd",
-      },
-      HostConfig: { NetworkMode: `container:${sandbox}`, IpcMode: `container:${sandbox}` },
-    });
-    await startContainer(container);
-    return { name, sandbox, container };
-  }
-
   for (const { flavour, directory } of [
     { flavour: "dockershim", directory: () => join(bed.shim.stateDirectory, "sandbox") },
     { flavour: "criDockerd", directory: () => join(bed.shim.stateDirectory, "sandbox") },
@@ -79,7 +40,7 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     const where = directory.toString().includes("stateDirectory") ? "the state directory" : "cri-dockerd's";
     test(`a pod with a checkpoint of ${flavour} in ${where} is listed, stopped and removed`, async (t) => {
       const { cri } = bed.shim;
-      const { name, sandbox, container } = await makePod();
+      const { name, sandbox, container } = await makeLegacyPod(bed);
       const folder = directory();
       if (folder === criDockerdCheckpoints) await borrowDirectory(folder, t);
       const checkpoint = join(folder, sandbox);
@@ -116,7 +77,7 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
 
   test("a checkpoint whose containers are gone is listed as not ready, and goes away with Stop and Remove", async () => {
     const { cri } = bed.shim;
-    const { sandbox, container } = await makePod();
+    const { sandbox, container } = await makeLegacyPod(bed);
     const checkpoint = join(bed.shim.stateDirectory, "sandbox", sandbox);
     await writeFile(checkpoint, vector.criDockerd.file, { mode: 0o600 });
     await removeContainer(container);
@@ -134,7 +95,7 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
 
   test("a restarted shim lists the pods of dockershim and cri-dockerd at once, also without a checkpoint", async () => {
     const directory = await bed.newDirectory();
-    const { sandbox, container } = await makePod();
+    const { sandbox, container } = await makeLegacyPod(bed);
     await using second = await bed.startShim({ directory });
     const { items } = await second.cri.ListPodSandbox({ filter: { id: sandbox } });
     assert.deepEqual(

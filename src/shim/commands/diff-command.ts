@@ -11,10 +11,8 @@ export interface DiffIo {
 }
 
 /** The exit code: 0 without differences or with intended ones alone, else 2. Throws what failed. */
-export async function runDiff(
-  { endpoints, pod, all, format }: DiffOptions,
-  { writeOut, signal }: DiffIo,
-): Promise<number> {
+export async function runDiff({ endpoints, pod, all, format }: DiffOptions, io: DiffIo): Promise<number> {
+  const { signal } = io;
   const left = await connectAsked(endpoints[0], signal);
   try {
     const right = await connectAsked(endpoints[1], signal);
@@ -22,7 +20,7 @@ export async function runDiff(
       const servers = { left, right };
       const comparison = await diffServers(servers, pod === undefined ? {} : { pod }, signal);
       const report = diffReport(servers, comparison, { all });
-      writeOut(format === "json" ? `${JSON.stringify(report, null, 2)}\n` : diffPage(report));
+      io.writeOut(format === "json" ? `${JSON.stringify(report, null, 2)}\n` : diffPage(report));
       return comparison.differences.every(isIntended) ? 0 : 2;
     } finally {
       right.close();
