@@ -1,5 +1,11 @@
 /** Intended differences in errors and in answers about the server, its images and file systems. */
-import { type IntendedDifference, onlyHere, onlyOnOneSide, textOf } from "./intended-difference.js";
+import {
+  type IntendedDifference,
+  onlyHere,
+  onlyOnOneSide,
+  onlyThere,
+  textOf,
+} from "./intended-difference.js";
 import { valueAt } from "./answer-shape.js";
 
 const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;
@@ -122,8 +128,8 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     what: "`pinned` in ListImages and ImageStatus",
     they: "DS: never; CD: the pause image",
     here: "also images of containers outside of pods, images never pulled or pushed, and `--pinned-images`",
-    reason:
-      "kubelets know only images of pods, and removed others: [kubelets](kubelets.md#which-images-kubelets-remove)",
+    reason: "kubelets know only images of pods, and removed others",
+    see: "[kubelets](kubelets.md#which-images-kubelets-remove)",
   },
   {
     key: "names-without-tag",
@@ -159,6 +165,17 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     they: "their store: containerd has the size of the compressed layers",
     here: "Docker's store",
     reason: "another runtime",
+  },
+  {
+    key: "users-in-lists",
+    against: others,
+    rpcs: ["ListImages"],
+    fields: ["images[].uid", "images[].username"],
+    when: onlyThere,
+    what: "ListImages: the user of an image",
+    they: "containerd: answered",
+    here: "in ImageStatus alone, as DS and CD",
+    reason: "Docker's list has no users; kubelets ask for one image",
   },
   {
     key: "own-objects",

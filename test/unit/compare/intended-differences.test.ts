@@ -13,6 +13,11 @@ test("docs/differences.md is what scripts/generate-differences-doc.mjs writes", 
   assert.throws(() => withIntendedDifferences("# other"), /no lines/);
 });
 
+test("reasons stand in the page of a terminal: without links", () => {
+  for (const { key, reason, what } of intendedDifferences)
+    assert.doesNotMatch(`${reason}${what}`, /\]\(/, key);
+});
+
 test("each key is used once, and each RPC is one of the CRI", () => {
   const keys = intendedDifferences.map(({ key }) => key);
   assert.deepEqual(keys, [...new Set(keys)]);
