@@ -62,7 +62,7 @@ export function compareAnswers(
   const isError = errors.some((error) => error !== null);
   const subject = (isError ? options.subject : undefined) ?? (named || (options.subject ?? "server"));
   const comparison = new Comparison(rpc, options);
-  const place = { subject, subjectLeft: left, subjectRight: right, field: "", pattern: "" };
+  const place = { subject, subjectLeft: left, subjectRight: right, field: "", pattern: "", key: "" };
   if (isError) comparison.compare(below(place, "error"), errors[0], errors[1]);
   else comparison.compare(place, left, right);
   return comparison.differences;
@@ -77,6 +77,8 @@ interface Place {
   readonly field: string;
   /** The field with `[]` for each `[key]`. */
   readonly pattern: string;
+  /** Of the innermost entry. */
+  readonly key: string;
 }
 
 function below(place: Place, name: string): Place {
@@ -85,7 +87,7 @@ function below(place: Place, name: string): Place {
 }
 
 function entryOf(place: Place, key: string): Place {
-  return { ...place, field: `${place.field}[${key}]`, pattern: `${place.pattern}[]` };
+  return { ...place, key, field: `${place.field}[${key}]`, pattern: `${place.pattern}[]` };
 }
 
 class Comparison {
@@ -149,11 +151,11 @@ class Comparison {
 
   #add(place: Place, leftValue: unknown, rightValue: unknown): void {
     const { rpc, options } = this;
-    const { subject, field, pattern, subjectLeft, subjectRight } = place;
+    const { subject, field, pattern, key, subjectLeft, subjectRight } = place;
     const [left, right] = [leftValue ?? null, rightValue ?? null];
     const intended =
       options.servers &&
-      findIntended({ rpc, pattern, left, right, subjectLeft, subjectRight }, options.servers);
+      findIntended({ rpc, pattern, key, left, right, subjectLeft, subjectRight }, options.servers);
     this.differences.push({
       ...{ rpc, subject, field, left, right },
       ...(intended === undefined ? {} : { intended: { key: intended.key, reason: intended.reason } }),

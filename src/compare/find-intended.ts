@@ -7,6 +7,7 @@ import type { ServerKind } from "./server-kind.js";
 export interface FoundDifference {
   readonly rpc: string;
   readonly pattern: string;
+  readonly key: string;
   readonly left: unknown;
   readonly right: unknown;
   /** The entries of lists, or the whole answers, that the field belongs to. */
@@ -16,15 +17,15 @@ export interface FoundDifference {
 
 /** The entry of the table for a difference; only this program differs from others on purpose. */
 export function findIntended(
-  { rpc, pattern, left, right, subjectLeft, subjectRight }: FoundDifference,
+  { rpc, pattern, key, left, right, subjectLeft, subjectRight }: FoundDifference,
   servers: { readonly left: ServerKind; readonly right: ServerKind },
 ): IntendedDifference | undefined {
   const isLeft = servers.left === "dockershim";
   if (isLeft === (servers.right === "dockershim")) return undefined;
   const other = isLeft ? servers.right : servers.left;
   const values: Values = isLeft
-    ? { here: left, there: right, subjectHere: subjectLeft, subjectThere: subjectRight }
-    : { here: right, there: left, subjectHere: subjectRight, subjectThere: subjectLeft };
+    ? { key, here: left, there: right, subjectHere: subjectLeft, subjectThere: subjectRight }
+    : { key, here: right, there: left, subjectHere: subjectRight, subjectThere: subjectLeft };
   return intendedDifferences.find(
     ({ against, rpcs, fields, when }) =>
       against.some((kind) => kind === other) &&

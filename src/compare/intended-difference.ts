@@ -9,6 +9,8 @@ export type OtherServer = Exclude<ServerKind, "dockershim" | "other">;
 export interface Values {
   readonly there: unknown;
   readonly here: unknown;
+  /** Of the innermost list or map, such as the key of a label. */
+  readonly key: string;
   /** The entry of the list, or the whole answer, that the field belongs to. */
   readonly subjectThere: unknown;
   readonly subjectHere: unknown;
@@ -39,11 +41,6 @@ export function onlyHere({ there, here }: Values): boolean {
 
 export function onlyThere({ there, here }: Values): boolean {
   return !isUnset(there) && isUnset(here);
-}
-
-/** A map has empty values, too. */
-export function keyOnlyThere({ there, here }: Values): boolean {
-  return there !== null && here === null;
 }
 
 export function onlyOnOneSide({ there, here }: Values): boolean {

@@ -2,13 +2,13 @@
 import {
   areValues,
   type IntendedDifference,
-  keyOnlyThere,
   onlyHere,
   onlyThere,
   textOf,
   type Values,
 } from "./intended-difference.js";
-import { textAt, valueAt } from "./answer-shape.js";
+import { annotationPrefix, madeKeysLabel } from "../shim/domain/labels.js";
+import { isMessage, type Message, textAt, valueAt } from "./answer-shape.js";
 
 const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;
 
@@ -46,11 +46,24 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     key: "image-labels",
     against: legacy,
     fields: ["*labels[]"],
-    when: keyOnlyThere,
+    when: isNotOfTheRequest,
     what: "labels of pods and containers",
     they: "also those of the image, and the labels `dockershim.…` of this program",
     here: "those of the request alone, where this program made the pod",
     reason: "Docker adds the image's labels to those of the request; an image is not trusted",
+  },
+  {
+    key: "labels-like-annotations",
+    against: legacy,
+    fields: ["*labels[]", "*annotations[]"],
+    when: ({ key, there, here, subjectHere }) =>
+      key.startsWith(annotationPrefix)
+        ? there === null
+        : here === null && annotationPrefix + key in labelsOf(subjectHere),
+    what: "a label of the request that begins with `annotation.`",
+    they: "an annotation",
+    here: "a label, where this program made the pod",
+    reason: "as requested",
   },
   {
     key: "newer-fields",
@@ -238,6 +251,32 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     reason: "nothing is measured",
   },
 ];
+
+/**
+ * Whether the other program has a label that was not in the request, by the list of those that were, which
+ * this program writes into a label.
+ */
+function isNotOfTheRequest({ key, there, here, subjectThere }: Values): boolean {
+  if (there === null || here !== null) return false;
+  const keys: unknown = valueAt(parsed(textAt(labelsOf(subjectThere), madeKeysLabel)), "keys");
+  return Array.isArray(keys) && (key.startsWith("dockershim.") || !keys.includes(key));
+}
+
+/** Of an entry of a list, or of an answer about one object. */
+function labelsOf(subject: unknown): Message {
+  const about = valueAt(subject, "status") ?? valueAt(subject, "stats") ?? subject;
+  const labels = valueAt(about, "labels") ?? valueAt(about, "attributes", "labels");
+  return isMessage(labels) ? labels : {};
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // A label that any program may have written.
+    return undefined;
+  }
+}
 
 function isSameSecond({ there, here }: Values): boolean {
   const second = (nanoseconds: unknown): string => textOf(nanoseconds).slice(0, -9);

@@ -22,7 +22,7 @@ const prefixedLabelsLabel = "dockershim.prefixed-labels";
  * or container. It tells them from labels that Docker adds from the image. An image can have this label, too,
  * but not with the id of a sandbox that does not exist yet.
  */
-const madeKeysLabel = "dockershim.label-keys";
+export const madeKeysLabel = "dockershim.label-keys";
 /** CRI annotations become Docker labels with this prefix: Docker has no annotations that all engines keep. */
 export const annotationPrefix = "annotation.";
 

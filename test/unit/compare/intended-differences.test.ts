@@ -106,11 +106,32 @@ describe("compareAnswers() knows as intended", () => {
       keys: ["image-name-in-lists", "-"],
     },
     {
-      name: "labels that only the other shows, not those that only this program shows",
+      name: "labels of the image and of this program, not a lost or changed one of the request",
       rpc: "ContainerStatus",
-      there: status({ labels: { "dockershim.label-keys": "", app: "a" } }),
+      there: status({
+        labels: {
+          "dockershim.label-keys": JSON.stringify({ keys: ["app", "lost"] }),
+          app: "a",
+          lost: "x",
+          ofImage: "",
+        },
+      }),
       here: status({ labels: { app: "b", tier: "c" } }),
-      keys: ["image-labels", "-", "-"],
+      keys: ["image-labels", "-", "-", "image-labels", "-"],
+    },
+    {
+      name: "no missing label of a pod that the other made",
+      rpc: "ListContainers",
+      there: container({ labels: { app: "a", "dockershim.label-keys": "{" } }),
+      here: container({ labels: {} }),
+      keys: ["-", "-"],
+    },
+    {
+      name: "a label that begins like Docker's labels for annotations",
+      rpc: "ContainerStatus",
+      there: status({ labels: {}, annotations: { a: "1", b: "2" } }),
+      here: status({ labels: { "annotation.a": "1" }, annotations: {} }),
+      keys: ["labels-like-annotations", "labels-like-annotations", "-"],
     },
     {
       name: "EXITED for CREATED after a failed start, not for RUNNING",
