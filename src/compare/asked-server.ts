@@ -51,7 +51,7 @@ export async function connectAsked(
 ): Promise<AskedServer> {
   const connection = await connectToServer(endpoint, signal, { timeoutMs: limits.connectMs }).catch(
     (error: unknown) => {
-      throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error);
+      throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error, limits.connectMs);
     },
   );
   try {
@@ -80,7 +80,7 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
     try {
       await connection.call("Version", {}, { signal, timeoutMs: probeMs });
     } catch (error) {
-      throw isKind(error, "cancelled") ? error : notServed(socket, error);
+      throw isKind(error, "cancelled") ? error : notServed(socket, error, probeMs);
     }
   };
   return async (rpc, request, signal): Promise<object> => {
@@ -89,7 +89,7 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
     } catch (error) {
       signal.throwIfAborted();
       const answered = answeredError(error);
-      if (answered === undefined) throw notServed(socket, error);
+      if (answered === undefined) throw notServed(socket, error, callMs);
       const name = codeName(answered.code);
       if (codesOfLostServers.includes(name)) await probe(signal);
       const late = name === "DEADLINE_EXCEEDED";
@@ -99,8 +99,11 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
   };
 }
 
-function notServed(endpoint: string, error: unknown): ShimError {
-  const { message } = ShimError.from(error);
+function notServed(endpoint: string, error: unknown, limitMs: number): ShimError {
+  const known = ShimError.from(error);
+  const reason = known.kind === "timeout" ? `no answer within ${formatDuration(limitMs)}` : known.message;
+  // That nobody serves it names the socket already.
+  const message = reason.startsWith("connect to ") ? reason : `ask "${endpoint}": ${reason}`;
   const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
-  return new ShimError("unavailable", `ask "${endpoint}": ${message}; ${next}`, {}, { cause: error });
+  return new ShimError("unavailable", `${message}; ${next}`, {}, { cause: error });
 }

@@ -82,7 +82,7 @@ describe("dockershim diff", { skip: await reasonToSkip() }, () => {
     assert.equal(failed.stdout, "");
     assert.match(
       failed.stderr,
-      /^dockershim: ask "\/nowhere\/cri\.sock": .*; name the socket of a CRI server.*\n$/,
+      /^dockershim: connect to "\/nowhere\/cri\.sock": .*; name the socket of a CRI server.*\n$/,
     );
   });
 });
