@@ -23,8 +23,8 @@ import {
   preface,
   ProtocolError,
   type Frame,
-} from "./frames.js";
-import { HpackDecoder } from "./hpack.js";
+} from "../../lib/http2/frames.js";
+import { HpackDecoder } from "../../lib/http2/hpack.js";
 import { defaultSettings, isSettingsAck, repairAuthority, RequestRewriter } from "./request-rewriter.js";
 
 /**

@@ -1,10 +1,10 @@
 import { describe, test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { ProtocolError } from "../../../../src/shim/grpc/authority/frames.js";
-import { encodeFields, HpackDecoder, huffmanDecode } from "../../../../src/shim/grpc/authority/hpack.js";
+import { ProtocolError } from "../../../../src/shim/lib/http2/frames.js";
+import { encodeFields, HpackDecoder, huffmanDecode } from "../../../../src/shim/lib/http2/hpack.js";
 
-import { indexed, integer, literal, type Coding, type Indexing } from "../http2-writer.js";
+import { indexed, integer, literal, type Coding, type Indexing } from "../../grpc/http2-writer.js";
 
 function decodeHex(decoder: HpackDecoder, hex: string): string[] {
   return decoder

@@ -2,14 +2,23 @@
 
 export const preface = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 
-export const frameType = { headers: 1, settings: 4, ping: 6, continuation: 9 } as const;
+export const frameType = {
+  data: 0,
+  headers: 1,
+  reset: 3,
+  settings: 4,
+  pushPromise: 5,
+  ping: 6,
+  goAway: 7,
+  continuation: 9,
+} as const;
 
 /** SETTINGS and PING call the bit 0x1 "ack"; HEADERS calls it "end of stream". */
 export const frameFlag = { ack: 0x1, endStream: 0x1, endHeaders: 0x4, padded: 0x8, priority: 0x20 } as const;
 
 const frameHeaderBytes = 9;
 /** The default of SETTINGS_MAX_FRAME_SIZE, which this server never raises. */
-const largestPayloadBytes = 16_384;
+const defaultPayloadBytes = 16_384;
 
 export interface Frame {
   readonly type: number;
@@ -20,7 +29,7 @@ export interface Frame {
   readonly bytes: Buffer;
 }
 
-/** The client violates the protocol. The connection must be closed. */
+/** A peer violates the protocol. The connection must be closed. */
 export class ProtocolError extends Error {
   override readonly name = "ProtocolError";
 }
@@ -36,15 +45,29 @@ export function encodeFrame(type: number, flags: number, streamId: number, paylo
   return bytes;
 }
 
+export interface FrameReaderOptions {
+  /** Servers send no preface. */
+  readonly from?: "client" | "server";
+  /** A larger frame is a ProtocolError. */
+  readonly largestPayloadBytes?: number;
+}
+
 /**
- * Cuts the bytes of a client into preface and frames, however they arrive. Holds at most one incomplete frame
+ * Cuts the bytes of a peer into preface and frames, however they arrive. Holds at most one incomplete frame
  * and copies each byte at most twice, even when they come one by one.
  */
 export class FrameReader {
   /** The preface, the header of a frame or a whole frame, of which `#filled` bytes are there. */
-  #pending: Buffer = Buffer.allocUnsafe(preface.length);
+  #pending: Buffer;
   #filled = 0;
-  #prefaceRead = false;
+  #prefaceRead: boolean;
+  readonly #largestPayloadBytes: number;
+
+  constructor({ from = "client", largestPayloadBytes = defaultPayloadBytes }: FrameReaderOptions = {}) {
+    this.#prefaceRead = from === "server";
+    this.#pending = Buffer.allocUnsafe(this.#prefaceRead ? frameHeaderBytes : preface.length);
+    this.#largestPayloadBytes = largestPayloadBytes;
+  }
 
   /**
    * The frames that `chunk` completes. A ProtocolError when these cannot be the bytes of an HTTP/2 client.
@@ -53,7 +76,7 @@ export class FrameReader {
     let offset = 0;
     while (offset < chunk.length) {
       if (this.#filled === 0 && this.#prefaceRead) {
-        const whole = wholeFrame(chunk, offset);
+        const whole = this.#wholeFrame(chunk, offset);
         if (whole !== undefined) {
           offset += whole.length;
           yield parseFrame(whole);
@@ -89,7 +112,7 @@ export class FrameReader {
     }
     if (this.#filled < this.#pending.length) return undefined;
     if (this.#pending.length === frameHeaderBytes) {
-      const length = frameLength(this.#pending, 0);
+      const length = this.#frameLength(this.#pending, 0);
       if (length > 0) {
         const grown = Buffer.allocUnsafe(frameHeaderBytes + length);
         this.#pending.copy(grown);
@@ -106,18 +129,18 @@ export class FrameReader {
     this.#pending = Buffer.allocUnsafe(frameHeaderBytes);
     this.#filled = 0;
   }
-}
 
-function frameLength(bytes: Buffer, offset: number): number {
-  const length = bytes.readUIntBE(offset, 3);
-  if (length > largestPayloadBytes) throw new ProtocolError(`a frame of ${length} bytes`);
-  return length;
-}
+  #wholeFrame(chunk: Buffer, offset: number): Buffer | undefined {
+    if (chunk.length - offset < frameHeaderBytes) return undefined;
+    const end = offset + frameHeaderBytes + this.#frameLength(chunk, offset);
+    return end <= chunk.length ? chunk.subarray(offset, end) : undefined;
+  }
 
-function wholeFrame(chunk: Buffer, offset: number): Buffer | undefined {
-  if (chunk.length - offset < frameHeaderBytes) return undefined;
-  const end = offset + frameHeaderBytes + frameLength(chunk, offset);
-  return end <= chunk.length ? chunk.subarray(offset, end) : undefined;
+  #frameLength(bytes: Buffer, offset: number): number {
+    const length = bytes.readUIntBE(offset, 3);
+    if (length > this.#largestPayloadBytes) throw new ProtocolError(`a frame of ${length} bytes`);
+    return length;
+  }
 }
 
 function parseFrame(bytes: Buffer): Frame {
@@ -183,19 +206,19 @@ export class HeaderBlockReader {
   }
 }
 
-function parseHeaders({ flags, payload }: Frame): { readonly fragment: Buffer; readonly priority: Buffer } {
-  let start = 0;
-  let end = payload.length;
-  if ((flags & frameFlag.padded) !== 0) {
-    end -= payload[0] ?? 0;
-    start = 1;
-  }
-  const priorityBytes = (flags & frameFlag.priority) !== 0 ? 5 : 0;
-  if (start + priorityBytes > end) throw new ProtocolError("HEADERS shorter than its padding or priority");
-  return {
-    priority: payload.subarray(start, start + priorityBytes),
-    fragment: payload.subarray(start + priorityBytes, end),
-  };
+function parseHeaders(frame: Frame): { readonly fragment: Buffer; readonly priority: Buffer } {
+  const content = withoutPadding(frame);
+  const priorityBytes = (frame.flags & frameFlag.priority) !== 0 ? 5 : 0;
+  if (priorityBytes > content.length) throw new ProtocolError("HEADERS shorter than its priority");
+  return { priority: content.subarray(0, priorityBytes), fragment: content.subarray(priorityBytes) };
+}
+
+/** The payload of a DATA or HEADERS frame without its padding (§6.1). */
+export function withoutPadding({ flags, payload }: Frame): Buffer {
+  if ((flags & frameFlag.padded) === 0) return payload;
+  const end = payload.length - (payload[0] ?? 0);
+  if (end < 1) throw new ProtocolError("a frame shorter than its padding");
+  return payload.subarray(1, end);
 }
 
 /**
@@ -208,9 +231,9 @@ export function encodeHeaderBlock({ streamId, endStream, priority, fields }: Hea
   let flags = (endStream ? frameFlag.endStream : 0) | (priority.length > 0 ? frameFlag.priority : 0);
   let payload = Buffer.concat([priority, fields]);
   do {
-    const rest = payload.subarray(largestPayloadBytes);
+    const rest = payload.subarray(defaultPayloadBytes);
     if (rest.length === 0) flags |= frameFlag.endHeaders;
-    frames.push(encodeFrame(type, flags, streamId, payload.subarray(0, largestPayloadBytes)));
+    frames.push(encodeFrame(type, flags, streamId, payload.subarray(0, defaultPayloadBytes)));
     type = frameType.continuation;
     flags = 0;
     payload = rest;

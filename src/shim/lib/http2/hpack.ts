@@ -10,8 +10,8 @@ export interface HeaderField {
   readonly neverIndexed: boolean;
 }
 
-/** This server never allows more than the default of SETTINGS_HEADER_TABLE_SIZE. */
-const tableLimitBytes = 4096;
+/** The default of SETTINGS_HEADER_TABLE_SIZE, which this server never raises. */
+const defaultTableBytes = 4096;
 /** A byte can be the index of a field of 4 KiB, so the decoded list needs a limit of its own. */
 const listLimitBytes = 256 * 1024;
 /** Added to name and value in the size of a field (RFC 7541 §4.1). */
@@ -25,7 +25,10 @@ export class HpackDecoder {
   /** Newest first. */
   #table: HeaderField[] = [];
   #tableBytes = 0;
-  #tableLimitBytes = tableLimitBytes;
+  #tableLimitBytes = defaultTableBytes;
+
+  /** `largestTableBytes`: a table that grows above it is a ProtocolError. */
+  constructor(private readonly largestTableBytes = defaultTableBytes) {}
 
   decode(block: Buffer): HeaderField[] {
     const reader = new HpackReader(block);
@@ -54,7 +57,7 @@ export class HpackDecoder {
     }
     if (byte >= 0x20) {
       const limit = reader.readInteger(5);
-      if (!first || limit > tableLimitBytes)
+      if (!first || limit > this.largestTableBytes)
         throw new ProtocolError("a misplaced change of the header table");
       this.#tableLimitBytes = limit;
       this.#evict();
