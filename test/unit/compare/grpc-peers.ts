@@ -1,0 +1,130 @@
+/** A gRPC server and client that echo bytes, for tests of what stands between them. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  Client,
+  credentials,
+  Metadata,
+  Server,
+  ServerCredentials,
+  status,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  type ServiceError,
+} from "@grpc/grpc-js";
+
+export const bytesAsTheyAre = (bytes: Buffer): Buffer => bytes;
+export const method = (name: string): string => `/test.Service/${name}`;
+
+/** A directory that is removed with the test. */
+export function temporaryDirectory(t: { after(work: () => void): void }): string {
+  const directory = mkdtempSync(join(tmpdir(), "shadow-"));
+  t.after(() => {
+    rmSync(directory, { recursive: true, force: true });
+  });
+  return directory;
+}
+
+/**
+ * Methods: Echo (one answer), Repeat (five answers), Fail (an error with details and trailers), Hang (never
+ * answers), Large (as many bytes as the request says).
+ */
+export async function startEchoServer(socket: string): Promise<{ stop(): void }> {
+  const server = new Server({
+    "grpc.max_receive_message_length": 20 * 1024 * 1024,
+    "grpc.max_send_message_length": 20 * 1024 * 1024,
+  });
+  const unary = (name: string, handle: handleUnaryCall<Buffer, Buffer>): void => {
+    server.register(method(name), handle, bytesAsTheyAre, bytesAsTheyAre, "unary");
+  };
+  const repeat: handleServerStreamingCall<Buffer, Buffer> = (call) => {
+    for (let index = 0; index < 5; index += 1) call.write(Buffer.concat([Buffer.of(index), call.request]));
+    call.end();
+  };
+  server.register(method("Repeat"), repeat, bytesAsTheyAre, bytesAsTheyAre, "serverStream");
+  unary("Echo", (call, answer) => {
+    const trailers = new Metadata();
+    trailers.set("seen", String(call.metadata.get("mark")[0] ?? ""));
+    answer(null, call.request, trailers);
+  });
+  unary("Fail", (_call, answer) => {
+    const metadata = new Metadata();
+    metadata.set("grpc-status-details-bin", Buffer.from("details"));
+    answer({ code: status.NOT_FOUND, details: 'no such pod "ü%": gone', metadata });
+  });
+  unary("Hang", () => undefined);
+  unary("Large", (call, answer) => {
+    answer(null, Buffer.alloc(Number(call.request.toString()), "x"));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+  return {
+    stop: () => {
+      server.forceShutdown();
+    },
+  };
+}
+
+export function connectClient(socket: string): Client {
+  return new Client(`unix:${socket}`, credentials.createInsecure(), {
+    "grpc.max_receive_message_length": 20 * 1024 * 1024,
+    "grpc.max_send_message_length": 20 * 1024 * 1024,
+    "grpc.default_authority": "localhost",
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.initial_reconnect_backoff_ms": 50,
+    "grpc.max_reconnect_backoff_ms": 100,
+  });
+}
+
+export interface Answered {
+  readonly error: ServiceError | null;
+  readonly bytes: Buffer | undefined;
+  readonly trailers: Metadata | undefined;
+}
+
+export function callUnary(
+  client: Client,
+  name: string,
+  request: Buffer,
+  { mark = "", deadlineMs = 20_000, cancel = false } = {},
+): Promise<Answered> {
+  return new Promise((resolve) => {
+    const metadata = new Metadata();
+    if (mark !== "") metadata.set("mark", mark);
+    let answered: { error: ServiceError | null; bytes: Buffer | undefined } | undefined;
+    const call = client.makeUnaryRequest(
+      method(name),
+      bytesAsTheyAre,
+      bytesAsTheyAre,
+      request,
+      metadata,
+      { deadline: Date.now() + deadlineMs },
+      (error, bytes) => {
+        answered = { error, bytes };
+      },
+    );
+    call.on("status", ({ metadata: trailers }) => {
+      setImmediate(() => {
+        resolve({ error: answered?.error ?? null, bytes: answered?.bytes, trailers });
+      });
+    });
+    if (cancel) setTimeout(() => call.cancel(), 50);
+  });
+}
+
+export function callStream(client: Client, name: string, request: Buffer): Promise<readonly Buffer[]> {
+  return new Promise((resolve, reject) => {
+    const received: Buffer[] = [];
+    const call = client.makeServerStreamRequest(method(name), bytesAsTheyAre, bytesAsTheyAre, request);
+    call.on("data", (bytes: Buffer) => received.push(bytes));
+    call.on("error", reject);
+    call.on("end", () => {
+      resolve(received);
+    });
+  });
+}
