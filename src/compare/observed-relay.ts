@@ -1,0 +1,70 @@
+/** A relay whose calls go to an observer process, behind a link that leads to the server without the relay. */
+import { messageOf } from "../shim/lib/errors.js";
+import type { Logger } from "../shim/lib/log.js";
+import { CallObserver } from "./call-observer.js";
+import { Budget } from "./message-reader.js";
+import { ObserverProcess, type ObserverProcessOptions } from "./observer-process.js";
+import { checkLink, pointAtPrimary, pointAtRelay, type RelayPaths } from "./relay-link.js";
+import { Relay } from "./relay.js";
+
+export interface ObservedRelayOptions extends ObserverProcessOptions {
+  readonly paths: RelayPaths;
+  readonly log: Logger;
+}
+
+/** Of messages of calls under way. */
+const budgetBytes = 128 * 1024 * 1024;
+/** Of connections that clients do not end: a kubelet keeps its one. */
+const graceMs = 10_000;
+const observerLimitMs = 10_000;
+
+export interface ObservedRelay {
+  readonly relay: Relay;
+  readonly observer: ObserverProcess;
+  /** The link leads to the server, and open connections have ended, within 20 s. Never throws. */
+  stop(options?: { readonly graceMs?: number }): Promise<void>;
+}
+
+/** Clients reach the relay when it resolves. When it rejects, nothing has changed. */
+export async function startObservedRelay(options: ObservedRelayOptions): Promise<ObservedRelay> {
+  const { paths, log } = options;
+  const observer = new ObserverProcess(options);
+  const budget = new Budget(budgetBytes);
+  await checkLink(paths);
+  const relay = new Relay({
+    path: paths.relay,
+    primary: paths.primary,
+    log,
+    tap: () =>
+      new CallObserver({
+        budget,
+        now: () => performance.timeOrigin + performance.now(),
+        onCall: (call) => {
+          observer.offer(call);
+        },
+        onGivenUp: (reason) => {
+          observer.connectionGivenUp();
+          log.warn({ reason }, "a connection is not observed any more, it is relayed on");
+        },
+      }),
+  });
+  await relay.start();
+  observer.start();
+  try {
+    await pointAtRelay(paths);
+  } catch (error) {
+    await Promise.all([relay.stop(0), observer.stop(0)]);
+    throw error;
+  }
+  return {
+    relay,
+    observer,
+    stop: async ({ graceMs: limitMs = graceMs } = {}) => {
+      await pointAtPrimary(paths).catch((error: unknown) => {
+        log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
+      });
+      await relay.stop(limitMs);
+      await observer.stop(observerLimitMs);
+    },
+  };
+}

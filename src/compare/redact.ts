@@ -1,0 +1,226 @@
+/**
+ * Takes secrets out of messages of the CRI before they are written to a file. What is needed to make the pods
+ * again stays: names, uids, labels, images, mounts, ports, resources, namespaces, commands.
+ */
+import { createHmac, randomBytes } from "node:crypto";
+
+export interface RedactorOptions {
+  /** Keeps what ExecSync printed. */
+  readonly withOutput?: boolean;
+}
+
+type Message = Readonly<Record<string, unknown>>;
+
+/** Of a name: an environment variable, an annotation, a flag, a key of JSON. */
+const secretName =
+  /token|passw|passphrase|pwd|secret|credential|api[-_.]?key|access[-_.]?key|private|auth|cookie|session|signature|dsn|\bkeys?$|[-_.]key$|dockercfg|dockerconfig|connection[-_.]?string/i;
+
+/** Annotations that hold whole manifests, with the environment of the containers. */
+const manifestName = /last-applied-configuration$|\/applied$|\/original$/;
+const manifestValue = /^\s*[{[][\s\S]*"(?:spec|env|data|stringData|auths)"\s*:/;
+/** A manifest in a form of its own, or a blob. */
+const largestAnnotation = 4096;
+
+/** Secrets inside texts: commands, messages, annotations. Group 1 is kept, the rest of the match is the secret. */
+const secretTexts: readonly RegExp[] = [
+  // Keys and certificates.
+  /()-----BEGIN [\s\S]*?(?:-----END [A-Z ]*-----|$)/g,
+  // https://user:password@host
+  /(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/@"']+@/gi,
+  // Authorization: Bearer x
+  /(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}/gi,
+  // JSON Web Tokens, and what common services hand out.
+  /()\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?/g,
+  /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
+  /()\b(?:gh[pousr]_|glpat-|xox[abprs]-|sk-|sk_live_|hvs\.)[\w-]{10,}/g,
+];
+/** NAME=value, --name=value, --name value, "name": "value"; the name decides. */
+const assignment =
+  /([\w.-]{1,100}["']?\s*(?:=|:)\s*|--?[\w.-]{1,100}\s+)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;&|)]+)/g;
+/** curl -u user:secret */
+const userFlag = /((?:^|\s)(?:-u|--user)[\s=]*[^\s:"']+:)([^\s"']+)/g;
+/** Clients whose flag of one letter is a password: mysql -pSECRET, redis-cli -a SECRET. */
+const clients = "(?:mysql\\w*|mariadb[\\w-]*|mongo\\w*|psql|sshpass|redis-cli|ldap\\w+|docker)";
+const clientFlag = new RegExp(`(\\b${clients}\\b[^\\n;|&]*?\\s-[paw]\\s*)([^\\s-]\\S*)`, "g");
+const clientName = new RegExp(`(?:^|/)${clients}$`);
+/** What follows a name of a secret and is none: a path, a switch, a number of a user, a variable. */
+const harmless =
+  /^["']?(?:\/(?:etc|var|run|root|home|opt|usr|srv|mnt|tmp|certs?|secrets?|proc|dev|kubernetes|config)\b[\w./-]*|true|false|\d{1,5}(?::\d{1,5})?|\$\{?\w+\}?|\$\(\w+\))["']?$/;
+
+/** Fields of messages whose texts may contain secrets and are otherwise kept. */
+const textLists: ReadonlySet<string> = new Set(["command", "args", "cmd"]);
+const texts: ReadonlySet<string> = new Set(["message", "reason"]);
+/** Values that are remembered, to find them in messages of errors. */
+const maximumKnown = 2000;
+const shortestKnown = 6;
+const maximumNumbers = 200_000;
+
+/** One per recording: equal secrets get equal numbers. */
+export class Redactor {
+  /** By digest, so that this program holds no more secrets than it must. */
+  readonly #numbers = new Map<string, number>();
+  readonly #key = randomBytes(32);
+  #last = 0;
+  readonly #known = new Set<string>();
+
+  constructor(private readonly options: RedactorOptions = {}) {}
+
+  /** Counts of what is remembered. */
+  get sizes(): Readonly<Record<string, number>> {
+    return { numbers: this.#numbers.size, known: this.#known.size };
+  }
+
+  /** The message in the form of recordings, without secrets. */
+  message(message: object): Record<string, unknown> {
+    return this.#message(message as Message);
+  }
+
+  /** The message of an error: secrets that requests contained are found again. */
+  text(text: string): string {
+    let redacted = text;
+    for (const known of this.#known) {
+      if (redacted.includes(known)) redacted = redacted.replaceAll(known, () => this.#secret(known));
+    }
+    return this.#text(redacted);
+  }
+
+  #message(message: Message): Record<string, unknown> {
+    const result: Record<string, unknown> = {};
+    for (const [name, value] of Object.entries(message)) {
+      const redacted = this.#field(name, value);
+      if (!isDefault(redacted)) result[name] = redacted;
+    }
+    return result;
+  }
+
+  #field(name: string, value: unknown): unknown {
+    if (Buffer.isBuffer(value)) {
+      const isOutput = name === "stdout" || name === "stderr";
+      return isOutput && this.options.withOutput === true
+        ? { base64: value.toString("base64") }
+        : { omitted: value.length };
+    }
+    if (typeof value === "string") {
+      if (name === "credential_spec") return this.#secret(value);
+      if (name === "url") return this.#url(value);
+      return texts.has(name) ? this.text(value) : value;
+    }
+    if (Array.isArray(value)) {
+      if (name === "envs") return value.map((entry) => this.#environment(entry));
+      if (textLists.has(name)) return this.#arguments(value);
+      return value.map((entry) => this.#field(name, entry));
+    }
+    if (!isMessage(value)) return value;
+    // The verbose information of statuses is JSON with whole configurations, environment included.
+    if (name === "info" && isTextMap(value)) return mapValues(value, (text) => this.#secret(text));
+    if (name === "auth") {
+      return mapValues(value, (text, key) => (key === "server_address" ? text : this.#secret(text)));
+    }
+    if (name === "annotations") return mapValues(value, (text, key) => this.#annotation(key, text));
+    return this.#message(value);
+  }
+
+  #environment(entry: unknown): unknown {
+    if (!isMessage(entry)) return entry;
+    const { value } = entry;
+    return { ...entry, value: typeof value === "string" ? this.#secret(value) : "" };
+  }
+
+  #annotation(key: string, value: string): string {
+    const isSecret =
+      secretName.test(key) ||
+      manifestName.test(key) ||
+      manifestValue.test(value) ||
+      value.length > largestAnnotation;
+    return isSecret ? this.#secret(value) : this.#text(value);
+  }
+
+  /** The argument after `--password` is one, too. */
+  #arguments(list: readonly unknown[]): string[] {
+    const isClient = clientName.test(String(list[0]));
+    let follows = false;
+    let previous = "";
+    return list.map((entry) => {
+      const text = String(entry);
+      const joined = /^(?:-u|--user)$/.test(previous) ? this.#text(`-u ${text}`).slice(3) : undefined;
+      previous = text;
+      const isSecret = follows && !text.startsWith("-") && !harmless.test(text);
+      follows = (/^--?[\w.-]+$/.test(text) && secretName.test(text)) || (isClient && /^-[paw]$/.test(text));
+      if (isSecret) return this.#secret(text);
+      if (joined !== undefined) return joined;
+      if (isClient && /^-[paw]./.test(text)) return text.slice(0, 2) + this.#secret(text.slice(2));
+      return this.#text(text);
+    });
+  }
+
+  /** Of a streaming server: its path is a token. */
+  #url(url: string): string {
+    const origin = /^[a-z]+:\/\/(?:[^/@]*@)?([^/?#]*)/i.exec(url);
+    if (origin === null) return this.#secret(url);
+    const scheme = url.slice(0, url.indexOf("://"));
+    return `${scheme}://${origin[1] ?? ""}/${this.#secret(url.slice(origin[0].length))}`;
+  }
+
+  #text(text: string): string {
+    let redacted = text;
+    for (const pattern of secretTexts) {
+      redacted = redacted.replace(pattern, (match: string, kept: string) => {
+        const tail = match.endsWith("@") ? "@" : "";
+        return kept + this.#secret(match.slice(kept.length, match.length - tail.length)) + tail;
+      });
+    }
+    const found = (match: string, kept: string, value: string): string =>
+      value.includes("redacted:") || harmless.test(value) ? match : kept + this.#secret(value);
+    return redacted
+      .replace(assignment, (match: string, name: string, value: string) =>
+        secretName.test(name) ? found(match, name, value) : match,
+      )
+      .replace(userFlag, found)
+      .replace(clientFlag, found);
+  }
+
+  #secret(value: string): string {
+    if (value === "") return "";
+    const digest = createHmac("sha256", this.#key).update(value).digest("base64");
+    let number = this.#numbers.get(digest);
+    if (number === undefined) {
+      number = ++this.#last;
+      this.#numbers.set(digest, number);
+      dropOldest(this.#numbers, maximumNumbers);
+    }
+    if (value.length >= shortestKnown && value.length <= largestAnnotation) {
+      this.#known.delete(value);
+      this.#known.add(value);
+      dropOldest(this.#known, maximumKnown);
+    }
+    return `redacted:${String(number)}`;
+  }
+}
+
+function dropOldest(collection: Map<string, number> | Set<string>, limit: number): void {
+  if (collection.size <= limit) return;
+  const oldest = collection.keys().next();
+  if (oldest.done !== true) collection.delete(oldest.value);
+}
+
+function mapValues(map: Message, change: (text: string, key: string) => string): Record<string, string> {
+  return Object.fromEntries(Object.entries(map).map(([key, value]) => [key, change(String(value), key)]));
+}
+
+function isDefault(value: unknown): boolean {
+  return (
+    value === null ||
+    value === undefined ||
+    value === 0 ||
+    value === false ||
+    (Array.isArray(value) && value.length === 0)
+  );
+}
+
+function isTextMap(value: Message): boolean {
+  return Object.values(value).every((entry) => typeof entry === "string");
+}
+
+function isMessage(value: unknown): value is Message {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
