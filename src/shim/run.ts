@@ -4,6 +4,7 @@ import { ShimError } from "./lib/errors.js";
 import { packageDirectory } from "./lib/package-directory.js";
 import { readBuildInfo } from "./commands/build-info.js";
 import { runCommandLine } from "./commands/program.js";
+import type { RelayIo } from "./commands/relay-command.js";
 
 const build = await readBuildInfo(packageDirectory());
 
@@ -22,6 +23,12 @@ const abortWhenInterrupted = (): void => {
     });
   }
 };
+const relayIo = (): RelayIo => ({
+  writeOut,
+  signal: interrupted.signal,
+  // The same program again, as it was started.
+  self: [process.execPath, ...process.execArgv, process.argv[1] ?? ""],
+});
 
 // Unit files of dockershim and cri-dockerd send SIGHUP on reload, which ends a process without a listener.
 process.on("SIGHUP", () => undefined);
@@ -61,6 +68,31 @@ process.exitCode = await runCommandLine(
       abortWhenInterrupted();
       const { runDiff } = await import("./commands/diff-command.js");
       return runDiff(options, { writeOut, signal: interrupted.signal });
+    },
+    record: async (options) => {
+      abortWhenInterrupted();
+      const { runRecord } = await import("./commands/relay-command.js");
+      return runRecord(options, relayIo());
+    },
+    shadow: async (options) => {
+      abortWhenInterrupted();
+      const { runShadow } = await import("./commands/relay-command.js");
+      return runShadow(options, relayIo());
+    },
+    showReport: async (path) => {
+      const { showReport } = await import("./commands/show-report.js");
+      return showReport(path, writeOut);
+    },
+    replay: async (options) => {
+      abortWhenInterrupted();
+      const { runReplay } = await import("./commands/replay-command.js");
+      return runReplay(options, { writeOut, signal: interrupted.signal });
+    },
+    observeCalls: async (task) => {
+      // A terminal and systemd send their signals to this process, too. The relay tells it when to end.
+      for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
+      const { runObserveCalls } = await import("./commands/relay-command.js");
+      return runObserveCalls(task, process.stdin);
     },
     play: async (options) => {
       abortWhenInterrupted();

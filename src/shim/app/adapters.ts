@@ -31,6 +31,7 @@ import { createEngine, engineEndpoint, type Environment } from "./open-engine.js
 import { openNetwork } from "./open-network.js";
 import { createPodDialer } from "./open-pod-dialer.js";
 import { openStores } from "./open-stores.js";
+import { openReadOnlyStores, readOnlyHost } from "./read-only.js";
 
 /** A kubelet with dockershim read the node's registry credentials here first. */
 const kubeletDirectory = "/var/lib/kubelet";
@@ -55,7 +56,7 @@ export async function openAdapters(
   lifetime: Lifetime,
   observer?: Observer,
 ): Promise<OpenAdapters> {
-  const stores = await openStores(config.stateDir, log, lifetime);
+  const stores = await (config.readOnly ? openReadOnlyStores : openStores)(config.stateDir, log, lifetime);
   const endpoint = await engineEndpoint(config, environment);
   const engine = createEngine(endpoint, config, log, lifetime, observer);
   const { network, orphanedNetworks } = await openNetwork(config, stores, engine, log, lifetime, observer);
@@ -107,7 +108,7 @@ export async function openAdapters(
       // The next connect may have happened meanwhile.
       signal.throwIfAborted();
       const before = present;
-      present = { host: chosen, facts };
+      present = { host: config.readOnly ? readOnlyHost(chosen) : chosen, facts };
       const isSame =
         before.facts !== undefined && isSameEngine(before.facts, facts) && chosen.local === before.host.local;
       // After a short break of the link the open files and rates of the statistics stay valid.
@@ -116,7 +117,8 @@ export async function openAdapters(
       if (chosen.local) {
         await oomScores.detect();
         signal.throwIfAborted();
-        engineProcesses.start();
+        // They get an OOM score and a cgroup.
+        if (!config.readOnly) engineProcesses.start();
       }
     },
   };

@@ -24,12 +24,12 @@ export async function engineEndpoint(
 /** Opens no connection yet, and needs no engine. */
 export function createEngine(
   endpoint: EngineEndpoint,
-  { runtimeRequestTimeoutMs }: Config,
+  { runtimeRequestTimeoutMs, readOnly }: Config,
   log: Logger,
   lifetime: Lifetime,
   observer?: Observer,
 ): Engine {
-  const docker = dockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs });
+  const docker = dockerEngine({ endpoint, shortTimeoutMs: runtimeRequestTimeoutMs, readOnly });
   lifetime.onClose("engine connections", () => {
     docker[Symbol.dispose]();
     return Promise.resolve();

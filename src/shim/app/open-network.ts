@@ -12,6 +12,7 @@ import { hasNetworkOf, hostPortOwners } from "../recovery/network-owners.js";
 import { sandboxesOfKnownEngine } from "../recovery/remove-orphaned-networks.js";
 import { PodCidrFile } from "../state/pod-cidr-file.js";
 import type { Stores } from "./open-stores.js";
+import { readOnlyNetwork } from "./read-only.js";
 
 export interface OpenNetwork {
   readonly network: NetworkPlugin;
@@ -56,6 +57,8 @@ export async function openNetwork(
       },
       log,
     );
+    // Its start would make directories and end orphaned plugins.
+    if (config.readOnly) return { network: readOnlyNetwork(plugin), orphanedNetworks: undefined };
     lifetime.onClose("network plugin", () => plugin.stop());
     await plugin.start(signal);
     return { network: plugin, orphanedNetworks: orphans };

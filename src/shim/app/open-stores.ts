@@ -18,8 +18,16 @@ export interface Stores {
   readonly logRecords: LogRecords;
 }
 
-/** Opens the state directory for this process alone; `conflict` when another instance has it. */
-export async function openStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
+/**
+ * Opens the state directory for this process alone; `conflict` when another instance has it. Checkpoints are
+ * also read from `alsoRead`.
+ */
+export async function openStores(
+  root: string,
+  log: Logger,
+  lifetime: Lifetime,
+  alsoRead: readonly string[] = [],
+): Promise<Stores> {
   const { pods, containers, logs, ...directories } = await openStateDirectory(root);
   const claim = await claimStateDirectory(root);
   // An abandoned task may still write: then the claim is kept until the process ends, before the next one
@@ -33,7 +41,7 @@ export async function openStores(root: string, log: Logger, lifetime: Lifetime):
   const checkpoints = await CheckpointDirectory.open({
     directory: directories.checkpoints,
     quarantineDirectory,
-    alsoRead: [criDockerdCheckpoints],
+    alsoRead: [...alsoRead, criDockerdCheckpoints],
     flusher,
     log,
   });

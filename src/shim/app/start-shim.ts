@@ -19,6 +19,7 @@ import { openAdapters } from "./adapters.js";
 import { buildShim, type ShimSettings } from "./build-shim.js";
 import type { Environment } from "./open-engine.js";
 import { openMetrics } from "./open-metrics.js";
+import { readOnlyRpcs } from "./read-only.js";
 
 /** Limit of each undo and clean-up step. */
 const cleanUpTimeoutMs = 30_000;
@@ -74,7 +75,7 @@ async function start(
   const { host, orphanedNetworks } = adapters;
   const cleanUps = new CleanUps(services, { host, orphanedNetworks, stateDir: config.stateDir });
   onLive((facts) => {
-    cleanUps.request(facts);
+    if (!config.readOnly) cleanUps.request(facts);
   });
   const metricsServer = await metrics?.serve(
     {
@@ -133,19 +134,20 @@ function settingsOf(config: Config): ShimSettings {
 }
 
 function serve(
-  { containerRuntimeEndpoint }: Config,
+  { containerRuntimeEndpoint, readOnly }: Config,
   services: Services,
   log: Logger,
   environment: Environment,
   observer?: Observer,
 ): Promise<GrpcServer> {
   const api = loadCriApi({ unknownFields: new UnknownFields(log, observer) });
+  const rpcs = bindRpcs(services, api.encodeItem);
   return startGrpcServer({
     endpoint: containerRuntimeEndpoint.kind === "unix" ? containerRuntimeEndpoint : { kind: "fd" },
     environment,
     api,
     log,
     observe: observer === undefined ? undefined : (ended) => observer.rpcEnded(ended),
-    rpcs: bindRpcs(services, api.encodeItem),
+    rpcs: readOnly ? readOnlyRpcs(rpcs) : rpcs,
   });
 }

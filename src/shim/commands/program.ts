@@ -17,12 +17,13 @@ import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
 import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
+import { addRelayCommands, type RelayActions } from "./relay-commands.js";
 
 /**
  * The actions of the commands return the exit code. A thrown error becomes one line on standard error and
  * code 1.
  */
-export interface Actions {
+export interface Actions extends RelayActions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
@@ -71,8 +72,8 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       writeErr: () => undefined,
     });
   root.exitOverride(usageErrorsOf(root));
-  const addCommand = (name: string, summary: string): Command => {
-    const command = root.command(name).summary(summary).description(summary);
+  const addCommand = (name: string, summary: string, { hidden = false } = {}): Command => {
+    const command = root.command(name, { hidden }).summary(summary).description(summary);
     return command.exitOverride(usageErrorsOf(command));
   };
 
@@ -167,6 +168,16 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       refuseServeFlags(flags, "diff");
     },
   );
+
+  addRelayCommands(actions, {
+    addCommand,
+    refuseServeFlags: (name) => {
+      refuseServeFlags(flags, name);
+    },
+    ended: (code) => {
+      exitCode = code;
+    },
+  });
 
   const version = addCommand("version", "print the version");
   version.action(() => {

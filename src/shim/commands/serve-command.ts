@@ -33,7 +33,7 @@ export async function runServe({ config, sources, warnings }: ResolvedConfig, io
   const { environment } = io;
   const log = createLogger(config.logLevel);
   for (const warning of warnings) log.warn(warning);
-  const example = await writeExampleNetwork(config, log);
+  const example = config.readOnly ? undefined : await writeExampleNetwork(config, log);
   const shim = await startShim(config, log, environment);
   let stopping = false;
   let first = { name: "", atMs: 0 };

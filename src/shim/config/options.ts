@@ -70,6 +70,16 @@ const serving = {
   }),
 };
 
+const observing = {
+  readOnly: option({
+    name: "read-only",
+    group: "Serving the CRI",
+    kind: booleanKind,
+    default: "false",
+    help: "Change nothing on the node and refuse all calls that would, to serve beside another runtime: see dockershim shadow",
+  }),
+};
+
 const dockerEngine = {
   dockerEndpoint: option({
     name: "docker-endpoint",
@@ -358,6 +368,7 @@ const metrics = {
 
 export const options = {
   ...serving,
+  ...observing,
   ...dockerEngine,
   ...images,
   ...containerOptions,

@@ -10,6 +10,8 @@ export interface Outcome {
   readonly served?: ResolvedConfig;
   readonly played?: PlayOptions;
   readonly diffed?: DiffOptions;
+  /** What other actions were called with, by their names. */
+  readonly acted: Readonly<Record<string, unknown>>;
 }
 
 export async function run(
@@ -24,6 +26,11 @@ export async function run(
   let out = "";
   let err = "";
   const noted: { served?: ResolvedConfig; played?: PlayOptions; diffed?: DiffOptions } = {};
+  const acted: Record<string, unknown> = {};
+  const note = (action: string, given: unknown): Promise<number> => {
+    acted[action] = given;
+    return Promise.resolve(9);
+  };
   const exitCode = await runCommandLine(
     argv,
     {
@@ -33,6 +40,11 @@ export async function run(
       },
       doctorNetwork: () => Promise.resolve(0),
       doctorUlimits: () => Promise.resolve(5),
+      record: (options) => note("record", options),
+      shadow: (options) => note("shadow", options),
+      replay: (options) => note("replay", options),
+      showReport: (path) => note("showReport", path),
+      observeCalls: (task) => note("observeCalls", task),
       play: (options) => {
         noted.played = options;
         return Promise.resolve(7);
@@ -59,5 +71,5 @@ export async function run(
     },
     { version: "1.2.3", commit: "abc" },
   );
-  return { exitCode, out, err, ...noted };
+  return { exitCode, out, err, acted, ...noted };
 }

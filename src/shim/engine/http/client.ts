@@ -55,6 +55,8 @@ export interface EngineClientOptions {
   readonly answerLimitBytes?: number;
   /** How long an idle connection is kept. Default 1 m. */
   readonly idleConnectionMs?: number;
+  /** Refuses to send anything but GET and HEAD, as `precondition`. */
+  readonly readOnly?: boolean;
 }
 
 /** Connections for short reads, and for short writes. */
@@ -70,6 +72,7 @@ export class EngineClient {
   readonly shortTimeoutMs: number;
   readonly #endpoint: string;
   readonly #answerLimitBytes: number;
+  readonly #readOnly: boolean;
   readonly #short: Modem;
   readonly #long: Modem;
   readonly #reads = new Semaphore(requestsAtOnce);
@@ -84,6 +87,7 @@ export class EngineClient {
   constructor(options: EngineClientOptions) {
     this.#endpoint = formatEndpoint(options.endpoint);
     this.shortTimeoutMs = options.shortTimeoutMs;
+    this.#readOnly = options.readOnly ?? false;
     this.#answerLimitBytes = options.answerLimitBytes ?? descriptionLimitBytes;
     const idleMs = options.idleConnectionMs ?? 60_000;
     this.#short = new Modem(options.endpoint, { maxSockets: requestsAtOnce, idleMs });
@@ -287,6 +291,8 @@ export class EngineClient {
     signal: AbortSignal,
   ): Promise<IncomingMessage | Socket> {
     const { method, headers, json, tar, concurrency, hijack } = request;
+    if (this.#readOnly && method !== "GET" && method !== "HEAD")
+      throw new ShimError("precondition", `${request.action}: this server only reads (--read-only)`);
     const modem = concurrency === "read" ? this.#short : this.#long;
     const sentMs = performance.now();
     try {

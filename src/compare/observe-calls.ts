@@ -1,0 +1,182 @@
+/**
+ * The observer process: reads the calls of the relay from its standard input, and records them or asks a shadow.
+ * When the relay has died, it points the clients' link at the server.
+ */
+import { readFile } from "node:fs/promises";
+import { messageOf } from "../shim/lib/errors.js";
+import { writeFileAtomically } from "../shim/lib/files/atomic-file.js";
+import { createLogger, type Logger } from "../shim/lib/log.js";
+import { sleep } from "../shim/lib/abort.js";
+import { connectAsked, type AskedEndpoint } from "./asked-endpoint.js";
+import { readCalls, type PipedCall } from "./call-pipe.js";
+import { compareAnswers } from "./compare-answers.js";
+import { doneExitCode } from "./observer-process.js";
+import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
+import { Recorder } from "./recorder.js";
+import { Redactor } from "./redact.js";
+import { ShadowComparison } from "./shadow-comparison.js";
+import { ReportBuilder, type ShadowReport } from "./shadow-report.js";
+
+export interface RecordTask {
+  readonly kind: "record";
+  readonly paths: RelayPaths;
+  readonly output: string;
+  readonly startedMs: number;
+  readonly durationMs: number | undefined;
+  readonly limitBytes: number;
+  readonly withOutput: boolean;
+}
+
+export interface ShadowTask {
+  readonly kind: "shadow";
+  readonly paths: RelayPaths;
+  readonly endpoint: string;
+  readonly report: string;
+  readonly startedAt: string;
+}
+
+export type ObserverTask = RecordTask | ShadowTask;
+
+/** Returns the exit code. Signals must not end this process: the end of `input` does. */
+export async function observeCalls(task: ObserverTask, input: AsyncIterable<Buffer>): Promise<number> {
+  const log = createLogger("info");
+  try {
+    return task.kind === "record" ? await record(task, input) : await shadow(task, input, log);
+  } finally {
+    // A relay that ended in order has done it already.
+    const moved = await pointAtPrimary(task.paths).catch((error: unknown) => {
+      log.error({ err: messageOf(error), link: task.paths.listen }, "cannot point the link at the server");
+    });
+    if (moved === true)
+      log.error({ link: task.paths.listen }, "the relay has died, the link points at the server");
+  }
+}
+
+async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<number> {
+  const { output, startedMs, durationMs, limitBytes, withOutput } = task;
+  const redactor = new Redactor({ withOutput });
+  const recorder = await Recorder.open(output, { redactor, startedMs, limitBytes });
+  for await (const call of readCalls(input)) {
+    if (await recorder.write(call)) continue;
+    await recorder.end("size");
+    return doneExitCode;
+  }
+  const elapsedMs = performance.timeOrigin + performance.now() - startedMs;
+  await recorder.end(durationMs !== undefined && elapsedMs >= durationMs ? "duration" : "stopped");
+  return 0;
+}
+
+const reportEveryMs = 60_000;
+const firstReportMs = 5_000;
+const retryMs = 5_000;
+
+async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logger): Promise<number> {
+  const stop = new AbortController();
+  const report = await continuedReport(task);
+  report.starts += 1;
+  const builder = new ReportBuilder(report);
+  let comparison: ShadowComparison | undefined;
+  const connecting = connectBoth(task, stop.signal, log)
+    .then(([primary, own]) => {
+      report.primary = { socket: task.paths.primary, server: primary.name };
+      report.shadow = { socket: task.endpoint, server: own.name };
+      comparison = new ShadowComparison({
+        askPrimary: (...question) => primary.ask(...question),
+        askShadow: (...question) => own.ask(...question),
+        compare: compareAnswers,
+        compareOptions: { servers: { left: primary.kind, right: own.kind } },
+        report: builder,
+        redactor: new Redactor(),
+        now,
+      });
+    })
+    .catch((error: unknown) => {
+      if (!stop.signal.aborted) throw error;
+    });
+  const save = async (): Promise<void> => {
+    report.updatedAt = now();
+    await writeReport(task.report, report).catch((error: unknown) => {
+      log.error({ err: messageOf(error) }, "the report was not written");
+    });
+  };
+  const first = setTimeout(() => void save(), firstReportMs);
+  const timer = setInterval(() => void save(), reportEveryMs);
+  try {
+    for await (const call of readCalls(input)) offer(comparison, call, report);
+    return 0;
+  } finally {
+    clearTimeout(first);
+    clearInterval(timer);
+    stop.abort();
+    await connecting;
+    await comparison?.stop();
+    report.complete = true;
+    await save();
+  }
+}
+
+function offer(comparison: ShadowComparison | undefined, call: PipedCall, report: ShadowReport): void {
+  if (comparison === undefined) report.unanswered.count += 1;
+  else comparison.offer(call);
+}
+
+async function connectBoth(
+  { paths, endpoint }: ShadowTask,
+  signal: AbortSignal,
+  log: Logger,
+): Promise<readonly [AskedEndpoint, AskedEndpoint]> {
+  const one = async (socket: string): Promise<AskedEndpoint> => {
+    for (;;) {
+      try {
+        return await connectAsked(socket, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        log.warn({ err: messageOf(error) }, "a server does not answer, nothing is compared before it does");
+        await sleep(retryMs, signal);
+      }
+    }
+  };
+  return Promise.all([one(paths.primary), one(endpoint)]);
+}
+
+export function newReport({ paths, endpoint, startedAt }: Omit<ShadowTask, "kind" | "report">): ShadowReport {
+  return {
+    format: "dockershim-shadow-report",
+    version: 1,
+    startedAt,
+    updatedAt: startedAt,
+    complete: false,
+    primary: { socket: paths.primary, server: "" },
+    shadow: { socket: endpoint, server: "" },
+    rpcs: {},
+    differences: [],
+    moreKinds: 0,
+    unanswered: { count: 0, last: "" },
+    unobserved: { dropped: 0, givenUp: 0 },
+    starts: 0,
+  };
+}
+
+/** After the death of this process the next one goes on with the counts of the last report. */
+async function continuedReport(task: ShadowTask): Promise<ShadowReport> {
+  try {
+    // This program wrote it, if the start is the same.
+    const report = JSON.parse(await readFile(task.report, "utf8")) as ShadowReport;
+    if (report.startedAt === task.startedAt) return report;
+  } catch {
+    // There is no report, or no readable one: it begins anew.
+  }
+  return newReport(task);
+}
+
+export async function writeReport(path: string, report: ShadowReport): Promise<void> {
+  await writeFileAtomically(path, `${JSON.stringify(report, null, 2)}\n`, {
+    mode: 0o600,
+    temporaryPrefix: ".dockershim-",
+    flush: "never",
+  });
+}
+
+function now(): string {
+  return new Date().toISOString();
+}

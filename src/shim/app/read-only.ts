@@ -1,0 +1,99 @@
+/**
+ * `--read-only`: this program beside another runtime, on the same containers. Nothing on the node changes:
+ * - RPCs that change something answer FAILED_PRECONDITION, and the engine is only sent GET and HEAD;
+ * - the state directory is a temporary one of this process; that of the flag is read for checkpoints alone;
+ * - files, processes and networks of the node are only looked at; no network plugin is run or started, no log
+ *   written, nothing repaired or cleaned up.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ShimError } from "../lib/errors.js";
+import type { Lifetime } from "../lib/lifetime.js";
+import type { Logger } from "../lib/log.js";
+import type { Rpc, Rpcs } from "../grpc/handlers.js";
+import type { CheckpointStore } from "../ports/checkpoint-store.js";
+import type { HostAccess } from "../ports/host.js";
+import type { NetworkPlugin } from "../ports/network-plugin.js";
+import { openStores, type Stores } from "./open-stores.js";
+
+function refuse(action: string): Promise<never> {
+  return Promise.reject(new ShimError("precondition", `${action}: this server only reads (--read-only)`));
+}
+
+export function readOnlyRpcs(rpcs: Rpcs): Rpcs {
+  return new Map(
+    [...rpcs].map(([name, rpc]): [string, Rpc] => [
+      name,
+      // ExecSync is logged as a read, but what it runs may change anything.
+      rpc.readOnly && name !== "ExecSync" ? rpc : { ...rpc, handle: () => refuse(name) },
+    ]),
+  );
+}
+
+/** Stores in a temporary directory, which is removed at the end. */
+export async function openReadOnlyStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
+  const directory = await mkdtemp(join(tmpdir(), "dockershim-read-only-"));
+  lifetime.onClose("temporary state directory", () => rm(directory, { recursive: true, force: true }));
+  const stores = await openStores(directory, log, lifetime, [join(root, "sandbox")]);
+  const { checkpoints } = stores.records;
+  return { ...stores, records: { ...stores.records, checkpoints: readOnlyCheckpoints(checkpoints) } };
+}
+
+function readOnlyCheckpoints(store: CheckpointStore): CheckpointStore {
+  return {
+    get: (id) => store.get(id),
+    list: () => store.list(),
+    flushed: () => Promise.resolve(),
+    put: () => refuse("write a checkpoint"),
+    remove: () => refuse("remove a checkpoint"),
+  };
+}
+
+export function readOnlyHost(host: HostAccess): HostAccess {
+  return {
+    local: host.local,
+    networkNamespace: (...given) => host.networkNamespace(...given),
+    openNetworkNamespace: (...given) => host.openNetworkNamespace(...given),
+    deadLogLinks: (...given) => host.deadLogLinks(...given),
+    presentCgroup: (...given) => host.presentCgroup(...given),
+    cgroupDirectories: (...given) => host.cgroupDirectories(...given),
+    openFileLimits: (...given) => host.openFileLimits(...given),
+    writableLayer: (...given) => host.writableLayer(...given),
+    layerDirectories: (...given) => host.layerDirectories(...given),
+    readNodeFile: (...given) => host.readNodeFile(...given),
+    loadedAppArmorProfiles: (...given) => host.loadedAppArmorProfiles(...given),
+    readCdiSpecs: (...given) => host.readCdiSpecs(...given),
+    imageDirectory: (...given) => host.imageDirectory(...given),
+    fileSystemUsage: (...given) => host.fileSystemUsage(...given),
+    // Of a container that the other runtime has removed: the link is that runtime's.
+    unlinkLog: () => Promise.resolve(),
+    writeResolvConf: () => refuse("write resolv.conf"),
+    killProcessTree: () => refuse("kill a process"),
+    linkLog: () => refuse("link a log"),
+    restoreLogLink: () => refuse("link a log"),
+    applyCgroup: () => refuse("set limits of a container"),
+    findPaths: () => refuse("look at paths of the node"),
+    archiveCheckpoint: () => refuse("archive a checkpoint"),
+  };
+}
+
+/** Not started: it answers from its cache and from the namespaces of pods, and counts as ready. */
+export function readOnlyNetwork(plugin: NetworkPlugin): NetworkPlugin {
+  const { name, reason, dockerNetworkMode, dockerPublishesPorts } = plugin;
+  return {
+    name,
+    reason,
+    dockerNetworkMode,
+    dockerPublishesPorts,
+    start: () => Promise.resolve(),
+    engineFound: () => Promise.resolve(),
+    stop: () => Promise.resolve(),
+    setUpPod: () => refuse("set up the network of a pod"),
+    tearDownPod: () => refuse("tear down the network of a pod"),
+    podCidrChanged: () => refuse("change the pod CIDRs"),
+    podAddresses: (question) => plugin.podAddresses(question),
+    notReadyReason: () => undefined,
+    describe: () => ({ readOnly: true }),
+  };
+}

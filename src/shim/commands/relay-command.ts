@@ -1,0 +1,137 @@
+/** `dockershim record` and `dockershim shadow`: a relay between a CRI server and its clients. */
+import { readFile } from "node:fs/promises";
+import { arch, cpus, release, totalmem } from "node:os";
+import { connectAsked } from "../../compare/asked-endpoint.js";
+import {
+  newReport,
+  observeCalls,
+  writeReport,
+  type ObserverTask,
+  type RecordTask,
+  type ShadowTask,
+} from "../../compare/observe-calls.js";
+import { startObservedRelay, type ObservedRelay } from "../../compare/observed-relay.js";
+import { createRecording } from "../../compare/recorder.js";
+import { recordingFormat, recordingVersion, type RecordingHeader } from "../../compare/recording.js";
+import { checkLink, relayPaths } from "../../compare/relay-link.js";
+import { ShimError } from "../lib/errors.js";
+import { hasCode } from "../lib/files/file-errors.js";
+import { createLogger, type Logger } from "../lib/log.js";
+import type { RecordOptions, ShadowOptions } from "./relay-commands.js";
+
+export interface RelayIo {
+  writeOut(text: string): void;
+  readonly signal: AbortSignal;
+  /** Program and arguments that start this program. */
+  readonly self: readonly [program: string, ...args: string[]];
+}
+
+export async function runRecord(options: RecordOptions, io: RelayIo): Promise<number> {
+  const { primary, listen, output, durationMs, limitBytes, withOutput } = options;
+  const paths = relayPaths(listen, primary);
+  await checkLink(paths);
+  const server = await connectAsked(primary, io.signal);
+  server.close();
+  const startedMs = performance.timeOrigin + performance.now();
+  const task: RecordTask = { kind: "record", paths, output, startedMs, durationMs, limitBytes, withOutput };
+  await createRecording(output, headerOf(server.version));
+  const log = createLogger("info");
+  let full = (): void => undefined;
+  const done = new Promise<void>((resolve) => {
+    full = resolve;
+  });
+  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task), onDone: full });
+  io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
+  await endOf(io.signal, durationMs, done);
+  await finish(relay, log);
+  io.writeOut(`recorded into ${output}; ${listen} leads to ${primary}\n`);
+  return 0;
+}
+
+export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<number> {
+  const { primary, listen, endpoint, report } = options;
+  const paths = relayPaths(listen, primary);
+  if (endpoint === primary || endpoint === listen) {
+    throw new ShimError(
+      "invalid",
+      `shadow: --endpoint is ${JSON.stringify(endpoint)}, which clients use already`,
+    );
+  }
+  await checkLink(paths);
+  await checkReport(report);
+  for (const socket of [primary, endpoint]) (await connectAsked(socket, io.signal)).close();
+  const task: ShadowTask = { kind: "shadow", paths, endpoint, report, startedAt: new Date().toISOString() };
+  await writeReport(report, newReport(task));
+  const log = createLogger("info");
+  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task) });
+  io.writeOut(`comparing ${endpoint} with ${primary}; the report is ${report}\n${pointer(listen)}`);
+  await endOf(io.signal, undefined, new Promise(() => undefined));
+  await finish(relay, log);
+  io.writeOut(`${listen} leads to ${primary}; read the report with: dockershim shadow report ${report}\n`);
+  return 0;
+}
+
+export async function runObserveCalls(task: string, input: AsyncIterable<Buffer>): Promise<number> {
+  // The relay of this program wrote it.
+  return observeCalls(JSON.parse(task) as ObserverTask, input);
+}
+
+function commandOf({ self }: RelayIo, task: ObserverTask): [string, ...string[]] {
+  const [program, ...args] = self;
+  return [program, ...args, "observe-calls", JSON.stringify(task)];
+}
+
+function pointer(listen: string): string {
+  return `clients dial unix://${listen}; Ctrl-C or SIGTERM leads them back to the server itself\n`;
+}
+
+function headerOf(version: object): RecordingHeader {
+  return {
+    format: recordingFormat,
+    version: recordingVersion,
+    startedAt: new Date().toISOString(),
+    server: version,
+    node: { kernel: release(), architecture: arch(), cpus: cpus().length, memoryBytes: totalmem() },
+  };
+}
+
+/** Resolves at the first of: the signal, the end of the duration, `done`. */
+async function endOf(
+  signal: AbortSignal,
+  durationMs: number | undefined,
+  done: Promise<void>,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  await new Promise<void>((resolve) => {
+    const end = (): void => {
+      resolve();
+    };
+    if (signal.aborted) end();
+    signal.addEventListener("abort", end, { once: true });
+    // Longer than timers can be, 24.8 days, is for ever.
+    if (durationMs !== undefined && durationMs < 2 ** 31) timer = setTimeout(end, durationMs);
+    void done.then(end);
+  });
+  clearTimeout(timer);
+}
+
+async function finish(relay: ObservedRelay, log: Logger): Promise<void> {
+  await relay.stop();
+  log.info({ ...relay.relay.counts, ...relay.observer.counts }, "the relay has ended");
+}
+
+/** A report of an earlier shadow may be replaced, nothing else. */
+async function checkReport(path: string): Promise<void> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return;
+    throw ShimError.from(error, "precondition").within(`write report ${JSON.stringify(path)}`);
+  }
+  if (/^\s*\{\s*"format": "dockershim-shadow-report"/.test(text)) return;
+  throw new ShimError(
+    "conflict",
+    `write report ${JSON.stringify(path)}: the file exists and is no report; choose another name`,
+  );
+}
