@@ -86,7 +86,7 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
         compare: compareAnswers,
         compareOptions: { servers: { left: primary.kind, right: own.kind } },
         report: builder,
-        redactor: new Redactor(),
+        redactor: new Redactor({ keepDefaults: true }),
         now,
       });
     })

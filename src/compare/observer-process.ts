@@ -3,6 +3,7 @@
  * started again, and while it does not keep up, calls are dropped and counted.
  */
 import { spawn, type ChildProcess } from "node:child_process";
+import { setPriority } from "node:os";
 import type { Logger } from "../shim/lib/log.js";
 import type { ObservedCall } from "./call-observer.js";
 import { encodeCall, type Unobserved } from "./call-pipe.js";
@@ -22,6 +23,7 @@ export interface ObserverProcessOptions {
 const largestBacklogBytes = 32 * 1024 * 1024;
 /** A process that lived so long has not failed at its start. */
 const healthyMs = 60_000;
+const observerNiceness = 10;
 /** Its exit code when its work is done. */
 export const doneExitCode = 3;
 
@@ -53,6 +55,8 @@ export class ObserverProcess {
     const child = spawn(program, args, { stdio: ["pipe", "inherit", "inherit"] });
     this.#child = child;
     this.#starts += 1;
+    // What it does can wait for the relay, and for the runtime.
+    if (child.pid !== undefined) setPriority(child.pid, observerNiceness);
     // EPIPE of a process that died; 'close' follows.
     child.stdin.on("error", () => undefined);
     this.#ended = new Promise((resolve) => {

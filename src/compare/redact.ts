@@ -7,6 +7,8 @@ import { createHmac, randomBytes } from "node:crypto";
 export interface RedactorOptions {
   /** Keeps what ExecSync printed. */
   readonly withOutput?: boolean;
+  /** Keeps members that are null, 0, false or an empty list. */
+  readonly keepDefaults?: boolean;
 }
 
 type Message = Readonly<Record<string, unknown>>;
@@ -88,7 +90,7 @@ export class Redactor {
     const result: Record<string, unknown> = {};
     for (const [name, value] of Object.entries(message)) {
       const redacted = this.#field(name, value);
-      if (!isDefault(redacted)) result[name] = redacted;
+      if (this.options.keepDefaults === true || !isDefault(redacted)) result[name] = redacted;
     }
     return result;
   }
@@ -123,7 +125,8 @@ export class Redactor {
   #environment(entry: unknown): unknown {
     if (!isMessage(entry)) return entry;
     const { value } = entry;
-    return { ...entry, value: typeof value === "string" ? this.#secret(value) : "" };
+    const text = Buffer.isBuffer(value) ? value.toString("utf8") : typeof value === "string" ? value : "";
+    return { ...entry, value: this.#secret(text) };
   }
 
   #annotation(key: string, value: string): string {

@@ -73,7 +73,7 @@ export class ReplayTarget {
     );
     return {
       ...own,
-      config: { ...config, mounts: present },
+      config: { ...config, mounts: present, envs: arrayOf(config["envs"]).map(environment) },
       sandbox_config: isMessage(pod) ? this.#podConfig(pod) : pod,
     };
   }
@@ -160,6 +160,11 @@ function mapLists(response: Message, keep: (entry: Message) => boolean): Message
 
 function idOf(entry: Message): string {
   return textOf(entry, "id") || textOf(entry["attributes"], "id");
+}
+
+/** The protocol has bytes there; recordings have the number of the secret. */
+function environment(entry: Message): Message {
+  return { ...entry, value: Buffer.from(textOf(entry, "value")) };
 }
 
 function mapTexts(value: unknown, change: (text: string) => string): unknown {
