@@ -34,17 +34,27 @@ export class ReplayTarget {
   }
 
   /** To be called with each answer that names a new object. */
-  learn({ rpc, request, response }: RecordedCall, answer: Message): void {
+  learn({ rpc, response }: RecordedCall, answer: Message): void {
     const name = rpc === "RunPodSandbox" ? "pod_sandbox_id" : rpc === "CreateContainer" ? "container_id" : "";
     const [recorded, actual] = [textOf(response, name), textOf(answer, name)];
     if (recorded === "" || actual === "") return;
     this.#ids.set(recorded, actual);
-    if (rpc === "CreateContainer") this.#pods.set(recorded, textOf(request, "pod_sandbox_id"));
   }
 
-  /** The id of the recording's pod that a call is about; empty when it is about none, or about all. */
+  /** The error with the ids of this node. */
+  error(error: NonNullable<RecordedCall["error"]>): object {
+    return { ...error, message: this.#ownIds(error.message) };
+  }
+
+  /**
+   * The id of the recording's pod that a call is about; empty when it is about none, or about all. To be called
+   * for each call, in the order of their begin.
+   */
   podOf({ rpc, request, response }: RecordedCall): string {
     if (rpc === "RunPodSandbox") return textOf(response, "pod_sandbox_id");
+    if (rpc === "CreateContainer") {
+      this.#pods.set(textOf(response, "container_id"), textOf(request, "pod_sandbox_id"));
+    }
     const container = textOf(request, "container_id");
     return textOf(request, "pod_sandbox_id") || this.#pods.get(container) || container;
   }

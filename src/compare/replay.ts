@@ -4,6 +4,7 @@ import type { UnaryRpc } from "../client/cri-connection.js";
 import { sleep } from "../shim/lib/abort.js";
 import { ShimError } from "../shim/lib/errors.js";
 import type { AskedEndpoint } from "./asked-endpoint.js";
+import type { VolatileField } from "./answer-shape.js";
 import type { CompareOptions, Difference } from "./compare-answers.js";
 import type { RecordedCall } from "./recording.js";
 import { ReplayTarget, textOf } from "./replay-target.js";
@@ -61,6 +62,13 @@ const comparedRpcs: ReadonlySet<string> = new Set<UnaryRpc>([
   "ListPodSandboxStats",
   "ImageStatus",
 ]);
+
+/** The replay made other objects at another time. */
+const timesOfObjects: readonly VolatileField[] = ["created_at", "started_at", "finished_at"].map((name) => ({
+  field: `*${name}`,
+  compared: "by presence",
+  reason: "the replay made it at another time",
+}));
 
 /** Calls are in the order of their ends; so many are looked at to find their order at the begin. */
 const windowCalls = 500;
@@ -195,10 +203,12 @@ class Replay {
   }
 
   #compare(call: RecordedCall, answer: Readonly<Record<string, unknown>>): void {
-    const { compare, compareOptions, report } = this.options;
+    const { compare, report } = this.options;
+    const compareOptions = { ...this.options.compareOptions, volatile: timesOfObjects };
     const { rpc, error, response = {} } = call;
     const isCreation = rpc === "RunPodSandbox" || rpc === "CreateContainer";
-    const left = error === undefined ? this.#target.expected(rpc, response) : { error };
+    const left =
+      error === undefined ? this.#target.expected(rpc, response) : { error: this.#target.error(error) };
     // Ids of new objects differ, and output is not in the recording.
     const isChange = error === undefined && !("error" in answer) && playedRpcs.has(rpc);
     const counts = report.counts(rpc);

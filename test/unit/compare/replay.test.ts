@@ -1,0 +1,223 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { compareAnswers } from "../../../src/compare/compare-answers.js";
+import { newReport } from "../../../src/compare/observe-calls.js";
+import type { RecordedCall } from "../../../src/compare/recording.js";
+import { byStart, replay, type Replayed } from "../../../src/compare/replay.js";
+import { ReportBuilder, type ShadowReport } from "../../../src/compare/shadow-report.js";
+import { temporaryDirectory } from "./grpc-peers.js";
+
+const id = (letter: string): string => letter.repeat(64);
+const [pod, container] = [id("a"), id("b")];
+
+/** The calls of one pod, as a kubelet makes them. */
+const podCalls: readonly RecordedCall[] = [
+  {
+    at: 0,
+    ms: 100,
+    rpc: "RunPodSandbox",
+    request: {
+      config: { metadata: { name: "p" }, log_directory: "/var/log/pods/p", linux: { cgroup_parent: "/x" } },
+    },
+    response: { pod_sandbox_id: pod },
+  },
+  {
+    at: 110,
+    ms: 10,
+    rpc: "CreateContainer",
+    request: {
+      pod_sandbox_id: pod,
+      config: {
+        image: { image: id("1"), user_specified_image: "busybox" },
+        envs: [{ key: "A", value: "redacted:1" }],
+        mounts: [
+          { host_path: "/present", container_path: "/p" },
+          { host_path: "/absent", container_path: "/a" },
+        ],
+      },
+      sandbox_config: { log_directory: "/var/log/pods/p" },
+    },
+    response: { container_id: container },
+  },
+  { at: 130, ms: 5, rpc: "StartContainer", request: { container_id: container }, response: {} },
+  {
+    at: 140,
+    ms: 5,
+    rpc: "ContainerStatus",
+    request: { container_id: container },
+    response: {
+      status: {
+        id: container,
+        metadata: { name: "c", attempt: 0 },
+        state: 1,
+        created_at: "5",
+        log_path: "/var/log/pods/p/c.log",
+        mounts: [
+          { host_path: "/present", container_path: "/p" },
+          { host_path: "/absent", container_path: "/a" },
+        ],
+      },
+    },
+  },
+  {
+    at: 150,
+    ms: 1,
+    rpc: "StopContainer",
+    request: { container_id: container },
+    error: { code: 5, message: `no ${pod}` },
+  },
+  { at: 160, ms: 1, rpc: "ContainerStatus", request: { container_id: id("f") }, response: {} },
+  { at: 170, ms: 1, rpc: "RemoveImage", request: { image: { image: "x" } }, response: {} },
+];
+
+interface Server {
+  readonly asked: [rpc: string, request: Record<string, unknown>][];
+  ask(rpc: string, request: object): Promise<object>;
+}
+
+/** A server that answers after a while, with ids of its own, and has the image by its name alone. */
+function server(state = 1): Server {
+  const asked: Server["asked"] = [];
+  let logs = "";
+  return {
+    asked,
+    ask: async (rpc, request) => {
+      asked.push([rpc, request as Record<string, unknown>]);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      switch (rpc) {
+        case "RunPodSandbox":
+          logs = (request as { config: { log_directory: string } }).config.log_directory;
+          return { pod_sandbox_id: id("c") };
+        case "CreateContainer":
+          return { container_id: id("d") };
+        case "ImageStatus":
+          return {
+            image: (request as { image: { image: string } }).image.image === "busybox" ? { id: "i" } : null,
+          };
+        case "ContainerStatus":
+          return {
+            status: {
+              id: id("d"),
+              metadata: { name: "c", attempt: 0 },
+              state,
+              created_at: "99",
+              log_path: `${logs}/c.log`,
+              mounts: [{ host_path: "/present", container_path: "/p" }],
+            },
+          };
+        case "StopContainer":
+          return { error: { code: 5, message: `no ${id("c")}` } };
+        default:
+          return {};
+      }
+    },
+  };
+}
+
+async function* stream(calls: readonly RecordedCall[]): AsyncGenerator<RecordedCall> {
+  await Promise.resolve();
+  yield* calls;
+}
+
+async function play(
+  t: TestContext,
+  endpoint: Server,
+  { calls = podCalls, signal = new AbortController().signal } = {},
+): Promise<{ replayed: Replayed; report: ShadowReport }> {
+  const report = newReport({ paths: { listen: "", relay: "", primary: "" }, endpoint: "", startedAt: "" });
+  const replayed = await replay({
+    calls: stream(calls),
+    endpoint,
+    fast: true,
+    directory: temporaryDirectory(t),
+    compare: compareAnswers,
+    compareOptions: {},
+    report: new ReportBuilder(report),
+    signal,
+    exists: (path) => path === "/present",
+  });
+  return { replayed, report };
+}
+
+test("replay() keeps the order of a pod's calls, maps ids and directories, and removes the pod", async (t) => {
+  const endpoint = server();
+  const { replayed, report } = await play(t, endpoint);
+  assert.deepEqual(report.differences, []);
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc !== "ImageStatus" && rpc !== "StopContainer"),
+    [
+      "RunPodSandbox",
+      "CreateContainer",
+      "StartContainer",
+      "ContainerStatus",
+      "StopPodSandbox",
+      "RemovePodSandbox",
+    ],
+  );
+  const requests = new Map(endpoint.asked);
+  const created = requests.get("CreateContainer") as {
+    pod_sandbox_id: string;
+    config: { image: { image: string }; mounts: object[]; envs: { value: Buffer }[] };
+  };
+  assert.equal(created.pod_sandbox_id, id("c"));
+  assert.equal(created.config.image.image, "busybox");
+  assert.deepEqual(created.config.mounts, [{ host_path: "/present", container_path: "/p" }]);
+  assert.equal(String(created.config.envs[0]?.value), "redacted:1");
+  assert.deepEqual(requests.get("StartContainer"), { container_id: id("d") });
+  const { config } = requests.get("RunPodSandbox") as { config: { linux: object; log_directory: string } };
+  assert.deepEqual(config.linux, { cgroup_parent: "" });
+  assert.ok(!config.log_directory.startsWith("/var/log"));
+  assert.deepEqual(replayed.missingPaths, ["/absent"]);
+  assert.deepEqual(replayed.left, []);
+  assert.deepEqual(replayed.notPlayed, {
+    "of a pod from before the recording, or one that was not made here": 1,
+    "RemoveImage is not played": 1,
+  });
+});
+
+test("replay() reports answers that differ", async (t) => {
+  const { report } = await play(t, server(2));
+  assert.deepEqual(
+    report.differences.map(({ rpc, field }) => [rpc, field]),
+    [["ContainerStatus", "status.state"]],
+  );
+});
+
+test("replay() names images that are missing", async (t) => {
+  const endpoint = server();
+  const { ask } = endpoint;
+  const { replayed } = await play(t, {
+    ...endpoint,
+    ask: (rpc, request) => (rpc === "ImageStatus" ? Promise.resolve({ image: null }) : ask(rpc, request)),
+  });
+  assert.deepEqual(replayed.missingImages, ["busybox"]);
+});
+
+test("replay() removes its pods when it is interrupted", async (t) => {
+  const endpoint = server();
+  const stop = new AbortController();
+  const { ask } = endpoint;
+  const interrupting: Server = {
+    ...endpoint,
+    ask: (rpc, request) => {
+      if (rpc === "StartContainer") stop.abort();
+      return ask(rpc, request);
+    },
+  };
+  const calls = [...podCalls, { ...podCalls[0], at: 1000, ms: 1, rpc: "Version", request: {} }];
+  const playing = play(t, interrupting, { calls, signal: stop.signal });
+  await playing.catch((error: unknown) => {
+    assert.match(String(error), /all pods were removed/);
+  });
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc.endsWith("PodSandbox")),
+    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
+  );
+});
+
+test("byStart() puts calls into the order of their begin", async () => {
+  const call = (at: number): RecordedCall => ({ at, ms: 1, rpc: "Version" });
+  const ordered: number[] = [];
+  for await (const { at } of byStart(stream([5, 1, 3, 2, 9, 4].map(call)))) ordered.push(at);
+  assert.deepEqual(ordered, [1, 2, 3, 4, 5, 9]);
+});
