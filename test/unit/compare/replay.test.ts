@@ -72,7 +72,7 @@ const podCalls: readonly RecordedCall[] = [
 
 interface Server {
   readonly asked: [rpc: string, request: Record<string, unknown>][];
-  ask(rpc: string, request: object): Promise<object>;
+  readonly ask: (rpc: string, request: object) => Promise<object>;
 }
 
 /** A server that answers after a while, with ids of its own, and has the image by its name alone. */

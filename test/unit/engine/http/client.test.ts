@@ -21,6 +21,19 @@ function never(): AbortSignal {
 }
 
 describe("EngineClient", () => {
+  test("request() with readOnly sends GET, and refuses to send anything else", async () => {
+    await using docker = await startFakeDocker({ "GET /thing": json({}), "POST /thing": json({}) });
+    const client = docker.client({ readOnly: true });
+    await client.request(get, never());
+    for (const method of ["POST", "PUT", "DELETE"] as const) {
+      await assert.rejects(client.request({ ...post, method }, never()), {
+        kind: "precondition",
+        message: "change the thing: this server only reads (--read-only)",
+      });
+    }
+    assert.equal(docker.requests.length, 1);
+  });
+
   test("request() ends with its deadline when the engine is frozen, and lets go of the connection", async () => {
     await using docker = await startFakeDocker({ "GET /thing": hang });
     await assert.rejects(docker.client({ shortTimeoutMs: 50 }).request(get, never()), {

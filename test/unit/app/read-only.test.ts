@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { lstat, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  openReadOnlyStores,
+  readOnlyHost,
+  readOnlyNetwork,
+  readOnlyRpcs,
+} from "../../../src/shim/app/read-only.js";
+import { rpcs } from "../../../src/shim/cri/rpcs.js";
+import type { Rpc } from "../../../src/shim/grpc/handlers.js";
+import { Lifetime } from "../../../src/shim/lib/lifetime.js";
+import type { HostAccess } from "../../../src/shim/ports/host.js";
+import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
+import { recordingLog } from "../../fakes/recording-log.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
+
+const never = (): AbortSignal => new AbortController().signal;
+
+test("readOnlyRpcs() refuses each RPC that changes something, and lets the others through", async () => {
+  const called: string[] = [];
+  const table = new Map(
+    Object.entries(rpcs).map(([name, { readOnly }]): [string, Rpc] => [
+      name,
+      {
+        readOnly,
+        subject: () => ({}) as never,
+        handle: () => {
+          called.push(name);
+          return Promise.resolve({});
+        },
+      },
+    ]),
+  );
+  const refused: string[] = [];
+  for (const [name, rpc] of readOnlyRpcs(table)) {
+    await rpc
+      .handle({}, { signal: never() } as never, () => Promise.resolve())
+      .catch((error: unknown) => {
+        assert.match(String(error), /this server only reads \(--read-only\)/);
+        assert.equal((error as { kind: string }).kind, "precondition");
+        refused.push(name);
+      });
+  }
+  assert.deepEqual(
+    called.filter(
+      (name) => !/^List|^Stream|Status$|Stats$|^Version$|^RuntimeConfig$|^ImageFsInfo$/.test(name),
+    ),
+    ["GetContainerEvents"],
+  );
+  assert.ok(refused.includes("ExecSync"));
+  assert.ok(refused.includes("Exec"));
+  assert.equal(called.length + refused.length, Object.keys(rpcs).length);
+});
+
+test("openReadOnlyStores() reads checkpoints of the state directory and leaves it as it is", async () => {
+  await using directory = await temporaryDirectory();
+  const root = join(directory.path, "state");
+  const id = "a".repeat(64);
+  await mkdir(join(root, "sandbox"), { recursive: true });
+  await writeFile(join(root, "sandbox", id), "not a checkpoint");
+  await writeFile(join(root, "sandbox", ".dockershim-0123456789abcdef"), "half a file");
+  const before = await readdir(root, { recursive: true });
+  const lifetime = new Lifetime(recordingLog());
+  const { records, logRecords } = await openReadOnlyStores(root, recordingLog(), lifetime);
+  assert.deepEqual(await records.checkpoints.list(), [id]);
+  assert.equal(await records.checkpoints.get(id), undefined);
+  await assert.rejects(records.checkpoints.remove(id), { kind: "precondition" });
+  await assert.rejects(records.checkpoints.put(id, {} as never), { kind: "precondition" });
+  assert.deepEqual(logRecords.ids(), []);
+  await lifetime.close();
+  assert.deepEqual(await readdir(root, { recursive: true }), before);
+  assert.equal(await readFile(join(root, "sandbox", id), "utf8"), "not a checkpoint");
+});
+
+test("readOnlyHost() keeps the log link of a container that the other runtime has removed", async () => {
+  await using directory = await temporaryDirectory();
+  const link = join(directory.path, "0.log");
+  await symlink("/var/lib/docker/containers/x/x-json.log", link);
+  const host = readOnlyHost({ local: true } as HostAccess);
+  await host.unlinkLog(link, "x");
+  assert.ok((await lstat(link)).isSymbolicLink());
+  await assert.rejects(host.writeResolvConf({} as never, "", never()), { kind: "precondition" });
+  await assert.rejects(host.linkLog(link, {} as never, never()), { kind: "precondition" });
+  await assert.rejects(host.applyCgroup({} as never, {} as never, never()), { kind: "precondition" });
+  await assert.rejects(host.killProcessTree("x", 1, never()), { kind: "precondition" });
+});
+
+test("readOnlyNetwork() asks the plugin for addresses alone", async () => {
+  const asked: string[] = [];
+  const plugin = new Proxy({} as NetworkPlugin, {
+    get: (_target, name) => () => {
+      asked.push(String(name));
+      return Promise.resolve(["10.0.0.1"]);
+    },
+  });
+  const network = readOnlyNetwork(plugin);
+  await network.start(never());
+  await network.engineFound({ local: true });
+  await network.stop();
+  assert.deepEqual(await network.podAddresses({ namespace: "a", name: "b", sandboxId: "c" }), ["10.0.0.1"]);
+  await assert.rejects(network.setUpPod({} as never, never()), { kind: "precondition" });
+  await assert.rejects(network.tearDownPod({} as never, never()), { kind: "precondition" });
+  await assert.rejects(network.podCidrChanged([]), { kind: "precondition" });
+  assert.deepEqual(asked, ["podAddresses"]);
+});
