@@ -64,11 +64,12 @@ const comparedRpcs: ReadonlySet<string> = new Set<UnaryRpc>([
 ]);
 
 /** The replay made other objects at another time. */
-const timesOfObjects: readonly VolatileField[] = ["created_at", "started_at", "finished_at"].map((name) => ({
-  field: `*${name}`,
-  compared: "by presence",
-  reason: "the replay made it at another time",
-}));
+const ofOtherObjects: readonly VolatileField[] = [
+  "created_at",
+  "started_at",
+  "finished_at",
+  "network.ip",
+].map((name) => ({ field: `*${name}`, compared: "by presence", reason: "the replay made another object" }));
 
 /** Calls are in the order of their ends; so many are looked at to find their order at the begin. */
 const windowCalls = 500;
@@ -204,7 +205,7 @@ class Replay {
 
   #compare(call: RecordedCall, answer: Readonly<Record<string, unknown>>): void {
     const { compare, report } = this.options;
-    const compareOptions = { ...this.options.compareOptions, volatile: timesOfObjects };
+    const compareOptions = { ...this.options.compareOptions, volatile: ofOtherObjects };
     const { rpc, error, response = {} } = call;
     const isCreation = rpc === "RunPodSandbox" || rpc === "CreateContainer";
     const left =
