@@ -116,8 +116,12 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
 }
 
 function offer(comparison: ShadowComparison | undefined, call: PipedCall, report: ShadowReport): void {
-  if (comparison === undefined) report.unanswered.count += 1;
-  else comparison.offer(call);
+  if (comparison !== undefined) {
+    comparison.offer(call);
+    return;
+  }
+  report.unanswered.count += 1;
+  report.unanswered.last = `${now()} asked before both servers had answered this process`;
 }
 
 async function connectBoth(

@@ -45,12 +45,14 @@ export interface ShadowComparisonOptions {
 
 /** Calls that wait for their comparison. */
 const largestQueue = 200;
+const largestQueueBytes = 32 * 1024 * 1024;
 const atOnce = 4;
 /** Pairs of further questions that wait. Each is a load on the primary, which the client did not cause. */
 const largestConfirmations = 4;
 
 export class ShadowComparison {
   readonly #queue: PipedCall[] = [];
+  #queuedBytes = 0;
   readonly #running = new Set<Promise<void>>();
   readonly #confirming = new Set<Promise<void>>();
   readonly #stop = new AbortController();
@@ -69,17 +71,20 @@ export class ShadowComparison {
     if (!readOnlyRpcs.has(rpc) || call.end !== "answered") return;
     const counts = this.options.report.counts(rpc);
     counts.observed += 1;
-    if (this.#queue.length >= largestQueue) {
+    const isFull = this.#queuedBytes + bytesOf(call) > largestQueueBytes && this.#queue.length > 0;
+    if (isFull || this.#queue.length >= largestQueue) {
       counts.skipped += 1;
       return;
     }
     this.#queue.push(call);
+    this.#queuedBytes += bytesOf(call);
     this.#next();
   }
 
   /** Ends the questions under way. */
   async stop(): Promise<void> {
     this.#queue.length = 0;
+    this.#queuedBytes = 0;
     this.#stop.abort();
     await this.settled();
   }
@@ -94,6 +99,7 @@ export class ShadowComparison {
     while (this.#running.size < atOnce) {
       const call = this.#queue.shift();
       if (call === undefined) return;
+      this.#queuedBytes -= bytesOf(call);
       const work = this.#compare(call)
         .catch((error: unknown) => {
           if (this.#stop.signal.aborted) return;
@@ -189,6 +195,10 @@ export class ShadowComparison {
       report.add(difference, example, now());
     }
   }
+}
+
+function bytesOf({ requests, responses }: PipedCall): number {
+  return [...requests, ...responses].reduce((sum, { bytes }) => sum + bytes.length, 0);
 }
 
 interface Answers {

@@ -1,5 +1,5 @@
 /** `dockershim record` and `dockershim shadow`: a relay between a CRI server and its clients. */
-import { readFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { arch, cpus, release, totalmem } from "node:os";
 import { connectAsked } from "../../compare/asked-endpoint.js";
 import {
@@ -40,7 +40,8 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   const done = new Promise<void>((resolve) => {
     full = resolve;
   });
-  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task), onDone: full });
+  const command = commandOf(io, task);
+  const relay = await orRemove(output, startObservedRelay({ paths, log, command, onDone: full }));
   io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
   await endOf(io.signal, durationMs, done);
   await finish(relay, log);
@@ -63,7 +64,7 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   const task: ShadowTask = { kind: "shadow", paths, endpoint, report, startedAt: new Date().toISOString() };
   await writeReport(report, newReport(task));
   const log = createLogger("info");
-  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task) });
+  const relay = await orRemove(report, startObservedRelay({ paths, log, command: commandOf(io, task) }));
   io.writeOut(`comparing ${endpoint} with ${primary}; the report is ${report}\n${pointer(listen)}`);
   await endOf(io.signal, undefined, new Promise(() => undefined));
   await finish(relay, log);
@@ -74,6 +75,16 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
 export async function runObserveCalls(task: string, input: AsyncIterable<Buffer>): Promise<number> {
   // The relay of this program wrote it.
   return observeCalls(JSON.parse(task) as ObserverTask, input);
+}
+
+/** When the relay does not start, nothing is left of what was made for it. */
+async function orRemove<T>(file: string, started: Promise<T>): Promise<T> {
+  try {
+    return await started;
+  } catch (error) {
+    await rm(file, { force: true });
+    throw error;
+  }
 }
 
 function commandOf({ self }: RelayIo, task: ObserverTask): [string, ...string[]] {

@@ -75,10 +75,9 @@ function row(name: string, ...cells: readonly string[]): string {
 
 /** Values come from pods. */
 function printable(line: string): string {
-  return line.replaceAll(
-    /\p{Cc}|\p{Cf}/gu,
-    (character) => JSON.stringify(`\u0000${character}`).slice(7, -1) || "?",
-  );
+  return line.replaceAll(/[\p{Cc}\p{Cf}]/gu, (character) => {
+    return `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`;
+  });
 }
 
 function cut(line: string): string {

@@ -246,3 +246,13 @@ test("a redactor remembers a bounded number of values", () => {
   }
   assert.ok((redactor.sizes["known"] ?? 0) <= 2000);
 });
+
+test("texts made to take long are read in a bounded number of steps", () => {
+  const texts = [
+    "docker ".repeat(50_000),
+    "a.".repeat(150_000),
+    "-eyJ".repeat(20_000),
+    `x${" ".repeat(200_000)}`,
+  ];
+  for (const text of texts) assert.equal(redactCommand("sh", "-c", text), `sh -c ${text}`);
+});

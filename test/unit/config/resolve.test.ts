@@ -39,6 +39,7 @@ describe("resolveConfig() without anything given", () => {
     assert.deepEqual(config, {
       containerRuntimeEndpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
       stateDir: "/var/lib/dockershim",
+      readOnly: false,
       dockerEndpoint: { kind: "unix", path: "/var/run/docker.sock" },
       runtimeRequestTimeoutMs: 120_000,
       cgroupDriver: undefined,
