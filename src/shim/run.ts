@@ -15,6 +15,13 @@ const writeError = (text: string): void => {
   process.stderr.write(text);
 };
 
+const migrateIo = {
+  environment: process.env,
+  version: build.version,
+  isTerminal: process.stdout.isTTY,
+  writeOut,
+};
+
 const interrupted = new AbortController();
 const abortWhenInterrupted = (): void => {
   for (const name of ["SIGINT", "SIGTERM"] as const) {
@@ -93,6 +100,14 @@ process.exitCode = await runCommandLine(
       for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
       const { runObserveCalls } = await import("./commands/relay-command.js");
       return runObserveCalls(task, process.stdin);
+    },
+    migrateCheck: async (options) => {
+      const { runMigrateCheck } = await import("./commands/migrate-command.js");
+      return runMigrateCheck(options, migrateIo);
+    },
+    migratePlan: async (options) => {
+      const { runMigratePlan } = await import("./commands/migrate-command.js");
+      return runMigratePlan(options, migrateIo);
     },
     play: async (options) => {
       abortWhenInterrupted();

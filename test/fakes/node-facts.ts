@@ -19,6 +19,7 @@ export function nodeFacts(changes: Partial<NodeFacts> = {}): NodeFacts {
     defaultRuntime: "runc",
     security: { apparmor: false, seccomp: true, selinux: false, usernsRemap: false, rootless: false },
     experimental: false,
+    liveRestore: false,
     cdi: false,
     cdiSpecDirs: [],
     totalMemory: 8 * 1024 ** 3,

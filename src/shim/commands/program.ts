@@ -18,12 +18,13 @@ import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
+import { addMigrateCommands, type MigrateActions } from "./migrate-commands.js";
 
 /**
  * The actions of the commands return the exit code. A thrown error becomes one line on standard error and
  * code 1.
  */
-export interface Actions extends RelayActions {
+export interface Actions extends RelayActions, MigrateActions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
@@ -178,6 +179,11 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       exitCode = code;
     },
   });
+
+  const onExit = (code: number): void => {
+    exitCode = code;
+  };
+  addMigrateCommands(root, actions, { serveFlags: flags, environment: io.environment, onExit });
 
   const version = addCommand("version", "print the version");
   version.action(() => {

@@ -108,7 +108,8 @@ export const ownLabels: readonly string[] = [typeLabel, sandboxIdLabel, logPathL
 export function madeLabels(docker: Labels): Labels {
   const keys = madeKeys(docker);
   const isMade = (key: string): boolean =>
-    keys === undefined ? !unsharedLabels.includes(key) : keys.has(key);
+    // The list itself stays: by it, this program is known to have made the container.
+    keys === undefined ? !unsharedLabels.includes(key) : key === madeKeysLabel || keys.has(key);
   return Object.fromEntries(Object.entries(docker).filter(([key]) => isMade(key)));
 }
 

@@ -44,6 +44,8 @@ export interface NodeFacts {
   };
   /** Whether the engine is in experimental mode, as checkpoints need. */
   readonly experimental: boolean;
+  /** Whether containers run on while the engine does not. */
+  readonly liveRestore: boolean;
   /** Whether the engine itself injects CDI devices (DeviceRequests with driver cdi). */
   readonly cdi: boolean;
   /** Directories of CDI specifications, as the engine or the convention names them. */

@@ -76,6 +76,7 @@ export function toNodeFacts(version: unknown, info: unknown, apiMinor: number): 
       rootless: security.includes("rootless"),
     },
     experimental: json["ExperimentalBuild"] === true,
+    liveRestore: json["LiveRestoreEnabled"] === true,
     // The engine names the directories that it reads, and none when it does not inject devices.
     cdi: specDirs.length > 0,
     cdiSpecDirs: specDirs.length > 0 ? specDirs : ["/etc/cdi", "/var/run/cdi"],

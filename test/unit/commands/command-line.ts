@@ -1,4 +1,5 @@
 /** Runs the command line with actions that only note what they were called with. */
+import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/shim/commands/migrate-commands.js";
 import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
 import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
@@ -12,6 +13,8 @@ export interface Outcome {
   readonly diffed?: DiffOptions;
   /** What other actions were called with, by their names. */
   readonly acted: Readonly<Record<string, unknown>>;
+  readonly checked?: MigrateCheckOptions;
+  readonly planned?: MigratePlanOptions;
 }
 
 export async function run(
@@ -25,7 +28,7 @@ export async function run(
   const argv = typeof line === "string" ? line.split(/\s+/).filter((part) => part !== "") : line;
   let out = "";
   let err = "";
-  const noted: { served?: ResolvedConfig; played?: PlayOptions; diffed?: DiffOptions } = {};
+  const noted: { served?: ResolvedConfig; played?: PlayOptions; diffed?: DiffOptions; checked?: MigrateCheckOptions; planned?: MigratePlanOptions } = {};
   const acted: Record<string, unknown> = {};
   const note = (action: string, given: unknown): Promise<number> => {
     acted[action] = given;
@@ -45,6 +48,14 @@ export async function run(
       replay: (options) => note("replay", options),
       showReport: (path) => note("showReport", path),
       observeCalls: (task) => note("observeCalls", task),
+      migrateCheck: (options) => {
+        noted.checked = options;
+        return Promise.resolve(2);
+      },
+      migratePlan: (options) => {
+        noted.planned = options;
+        return Promise.resolve(2);
+      },
       play: (options) => {
         noted.played = options;
         return Promise.resolve(7);

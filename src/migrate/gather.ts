@@ -1,0 +1,138 @@
+/** Reads a node: files below one root directory, and the engine. Writes nothing and makes no directory. */
+import { hostname } from "node:os";
+import { messageOf } from "../shim/lib/errors.js";
+import { parseListeningSockets } from "../shim/host/unix-listeners.js";
+import type { Engine } from "../shim/ports/engine.js";
+import type { DaemonConfig, DockerUser, MigrationFacts, ServiceFacts } from "./facts.js";
+import { lastFlag } from "./kubelet/flags.js";
+import { readKubelet, readService } from "./kubelet/read-kubelet.js";
+import { usersAmongContainers, usersAmongManifests, usersAmongUnits } from "./node/docker-users.js";
+import { NodeFiles } from "./node/node-files.js";
+import { readCheckpoints, readNetwork, readRecords } from "./node/read-network.js";
+import { readEngine } from "./node/read-engine.js";
+import { loadUnit } from "./systemd/load-unit.js";
+
+const daemonConfigPath = "/etc/docker/daemon.json";
+
+export interface GatherOptions {
+  readonly root: string;
+  /** As operators write it, for messages. */
+  readonly endpoint: string;
+  /** Undefined: only files are read. */
+  readonly engine: Pick<Engine, "connect" | "listContainers" | "inspectContainer" | "listImages"> | undefined;
+  readonly kubeletVersion: string | undefined;
+  /** Runs a program with `--version`; undefined where that is not possible. */
+  readonly askProgram: (program: string) => Promise<string | undefined>;
+}
+
+export async function gatherFacts(options: GatherOptions, signal: AbortSignal): Promise<MigrationFacts> {
+  const { root, endpoint, engine, kubeletVersion, askProgram } = options;
+  const files = new NodeFiles(root);
+  const kubelet = await readKubelet(files, kubeletVersion, askProgram);
+  const services = {
+    docker: await readService(files, "docker.service"),
+    dockerSocket: await loadUnit(files, "docker.socket"),
+    criDocker: await readService(files, "cri-docker.service"),
+    criDockerSocket: await loadUnit(files, "cri-docker.socket"),
+    dockershim: await readService(files, "dockershim.service"),
+  };
+  const units = [kubelet.service, services.criDocker, services.dockershim];
+  const flag = (name: string, fallback: string): string => valueOf(units, name) ?? fallback;
+  const network = await readNetwork(files, {
+    configurationDirectory: flag("cni-conf-dir", "/etc/cni/net.d"),
+    binDirectories: flag("cni-bin-dir", "/opt/cni/bin,/usr/lib/cni").split(",").filter(Boolean),
+    cacheDirectories: [flag("cni-cache-dir", "/var/lib/cni/cache")],
+  });
+  const stateDirectories = [
+    valueOf([services.dockershim], "state-dir") ?? "/var/lib/dockershim",
+    valueOf([kubelet.service], "experimental-dockershim-root-directory") ?? "/var/lib/dockershim",
+    valueOf([services.criDocker], "cri-dockerd-root-directory") ?? "/var/lib/cri-dockerd",
+  ];
+  const problems = [...new Set([...units, services.docker].filter((unit) => unit !== undefined))].flatMap(
+    ({ unit, command }) => [...unit.problems, ...command.problems],
+  );
+  const checkpoints = [];
+  for (const directory of new Set(stateDirectories))
+    checkpoints.push(...(await readCheckpoints(files, `${directory}/sandbox`)));
+  const records = await readRecords(files, stateDirectories[0] ?? "/var/lib/dockershim");
+  problems.push(...records.problems);
+
+  const sources = { endpoint, files, checkpoints, network, limits: records.limits, records: records.pods };
+  let engineFacts: MigrationFacts["engine"] = { endpoint, problem: "not asked" };
+  const users: DockerUser[] = [];
+  try {
+    if (engine !== undefined) engineFacts = await readEngine({ ...sources, engine }, signal);
+    if ("facts" in engineFacts) users.push(...usersAmongContainers(engineFacts));
+  } catch (error) {
+    if (signal.aborted) throw error;
+    engineFacts = { endpoint, problem: messageOf(error) };
+  }
+  const dockerRoot = "facts" in engineFacts ? engineFacts.facts.dockerRootDir : "/var/lib/docker";
+  users.push(...(await usersAmongUnits(files, dockerRoot)));
+  const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), dockerRoot);
+  users.push(...manifests.users);
+  problems.push(...manifests.problems);
+  return {
+    root,
+    node: await readNodeName(files, kubelet.service),
+    engine: engineFacts,
+    daemonConfig: await readDaemonConfig(files, services.docker),
+    kubelet,
+    services,
+    network,
+    checkpoints,
+    dockerUsers: users,
+    listening: await readListening(files),
+    problems,
+  };
+}
+
+function valueOf(services: readonly (ServiceFacts | undefined)[], name: string): string | undefined {
+  for (const service of services) {
+    const value = lastFlag(service?.flags ?? [], name)?.value;
+    if (value !== undefined && value !== "") return value;
+  }
+  return undefined;
+}
+
+function manifestDirectory({ service, config }: MigrationFacts["kubelet"]): string {
+  const flag = lastFlag(service?.flags ?? [], "pod-manifest-path")?.value;
+  return flag ?? config?.values.get("staticPodPath")?.value ?? "/etc/kubernetes/manifests";
+}
+
+async function readNodeName(
+  files: NodeFiles,
+  kubelet: ServiceFacts | undefined,
+): Promise<MigrationFacts["node"]> {
+  const flag = lastFlag(kubelet?.flags ?? [], "hostname-override");
+  if (flag !== undefined) return { name: flag.value, source: `${flag.file}:${flag.line}` };
+  const reading = await files.read("/etc/hostname");
+  const name = reading.kind === "read" ? reading.text.trim() : "";
+  // Kubernetes writes node names in lower case.
+  if (files.root === "/" || name === "") return { name: hostname().toLowerCase(), source: "host name" };
+  return { name: name.toLowerCase(), source: "/etc/hostname" };
+}
+
+async function readDaemonConfig(
+  files: NodeFiles,
+  docker: ServiceFacts | undefined,
+): Promise<DaemonConfig | undefined> {
+  const path = lastFlag(docker?.flags ?? [], "config-file")?.value ?? daemonConfigPath;
+  const reading = await files.read(path);
+  if (reading.kind === "absent") return undefined;
+  if (reading.kind === "unreadable") return { path, values: undefined, problem: reading.reason };
+  try {
+    const value: unknown = JSON.parse(reading.text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value))
+      return { path: reading.path, values: value as Record<string, unknown>, problem: undefined };
+    return { path, values: undefined, problem: "is no JSON object" };
+  } catch (error) {
+    return { path, values: undefined, problem: messageOf(error) };
+  }
+}
+
+async function readListening(files: NodeFiles): Promise<ReadonlySet<string> | undefined> {
+  const reading = await files.read("/proc/net/unix");
+  if (reading.kind !== "read") return undefined;
+  return new Set(parseListeningSockets(reading.text.split("\n")).map(({ path }) => path));
+}

@@ -1,0 +1,190 @@
+/** The kubelet and the units of the runtimes against the target. Pure. */
+import type { MigrationFacts, ServiceFacts } from "../facts.js";
+import type { Finding } from "../finding.js";
+import { lastFlag } from "../kubelet/flags.js";
+import {
+  configuredRuntime,
+  lastInTreeMinor,
+  runningRuntime,
+  socketPath,
+  type Target,
+  targetNames,
+} from "../target.js";
+
+/** The lowest kubelet that each target was made for, and why. */
+const lowestKubelet: Partial<Record<Target, readonly [minor: number, reason: string]>> = {
+  dockershim: [20, "this program serves CRI v1alpha2 and v1; kubelets before 1.20 were never tried"],
+  "cri-dockerd": [23, "cri-dockerd 0.4 serves CRI v1 alone; 0.3 serves v1alpha2 as well"],
+};
+
+type Add = (draft: Omit<Finding, "subject">) => void;
+
+export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Finding[] {
+  const found: Finding[] = [];
+  const add: Add = (draft) => {
+    found.push({ ...draft, subject: "node" });
+  };
+  for (const { place, text } of facts.problems) {
+    add({
+      ...{ id: "file-not-understood", level: "change", text: `${place} ${text}`, source: place },
+      reason: "what this line sets is not known here; migrate plan leaves the file alone",
+      next: `correct ${place}, or judge it by hand`,
+    });
+  }
+  judgeConfigFiles(facts, add);
+  const { service, version } = facts.kubelet;
+  if (service === undefined) {
+    add({
+      ...{ id: "kubelet-unit-missing", level: "change", text: "there is no kubelet.service" },
+      reason: "no unit directory of systemd has it, so its flags are not known",
+      next: "check how this node starts its kubelet",
+      source: "/etc/systemd/system, /usr/lib/systemd/system",
+    });
+  } else if (version === undefined) {
+    add({
+      ...{ id: "kubelet-version", level: "change", text: "the kubelet's version is not known" },
+      reason: "its program did not answer to --version",
+      next: "give --kubelet-version",
+      source: service.unit.path,
+    });
+  }
+  judgeVersion(facts, target, add);
+  judgeState(facts, target, add);
+  return found;
+}
+
+function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): void {
+  for (const config of [kubelet.config, kubelet.instanceConfig]) {
+    if (config?.problem === undefined) continue;
+    add({
+      ...{ id: "kubelet-config-broken", level: "blocked", source: config.path },
+      text: `${config.path} cannot be read: ${config.problem}`,
+      reason: "the kubelet does not start with it, and its settings are not known here",
+      next: `correct ${config.path}`,
+    });
+  }
+  const configFlag = lastFlag(kubelet.service?.flags ?? [], "config");
+  if (configFlag !== undefined && kubelet.config === undefined) {
+    add({
+      ...{ id: "kubelet-config-missing", level: "blocked", source: `${configFlag.file}:${configFlag.line}` },
+      text: `${configFlag.value} is missing`,
+      reason: "the kubelet's flag --config names it",
+      next: "restore the file, or remove the flag",
+    });
+  }
+  if (daemonConfig?.problem !== undefined) {
+    add({
+      ...{ id: "daemon-config-broken", level: "blocked", source: daemonConfig.path },
+      text: `${daemonConfig.path} cannot be read: ${daemonConfig.problem}`,
+      reason: "the engine does not start with it",
+      next: `correct ${daemonConfig.path}`,
+    });
+  }
+}
+
+function judgeVersion({ kubelet: { version } }: MigrationFacts, target: Target, add: Add): void {
+  if (version === undefined) return;
+  const lowest = lowestKubelet[target];
+  const blocked = (text: string, reason: string, next: string): void => {
+    add({ id: "kubelet-version", level: "blocked", text, reason, next, source: version.source });
+  };
+  if (target === "dockershim-in-tree" && version.minor > lastInTreeMinor)
+    blocked(
+      `kubelet ${version.text} has no dockershim inside`,
+      "it was removed in 1.24",
+      "use --to cri-dockerd, or a kubelet 1.23 that the API server still accepts",
+    );
+  else if (lowest !== undefined && version.minor < lowest[0])
+    blocked(`kubelet ${version.text} is older than 1.${lowest[0]}`, lowest[1], "update the kubelet first");
+}
+
+function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
+  const configured = configuredRuntime(facts);
+  const running = runningRuntime(facts);
+  if (configured.runtime === "unknown" && facts.kubelet.service !== undefined) {
+    add({
+      ...{ id: "kubelet-runtime", level: "change", source: configured.source },
+      text:
+        configured.endpoint === ""
+          ? "no file says which runtime the kubelet uses"
+          : `the kubelet uses ${configured.endpoint}, and no unit here serves it`,
+      reason: "the endpoint is not that of a known runtime",
+      next: "check containerRuntimeEndpoint, or the flag --container-runtime-endpoint",
+    });
+  } else if (configured.runtime !== "unknown") {
+    const isThere = configured.runtime === target;
+    add({
+      ...{ id: "kubelet-runtime", level: isThere ? "ok" : "note", source: configured.source },
+      text: `the kubelet's files name ${targetNames[configured.runtime]}${at(configured.endpoint)}`,
+      reason: isThere ? "it is the target already" : `the target is ${targetNames[target]}`,
+      next: isThere ? "" : `dockershim migrate plan --to ${target}`,
+    });
+  }
+  if (running !== undefined && facts.kubelet.service !== undefined && running.runtime !== configured.runtime)
+    add({
+      ...{
+        id: "half-migrated-kubelet",
+        level: "change",
+        source: `/proc/${facts.kubelet.running?.pid ?? 0}/cmdline`,
+      },
+      text: `the running kubelet uses ${nameOf(running.runtime)}${at(running.endpoint)}, its files name ${nameOf(configured.runtime)}${at(configured.endpoint)}`,
+      reason: "the files were changed after its start",
+      next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
+    });
+  judgeSockets(facts, configured.runtime, configured.endpoint, configured.source, add);
+  judgeServices(facts, add);
+}
+
+function nameOf(runtime: Target | "unknown"): string {
+  return runtime === "unknown" ? "an unknown runtime" : targetNames[runtime];
+}
+
+function at(endpoint: string): string {
+  return endpoint === "" ? "" : ` at ${endpoint}`;
+}
+
+function judgeSockets(
+  { listening, services }: MigrationFacts,
+  runtime: Target | "unknown",
+  endpoint: string,
+  source: string,
+  add: Add,
+): void {
+  if (listening === undefined || endpoint === "" || runtime === "dockershim-in-tree") return;
+  const served = new Set([...listening].map(socketPath));
+  if (served.has(socketPath(endpoint))) return;
+  const unit =
+    runtime === "cri-dockerd" || services.criDocker !== undefined ? "cri-docker.socket" : "dockershim";
+  add({
+    ...{ id: "socket-not-served", level: "change", source },
+    text: `no program listens on ${endpoint}`,
+    reason: "the kubelet's files name this socket",
+    next: `systemctl status ${runtime === "dockershim" ? "dockershim" : unit}, or change the endpoint`,
+  });
+}
+
+function judgeServices({ services }: MigrationFacts, add: Add): void {
+  const { criDocker, criDockerSocket, dockershim } = services;
+  const isEnabled = (service: ServiceFacts | undefined): boolean =>
+    service !== undefined && service.unit.isEnabled && !service.unit.isMasked;
+  const criEnabled =
+    isEnabled(criDocker) || (criDockerSocket?.isEnabled === true && !criDockerSocket.isMasked);
+  if (criEnabled && isEnabled(dockershim)) {
+    add({
+      ...{ id: "half-migrated-services", level: "change" },
+      text: "cri-docker and dockershim are both enabled",
+      reason: "both serve the same pods; a kubelet uses one of them, and the other can confuse crictl",
+      next: "systemctl disable --now cri-docker.service cri-docker.socket, or dockershim.service",
+      source: `${criDocker?.unit.path ?? criDockerSocket?.path ?? ""}, ${dockershim?.unit.path ?? ""}`,
+    });
+  }
+  for (const service of [criDocker, dockershim]) {
+    if (service === undefined || service.unit.isMasked || service.command.entry !== undefined) continue;
+    add({
+      ...{ id: "unit-without-command", level: "blocked", source: service.unit.path },
+      text: `${service.unit.name} has no ExecStart`,
+      reason: "a drop-in resets it, or the file is cut off",
+      next: `systemctl cat ${service.unit.name}, and correct it`,
+    });
+  }
+}

@@ -1,0 +1,223 @@
+/** Network, checkpoints, images, containers outside of pods and users of Docker's files. Pure. */
+import type { DockerUser, EngineFacts, MigrationFacts } from "../facts.js";
+import type { Finding, Level } from "../finding.js";
+import { lastFlag } from "../kubelet/flags.js";
+import { makerOf } from "../maker.js";
+import { type Target, targetNames, usesDocker } from "../target.js";
+import { networkOf } from "./judge-pods.js";
+
+export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Finding[] {
+  const { network, kubelet, services, engine } = facts;
+  const found: Finding[] = [];
+  const { configurationDirectory: directory } = network;
+  const add = (
+    id: string,
+    level: Level,
+    text: string,
+    reason: string,
+    next: string,
+    source: string,
+  ): void => {
+    found.push({ id, level, subject: "node", text, reason, next, source });
+  };
+  for (const { path, problem } of network.configurations) {
+    if (problem === undefined) continue;
+    add(
+      "cni-config-broken",
+      "change",
+      `${path}: ${problem}`,
+      "this file is skipped",
+      `correct ${path}`,
+      path,
+    );
+  }
+  const flag =
+    lastFlag(services.dockershim?.flags ?? [], "network-plugin") ??
+    lastFlag(services.criDocker?.flags ?? [], "network-plugin") ??
+    lastFlag(kubelet.service?.flags ?? [], "network-plugin");
+  const pods = "facts" in engine ? engine.pods : [];
+  const used = [...new Set(pods.map((pod) => networkOf(facts, pod)))].filter(
+    (plugin) => plugin !== "host" && plugin !== "unknown",
+  );
+  const first = network.configurations.find((one) => one.network !== undefined);
+  const shown = used.length === 0 ? "no pod has a network" : `pods have: ${used.sort().join(", ")}`;
+  const configured = first === undefined ? `no network in ${directory}` : `network ${first.network ?? ""}`;
+  const source = flag === undefined ? directory : `${flag.file}:${flag.line}`;
+  add("network-plugin", "ok", `${shown}; ${configured}`, "containers, caches and files", "", source);
+  if (used.includes("cni") && first === undefined)
+    add(
+      ...(["cni-config-missing", usesDocker(target) ? "change" : "blocked"] as const),
+      `pods have CNI networks, and ${directory} has no valid configuration`,
+      "new pods get no network",
+      "restore the configuration of the CNI network",
+      directory,
+    );
+  if (used.includes("kubenet") && !usesDocker(target))
+    add(
+      ...(["kubenet-gone", "blocked"] as const),
+      "kubenet ends with Docker",
+      `${targetNames[target]} needs a CNI configuration`,
+      "install a CNI network first",
+      source,
+    );
+  const corrupt = facts.checkpoints.filter(({ flavour }) => flavour === undefined);
+  const known = new Set(pods.map(({ sandboxId }) => sandboxId));
+  for (const { path, reason, sandboxId } of corrupt) {
+    if (known.has(sandboxId)) continue;
+    add(
+      ...(["checkpoint-corrupt-alone", "note"] as const),
+      `${path} is corrupt: ${reason ?? ""}`,
+      "no container belongs to it; this program moves it to quarantine/, dockershim deletes it",
+      "`dockershim checkpoint verify`",
+      path,
+    );
+  }
+  return found;
+}
+
+/** Images, containers outside of pods, and who reads Docker's socket and files. */
+export function judgeSurroundings(
+  facts: MigrationFacts,
+  engine: EngineFacts | undefined,
+  target: Target,
+): readonly Finding[] {
+  const found: Finding[] = [];
+  for (const user of facts.dockerUsers) found.push(...judgeDockerUser(user, target));
+  if (engine === undefined) return found;
+  const source = `engine ${engine.endpoint}`;
+  for (const { name, isRunning } of engine.outside) {
+    if (usesDocker(target)) continue;
+    found.push({
+      ...{ id: "container-outside", level: isRunning ? "blocked" : "change", subject: `container ${name}` },
+      text: isRunning ? "it runs outside of pods, and ends when Docker is removed" : "it is outside of pods",
+      reason: `${targetNames[target]} does not see containers of Docker`,
+      next: "make it a pod or a service, or keep Docker beside the new runtime",
+      source,
+    });
+  }
+  if (usesDocker(target) && engine.outside.length > 0)
+    found.push({
+      ...{ id: "container-outside", level: "note", subject: "node", next: "", source },
+      text: `${engine.outside.length} containers outside of pods stay as they are`,
+      reason: "no CRI server on Docker lists or touches them",
+    });
+  for (const { id, names } of engine.localImages) {
+    const subject = `image ${names[0] ?? id}`;
+    if (!usesDocker(target))
+      found.push({
+        ...{ id: "image-local", level: "lost", subject, source: `${source}: GET /images/json` },
+        text: "it exists only on this node",
+        reason: `no registry is known to have it, and ${targetNames[target]} does not read Docker's images`,
+        next: "docker push it, or docker save it and import the file",
+      });
+    else if (target !== "dockershim")
+      found.push({
+        ...{ id: "image-local", level: "change", subject, source: `${source}: GET /images/json` },
+        text: "it exists only on this node, and the kubelet may remove it when the disk fills",
+        reason: "this program pins such images, the target does not",
+        next: "docker push it, or keep a container of it (docker create)",
+      });
+    else
+      found.push({
+        ...{ id: "image-local", level: "note", subject, source: `${source}: GET /images/json` },
+        text: "it exists only on this node, and is pinned: kubelets from 1.29 on keep it",
+        reason: "it was built or loaded here",
+        next: "",
+      });
+  }
+  return found;
+}
+
+function judgeDockerUser(user: DockerUser, target: Target): readonly Finding[] {
+  const subject = `${user.what} ${user.name}`;
+  const agent = user.agent === "" ? "it" : `${user.agent} (it)`;
+  const finding = (id: string, level: Level, text: string, reason: string, next: string): Finding => ({
+    ...{ id, level, subject, text, reason, next },
+    source: user.place,
+  });
+  const leaves = !usesDocker(target);
+  const found: Finding[] = [];
+  if (user.uses.includes("socket"))
+    found.push(
+      leaves
+        ? finding(
+            "docker-socket",
+            "blocked",
+            `${agent} reaches Docker's socket`,
+            "no pod is to be seen there afterwards",
+            "give it the CRI socket, or another tool",
+          )
+        : finding(
+            "docker-socket",
+            "note",
+            `${agent} reaches Docker's socket`,
+            "the engine stays, with the same containers and names",
+            "",
+          ),
+    );
+  if (user.uses.includes("files")) {
+    if (leaves)
+      found.push(
+        finding(
+          "docker-files",
+          "change",
+          `${agent} reads Docker's directory`,
+          "pods have nothing there afterwards",
+          "let it read /var/log/pods",
+        ),
+      );
+    else if (target === "dockershim")
+      found.push(
+        finding(
+          "docker-files",
+          "change",
+          `${agent} reads Docker's directory: logs of new containers are in /var/log/pods in the CRI's format`,
+          "Docker's JSON files stay beside them, with the same lines",
+          "let it read /var/log/pods with a parser of the CRI's format, or serve with --container-log-format=docker",
+        ),
+      );
+    else
+      found.push(
+        finding(
+          "docker-files",
+          "note",
+          `${agent} reads Docker's directory`,
+          "the engine writes its files as before",
+          "",
+        ),
+      );
+  }
+  if (user.uses.includes("logs") && !user.uses.includes("files") && user.agent !== "")
+    found.push(
+      finding(
+        "pod-logs",
+        "note",
+        `${agent} reads /var/log`,
+        target === "dockershim" || leaves
+          ? "new logs there are files in the CRI's format, not links to Docker's JSON files"
+          : "new logs there are links to Docker's JSON files: it needs Docker's directory as well",
+        "check that its parser knows the format",
+      ),
+    );
+  if (user.uses.length === 0)
+    found.push(
+      finding(
+        "agent",
+        "note",
+        `${agent} is known to read containers or their logs`,
+        "its unit names no path of Docker",
+        "check its configuration",
+      ),
+    );
+  return found;
+}
+
+/** How many pods each program made, for the page's head. */
+export function countMakers(engine: EngineFacts): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const pod of engine.pods) {
+    const { maker } = makerOf(pod);
+    counts.set(maker, (counts.get(maker) ?? 0) + 1);
+  }
+  return counts;
+}

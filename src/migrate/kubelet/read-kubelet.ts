@@ -1,0 +1,94 @@
+/** The kubelet of a node: unit, flags, configuration files, version and process. */
+import { basename, join } from "node:path/posix";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { KubeletConfigFacts, KubeletFacts, KubeletVersion, ServiceFacts } from "../facts.js";
+import type { NodeFiles } from "../node/node-files.js";
+import { loadUnit } from "../systemd/load-unit.js";
+import { unitCommand } from "../systemd/unit-command.js";
+import { flagsOf, lastFlag } from "./flags.js";
+
+export const kubeadmFlagsFile = "/var/lib/kubelet/kubeadm-flags.env";
+const instanceConfigFile = "/var/lib/kubelet/instance-config.yaml";
+
+export async function readService(files: NodeFiles, name: string): Promise<ServiceFacts | undefined> {
+  const unit = await loadUnit(files, name);
+  if (unit === undefined) return undefined;
+  const command = await unitCommand(files, unit);
+  return { unit, command, flags: flagsOf(command.words) };
+}
+
+/**
+ * `givenVersion` is what the operator says; `askProgram` runs the kubelet's program with `--version` and
+ * answers undefined where that is not possible.
+ */
+export async function readKubelet(
+  files: NodeFiles,
+  givenVersion: string | undefined,
+  askProgram: (program: string) => Promise<string | undefined>,
+): Promise<KubeletFacts> {
+  const service = await readService(files, "kubelet.service");
+  const running = await findRunningKubelet(files);
+  const configPath = lastFlag(service?.flags ?? running?.flags ?? [], "config")?.value;
+  const config = configPath === undefined ? undefined : await readConfig(files, configPath);
+  const instanceConfig = await readConfig(files, instanceConfigFile);
+  const isKubeadm = (await files.kindOf(kubeadmFlagsFile)) !== "absent" || instanceConfig !== undefined;
+  const program = service?.command.words[0]?.text;
+  const version =
+    parseVersion(givenVersion, "flag --kubelet-version") ??
+    (program?.startsWith("/") === true
+      ? parseVersion(await askProgram(program), `${program} --version`)
+      : undefined);
+  return { service, config, instanceConfig, version, running, isKubeadm };
+}
+
+/** `Kubernetes v1.23.17` or `1.23`. */
+export function parseVersion(text: string | undefined, source: string): KubeletVersion | undefined {
+  const [, version, minor] = /(?:^|v|\s)(1\.(\d{1,3})(?:\.\d+)?)(?=$|[\s+-])/.exec(text ?? "") ?? [];
+  return version === undefined ? undefined : { text: version, minor: Number(minor), source };
+}
+
+/** Undefined when there is no such file. */
+export async function readConfig(files: NodeFiles, path: string): Promise<KubeletConfigFacts | undefined> {
+  const reading = await files.read(path);
+  if (reading.kind === "absent") return undefined;
+  if (reading.kind === "unreadable")
+    return { path, text: "", values: new Map<string, never>(), problem: reading.reason };
+  const { text } = reading;
+  const values = new Map<string, { value: string; line: number }>();
+  let problem: string | undefined;
+  try {
+    const { isMap, isScalar, LineCounter, parseDocument } = await import("../../shim/lib/yaml.js");
+    const lineCounter = new LineCounter();
+    const document = parseDocument(text, { lineCounter });
+    const [error] = document.errors;
+    if (error !== undefined) {
+      problem = `line ${lineCounter.linePos(error.pos[0]).line}: ${error.message.split("\n")[0] ?? ""}`;
+    } else if (!isMap(document.contents)) {
+      problem = "is no mapping of YAML";
+    } else {
+      for (const { key, value } of document.contents.items) {
+        if (!isScalar(key) || !isScalar(value) || value.value === null) continue;
+        const start = value.range?.[0] ?? 0;
+        values.set(String(key.value), { value: String(value.value), line: lineCounter.linePos(start).line });
+      }
+    }
+  } catch (error) {
+    problem = messageOf(error);
+  }
+  return { path: reading.path, text, values, problem };
+}
+
+async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts["running"]> {
+  for (const name of await files.names("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const file = join("/proc", name, "cmdline");
+    const reading = await files.read(file);
+    if (reading.kind !== "read") continue;
+    const words = reading.text.split("\0").filter((word) => word !== "");
+    const [first = "", second = ""] = words;
+    if (basename(first) !== "kubelet" && !(basename(first) === "hyperkube" && second === "kubelet")) continue;
+    const placed = words.map((text) => ({ text, raw: text, file, line: 1 }));
+    return { pid: Number(name), flags: flagsOf(placed) };
+  }
+  return undefined;
+}

@@ -1,0 +1,156 @@
+/** Containers, units and static pods that name Docker's socket, its files or the logs of pods. */
+import { basename, join } from "node:path/posix";
+import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
+import type { ContainerFact, DockerUser, EngineFacts } from "../facts.js";
+import { unitDirectories } from "../systemd/load-unit.js";
+import { parseUnitText, type Problem } from "../systemd/unit-file.js";
+import type { NodeFiles } from "./node-files.js";
+import { shownName } from "./read-engine.js";
+
+type Use = DockerUser["uses"][number];
+
+/** Agents whose images or programs have these words in their names. */
+const agentNames = [
+  "fluent-bit",
+  "fluentbit",
+  "fluentd",
+  "filebeat",
+  "datadog",
+  "cadvisor",
+  "promtail",
+  "vector",
+  "logstash",
+  "logspout",
+  "newrelic",
+  "sysdig",
+  "falco",
+  "splunk",
+  "telegraf",
+  "dynatrace",
+  "watchtower",
+  "portainer",
+  "traefik",
+] as const;
+
+/** Units of the runtime itself, which name the socket by nature. */
+const ownUnits: readonly string[] = [
+  ...["docker.service", "docker.socket", "cri-docker.service", "cri-docker.socket"],
+  ...["dockershim.service", "kubelet.service", "containerd.service"],
+];
+/** Units of one directory that are read. */
+const unitLimit = 500;
+
+/** What a mounted or named path reaches. */
+export function usesOf(path: string, dockerRoot: string): readonly Use[] {
+  const clean = path.replace(/\/+$/, "");
+  if (/^\/(var\/)?run(\/docker\.sock)?$/.test(clean)) return ["socket"];
+  if (clean === dockerRoot || clean === "/var/lib" || isBelow(clean, dockerRoot)) return ["files"];
+  return /^\/var\/log(\/(pods|containers)(\/.*)?)?$/.test(clean) ? ["logs"] : [];
+}
+
+function isBelow(path: string, directory: string): boolean {
+  return path.startsWith(`${directory}/`) && !/\/volumes\//.test(path);
+}
+
+export function agentOf(...texts: readonly string[]): string {
+  const text = texts.join(" ").toLowerCase();
+  return agentNames.find((name) => text.includes(name)) ?? "";
+}
+
+/** Mounts of containers, in pods and outside of them. */
+export function usersAmongContainers(engine: EngineFacts): readonly DockerUser[] {
+  const { dockerRootDir } = engine.facts;
+  const containers = [...engine.pods.flatMap((pod) => pod.containers), ...engine.outside];
+  return containers.flatMap((container): readonly DockerUser[] => {
+    const found = container.mounts.filter(({ source }) => usesOf(source, dockerRootDir).length > 0);
+    if (found.length === 0) return [];
+    const uses = [...new Set(found.flatMap(({ source }) => usesOf(source, dockerRootDir)))];
+    const place = `mount of ${found.map(({ source }) => source).join(", ")}`;
+    const agent = agentOf(container.image, container.name);
+    return [{ what: "container", name: nameOf(container), place, uses, agent }];
+  });
+}
+
+function nameOf(container: ContainerFact): string {
+  const { labels } = container;
+  const [namespace, pod] = [labels[podNamespaceLabel], labels[podNameLabel]];
+  return pod === undefined ? container.name : `${namespace ?? ""}/${pod}/${shownName(container)}`;
+}
+
+/** Units that name the socket or Docker's files, or whose program is a known agent. */
+export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Promise<readonly DockerUser[]> {
+  const users: DockerUser[] = [];
+  const seen = new Set<string>();
+  for (const directory of unitDirectories) {
+    for (const name of (await files.names(directory)).slice(0, unitLimit)) {
+      if (!name.endsWith(".service") || seen.has(name) || ownUnits.includes(name)) continue;
+      seen.add(name);
+      const reading = await files.read(join(directory, name));
+      if (reading.kind !== "read") continue;
+      const user = userOfUnit(name, parseUnitText(reading.path, reading.text).entries, dockerRoot);
+      if (user !== undefined) users.push(user);
+    }
+  }
+  return users;
+}
+
+function userOfUnit(
+  name: string,
+  entries: ReturnType<typeof parseUnitText>["entries"],
+  dockerRoot: string,
+): DockerUser | undefined {
+  for (const { section, key, value, file, line } of entries) {
+    if (section !== "Service" || !/^(Exec|Environment)/.test(key)) continue;
+    const paths = value.match(/\/[\w./-]+/g) ?? [];
+    const uses = new Set(paths.flatMap((path) => usesOf(path, dockerRoot)).filter((use) => use !== "logs"));
+    const program = basename(paths[0] ?? "");
+    if (key.startsWith("Exec") && program === "docker") uses.add("socket");
+    const agent = agentOf(name, program);
+    if (uses.size === 0 && agent === "") continue;
+    return { what: "unit", name, place: `${file}:${line}`, uses: [...uses], agent };
+  }
+  return undefined;
+}
+
+interface ManifestShape {
+  readonly metadata?: { readonly name?: unknown } | null;
+  readonly spec?: { readonly volumes?: unknown } | null;
+}
+
+/** hostPath volumes of static pods. A manifest that is no YAML is a problem. */
+export async function usersAmongManifests(
+  files: NodeFiles,
+  directory: string,
+  dockerRoot: string,
+): Promise<{ readonly users: readonly DockerUser[]; readonly problems: readonly Problem[] }> {
+  const users: DockerUser[] = [];
+  const problems: Problem[] = [];
+  for (const name of await files.names(directory)) {
+    if (!/\.(ya?ml|json)$/.test(name) || name.startsWith(".")) continue;
+    const path = join(directory, name);
+    const reading = await files.read(path);
+    if (reading.kind !== "read") continue;
+    const { parseDocument } = await import("../../shim/lib/yaml.js");
+    const document = parseDocument(reading.text);
+    const [error] = document.errors;
+    if (error !== undefined) {
+      problems.push({ place: path, text: error.message.split("\n")[0] ?? "is no YAML" });
+      continue;
+    }
+    const manifest = document.toJS({ maxAliasCount: 100 }) as ManifestShape | null;
+    const paths = hostPaths(manifest?.spec?.volumes);
+    const uses = [...new Set(paths.flatMap((one) => usesOf(one, dockerRoot)))];
+    if (uses.length === 0) continue;
+    const pod = typeof manifest?.metadata?.name === "string" ? manifest.metadata.name : name;
+    users.push({ what: "manifest", name: pod, place: path, uses, agent: agentOf(pod) });
+  }
+  return { users, problems };
+}
+
+function hostPaths(volumes: unknown): readonly string[] {
+  if (!Array.isArray(volumes)) return [];
+  return (volumes as readonly unknown[]).flatMap((volume) => {
+    const path = (volume as { hostPath?: { path?: unknown } | null } | null)?.hostPath?.path;
+    return typeof path === "string" ? [path] : [];
+  });
+}

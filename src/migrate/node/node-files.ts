@@ -1,0 +1,134 @@
+/**
+ * The files of a node below one root directory. Links are followed as on the node itself: an absolute target
+ * begins at the root directory. Nothing is written.
+ */
+import { lstat, readlink } from "node:fs/promises";
+import { isAbsolute, join } from "node:path/posix";
+import { messageOf } from "../../shim/lib/errors.js";
+import { namesIn } from "../../shim/lib/files/directories.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { readRegularFile } from "../../shim/lib/files/state-files.js";
+
+/** Units and configuration files are far smaller. */
+const limitBytes = 1024 * 1024;
+/** As in the kernel. */
+const linkLimit = 40;
+
+export type FileReading =
+  | { readonly kind: "absent" }
+  /** `path`: that of the file itself, on the node, after links. */
+  | { readonly kind: "read"; readonly path: string; readonly text: string }
+  | { readonly kind: "unreadable"; readonly reason: string };
+
+export class NodeFiles {
+  constructor(readonly root: string) {}
+
+  /** The path on this machine of a path that follows no link. */
+  local(path: string): string {
+    return join(this.root, path);
+  }
+
+  /** The path on the node after all links. Throws for a circle of links. */
+  async resolve(path: string): Promise<string> {
+    let done: string[] = [];
+    const pending = partsOf(path).toReversed();
+    let links = 0;
+    for (let part = pending.pop(); part !== undefined; part = pending.pop()) {
+      if (part === "..") {
+        done = done.slice(0, -1);
+        continue;
+      }
+      const target = await this.#linkAt(join("/", ...done, part));
+      if (target === undefined) {
+        done.push(part);
+        continue;
+      }
+      links += 1;
+      if (links > linkLimit) throw new Error("too many symbolic links");
+      if (isAbsolute(target)) done = [];
+      pending.push(...partsOf(target).toReversed());
+    }
+    return join("/", ...done);
+  }
+
+  /** Never throws. */
+  async read(path: string): Promise<FileReading> {
+    try {
+      const resolved = await this.resolve(path);
+      const reading = await readRegularFile(this.local(resolved), limitBytes);
+      if (reading.kind === "absent") return { kind: "absent" };
+      if (reading.kind === "unfit") return { kind: "unreadable", reason: reading.reason };
+      const text = decodeText(reading.bytes);
+      return text === undefined
+        ? { kind: "unreadable", reason: "is not UTF-8" }
+        : { kind: "read", path: resolved, text };
+    } catch (error) {
+      return { kind: "unreadable", reason: messageOf(error) };
+    }
+  }
+
+  /** Sorted; none for a missing directory, and for one that cannot be read. */
+  async names(path: string): Promise<readonly string[]> {
+    try {
+      return [...(await namesIn(this.local(await this.resolve(path))))].sort();
+    } catch {
+      // What cannot be listed has nothing to report: as root only a broken disk does that.
+      return [];
+    }
+  }
+
+  /** What the last component of the path is, without following it. */
+  async kindOf(path: string): Promise<"absent" | "link" | "file" | "directory" | "other"> {
+    const parts = partsOf(path);
+    try {
+      const directory = await this.resolve(join("/", ...parts.slice(0, -1)));
+      const status = await lstat(this.local(join(directory, parts.at(-1) ?? "")));
+      if (status.isSymbolicLink()) return "link";
+      if (status.isFile()) return "file";
+      return status.isDirectory() ? "directory" : "other";
+    } catch {
+      return "absent";
+    }
+  }
+
+  async isDirectory(path: string): Promise<boolean> {
+    try {
+      return (await lstat(this.local(await this.resolve(path)))).isDirectory();
+    } catch {
+      return false;
+    }
+  }
+
+  /** The target of the link at `path`, whose directory may be reached over links. */
+  async linkTarget(path: string): Promise<string | undefined> {
+    const parts = partsOf(path);
+    try {
+      const directory = await this.resolve(join("/", ...parts.slice(0, -1)));
+      return await this.#linkAt(join(directory, parts.at(-1) ?? ""));
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #linkAt(path: string): Promise<string | undefined> {
+    try {
+      return await readlink(this.local(path));
+    } catch (error) {
+      if (hasCode(error, "EINVAL", "ENOENT", "ENOTDIR")) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** Undefined for bytes that are not UTF-8: an edit of such a file would change more than it says. */
+export function decodeText(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function partsOf(path: string): readonly string[] {
+  return path.split("/").filter((part) => part !== "" && part !== ".");
+}

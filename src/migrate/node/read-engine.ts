@@ -1,0 +1,140 @@
+/** What the engine says: its facts, its containers sorted into pods, and its images. GET requests only. */
+import {
+  containerNameLabel,
+  hasPodType,
+  isMadeHere,
+  logPathLabel,
+  mayInheritPodType,
+  restartCountLabel,
+  sandboxIdLabel,
+  sandboxType,
+  typeLabel,
+} from "../../shim/domain/labels.js";
+import { parseName } from "../../shim/domain/names.js";
+import type { ListedImage, Snapshot } from "../../shim/domain/snapshot.js";
+import type { Engine } from "../../shim/ports/engine.js";
+import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts.js";
+import type { NodeFiles } from "./node-files.js";
+import type { PodRecordFact } from "./read-network.js";
+
+/** Inspects under way at one time. */
+const inspectsAtOnce = 8;
+const helperContainer = /^dockershim-(scratch|image)-/;
+
+export interface EngineSources {
+  readonly endpoint: string;
+  readonly engine: Pick<Engine, "connect" | "listContainers" | "inspectContainer" | "listImages">;
+  readonly files: NodeFiles;
+  readonly checkpoints: readonly CheckpointFact[];
+  readonly records: ReadonlyMap<string, PodRecordFact>;
+  readonly limits: ReadonlySet<string>;
+  readonly network: NetworkFacts;
+}
+
+export async function readEngine(sources: EngineSources, signal: AbortSignal): Promise<EngineFacts> {
+  const { endpoint, engine } = sources;
+  const facts = await engine.connect(signal);
+  const listed = await engine.listContainers({}, signal);
+  const containers: ContainerFact[] = [];
+  for (let start = 0; start < listed.length; start += inspectsAtOnce) {
+    const snapshots = await Promise.all(
+      listed.slice(start, start + inspectsAtOnce).map(({ id }) => engine.inspectContainer(id, signal)),
+    );
+    for (const snapshot of snapshots) {
+      // Removed since it was listed.
+      if (snapshot !== undefined) containers.push(await toContainer(sources, snapshot));
+    }
+  }
+  const images = await engine.listImages(signal);
+  return { endpoint, facts, ...sortContainers(sources, containers), localImages: localImages(images) };
+}
+
+async function toContainer({ files, limits }: EngineSources, snapshot: Snapshot): Promise<ContainerFact> {
+  const { id, name, labels, mounts, state } = snapshot;
+  const restarts = Number(labels[restartCountLabel] ?? Number.NaN);
+  return {
+    ...{ id, name, labels },
+    image: snapshot.imageName,
+    imageId: snapshot.imageId,
+    isRunning: state.running,
+    mounts: mounts.map(({ source, destination, readOnly }) => ({ source, destination, readOnly })),
+    logDriver: snapshot.logDriver,
+    logOptions: snapshot.logOptions,
+    runtime: snapshot.runtime,
+    networkMode: snapshot.networkMode,
+    privileged: snapshot.privileged,
+    restartCount: Number.isInteger(restarts) ? restarts : undefined,
+    isMadeHere: isMadeHere(labels),
+    log: await logAt(files, labels[logPathLabel] ?? ""),
+    hasLimitsRecord: limits.has(id),
+  };
+}
+
+async function logAt(files: NodeFiles, path: string): Promise<ContainerFact["log"]> {
+  if (!path.startsWith("/")) return "none";
+  const kind = await files.kindOf(path);
+  if (kind === "absent") return "missing";
+  return kind === "link" || kind === "file" ? kind : "none";
+}
+
+type Sorted = Pick<EngineFacts, "pods" | "foreign" | "outside">;
+
+function sortContainers(sources: EngineSources, containers: readonly ContainerFact[]): Sorted {
+  const pods = new Map<string, PodFact>();
+  const foreign: ContainerFact[] = [];
+  const outside: ContainerFact[] = [];
+  const isOfPod = (container: ContainerFact): boolean =>
+    hasPodType(container.labels) && !mayInheritPodType(container);
+  for (const container of containers) {
+    if (!isOfPod(container)) {
+      if (!helperContainer.test(container.name)) outside.push(container);
+      continue;
+    }
+    if (parseName(container.name) === undefined) foreign.push(container);
+    else if (container.labels[typeLabel] === sandboxType)
+      pods.set(container.id, toPod(sources, container.id, container));
+  }
+  for (const container of containers) {
+    const sandboxId = container.labels[sandboxIdLabel] ?? "";
+    if (!isOfPod(container) || container.labels[typeLabel] === sandboxType) continue;
+    if (parseName(container.name) === undefined) continue;
+    const pod = pods.get(sandboxId) ?? toPod(sources, sandboxId, undefined, container);
+    pods.set(sandboxId, { ...pod, containers: [...pod.containers, container] });
+  }
+  const order = (pod: PodFact): string => `${pod.namespace}/${pod.name}/${pod.uid}/${pod.attempt}`;
+  const sorted = [...pods.values()].sort((a, b) => (order(a) < order(b) ? -1 : 1));
+  return { pods: sorted, foreign, outside };
+}
+
+function toPod(
+  { checkpoints, records, network }: EngineSources,
+  sandboxId: string,
+  sandbox: ContainerFact | undefined,
+  container = sandbox,
+): PodFact {
+  const parsed = parseName(container?.name ?? "");
+  return {
+    sandboxId,
+    namespace: parsed?.pod.namespace ?? "",
+    name: parsed?.pod.name ?? "",
+    uid: parsed?.pod.uid ?? "",
+    attempt: sandbox === undefined ? 0 : (parsed?.attempt ?? 0),
+    sandbox,
+    containers: [],
+    checkpoints: checkpoints.filter((checkpoint) => checkpoint.sandboxId === sandboxId),
+    record: records.get(sandboxId),
+    isCached: network.cached.has(sandboxId),
+  };
+}
+
+/** Names by which people know the container of a pod, or Docker's name. */
+export function shownName(container: ContainerFact): string {
+  return container.labels[containerNameLabel] ?? container.name;
+}
+
+function localImages(images: readonly ListedImage[]): EngineFacts["localImages"] {
+  return images
+    .filter(({ hasRegistry, repoTags }) => !hasRegistry && repoTags.length > 0)
+    .map(({ id, repoTags, size }) => ({ id, names: repoTags, bytes: size }))
+    .sort((a, b) => ((a.names[0] ?? "") < (b.names[0] ?? "") ? -1 : 1));
+}

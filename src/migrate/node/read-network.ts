@@ -1,0 +1,121 @@
+/** CNI configuration, plugins and caches, and the checkpoints of all programs. Reads files only. */
+import { basename, join } from "node:path/posix";
+import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
+import { legacyResultDirs } from "../../network/libcni/cache.js";
+import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { isFileKey } from "../../shim/lib/files/state-files.js";
+import type { CheckpointFact, NetworkFacts } from "../facts.js";
+import type { Problem } from "../systemd/unit-file.js";
+import type { NodeFiles } from "./node-files.js";
+
+export interface NetworkPlaces {
+  readonly configurationDirectory: string;
+  readonly binDirectories: readonly string[];
+  readonly cacheDirectories: readonly string[];
+}
+
+export async function readNetwork(
+  files: NodeFiles,
+  { configurationDirectory, binDirectories, cacheDirectories }: NetworkPlaces,
+): Promise<NetworkFacts> {
+  const local = files.local(await files.resolve(configurationDirectory));
+  let configurations: NetworkFacts["configurations"] = [];
+  try {
+    configurations = (await readConfigurationFiles(local)).map(({ path, list, problem }) => ({
+      path: join(configurationDirectory, basename(path)),
+      network: list?.name,
+      plugins: (list?.plugins ?? []).map(({ type }) => type),
+      problem: problem?.replaceAll(local, configurationDirectory),
+    }));
+  } catch (error) {
+    const problem = messageOf(error).replaceAll(local, configurationDirectory);
+    configurations = [{ path: configurationDirectory, network: undefined, plugins: [], problem }];
+  }
+  const cached = new Map<string, { path: string; network: string }>();
+  const directories = [...cacheDirectories.map((path) => join(path, "results")), ...legacyResultDirs];
+  for (const directory of new Set(directories)) {
+    for (const name of await files.names(directory)) {
+      const [, network = "", id] = /^(.+)-([0-9a-f]{64})-[^-]+$/.exec(name) ?? [];
+      if (id !== undefined && network !== "") cached.set(id, { path: join(directory, name), network });
+    }
+  }
+  return {
+    configurationDirectory,
+    hasConfigurationDirectory: await files.isDirectory(configurationDirectory),
+    configurations,
+    binDirectories: await Promise.all(
+      binDirectories.map(async (path) => ({ path, programs: (await files.names(path)).length })),
+    ),
+    cached,
+  };
+}
+
+/** All files of a checkpoint directory without a leading dot. */
+export async function readCheckpoints(
+  files: NodeFiles,
+  directory: string,
+): Promise<readonly CheckpointFact[]> {
+  const facts: CheckpointFact[] = [];
+  for (const sandboxId of await files.names(directory)) {
+    if (sandboxId.startsWith(".")) continue;
+    const path = join(directory, sandboxId);
+    const reading = await files.read(path);
+    if (reading.kind === "absent") continue;
+    const corrupt = (reason: string): CheckpointFact => ({
+      ...{ sandboxId, path, reason },
+      flavour: undefined,
+      hasHostPorts: false,
+    });
+    if (reading.kind === "unreadable") {
+      facts.push(corrupt(reading.reason));
+      continue;
+    }
+    const result = isFileKey(sandboxId) ? decodeCheckpoint(Buffer.from(reading.text)) : undefined;
+    if (result?.kind !== "checkpoint") {
+      facts.push(corrupt(result?.reason ?? "its name is not that of a sandbox"));
+      continue;
+    }
+    const { portMappings = [] } = result.checkpoint.data;
+    const hasHostPorts = portMappings.some(({ hostPort }) => hostPort > 0);
+    facts.push({ sandboxId, path, flavour: result.flavour, reason: undefined, hasHostPorts });
+  }
+  return facts;
+}
+
+export interface PodRecordFact {
+  readonly plugin: string;
+  readonly path: string;
+}
+
+/** Records of this program by sandbox, from `pods/` of its state directory, and names in `containers/`. */
+export async function readRecords(
+  files: NodeFiles,
+  stateDirectory: string,
+): Promise<{
+  readonly pods: ReadonlyMap<string, PodRecordFact>;
+  readonly limits: ReadonlySet<string>;
+  readonly problems: readonly Problem[];
+}> {
+  const pods = new Map<string, PodRecordFact>();
+  const problems: Problem[] = [];
+  for (const name of await files.names(join(stateDirectory, "pods"))) {
+    if (!name.endsWith(".json") || name.startsWith(".")) continue;
+    const path = join(stateDirectory, "pods", name);
+    const reading = await files.read(path);
+    try {
+      const record = reading.kind === "read" ? (JSON.parse(reading.text) as PodRecordShape) : undefined;
+      pods.set(name.slice(0, -".json".length), { path, plugin: record?.network?.plugin ?? "" });
+    } catch {
+      problems.push({ place: path, text: "is no JSON; dockershim moves it to quarantine/ at its start" });
+    }
+  }
+  const names = await files.names(join(stateDirectory, "containers"));
+  const limits = new Set(names.map((name) => name.replace(/\.json$/, "")));
+  return { pods, limits, problems };
+}
+
+/** The part of a record that is read; a foreign value shows as an unknown plugin. */
+interface PodRecordShape {
+  readonly network?: { readonly plugin?: string };
+}

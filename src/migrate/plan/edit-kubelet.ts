@@ -1,0 +1,118 @@
+/** Brings flags of the kubelet into the files that have them, or into a drop-in of this program's own. */
+import type { FlagFact, ServiceFacts } from "../facts.js";
+import { kubeadmFlagsFile } from "../kubelet/read-kubelet.js";
+import { appendWords, editAssignment, replaceWords } from "./edit-lines.js";
+import type { WorkingFiles } from "./working-files.js";
+
+export const kubeletDropIn = "/etc/systemd/system/kubelet.service.d/90-dockershim-migrate.conf";
+
+export interface NotUnderstood {
+  readonly place: string;
+  readonly text: string;
+}
+
+/** Files of packages, which an update replaces: they get a drop-in. */
+function belongsToPackage(path: string): boolean {
+  return !path.startsWith("/etc/") && !path.startsWith("/var/");
+}
+
+/** Edits `files`; what was not understood is answered, and stays as it is. */
+export async function editKubeletFlags(
+  files: WorkingFiles,
+  service: ServiceFacts,
+  change: ReadonlyMap<string, string | undefined>,
+): Promise<readonly NotUnderstood[]> {
+  const problems: NotUnderstood[] = [];
+  const added: string[] = [];
+  for (const [name, value] of change) {
+    const found = service.flags.filter((flag) => flag.name === name);
+    const last = found.at(-1);
+    if (last === undefined) {
+      if (value !== undefined) added.push(`--${name}=${value}`);
+      continue;
+    }
+    const edited = value === undefined ? found : [last];
+    for (const flag of edited) {
+      if (flag.value === value) continue;
+      const problem = await editFlag(
+        files,
+        service,
+        flag,
+        value === undefined ? undefined : `--${name}=${value}`,
+      );
+      if (problem !== undefined) problems.push(problem);
+    }
+  }
+  if (added.length > 0) {
+    const problem = await addFlags(files, service, added.join(" "));
+    if (problem !== undefined) problems.push(problem);
+  }
+  return problems;
+}
+
+async function editFlag(
+  files: WorkingFiles,
+  service: ServiceFacts,
+  flag: FlagFact,
+  replacement: string | undefined,
+): Promise<NotUnderstood | undefined> {
+  const place = `${flag.file}:${flag.line}`;
+  const edit = (assignment: string): string | undefined => replaceWords(assignment, flag.raw, replacement);
+  const done = await editAt(files, service, flag, edit);
+  return done ? undefined : { place, text: `"${flag.raw.join(" ")}" does not stand there as one flag` };
+}
+
+/** kubeadm's own file, else the command itself. */
+async function addFlags(
+  files: WorkingFiles,
+  service: ServiceFacts,
+  words: string,
+): Promise<NotUnderstood | undefined> {
+  const { command } = service;
+  const append = (assignment: string): string | undefined => appendWords(assignment, words);
+  const kubeadm = [...command.variables].find(
+    ([name, { file }]) => file === kubeadmFlagsFile && (command.entry?.value.includes(name) ?? false),
+  )?.[1];
+  const place = kubeadm ?? command.entry;
+  if (place === undefined) return { place: service.unit.path, text: "has no ExecStart" };
+  const done = await editAt(files, service, place, append);
+  return done ? undefined : { place: `${place.file}:${place.line}`, text: "cannot take another flag" };
+}
+
+async function editAt(
+  files: WorkingFiles,
+  service: ServiceFacts,
+  place: { readonly file: string; readonly line: number },
+  edit: (assignment: string) => string | undefined,
+): Promise<boolean> {
+  if (belongsToPackage(place.file)) return editInDropIn(files, service, place, edit);
+  const text = await files.text(place.file);
+  const edited = text === undefined ? undefined : editAssignment(text, place.line, edit);
+  if (edited !== undefined) files.set(place.file, edited);
+  return edited !== undefined;
+}
+
+/** The assignment is repeated in the drop-in, edited; a second edit finds it there. */
+async function editInDropIn(
+  files: WorkingFiles,
+  { unit }: ServiceFacts,
+  place: { readonly file: string; readonly line: number },
+  edit: (assignment: string) => string | undefined,
+): Promise<boolean> {
+  const entry = unit.entries.find(({ file, line }) => file === place.file && line === place.line);
+  if (entry === undefined || (entry.key !== "ExecStart" && entry.key !== "Environment")) return false;
+  const path = await files.resolve(kubeletDropIn);
+  const lines = ((await files.text(path)) ?? "# Made by dockershim migrate plan.\n[Service]\n").split("\n");
+  const origin = `# from ${place.file}:${place.line}`;
+  const known = lines.indexOf(origin);
+  const at = known < 0 ? lines.length - 1 : known + (entry.key === "ExecStart" ? 2 : 1);
+  const present = known < 0 ? `${entry.key}=${entry.value}` : (lines[at] ?? "");
+  const edited = edit(present);
+  if (edited === undefined) return false;
+  if (known < 0) {
+    const reset = entry.key === "ExecStart" ? ["ExecStart="] : [];
+    lines.splice(at, 0, origin, ...reset, edited);
+  } else lines.splice(at, 1, edited);
+  files.set(path, lines.join("\n"));
+  return true;
+}

@@ -1,0 +1,29 @@
+/** Sets one scalar of a YAML mapping and keeps every other byte: comments, order and quotes. */
+
+/** Undefined when the text is not one mapping, or when the result would say something else as well. */
+export async function setYamlValue(text: string, key: string, value: string): Promise<string | undefined> {
+  const { isMap, isScalar, parseAllDocuments, parseDocument } = await import("../../shim/lib/yaml.js");
+  const documents = parseAllDocuments(text);
+  const [document] = documents;
+  if (!Array.isArray(documents) || documents.length !== 1 || document === undefined) return undefined;
+  if (document.errors.length > 0 || !isMap(document.contents)) return undefined;
+  const pair = document.contents.items.find((item) => isScalar(item.key) && item.key.value === key);
+  const range = pair !== undefined && isScalar(pair.value) ? pair.value.range : undefined;
+  if (pair !== undefined && (range === undefined || range === null)) return undefined;
+  const edited =
+    range === undefined || range === null
+      ? `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${key}: ${value}\n`
+      : `${text.slice(0, range[0])}${range[0] === range[1] ? ` ${value}` : value}${text.slice(range[1])}`;
+  const result = parseDocument(edited);
+  const expected = { ...(document.toJS() as Record<string, unknown>), [key]: value };
+  const isRight = result.errors.length === 0 && isSame(result.toJS(), expected);
+  return isRight ? edited : undefined;
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  const sorted = (value: unknown): unknown =>
+    typeof value === "object" && value !== null && !Array.isArray(value)
+      ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : value;
+  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+}

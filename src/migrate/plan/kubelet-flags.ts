@@ -1,0 +1,59 @@
+/** Which flags the kubelet has to have for a runtime, by its version. Pure. */
+import type { FlagFact } from "../facts.js";
+import { lastFlag } from "../kubelet/flags.js";
+import type { Target } from "../target.js";
+
+/** Flags that ended with the dockershim in 1.24: a later kubelet does not start with them. */
+export const dockershimFlags: readonly string[] = [
+  ...["network-plugin", "cni-conf-dir", "cni-bin-dir", "cni-cache-dir", "network-plugin-mtu"],
+  ...["docker-endpoint", "image-pull-progress-deadline", "experimental-dockershim-root-directory"],
+];
+const withoutDockershimMinor = 24;
+/** From here on there is one kind of runtime, and the endpoint is a field of the configuration. */
+const withoutRuntimeFlagMinor = 27;
+
+export interface KubeletChange {
+  /** Undefined: the flag goes. */
+  readonly flags: ReadonlyMap<string, string | undefined>;
+  /** `containerRuntimeEndpoint` of the configuration file; undefined: it stays as it is. */
+  readonly configEndpoint: string | undefined;
+}
+
+export interface KubeletState {
+  readonly minor: number;
+  readonly flags: readonly FlagFact[];
+  /** Whether there is a configuration file that can be edited. */
+  readonly hasConfig: boolean;
+  readonly hasConfigEndpoint: boolean;
+}
+
+/** `networkFlags`: what the dockershim inside the kubelet needs where the kubelet has none. */
+export function kubeletChange(
+  { minor, flags, hasConfig, hasConfigEndpoint }: KubeletState,
+  target: Target,
+  endpoint: string,
+  networkFlags: ReadonlyMap<string, string>,
+): KubeletChange {
+  const change = new Map<string, string | undefined>();
+  const remove = (name: string): void => {
+    if (lastFlag(flags, name) !== undefined) change.set(name, undefined);
+  };
+  remove("image-service-endpoint");
+  if (target === "dockershim-in-tree") {
+    remove("container-runtime");
+    remove("container-runtime-endpoint");
+    for (const [name, value] of networkFlags)
+      if (lastFlag(flags, name) === undefined) change.set(name, value);
+    return { flags: change, configEndpoint: undefined };
+  }
+  if (minor >= withoutDockershimMinor) for (const name of dockershimFlags) remove(name);
+  if (minor < withoutDockershimMinor) change.set("container-runtime", "remote");
+  else if (minor < withoutRuntimeFlagMinor && lastFlag(flags, "container-runtime")?.value === "docker")
+    remove("container-runtime");
+  else if (minor >= withoutRuntimeFlagMinor) remove("container-runtime");
+  const flag = lastFlag(flags, "container-runtime-endpoint");
+  const inConfig = minor >= withoutRuntimeFlagMinor && hasConfig;
+  if (flag !== undefined || !inConfig) change.set("container-runtime-endpoint", endpoint);
+  const setsConfig = inConfig && (flag === undefined || hasConfigEndpoint);
+  return { flags: change, configEndpoint: setsConfig ? endpoint : undefined };
+}

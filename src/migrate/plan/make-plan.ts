@@ -1,0 +1,215 @@
+/** The edits and commands that change the runtime of a node. Reads the node, writes nothing. */
+import { ShimError } from "../../shim/lib/errors.js";
+import type { MigrationFacts, ServiceFacts } from "../facts.js";
+import { lastFlag } from "../kubelet/flags.js";
+import { readKubelet } from "../kubelet/read-kubelet.js";
+import { listValues } from "../systemd/load-unit.js";
+import {
+  configuredRuntime,
+  defaultSockets,
+  type KubeletRuntime,
+  lastInTreeMinor,
+  socketPath,
+  type Target,
+} from "../target.js";
+import { editKubeletFlags, type NotUnderstood } from "./edit-kubelet.js";
+import { setYamlValue } from "./edit-yaml.js";
+import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";
+import { flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
+import { type FileEdit, reverseEdits } from "./unified-diff.js";
+import { WorkingFiles } from "./working-files.js";
+
+export type PlanTarget = Exclude<Target, "containerd" | "cri-o">;
+
+export interface MigrationPlan {
+  readonly node: string;
+  readonly from: KubeletRuntime["runtime"];
+  readonly to: KubeletRuntime["runtime"];
+  readonly edits: readonly FileEdit[];
+  /** What no diff can say, in order. The first of them applies the diff. */
+  readonly commands: readonly string[];
+  /** Places that stay as they are, because they were not understood. */
+  readonly notUnderstood: readonly NotUnderstood[];
+  readonly notes: readonly string[];
+}
+
+/** The step that `--write` does itself. */
+export const applyDiff = "apply this diff: patch -p1 -d /";
+
+export interface PlanOptions {
+  readonly target: PlanTarget;
+  /** Path of this program on the node. */
+  readonly program: string;
+}
+
+/** Throws `precondition` where the target cannot work, or where a fact is missing that decides the edits. */
+export async function makePlan(
+  facts: MigrationFacts,
+  { target, program }: PlanOptions,
+): Promise<MigrationPlan> {
+  const { kubelet, services } = facts;
+  const { service, version } = kubelet;
+  if (service === undefined)
+    throw precondition(
+      "there is no kubelet.service in the unit directories: edit the kubelet's start by hand",
+    );
+  if (version === undefined)
+    throw precondition(
+      `the version of the kubelet of ${service.unit.path} is not known: give --kubelet-version`,
+    );
+  for (const config of [kubelet.config, kubelet.instanceConfig])
+    if (config?.problem !== undefined)
+      throw precondition(`${config.path}: ${config.problem}; correct it first`);
+  checkTarget(facts, target, version.minor);
+  const from = configuredRuntime(facts);
+  const endpoint = endpointOf(facts, target);
+  const files = new WorkingFiles(facts.root);
+  const change = kubeletChange(
+    {
+      minor: version.minor,
+      flags: service.flags,
+      hasConfig: kubelet.config !== undefined,
+      hasConfigEndpoint: (kubelet.config?.values.get("containerRuntimeEndpoint")?.value ?? "") !== "",
+    },
+    target,
+    endpoint,
+    target === "dockershim-in-tree" ? networkFlags(services.dockershim ?? services.criDocker) : new Map(),
+  );
+  const isThere =
+    from.runtime === target && (endpoint === "" || socketPath(from.endpoint) === socketPath(endpoint));
+  const notUnderstood = isThere ? [] : [...(await editKubeletFlags(files, service, change.flags))];
+  if (!isThere && change.configEndpoint !== undefined)
+    notUnderstood.push(...(await editConfigs(files, facts, change.configEndpoint)));
+  const notes: string[] = [];
+  if (target === "dockershim" && services.dockershim === undefined && !servedByCriDockerUnit(facts)) {
+    const command = [program, ...flagsForShim(facts, from.runtime)].join(" ");
+    files.set(await files.resolve(shimUnitPath), shimUnit(command));
+    if ((await files.kindOf(program)) === "absent")
+      notes.push(`${program} is not there yet: install the program first (README, "As a service").`);
+  }
+  const edits = await files.edits();
+  if (notUnderstood.length === 0 && !isThere) await checkResult(files, facts, target);
+  const commands =
+    isThere && edits.length === 0 ? [] : commandsFor(facts, from.runtime, target, endpoint, edits.length > 0);
+  return { node: facts.node.name, from: from.runtime, to: target, edits, commands, notUnderstood, notes };
+}
+
+/** The plan that returns to the present state after `plan` was carried out. */
+export function reversePlan(plan: MigrationPlan, facts: MigrationFacts): MigrationPlan {
+  const { endpoint } = configuredRuntime(facts);
+  const edits = reverseEdits(plan.edits);
+  const commands = commandsFor(facts, plan.to, plan.from, endpoint, edits.length > 0);
+  return { ...plan, from: plan.to, to: plan.from, edits, commands, notes: [] };
+}
+
+/** Which runtime the node had before this program, as far as its files tell. */
+export function previousTarget({ services, kubelet }: MigrationFacts): PlanTarget {
+  if (services.criDocker !== undefined) return "cri-dockerd";
+  if ((kubelet.version?.minor ?? Infinity) <= lastInTreeMinor) return "dockershim-in-tree";
+  throw precondition("no runtime of before is found on this node: name it with --to");
+}
+
+function precondition(text: string): ShimError {
+  return new ShimError("precondition", `plan the migration: ${text}`);
+}
+
+function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: number): void {
+  if (target === "dockershim-in-tree" && minor > lastInTreeMinor)
+    throw precondition(`kubelet 1.${minor} has no dockershim inside: use --to cri-dockerd`);
+  if (
+    target === "cri-dockerd" &&
+    (services.criDocker === undefined || services.criDockerSocket === undefined)
+  )
+    throw precondition(
+      "cri-docker.service and cri-docker.socket are not both here: install cri-dockerd first",
+    );
+}
+
+/** A drop-in of cri-docker.service that runs this program. */
+function servedByCriDockerUnit({ services }: MigrationFacts): boolean {
+  return services.criDocker?.command.words[0]?.text.endsWith("/dockershim") === true;
+}
+
+function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
+  const { services } = facts;
+  if (target === "dockershim-in-tree") return "";
+  if (target === "cri-dockerd" || servedByCriDockerUnit(facts)) {
+    const socket = services.criDockerSocket;
+    const listens = socket === undefined ? undefined : listValues(socket, "Socket", "ListenStream").at(-1);
+    const path = listens?.value.replace(/^%t/, "/run");
+    return path?.startsWith("/") === true ? `unix://${path}` : defaultSockets["cri-dockerd"];
+  }
+  const own = lastFlag(services.dockershim?.flags ?? [], "container-runtime-endpoint")?.value;
+  return own?.startsWith("unix://") === true ? own : defaultSockets.dockershim;
+}
+
+function networkFlags(service: ServiceFacts | undefined): ReadonlyMap<string, string> {
+  const flags = new Map<string, string>();
+  for (const { name, value } of service?.flags ?? [])
+    if (dockershimFlags.includes(name) && /^(network|cni)-/.test(name) && value !== "no-op")
+      flags.set(name, value);
+  return flags;
+}
+
+async function editConfigs(
+  files: WorkingFiles,
+  { kubelet }: MigrationFacts,
+  endpoint: string,
+): Promise<readonly NotUnderstood[]> {
+  const problems: NotUnderstood[] = [];
+  for (const config of [kubelet.config, kubelet.instanceConfig]) {
+    if (config === undefined) continue;
+    if (config === kubelet.instanceConfig && !config.values.has("containerRuntimeEndpoint")) continue;
+    let text: string | undefined = config.text;
+    text = await setYamlValue(text, "containerRuntimeEndpoint", endpoint);
+    if (text !== undefined && config.values.has("imageServiceEndpoint"))
+      text = await setYamlValue(text, "imageServiceEndpoint", endpoint);
+    if (text === undefined) problems.push({ place: config.path, text: "is not one plain mapping of YAML" });
+    else files.set(config.path, text);
+  }
+  return problems;
+}
+
+/** Reads the planned files as systemd and the kubelet would, and refuses a plan that does not lead there. */
+async function checkResult(files: WorkingFiles, facts: MigrationFacts, target: PlanTarget): Promise<void> {
+  const version = facts.kubelet.version?.text;
+  const planned = await readKubelet(files, version, () => Promise.resolve(undefined));
+  const reached = configuredRuntime({ kubelet: planned, services: facts.services });
+  if (reached.runtime === target) return;
+  throw precondition(
+    `${reached.source} names another endpoint than the edits set: ${reached.endpoint}; edit the kubelet's files by hand`,
+  );
+}
+
+function commandsFor(
+  facts: MigrationFacts,
+  from: KubeletRuntime["runtime"],
+  to: KubeletRuntime["runtime"],
+  endpoint: string,
+  hasEdits: boolean,
+): readonly string[] {
+  const sameUnit = servedByCriDockerUnit(facts);
+  const disable =
+    from === "cri-dockerd" || (from === "dockershim" && sameUnit)
+      ? "systemctl disable --now cri-docker.service cri-docker.socket"
+      : "systemctl disable --now dockershim.service";
+  const enable =
+    to === "cri-dockerd" || (to === "dockershim" && sameUnit)
+      ? "systemctl enable --now cri-docker.socket cri-docker.service"
+      : "systemctl enable --now dockershim.service";
+  const socket = to === "dockershim-in-tree" ? "/var/run/dockershim.sock" : endpoint;
+  return [
+    "systemctl stop kubelet.service",
+    ...(hasEdits ? [applyDiff] : []),
+    ...(from === "cri-dockerd" || from === "dockershim" ? [disable] : []),
+    "systemctl daemon-reload",
+    ...(to === "cri-dockerd" || to === "dockershim" ? [enable] : []),
+    "systemctl start kubelet.service",
+    ...(facts.kubelet.isKubeadm
+      ? [
+          `kubectl annotate node ${facts.node.name} kubeadm.alpha.kubernetes.io/cri-socket=${socket} --overwrite`,
+        ]
+      : []),
+    ...(to === "unknown" ? [] : [`dockershim migrate check --to ${to}`]),
+  ];
+}

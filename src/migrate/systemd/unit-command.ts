@@ -1,0 +1,88 @@
+/** The command of a service: `ExecStart=` with the variables of `Environment=` and `EnvironmentFile=`. */
+import type { NodeFiles } from "../node/node-files.js";
+import { listValues, type LoadedUnit } from "./load-unit.js";
+import { logicalLines, type Problem, type UnitEntry } from "./unit-file.js";
+import { expandWords, type PlacedWord, splitWords, type Variable } from "./words.js";
+
+/** What ExecStart= may have before the path of the program. */
+const prefixes = /^[@:+!-]*/;
+
+export interface UnitCommand {
+  /** The entry that systemd runs; undefined when the unit has none. */
+  readonly entry: UnitEntry | undefined;
+  /** The program and its arguments. */
+  readonly words: readonly PlacedWord[];
+  /** Paths of files whose variables the command has, in order. */
+  readonly environmentFiles: readonly string[];
+  readonly variables: ReadonlyMap<string, Variable>;
+  readonly problems: readonly Problem[];
+}
+
+/** The last `ExecStart=`. Never throws. */
+export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<UnitCommand> {
+  const problems: Problem[] = [];
+  const variables = new Map<string, Variable>();
+  for (const entry of listValues(unit, "Service", "Environment")) {
+    const words = splitWords(entry.value);
+    if (words === undefined) problems.push(unclosedQuote(entry));
+    for (const { text } of words ?? []) setVariable(variables, text, entry);
+  }
+  const environmentFiles: string[] = [];
+  // As in systemd, the files win over Environment=.
+  for (const entry of listValues(unit, "Service", "EnvironmentFile")) {
+    const path = entry.value.replace(/^-/, "");
+    const reading = await files.read(path);
+    if (reading.kind === "read") {
+      environmentFiles.push(reading.path);
+      problems.push(...readEnvironmentFile(reading.path, reading.text, variables));
+    } else if (reading.kind === "unreadable") {
+      problems.push({ place: path, text: reading.reason });
+    } else if (!entry.value.startsWith("-")) {
+      problems.push({ place: path, text: `is missing, but ${entry.file}:${entry.line} needs it` });
+    }
+  }
+  const entry = listValues(unit, "Service", "ExecStart").at(-1);
+  const words = entry === undefined ? [] : splitWords(entry.value.replace(prefixes, ""));
+  if (entry !== undefined && words === undefined) problems.push(unclosedQuote(entry));
+  const place = { file: entry?.file ?? unit.path, line: entry?.line ?? 1 };
+  return {
+    entry,
+    words: expandWords(words ?? [], place, variables),
+    environmentFiles,
+    variables,
+    problems,
+  };
+}
+
+function unclosedQuote({ file, line }: UnitEntry): Problem {
+  return { place: `${file}:${line}`, text: "has a quote without its end" };
+}
+
+function setVariable(
+  variables: Map<string, Variable>,
+  assignment: string,
+  { file, line }: { readonly file: string; readonly line: number },
+): boolean {
+  const [, name, value = ""] = /^([A-Za-z_]\w*)=(.*)$/s.exec(assignment) ?? [];
+  if (name !== undefined) variables.set(name, { value, file, line });
+  return name !== undefined;
+}
+
+/** Lines of `NAME=value`, the value in quotes or not. */
+function readEnvironmentFile(
+  file: string,
+  text: string,
+  variables: Map<string, Variable>,
+): readonly Problem[] {
+  return logicalLines(text).flatMap(({ line, text: assignment }): readonly Problem[] => {
+    const place = `${file}:${line}`;
+    const [, name, raw = ""] = /^(?:export\s+)?([A-Za-z_]\w*)=(.*)$/s.exec(assignment) ?? [];
+    if (name === undefined) return [{ place, text: "is no assignment" }];
+    const quote = /^["']/.exec(raw)?.[0];
+    if (quote !== undefined && (raw.length < 2 || !raw.endsWith(quote)))
+      return [{ place, text: "has a quote without its end" }];
+    const value = quote === undefined ? raw : raw.slice(1, -1);
+    variables.set(name, { value, file, line });
+    return [];
+  });
+}

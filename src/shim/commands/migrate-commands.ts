@@ -1,0 +1,133 @@
+/** The command line of `dockershim migrate`. */
+import type { Command } from "commander";
+import { ShimError } from "../lib/errors.js";
+import { type DockerEndpoint, dockerEndpointKind } from "../config/endpoints.js";
+import type { Environment } from "../config/given.js";
+import type { GivenFlag } from "../config/resolve.js";
+import { enumKind, pathKind } from "../config/value-kinds.js";
+import type { ValueKind } from "../config/option.js";
+import { type Target, targets } from "../../migrate/target.js";
+import { defaultProgram } from "../../migrate/plan/shim-unit.js";
+import { refuseArguments, refuseServeFlags, usageErrorsOf } from "./flags.js";
+
+export interface MigrateCheckOptions {
+  readonly to: Target;
+  readonly output: "page" | "json";
+  /** Absolute. */
+  readonly root: string;
+  /** Undefined: Docker's default socket below the root. */
+  readonly endpoint: DockerEndpoint | undefined;
+  readonly kubeletVersion: string | undefined;
+}
+
+export interface MigratePlanOptions extends Omit<MigrateCheckOptions, "endpoint" | "to"> {
+  /** Undefined: this program, or with `back` the runtime of before. */
+  readonly to: Target | undefined;
+  readonly program: string;
+  readonly back: boolean;
+  readonly write: boolean;
+  /** The directory of an earlier `--write`. */
+  readonly undo: string | undefined;
+}
+
+export interface MigrateActions {
+  migrateCheck(options: MigrateCheckOptions): Promise<number>;
+  migratePlan(options: MigratePlanOptions): Promise<number>;
+}
+
+interface MigrateSetting {
+  /** Flags of the server that stand before the command. */
+  readonly serveFlags: readonly GivenFlag[];
+  readonly environment: Environment;
+  onExit(code: number): void;
+}
+
+interface Given {
+  readonly to?: string;
+  readonly output?: string;
+  readonly root?: string;
+  readonly dockerEndpoint?: string;
+  readonly kubeletVersion?: string;
+  readonly program?: string;
+  readonly back?: boolean;
+  readonly write?: boolean;
+  readonly undo?: string;
+}
+
+export function addMigrateCommands(root: Command, actions: MigrateActions, setting: MigrateSetting): void {
+  const { serveFlags, environment, onExit } = setting;
+  const migrate = root.command("migrate").usage("check|plan [flags]").helpCommand(false);
+  migrate.description("judge and change the runtime of a node").exitOverride(usageErrorsOf(migrate));
+  migrate.action(() => {
+    const [given] = migrate.args;
+    const what = given === undefined ? "no subject given" : JSON.stringify(given);
+    throw new ShimError("invalid", `command "migrate": ${what}; use "check" or "plan"`);
+  });
+  const add = (name: string, summary: string): Command => {
+    const command = migrate.command(name).summary(summary).description(summary);
+    command
+      .option("--to <runtime>", `${targets.join(", ")}; dockershim is this program (the default)`)
+      .option("-o, --output <format>", "page or json (default: page)")
+      .option("--root <directory>", "the root directory of the node's files (default: /)")
+      .option("--kubelet-version <version>", "as 1.23.17 (default: what the kubelet's program answers)");
+    return command.exitOverride(usageErrorsOf(command));
+  };
+
+  const check = add("check", "report what a change of the runtime does to this node; changes nothing");
+  check.option(
+    "--docker-endpoint <endpoint>",
+    "the engine (default: DOCKER_HOST, else /var/run/docker.sock)",
+  );
+  check.action(async (given: Given) => {
+    refuseServeFlags(serveFlags, "migrate");
+    refuseArguments(check);
+    const { root: directory, ...rest } = common(given);
+    const endpoint = given.dockerEndpoint ?? (directory === "/" ? environment["DOCKER_HOST"] : undefined);
+    const parsed = endpoint ? parse("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
+    const to = target(given.to) ?? "dockershim";
+    onExit(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
+  });
+
+  const plan = add("plan", "print the edits of a change of the runtime as a diff, and the commands");
+  plan
+    .option("--back", "the edits that return from there")
+    .option("--write", "write the edits, and print the line that undoes them")
+    .option("--undo <directory>", "take back what --write wrote")
+    .option("--program <path>", `where this program is installed (default: ${defaultProgram})`);
+  plan.action(async (given: Given) => {
+    refuseServeFlags(serveFlags, "migrate");
+    refuseArguments(plan);
+    const undo = given.undo === undefined ? undefined : parse("--undo", given.undo, pathKind);
+    if (undo !== undefined && (given.write === true || given.back === true || given.to !== undefined))
+      throw new ShimError("invalid", 'flag "--undo": stands alone');
+    const program = parse("--program", given.program ?? defaultProgram, pathKind);
+    const { back = false, write = false } = given;
+    onExit(await actions.migratePlan({ ...common(given), to: target(given.to), program, back, write, undo }));
+  });
+}
+
+function target(text: string | undefined): Target | undefined {
+  return text === undefined ? undefined : parse("--to", text, enumKind(targets));
+}
+
+function common(given: Given): Pick<MigrateCheckOptions, "output" | "root" | "kubeletVersion"> {
+  const { kubeletVersion } = given;
+  if (kubeletVersion !== undefined && !/^v?1\.\d{1,3}(\.\d+)?$/.test(kubeletVersion))
+    throw new ShimError(
+      "invalid",
+      `flag "--kubelet-version": ${JSON.stringify(kubeletVersion)}: is no version, as 1.23.17`,
+    );
+  return {
+    output: parse("--output", given.output ?? "page", enumKind(["page", "json"])),
+    root: parse("--root", given.root ?? "/", pathKind),
+    kubeletVersion,
+  };
+}
+
+function parse<T>(flag: string, text: string, kind: ValueKind<T>): T {
+  try {
+    return kind.parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "${flag}": ${JSON.stringify(text)}`);
+  }
+}
