@@ -142,7 +142,8 @@ export interface DockerUser {
   readonly name: string;
   /** Where it was seen: a file and line, or the container's mount. */
   readonly place: string;
-  readonly uses: readonly ("socket" | "files" | "logs")[];
+  /** `name`: only its name tells that it may read containers. */
+  readonly use: "socket" | "files" | "logs" | "name";
   /** As `fluent-bit`; empty when the name tells nothing. */
   readonly agent: string;
 }
@@ -170,7 +171,7 @@ export interface MigrationFacts {
   readonly network: NetworkFacts;
   readonly checkpoints: readonly CheckpointFact[];
   readonly dockerUsers: readonly DockerUser[];
-  /** Paths of unix sockets on which a program listens; undefined when that cannot be read. */
-  readonly listening: ReadonlySet<string> | undefined;
+  /** Why the kubelet's socket cannot be connected to; undefined: it can, or there is none to try. */
+  readonly socketProblem: string | undefined;
   readonly problems: readonly Problem[];
 }

@@ -1,7 +1,8 @@
 /** Reads a node: files below one root directory, and the engine. Writes nothing and makes no directory. */
+import { connect } from "node:net";
 import { hostname } from "node:os";
 import { messageOf } from "../shim/lib/errors.js";
-import { parseListeningSockets } from "../shim/host/unix-listeners.js";
+import { hasCode } from "../shim/lib/files/file-errors.js";
 import type { Engine } from "../shim/ports/engine.js";
 import type { DaemonConfig, DockerUser, MigrationFacts, ServiceFacts } from "./facts.js";
 import { lastFlag } from "./kubelet/flags.js";
@@ -11,6 +12,7 @@ import { NodeFiles } from "./node/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./node/read-network.js";
 import { readEngine } from "./node/read-engine.js";
 import { loadUnit } from "./systemd/load-unit.js";
+import { configuredRuntime, socketPath } from "./target.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
 
@@ -72,6 +74,9 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const manifests = await usersAmongManifests(files, manifestDirectory(kubelet), dockerRoot);
   users.push(...manifests.users);
   problems.push(...manifests.problems);
+  const { endpoint: endpointOfKubelet } = configuredRuntime({ kubelet, services });
+  const isActivated =
+    services.criDockerSocket !== undefined && socketPath(endpointOfKubelet).endsWith("/cri-dockerd.sock");
   return {
     root,
     node: await readNodeName(files, kubelet.service),
@@ -82,7 +87,7 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
     network,
     checkpoints,
     dockerUsers: users,
-    listening: await readListening(files),
+    socketProblem: await trySocket(files, endpointOfKubelet, { isActivated }),
     problems,
   };
 }
@@ -131,8 +136,33 @@ async function readDaemonConfig(
   }
 }
 
-async function readListening(files: NodeFiles): Promise<ReadonlySet<string> | undefined> {
-  const reading = await files.read("/proc/net/unix");
-  if (reading.kind !== "read") return undefined;
-  return new Set(parseListeningSockets(reading.text.split("\n")).map(({ path }) => path));
+const connectTimeoutMs = 2_000;
+
+/** Connects and closes at once. A fault of this program's own (a path that is too long) is no problem. */
+async function trySocket(
+  files: NodeFiles,
+  endpoint: string,
+  { isActivated }: { readonly isActivated: boolean },
+): Promise<string | undefined> {
+  if (!/^(unix:\/\/)?\//.test(endpoint)) return undefined;
+  const path = endpoint.replace(/^unix:\/\//, "");
+  if ((await files.kindOf(path)) === "absent") {
+    // Nothing runs below another root directory.
+    return files.root === "/" ? "there is no such socket" : undefined;
+  }
+  // systemd would start the service of a socket unit.
+  if (isActivated) return undefined;
+  const local = files.local(await files.resolve(path));
+  return new Promise((resolve) => {
+    const socket = connect({ path: local });
+    const end = (problem: string | undefined): void => {
+      socket.destroy();
+      resolve(problem);
+    };
+    socket.setTimeout(connectTimeoutMs, () => end("it does not accept connections"));
+    socket.once("connect", () => end(undefined));
+    socket.once("error", (error) => {
+      end(hasCode(error, "ECONNREFUSED", "ENOTSOCK") ? "it refuses connections" : undefined);
+    });
+  });
 }

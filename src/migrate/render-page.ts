@@ -154,7 +154,7 @@ function fit(text: string, size: number | undefined): string {
 /** Names and paths of nodes and tenants: control characters, and those that reverse text, as escapes. */
 export function clean(text: string): string {
   return text.replaceAll(
-    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }

@@ -4,11 +4,12 @@ import type { Finding } from "../finding.js";
 import { lastFlag } from "../kubelet/flags.js";
 import {
   configuredRuntime,
+  type KubeletRuntime,
   lastInTreeMinor,
   runningRuntime,
-  socketPath,
   type Target,
   targetNames,
+  usesDocker,
 } from "../target.js";
 
 /** The lowest kubelet that each target was made for, and why. */
@@ -117,7 +118,11 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       ...{ id: "kubelet-runtime", level: isThere ? "ok" : "note", source: configured.source },
       text: `the kubelet's files name ${targetNames[configured.runtime]}${at(configured.endpoint)}`,
       reason: isThere ? "it is the target already" : `the target is ${targetNames[target]}`,
-      next: isThere ? "" : `dockershim migrate plan --to ${target}`,
+      next: isThere
+        ? ""
+        : usesDocker(target)
+          ? `dockershim migrate plan --to ${target}`
+          : "drain the node first",
     });
   }
   if (running !== undefined && facts.kubelet.service !== undefined && running.runtime !== configured.runtime)
@@ -131,7 +136,7 @@ function judgeState(facts: MigrationFacts, target: Target, add: Add): void {
       reason: "the files were changed after its start",
       next: "systemctl daemon-reload && systemctl restart kubelet, or take the edits back",
     });
-  judgeSockets(facts, configured.runtime, configured.endpoint, configured.source, add);
+  judgeSocket(facts, configured, add);
   judgeServices(facts, add);
 }
 
@@ -143,23 +148,16 @@ function at(endpoint: string): string {
   return endpoint === "" ? "" : ` at ${endpoint}`;
 }
 
-function judgeSockets(
-  { listening, services }: MigrationFacts,
-  runtime: Target | "unknown",
-  endpoint: string,
-  source: string,
-  add: Add,
-): void {
-  if (listening === undefined || endpoint === "" || runtime === "dockershim-in-tree") return;
-  const served = new Set([...listening].map(socketPath));
-  if (served.has(socketPath(endpoint))) return;
+function judgeSocket(facts: MigrationFacts, { runtime, endpoint, source }: KubeletRuntime, add: Add): void {
+  const { socketProblem, services } = facts;
+  if (socketProblem === undefined) return;
   const unit =
-    runtime === "cri-dockerd" || services.criDocker !== undefined ? "cri-docker.socket" : "dockershim";
+    endpoint.endsWith("/cri-dockerd.sock") && services.criDocker !== undefined ? "cri-docker" : runtime;
   add({
     ...{ id: "socket-not-served", level: "change", source },
-    text: `no program listens on ${endpoint}`,
+    text: `no program serves ${endpoint}: ${socketProblem}`,
     reason: "the kubelet's files name this socket",
-    next: `systemctl status ${runtime === "dockershim" ? "dockershim" : unit}, or change the endpoint`,
+    next: `systemctl status ${unit === "unknown" ? "of its service" : unit}, or change the endpoint`,
   });
 }
 

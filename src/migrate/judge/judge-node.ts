@@ -1,9 +1,10 @@
 /** Network, checkpoints, images, containers outside of pods and users of Docker's files. Pure. */
-import type { DockerUser, EngineFacts, MigrationFacts } from "../facts.js";
+import type { EngineFacts, MigrationFacts } from "../facts.js";
 import type { Finding, Level } from "../finding.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { makerOf } from "../maker.js";
 import { type Target, targetNames, usesDocker } from "../target.js";
+import { judgeDockerUser } from "./judge-docker-user.js";
 import { networkOf } from "./judge-pods.js";
 
 export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Finding[] {
@@ -82,7 +83,7 @@ export function judgeSurroundings(
   target: Target,
 ): readonly Finding[] {
   const found: Finding[] = [];
-  for (const user of facts.dockerUsers) found.push(...judgeDockerUser(user, target));
+  found.push(...facts.dockerUsers.flatMap((user) => judgeDockerUser(user, target) ?? []));
   if (engine === undefined) return found;
   const source = `engine ${engine.endpoint}`;
   for (const { name, isRunning } of engine.outside) {
@@ -125,90 +126,6 @@ export function judgeSurroundings(
         next: "",
       });
   }
-  return found;
-}
-
-function judgeDockerUser(user: DockerUser, target: Target): readonly Finding[] {
-  const subject = `${user.what} ${user.name}`;
-  const agent = user.agent === "" ? "it" : `${user.agent} (it)`;
-  const finding = (id: string, level: Level, text: string, reason: string, next: string): Finding => ({
-    ...{ id, level, subject, text, reason, next },
-    source: user.place,
-  });
-  const leaves = !usesDocker(target);
-  const found: Finding[] = [];
-  if (user.uses.includes("socket"))
-    found.push(
-      leaves
-        ? finding(
-            "docker-socket",
-            "blocked",
-            `${agent} reaches Docker's socket`,
-            "no pod is to be seen there afterwards",
-            "give it the CRI socket, or another tool",
-          )
-        : finding(
-            "docker-socket",
-            "note",
-            `${agent} reaches Docker's socket`,
-            "the engine stays, with the same containers and names",
-            "",
-          ),
-    );
-  if (user.uses.includes("files")) {
-    if (leaves)
-      found.push(
-        finding(
-          "docker-files",
-          "change",
-          `${agent} reads Docker's directory`,
-          "pods have nothing there afterwards",
-          "let it read /var/log/pods",
-        ),
-      );
-    else if (target === "dockershim")
-      found.push(
-        finding(
-          "docker-files",
-          "change",
-          `${agent} reads Docker's directory: logs of new containers are in /var/log/pods in the CRI's format`,
-          "Docker's JSON files stay beside them, with the same lines",
-          "let it read /var/log/pods with a parser of the CRI's format, or serve with --container-log-format=docker",
-        ),
-      );
-    else
-      found.push(
-        finding(
-          "docker-files",
-          "note",
-          `${agent} reads Docker's directory`,
-          "the engine writes its files as before",
-          "",
-        ),
-      );
-  }
-  if (user.uses.includes("logs") && !user.uses.includes("files") && user.agent !== "")
-    found.push(
-      finding(
-        "pod-logs",
-        "note",
-        `${agent} reads /var/log`,
-        target === "dockershim" || leaves
-          ? "new logs there are files in the CRI's format, not links to Docker's JSON files"
-          : "new logs there are links to Docker's JSON files: it needs Docker's directory as well",
-        "check that its parser knows the format",
-      ),
-    );
-  if (user.uses.length === 0)
-    found.push(
-      finding(
-        "agent",
-        "note",
-        `${agent} is known to read containers or their logs`,
-        "its unit names no path of Docker",
-        "check its configuration",
-      ),
-    );
   return found;
 }
 

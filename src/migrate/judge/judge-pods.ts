@@ -176,8 +176,8 @@ function judgeWayBack(
   for (const row of wayBack) {
     if (!row.targets.includes(target)) continue;
     const { id, level, text, reason, next } = row;
-    const applies = row.pod !== undefined && (row.ofAnyMaker === true || maker === "this program");
-    if (applies && row.pod?.(pod, node) === true) found.push(of({ id, level, text, reason, next }));
+    const isTested = row.ofAnyMaker === true || maker === "this program";
+    if (isTested && row.pod?.(pod, node) === true) found.push(of({ id, level, text, reason, next }));
     for (const container of pod.containers) {
       if (row.container === undefined || (row.ofAnyMaker !== true && !container.isMadeHere)) continue;
       if (row.container(container))

@@ -67,9 +67,11 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
       problem = "is no mapping of YAML";
     } else {
       for (const { key, value } of document.contents.items) {
-        if (!isScalar(key) || !isScalar(value) || value.value === null) continue;
-        const start = value.range?.[0] ?? 0;
-        values.set(String(key.value), { value: String(value.value), line: lineCounter.linePos(start).line });
+        if (!isScalar(key) || !isScalar(value)) continue;
+        const scalar: unknown = value.value;
+        if (typeof scalar !== "string" && typeof scalar !== "number" && typeof scalar !== "boolean") continue;
+        const [start] = value.range;
+        values.set(String(key.value), { value: String(scalar), line: lineCounter.linePos(start).line });
       }
     }
   } catch (error) {

@@ -7,7 +7,7 @@ import { parseUnitText, type Problem } from "../systemd/unit-file.js";
 import type { NodeFiles } from "./node-files.js";
 import { shownName } from "./read-engine.js";
 
-type Use = DockerUser["uses"][number];
+type Use = Exclude<DockerUser["use"], "name">;
 
 /** Agents whose images or programs have these words in their names. */
 const agentNames = [
@@ -44,7 +44,8 @@ const unitLimit = 500;
 export function usesOf(path: string, dockerRoot: string): readonly Use[] {
   const clean = path.replace(/\/+$/, "");
   if (/^\/(var\/)?run(\/docker\.sock)?$/.test(clean)) return ["socket"];
-  if (clean === dockerRoot || clean === "/var/lib" || isBelow(clean, dockerRoot)) return ["files"];
+  const isFile = [dockerRoot, "/var/lib/docker"].some((root) => clean === root || isBelow(clean, root));
+  if (clean === "/var/lib" || isFile) return ["files"];
   return /^\/var\/log(\/(pods|containers)(\/.*)?)?$/.test(clean) ? ["logs"] : [];
 }
 
@@ -62,12 +63,15 @@ export function usersAmongContainers(engine: EngineFacts): readonly DockerUser[]
   const { dockerRootDir } = engine.facts;
   const containers = [...engine.pods.flatMap((pod) => pod.containers), ...engine.outside];
   return containers.flatMap((container): readonly DockerUser[] => {
-    const found = container.mounts.filter(({ source }) => usesOf(source, dockerRootDir).length > 0);
-    if (found.length === 0) return [];
-    const uses = [...new Set(found.flatMap(({ source }) => usesOf(source, dockerRootDir)))];
-    const place = `mount of ${found.map(({ source }) => source).join(", ")}`;
+    const used = container.mounts.flatMap(({ source }) =>
+      usesOf(source, dockerRootDir).map((use) => ({ use, source })),
+    );
     const agent = agentOf(container.image, container.name);
-    return [{ what: "container", name: nameOf(container), place, uses, agent }];
+    return [...new Set(used.map(({ use }) => use))].map((use) => {
+      const sources = used.filter((one) => one.use === use).map(({ source }) => source);
+      const place = `mount of ${sources.join(", ")}`;
+      return { what: "container", name: nameOf(container), place, use, agent };
+    });
   });
 }
 
@@ -87,29 +91,32 @@ export async function usersAmongUnits(files: NodeFiles, dockerRoot: string): Pro
       seen.add(name);
       const reading = await files.read(join(directory, name));
       if (reading.kind !== "read") continue;
-      const user = userOfUnit(name, parseUnitText(reading.path, reading.text).entries, dockerRoot);
-      if (user !== undefined) users.push(user);
+      users.push(...usersOfUnit(name, parseUnitText(reading.path, reading.text).entries, dockerRoot));
     }
   }
   return users;
 }
 
-function userOfUnit(
+/** The first line of the unit that tells. */
+function usersOfUnit(
   name: string,
   entries: ReturnType<typeof parseUnitText>["entries"],
   dockerRoot: string,
-): DockerUser | undefined {
+): readonly DockerUser[] {
   for (const { section, key, value, file, line } of entries) {
     if (section !== "Service" || !/^(Exec|Environment)/.test(key)) continue;
     const paths = value.match(/\/[\w./-]+/g) ?? [];
-    const uses = new Set(paths.flatMap((path) => usesOf(path, dockerRoot)).filter((use) => use !== "logs"));
+    const uses = new Set<Use>(
+      paths.flatMap((path) => usesOf(path, dockerRoot)).filter((use) => use !== "logs"),
+    );
     const program = basename(paths[0] ?? "");
     if (key.startsWith("Exec") && program === "docker") uses.add("socket");
     const agent = agentOf(name, program);
-    if (uses.size === 0 && agent === "") continue;
-    return { what: "unit", name, place: `${file}:${line}`, uses: [...uses], agent };
+    const place = `${file}:${line}`;
+    if (uses.size > 0) return [...uses].map((use) => ({ what: "unit", name, place, use, agent }));
+    if (agent !== "") return [{ what: "unit", name, place, use: "name", agent }];
   }
-  return undefined;
+  return [];
 }
 
 interface ManifestShape {
@@ -140,9 +147,9 @@ export async function usersAmongManifests(
     const manifest = document.toJS({ maxAliasCount: 100 }) as ManifestShape | null;
     const paths = hostPaths(manifest?.spec?.volumes);
     const uses = [...new Set(paths.flatMap((one) => usesOf(one, dockerRoot)))];
-    if (uses.length === 0) continue;
     const pod = typeof manifest?.metadata?.name === "string" ? manifest.metadata.name : name;
-    users.push({ what: "manifest", name: pod, place: path, uses, agent: agentOf(pod) });
+    const agent = agentOf(pod);
+    users.push(...uses.map((use) => ({ what: "manifest" as const, name: pod, place: path, use, agent })));
   }
   return { users, problems };
 }

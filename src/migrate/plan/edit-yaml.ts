@@ -4,14 +4,14 @@
 export async function setYamlValue(text: string, key: string, value: string): Promise<string | undefined> {
   const { isMap, isScalar, parseAllDocuments, parseDocument } = await import("../../shim/lib/yaml.js");
   const documents = parseAllDocuments(text);
-  const [document] = documents;
-  if (!Array.isArray(documents) || documents.length !== 1 || document === undefined) return undefined;
-  if (document.errors.length > 0 || !isMap(document.contents)) return undefined;
+  const [document, ...others] = [...documents];
+  if (others.length > 0) return undefined;
+  if (document === undefined || document.errors.length > 0 || !isMap(document.contents)) return undefined;
   const pair = document.contents.items.find((item) => isScalar(item.key) && item.key.value === key);
   const range = pair !== undefined && isScalar(pair.value) ? pair.value.range : undefined;
-  if (pair !== undefined && (range === undefined || range === null)) return undefined;
+  if (pair !== undefined && range === undefined) return undefined;
   const edited =
-    range === undefined || range === null
+    range === undefined
       ? `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${key}: ${value}\n`
       : `${text.slice(0, range[0])}${range[0] === range[1] ? ` ${value}` : value}${text.slice(range[1])}`;
   const result = parseDocument(edited);

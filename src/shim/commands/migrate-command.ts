@@ -106,7 +106,7 @@ async function gather(
   const tls = plain.kind === "tcp" ? await readTlsMaterial(environment) : undefined;
   const endpoint = plain.kind === "tcp" && tls !== undefined ? { ...plain, tls } : plain;
   using engine = dockerEngine({ endpoint, shortTimeoutMs });
-  return withDeadline(undefined, timeoutMs, "read the node", (signal) =>
+  return await withDeadline(undefined, timeoutMs, "read the node", (signal) =>
     gatherFacts({ ...gathering(options), engine, endpoint: formatEndpoint(endpoint) }, signal),
   );
 }

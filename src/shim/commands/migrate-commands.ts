@@ -55,7 +55,10 @@ interface Given {
 }
 
 export function addMigrateCommands(root: Command, actions: MigrateActions, setting: MigrateSetting): void {
-  const { serveFlags, environment, onExit } = setting;
+  const { serveFlags, environment } = setting;
+  const onExit = (code: number): void => {
+    setting.onExit(code);
+  };
   const migrate = root.command("migrate").usage("check|plan [flags]").helpCommand(false);
   migrate.description("judge and change the runtime of a node").exitOverride(usageErrorsOf(migrate));
   migrate.action(() => {

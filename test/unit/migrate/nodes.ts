@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
-export type NodeTree = Readonly<Record<string, string | { readonly link: string }>>;
+export type NodeTree = Readonly<Record<string, string | { readonly linkTo: string }>>;
 
 /** Writes the tree below a new directory, which goes away at the end of the test. */
 export async function makeNode(
@@ -16,7 +16,7 @@ export async function makeNode(
     const local = join(root, path);
     await mkdir(dirname(local), { recursive: true });
     if (typeof content === "string") await writeFile(local, content);
-    else await symlink(content.link, local);
+    else await symlink(content.linkTo, local);
   }
   await chmod(root, 0o755);
   return root;
@@ -50,7 +50,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 `;
 
 const enabled = (name: string): NodeTree => ({
-  [`/etc/systemd/system/multi-user.target.wants/${name}`]: { link: `/lib/systemd/system/${name}` },
+  [`/etc/systemd/system/multi-user.target.wants/${name}`]: { linkTo: `/lib/systemd/system/${name}` },
 });
 
 const docker: NodeTree = {
@@ -75,7 +75,7 @@ WantedBy=multi-user.target
     '# Use DOCKER_OPTS to modify the daemon startup options.\n#DOCKER_OPTS="--dns 8.8.8.8"\n',
   ...enabled("docker.service"),
   "/etc/hostname": "Node-1\n",
-  "/lib": { link: "usr/lib" },
+  "/lib": { linkTo: "usr/lib" },
 };
 
 const criDocker: NodeTree = {
@@ -108,7 +108,7 @@ WantedBy=sockets.target
 `,
   ...enabled("cri-docker.service"),
   "/etc/systemd/system/sockets.target.wants/cri-docker.socket": {
-    link: "/etc/systemd/system/cri-docker.socket",
+    linkTo: "/etc/systemd/system/cri-docker.socket",
   },
 };
 
@@ -123,7 +123,7 @@ const cni: NodeTree = {
 export const kubeadm123: NodeTree = {
   ...docker,
   ...cni,
-  "/lib": { link: "usr/lib" },
+  "/lib": { linkTo: "usr/lib" },
   "/usr/lib/systemd/system/kubelet.service": kubeletUnit,
   "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubeadmDropIn,
   ...enabled("kubelet.service"),
@@ -190,8 +190,6 @@ Restart=always
 /** After the switch, from cri-dockerd. */
 export const ours: NodeTree = {
   ...kubeadm130,
-  "/etc/systemd/system/cri-docker.service":
-    (criDocker["/etc/systemd/system/cri-docker.service"] as string) ?? "",
   "/etc/systemd/system/dockershim.service": `[Service]
 Type=notify
 ExecStart=/opt/dockershim/bin/dockershim --network-plugin=cni

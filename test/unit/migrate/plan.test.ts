@@ -1,0 +1,336 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { gatherFacts } from "../../../src/migrate/gather.js";
+import {
+  type MigrationPlan,
+  makePlan,
+  previousTarget,
+  reversePlan,
+} from "../../../src/migrate/plan/make-plan.js";
+import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
+import { defaultProgram, shimUnit } from "../../../src/migrate/plan/shim-unit.js";
+import { unifiedDiff } from "../../../src/migrate/plan/unified-diff.js";
+import { undoPlan, writePlan } from "../../../src/migrate/plan/write-plan.js";
+import { configuredRuntime } from "../../../src/migrate/target.js";
+import type { MigrationFacts } from "../../../src/migrate/facts.js";
+import { kubeadm123, kubeadm130, kubeadm134, makeNode, type NodeTree, ours, plainUnits } from "./nodes.js";
+
+type Target = "dockershim" | "dockershim-in-tree" | "cri-dockerd";
+const program = defaultProgram;
+
+function factsOf(root: string, kubeletVersion: string): Promise<MigrationFacts> {
+  const askProgram = (): Promise<undefined> => Promise.resolve(undefined);
+  const options = { root, endpoint: "", engine: undefined, kubeletVersion, askProgram };
+  return gatherFacts(options, new AbortController().signal);
+}
+
+async function planOf(root: string, version: string, target: Target = "dockershim"): Promise<MigrationPlan> {
+  return makePlan(await factsOf(root, version), { target, program });
+}
+
+/** All files below a directory with their texts. */
+async function snapshot(root: string): Promise<Record<string, string>> {
+  const files: Record<string, string> = {};
+  for (const entry of await readdir(root, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue;
+    const path = join(entry.parentPath, entry.name);
+    files[path.slice(root.length)] = await readFile(path, "utf8");
+  }
+  return files;
+}
+
+function hasPatch(): boolean {
+  try {
+    execFileSync("patch", ["--version"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const kubeadmFlags = "/var/lib/kubelet/kubeadm-flags.env";
+
+test("shimUnit() is the example's unit", async () => {
+  const example = await readFile(new URL("../../../examples/dockershim.service", import.meta.url), "utf8");
+  assert.equal(shimUnit(`${defaultProgram} --network-plugin=cni`), example);
+});
+
+describe("makePlan()", () => {
+  const cases: readonly (readonly [string, NodeTree, string, Target, Record<string, string | undefined>])[] =
+    [
+      [
+        "kubeadm 1.23: the kubelet keeps its network flags, for the way back",
+        kubeadm123,
+        "1.23.17",
+        "dockershim",
+        {
+          [kubeadmFlags]:
+            'KUBELET_KUBEADM_ARGS="--network-plugin=cni --pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock"\n',
+          "/etc/systemd/system/dockershim.service": shimUnit(
+            `${program} --network-plugin=cni --pod-infra-container-image=k8s.gcr.io/pause:3.6`,
+          ),
+        },
+      ],
+      [
+        "kubeadm 1.24: flags that this kubelet no longer knows go",
+        kubeadm123,
+        "1.24.0",
+        "dockershim",
+        {
+          [kubeadmFlags]:
+            'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=k8s.gcr.io/pause:3.6 --container-runtime-endpoint=unix:///var/run/dockershim.sock"\n',
+        },
+      ],
+      [
+        "kubeadm 1.30: the flag is changed where it stands",
+        kubeadm130,
+        "1.30.1",
+        "dockershim",
+        {
+          [kubeadmFlags]:
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/dockershim.sock --pod-infra-container-image=registry.k8s.io/pause:3.9"\n',
+        },
+      ],
+      [
+        "kubeadm 1.34: both configuration files, with their comments and blanks",
+        kubeadm134,
+        "1.34.0",
+        "dockershim",
+        {
+          "/var/lib/kubelet/config.yaml": `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration   # by kubeadm
+cgroupDriver: cgroupfs
+containerRuntimeEndpoint: unix:///var/run/dockershim.sock # cri-dockerd
+shutdownGracePeriod:   0s
+`,
+          "/var/lib/kubelet/instance-config.yaml":
+            "containerRuntimeEndpoint: unix:///var/run/dockershim.sock\n",
+          [kubeadmFlags]: undefined,
+        },
+      ],
+      [
+        "a unit of a package gets a drop-in, and is not edited",
+        plainUnits,
+        "1.22.3",
+        "dockershim",
+        {
+          "/etc/systemd/system/kubelet.service.d/90-dockershim-migrate.conf": `# Made by dockershim migrate plan.
+[Service]
+# from /usr/lib/systemd/system/kubelet.service:2
+ExecStart=
+ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container-runtime=remote --network-plugin cni --cgroup-driver=cgroupfs --container-runtime-endpoint=unix:///var/run/dockershim.sock
+`,
+          "/usr/lib/systemd/system/kubelet.service": undefined,
+        },
+      ],
+      [
+        "back to cri-dockerd",
+        ours,
+        "1.30.0",
+        "cri-dockerd",
+        {
+          [kubeadmFlags]:
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock --pod-infra-container-image=registry.k8s.io/pause:3.9"\n',
+        },
+      ],
+    ];
+  for (const [title, tree, version, target, expected] of cases) {
+    test(title, async (t) => {
+      const { edits, notUnderstood } = await planOf(await makeNode(t, tree), version, target);
+      assert.deepEqual(notUnderstood, []);
+      for (const [path, text] of Object.entries(expected))
+        assert.equal(edits.find((edit) => edit.path === path)?.after, text, path);
+    });
+  }
+
+  test("names commands in order: services, then the annotation of kubeadm's node", async (t) => {
+    const { commands } = await planOf(await makeNode(t, kubeadm130), "1.30.1");
+    assert.deepEqual(commands, [
+      "systemctl stop kubelet.service",
+      "apply this diff: patch -p1 -d /",
+      "systemctl disable --now cri-docker.service cri-docker.socket",
+      "systemctl daemon-reload",
+      "systemctl enable --now dockershim.service",
+      "systemctl start kubelet.service",
+      "kubectl annotate node node-1 kubeadm.alpha.kubernetes.io/cri-socket=unix:///var/run/dockershim.sock --overwrite",
+      "dockershim migrate check --to dockershim",
+    ]);
+  });
+
+  test("a node without a network plugin gets no-op, not what auto would choose", async (t) => {
+    const tree = { ...kubeadm123, [kubeadmFlags]: 'KUBELET_KUBEADM_ARGS=""\n' };
+    const { edits } = await planOf(await makeNode(t, tree), "1.23.0");
+    assert.match(
+      edits.find(({ path }) => path.endsWith("dockershim.service"))?.after ?? "",
+      /--network-plugin=no-op/,
+    );
+  });
+
+  test("back to the dockershim inside the kubelet brings its network flags back", async (t) => {
+    const flags = "--container-runtime=remote --container-runtime-endpoint=unix:///var/run/dockershim.sock";
+    const tree = { ...ours, [kubeadmFlags]: `KUBELET_KUBEADM_ARGS="${flags}"\n` };
+    const { edits } = await planOf(await makeNode(t, tree), "1.23.0", "dockershim-in-tree");
+    assert.deepEqual(
+      edits.map(({ path, after }) => [path, after]),
+      [[kubeadmFlags, 'KUBELET_KUBEADM_ARGS="--network-plugin=cni"\n']],
+    );
+  });
+
+  test("a node that is there has neither edits nor commands", async (t) => {
+    const { edits, commands } = await planOf(await makeNode(t, ours), "1.30.0");
+    assert.deepEqual([edits, commands], [[], []]);
+  });
+
+  test("a flag that is not understood is left alone and named", async (t) => {
+    const tree = {
+      ...kubeadm130,
+      [kubeadmFlags]:
+        'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x.sock --v=2 --container-runtime-endpoint=unix:///x.sock"\n',
+    };
+    const root = await makeNode(t, tree);
+    const { edits, notUnderstood } = await planOf(root, "1.30.0");
+    assert.deepEqual(
+      notUnderstood.map(({ place }) => place),
+      [`${kubeadmFlags}:1`],
+    );
+    assert.ok(!edits.some(({ path }) => path === kubeadmFlags));
+  });
+
+  test("a later drop-in that would win is an error, and no plan", async (t) => {
+    const tree = {
+      ...plainUnits,
+      "/etc/systemd/system/kubelet.service.d/99-late.conf":
+        "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --container-runtime=docker $LATE\nEnvironment=LATE=--v=2\n",
+      "/usr/lib/systemd/system/kubelet.service.d/99-later.conf":
+        "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --container-runtime=docker\n",
+    };
+    await assert.rejects(planOf(await makeNode(t, tree), "1.22.0"), /edit the kubelet's files by hand/);
+  });
+
+  test("refusals name what is missing", async (t) => {
+    const { "/etc/systemd/system/cri-docker.socket": _socket, ...rest } = kubeadm130;
+    const broken = { ...kubeadm130, "/var/lib/kubelet/config.yaml": "a: [1\nb: 2\n" };
+    const cases: readonly (readonly [NodeTree, string, Target, RegExp])[] = [
+      [{}, "1.30", "dockershim", /no kubelet.service/],
+      [kubeadm130, "", "dockershim", /give --kubelet-version/],
+      [kubeadm130, "1.30", "dockershim-in-tree", /1\.30 has no dockershim inside/],
+      [rest, "1.30", "cri-dockerd", /install cri-dockerd first/],
+      [broken, "1.30", "dockershim", /config\.yaml: line \d/],
+    ];
+    for (const [tree, version, target, message] of cases)
+      await assert.rejects(planOf(await makeNode(t, tree), version, target), message);
+  });
+});
+
+describe("the diff", { skip: hasPatch() ? false : "there is no patch" }, () => {
+  for (const [name, tree, version] of [
+    ["kubeadm 1.23", kubeadm123, "1.23.17"],
+    ["kubeadm 1.30", kubeadm130, "1.30.1"],
+    ["kubeadm 1.34", kubeadm134, "1.34.0"],
+    ["plain units", plainUnits, "1.22.0"],
+  ] as const) {
+    test(`of ${name} applies with patch -p1, and its reverse restores every byte`, async (t) => {
+      const root = await makeNode(t, tree);
+      const before = await snapshot(root);
+      const facts = await factsOf(root, version);
+      const plan = await makePlan(facts, { target: "dockershim", program });
+      const back = renderPlan(reversePlan(plan, facts));
+      const patch = (input: string): void => {
+        execFileSync("patch", ["-p1", "-d", root, "--no-backup-if-mismatch", "-s"], { input });
+      };
+      patch(renderPlan(plan));
+      assert.equal(configuredRuntime(await factsOf(root, version)).runtime, "dockershim");
+      assert.deepEqual((await planOf(root, version)).edits, []);
+      patch(back);
+      assert.deepEqual(await snapshot(root), before);
+    });
+  }
+});
+
+test("previousTarget() is cri-dockerd where its units are, else the kubelet's own, else an error", async (t) => {
+  assert.equal(previousTarget(await factsOf(await makeNode(t, ours), "1.30")), "cri-dockerd");
+  assert.equal(previousTarget(await factsOf(await makeNode(t, plainUnits), "1.22")), "dockershim-in-tree");
+  const facts = await factsOf(await makeNode(t, plainUnits), "1.30");
+  assert.throws(() => previousTarget(facts), /name it with --to/);
+});
+
+describe("writePlan() and undoPlan()", () => {
+  test("keep modes, keep copies in a private directory, and restore every file", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    await chmod(join(root, kubeadmFlags), 0o600);
+    const before = await snapshot(root);
+    const { edits } = await planOf(root, "1.30.0");
+    const directory = await writePlan(root, edits);
+    assert.equal((await stat(directory)).mode & 0o777, 0o700);
+    assert.equal((await stat(join(root, kubeadmFlags))).mode & 0o777, 0o600);
+    assert.deepEqual((await planOf(root, "1.30.0")).edits, []);
+    await undoPlan(directory);
+    await undoPlan(directory);
+    await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
+    assert.deepEqual(await snapshot(root), before);
+  });
+
+  test("undoPlan() refuses when a file has changed since, and changes nothing", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    const directory = await writePlan(root, (await planOf(root, "1.30.0")).edits);
+    await writeFile(join(root, kubeadmFlags), "by hand\n");
+    const before = await snapshot(root);
+    await assert.rejects(undoPlan(directory), /kubeadm-flags\.env" has changed since; what it had is in/);
+    assert.deepEqual(await snapshot(root), before);
+  });
+
+  test("writePlan() refuses when a file has changed since the plan, and writes nothing", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    const { edits } = await planOf(root, "1.30.0");
+    await writeFile(join(root, kubeadmFlags), "by hand\n");
+    const before = await snapshot(root);
+    await assert.rejects(writePlan(root, edits), /has changed since it was read/);
+    assert.deepEqual(await snapshot(root), before);
+  });
+
+  test("when one file cannot be written, those before it are restored", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    const { edits } = await planOf(root, "1.30.0");
+    // A directory of that name cannot be made where a file is.
+    await writeFile(join(root, "/etc/blocked"), "");
+    const blocked = { path: "/etc/blocked/file", before: undefined, after: "x\n" };
+    const before = await snapshot(root);
+    await assert.rejects(writePlan(root, [...edits, blocked]), /all files are as before/);
+    await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
+    assert.deepEqual(await snapshot(root), before);
+  });
+
+  test("undoPlan() names what is wrong with a directory that is none of --write", async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), "dockershim-undo-"));
+    t.after(() => rm(directory, { recursive: true }));
+    await assert.rejects(
+      undoPlan(directory),
+      /there is no manifest\.json; give the directory that --write printed/,
+    );
+    await writeFile(join(directory, "manifest.json"), "{");
+    await assert.rejects(undoPlan(directory), /manifest\.json is no JSON/);
+    const manifest = { format: "dockershim-migrate-undo", version: 2, root: "/", files: [] };
+    await writeFile(join(directory, "manifest.json"), JSON.stringify(manifest));
+    await assert.rejects(undoPlan(directory), /newer version/);
+    const file = { path: "/../etc/passwd", backup: null, mode: 0, uid: 0, gid: 0, writtenSha256: null };
+    await writeFile(
+      join(directory, "manifest.json"),
+      JSON.stringify({ ...manifest, version: 1, files: [file] }),
+    );
+    await assert.rejects(undoPlan(directory), /not of this program/);
+  });
+});
+
+test("makePlan() writes nothing", async (t) => {
+  const root = await makeNode(t, kubeadm123);
+  const copy = await mkdtemp(join(tmpdir(), "dockershim-copy-"));
+  t.after(() => rm(copy, { recursive: true }));
+  await mkdir(copy, { recursive: true });
+  await cp(root, copy, { recursive: true });
+  unifiedDiff((await planOf(root, "1.23.0")).edits);
+  assert.deepEqual(await snapshot(root), await snapshot(copy));
+});

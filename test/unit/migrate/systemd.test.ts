@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { readService } from "../../../src/migrate/kubelet/read-kubelet.js";
+import { NodeFiles } from "../../../src/migrate/node/node-files.js";
+import { listValues, loadUnit } from "../../../src/migrate/systemd/load-unit.js";
+import { parseUnitText } from "../../../src/migrate/systemd/unit-file.js";
+import { splitWords } from "../../../src/migrate/systemd/words.js";
+import { kubeadm123, kubeadm130, makeNode, type NodeTree } from "./nodes.js";
+
+describe("parseUnitText()", () => {
+  test("joins continued lines, also over a comment, and names the first line", () => {
+    const { entries, problems } = parseUnitText(
+      "/u",
+      "[Service]\nExecStart=/bin/a \\\n# why\n  --b \\\n\t--c\nX=1\n",
+    );
+    assert.deepEqual(
+      entries.map(({ key, value, line }) => [key, value, line]),
+      [
+        ["ExecStart", "/bin/a --b --c", 2],
+        ["X", "1", 6],
+      ],
+    );
+    assert.deepEqual(problems, []);
+  });
+
+  test("reports what systemd ignores: no assignment, or one outside of a section", () => {
+    const { entries, problems } = parseUnitText("/u", "A=1\n[Service]\nrubbish\nB=2\n");
+    assert.deepEqual(
+      entries.map(({ key }) => key),
+      ["B"],
+    );
+    assert.deepEqual(
+      problems.map(({ place }) => place),
+      ["/u:1", "/u:3"],
+    );
+  });
+});
+
+test("splitWords() keeps quotes and escapes as systemd does", () => {
+  const cases: readonly (readonly [string, readonly string[] | undefined])[] = [
+    ["a  b\tc", ["a", "b", "c"]],
+    [`"a b" 'c "d"'`, ["a b", 'c "d"']],
+    [`--x="a b"c`, ["--x=a bc"]],
+    ["a\\sb \\x", ["a b", "x"]],
+    ['"open', undefined],
+    ["", []],
+  ];
+  for (const [text, words] of cases)
+    assert.deepEqual(
+      splitWords(text)?.map((word) => word.text),
+      words,
+      text,
+    );
+});
+
+async function nodeOf(t: Parameters<typeof makeNode>[0], tree: NodeTree): Promise<NodeFiles> {
+  return new NodeFiles(await makeNode(t, tree));
+}
+
+describe("loadUnit()", () => {
+  test("reads drop-ins sorted by name over all directories; of one name that of /etc", async (t) => {
+    const files = await nodeOf(t, {
+      "/usr/lib/systemd/system/x.service": "[Service]\nExecStart=/a\n",
+      "/usr/lib/systemd/system/x.service.d/10-a.conf": "[Service]\nEnvironment=LOST=1\n",
+      "/etc/systemd/system/x.service.d/10-a.conf": "[Service]\nEnvironment=A=etc\n",
+      "/run/systemd/system/x.service.d/20-b.conf": "[Service]\nExecStart=\nExecStart=/b\n",
+      "/usr/lib/systemd/system/x.service.d/05-c.conf": "[Service]\nEnvironment=A=first\n",
+      "/etc/systemd/system/x.service.d/30-masked.conf": { linkTo: "/dev/null" },
+      "/etc/systemd/system/x.service.d/readme.txt": "not a drop-in",
+    });
+    const unit = await loadUnit(files, "x.service");
+    assert.ok(unit);
+    assert.deepEqual(unit.dropIns, [
+      "/usr/lib/systemd/system/x.service.d/05-c.conf",
+      "/etc/systemd/system/x.service.d/10-a.conf",
+      "/run/systemd/system/x.service.d/20-b.conf",
+    ]);
+    assert.deepEqual(
+      listValues(unit, "Service", "ExecStart").map(({ value }) => value),
+      ["/b"],
+    );
+    assert.deepEqual(
+      listValues(unit, "Service", "Environment").map(({ value }) => value),
+      ["A=first", "A=etc"],
+    );
+  });
+
+  test("follows links below the root directory, and knows masked and enabled units", async (t) => {
+    const files = await nodeOf(t, {
+      "/lib": { linkTo: "/usr/lib" },
+      "/usr/lib/systemd/system/y.service": "[Service]\nExecStart=/y\n",
+      "/etc/systemd/system/alias.service": { linkTo: "/lib/systemd/system/y.service" },
+      "/etc/systemd/system/off.service": { linkTo: "/dev/null" },
+      "/etc/systemd/system/multi-user.target.wants/y.service": { linkTo: "/lib/systemd/system/y.service" },
+    });
+    const [alias, off, plain] = await Promise.all(
+      ["alias.service", "off.service", "y.service"].map((name) => loadUnit(files, name)),
+    );
+    assert.equal(alias?.path, "/usr/lib/systemd/system/y.service");
+    assert.equal(off?.isMasked, true);
+    assert.deepEqual([plain?.isEnabled, alias?.isEnabled], [true, false]);
+    assert.equal(await loadUnit(files, "none.service"), undefined);
+  });
+
+  test("reports a link that leads nowhere and a file that is not UTF-8", async (t) => {
+    const files = await nodeOf(t, { "/etc/systemd/system/z.service": { linkTo: "/gone" } });
+    const unit = await loadUnit(files, "z.service");
+    assert.deepEqual(unit?.problems, [
+      { place: "/etc/systemd/system/z.service", text: "is a link that leads nowhere" },
+    ]);
+  });
+});
+
+describe("readService()", () => {
+  test("gives kubeadm's kubelet the flags of its environment files, each with file and line", async (t) => {
+    const service = await readService(await nodeOf(t, kubeadm123), "kubelet.service");
+    assert.deepEqual(
+      service?.flags.map(({ name, value, file, line }) => `${file}:${line} ${name}=${value}`).slice(2),
+      [
+        "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf:4 config=/var/lib/kubelet/config.yaml",
+        "/var/lib/kubelet/kubeadm-flags.env:1 network-plugin=cni",
+        "/var/lib/kubelet/kubeadm-flags.env:1 pod-infra-container-image=k8s.gcr.io/pause:3.6",
+      ],
+    );
+    assert.deepEqual(service.command.problems, []);
+  });
+
+  test("an environment file wins over Environment=, and a missing one without a dash is a problem", async (t) => {
+    const files = await nodeOf(t, {
+      "/etc/systemd/system/kubelet.service": `[Service]
+Environment=A=--one "B=--two --three"
+EnvironmentFile=/etc/a.env
+EnvironmentFile=/etc/missing.env
+ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H
+`,
+      "/etc/a.env": "# comment\nA='--one=file'\nbroken line\n",
+    });
+    const service = await readService(files, "kubelet.service");
+    assert.deepEqual(
+      service?.command.words.map(({ text }) => text),
+      ["/usr/bin/kubelet", "--one=file", "--x=--two --three", "--y=%H"],
+    );
+    assert.deepEqual(
+      service.command.problems.map(({ place }) => place),
+      ["/etc/a.env:3", "/etc/missing.env"],
+    );
+  });
+
+  test("reads the units of cri-dockerd", async (t) => {
+    const files = await nodeOf(t, kubeadm130);
+    const service = await readService(files, "cri-docker.service");
+    assert.equal(service?.command.words[0]?.text, "/usr/bin/cri-dockerd");
+    assert.deepEqual(
+      service.flags.map(({ name, value }) => [name, value]),
+      [
+        ["container-runtime-endpoint", "fd://"],
+        ["network-plugin", "cni"],
+        ["pod-infra-container-image", "registry.k8s.io/pause:3.9"],
+      ],
+    );
+    const socket = await loadUnit(files, "cri-docker.socket");
+    assert.ok(socket?.isEnabled);
+    assert.equal(listValues(socket, "Socket", "ListenStream")[0]?.value, "%t/cri-dockerd.sock");
+  });
+});
