@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { fromDockerLabels, madeLabels, toDockerLabels } from "../../../src/shim/domain/labels.js";
+import { fromDockerLabels, isMadeHere, madeLabels, toDockerLabels } from "../../../src/shim/domain/labels.js";
 
 test("toDockerLabels() prefixes annotations and lets the shim's own labels win", () => {
   assert.deepEqual(
@@ -24,7 +24,9 @@ describe("madeLabels()", () => {
   test("leaves out what the image has added", () => {
     const made = { a: "1", "annotation.d": "2", ...container };
     const docker = { ...image, ...toDockerLabels({ a: "1" }, { d: "2" }, container) };
-    assert.deepEqual(madeLabels(docker), made);
+    const list = { "dockershim.label-keys": docker["dockershim.label-keys"] };
+    assert.deepEqual(madeLabels(docker), { ...made, ...list });
+    assert.equal(isMadeHere(madeLabels(docker)), true);
   });
 
   test("believes no list that came with the image", () => {

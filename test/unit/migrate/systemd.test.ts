@@ -98,7 +98,7 @@ describe("loadUnit()", () => {
     );
     assert.equal(alias?.path, "/usr/lib/systemd/system/y.service");
     assert.equal(off?.isMasked, true);
-    assert.deepEqual([plain?.isEnabled, alias?.isEnabled], [true, false]);
+    assert.deepEqual([plain?.isEnabled, alias.isEnabled], [true, false]);
     assert.equal(await loadUnit(files, "none.service"), undefined);
   });
 
@@ -136,8 +136,9 @@ ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H
       "/etc/a.env": "# comment\nA='--one=file'\nbroken line\n",
     });
     const service = await readService(files, "kubelet.service");
+    assert.ok(service);
     assert.deepEqual(
-      service?.command.words.map(({ text }) => text),
+      service.command.words.map(({ text }) => text),
       ["/usr/bin/kubelet", "--one=file", "--x=--two --three", "--y=%H"],
     );
     assert.deepEqual(
