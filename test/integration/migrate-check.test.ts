@@ -122,7 +122,8 @@ describe("dockershim migrate check", { skip: await reasonToSkip() }, () => {
     });
     const watched = [root, bed.shim.stateDirectory];
     const before = await Promise.all(watched.map(snapshot));
-    const since = Math.floor(Date.now() / 1000);
+    const seconds = (): string => (Date.now() / 1000).toFixed(3);
+    const since = seconds();
 
     const here = await check(root, "dockershim");
     const makers = new Map(here.report.pods.map((pod) => [pod.sandboxId, pod.maker]));
@@ -147,8 +148,7 @@ describe("dockershim migrate check", { skip: await reasonToSkip() }, () => {
 
     assert.deepEqual(await Promise.all(watched.map(snapshot)), before);
     const filters = encodeURIComponent(JSON.stringify({ label: [`${runLabel}=${bed.run}`] }));
-    const until = Math.ceil(Date.now() / 1000);
-    const events = await docker("GET", `/events?since=${since}&until=${until}&filters=${filters}`);
+    const events = await docker("GET", `/events?since=${since}&until=${seconds()}&filters=${filters}`);
     assert.equal(events.body.toString(), "");
   });
 

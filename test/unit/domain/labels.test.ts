@@ -23,8 +23,9 @@ describe("madeLabels()", () => {
 
   test("leaves out what the image has added", () => {
     const made = { a: "1", "annotation.d": "2", ...container };
-    const docker = { ...image, ...toDockerLabels({ a: "1" }, { d: "2" }, container) };
-    const list = { "dockershim.label-keys": docker["dockershim.label-keys"] };
+    const ours = toDockerLabels({ a: "1" }, { d: "2" }, container);
+    const docker = { ...image, ...ours };
+    const list = { "dockershim.label-keys": ours["dockershim.label-keys"] };
     assert.deepEqual(madeLabels(docker), { ...made, ...list });
     assert.equal(isMadeHere(madeLabels(docker)), true);
   });
