@@ -4,7 +4,7 @@ import { type Finding, type Level, levels, needsAttention } from "./finding.js";
 import { judgeEngine } from "./judge/judge-engine.js";
 import { judgeKubelet } from "./judge/judge-kubelet.js";
 import { countMakers, judgeNetwork, judgeSurroundings } from "./judge/judge-node.js";
-import { judgeForeign, judgePods, type PodVerdict } from "./judge/judge-pods.js";
+import { judgeForeign, judgeHalfMigrated, judgePods, type PodVerdict } from "./judge/judge-pods.js";
 import { configuredRuntime, type Target } from "./target.js";
 
 /** The value of `--output json`: keys are added, never renamed, within one version. */
@@ -67,7 +67,7 @@ export function judge(
     ...(engine === undefined ? [] : judgeEngine(facts, engine, target)),
     ...judgeNetwork(facts, target),
     ...(judged?.findings ?? []),
-    ...(engine === undefined ? [] : judgeForeign(engine)),
+    ...(engine === undefined ? [] : [...judgeForeign(engine), ...judgeHalfMigrated(facts, engine)]),
     ...judgeSurroundings(facts, engine, target),
   ];
   const order = (level: Level): number => -levels.indexOf(level);

@@ -1,5 +1,6 @@
 /** Which program made a pod, and how that is known. */
 import { containerNameLabel } from "../shim/domain/labels.js";
+import { parseName } from "../shim/domain/names.js";
 import type { ContainerFact, PodFact } from "./facts.js";
 
 export type Maker = "this program" | "dockershim" | "cri-dockerd" | "dockershim or cri-dockerd";
@@ -44,5 +45,6 @@ export function podName({ namespace, name }: PodFact): string {
 }
 
 export function containerOf(pod: PodFact, container: ContainerFact): string {
-  return `container ${podName(pod)}/${container.labels[containerNameLabel] ?? container.name}`;
+  const name = container.labels[containerNameLabel] ?? parseName(container.name)?.container ?? container.name;
+  return `container ${podName(pod)}/${name}`;
 }

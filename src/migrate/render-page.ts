@@ -91,7 +91,7 @@ function summary({ pods, summary: { counts, exitCode } }: CheckReport): string {
   const verdict =
     exitCode === 0
       ? "Nothing blocks the change, and nothing changes for pods."
-      : `To look at: ${counts.lost} lost, ${counts.blocked} blocked, ${counts.restart} restarts, ${counts.change} changes.`;
+      : `To look at: lost ${counts.lost}, blocked ${counts.blocked}, restarts ${counts.restart}, changes ${counts.change}.`;
   return `${parts.join(", ")}. ${verdict}`;
 }
 

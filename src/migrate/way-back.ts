@@ -187,3 +187,25 @@ export const wayBackHarmless: readonly (readonly [what: string, reason: string])
   ["resolv.conf", "the content stays; no program but this writes it again after a restart of the engine"],
   ["records in `pods/`, `containers/` and `logs/`", "no other program reads them; they wait for the return"],
 ];
+
+/** The tables of docs/migrating.md. */
+export function wayBackTables(): string {
+  const names = { "dockershim-in-tree": "in tree", "cri-dockerd": "cri-dockerd" } as const;
+  const rows = wayBack.map(({ what, targets, level, text, next }) => {
+    const to = targets.length > 1 ? "both" : targets.map((target) => names[target]).join();
+    return `| ${what} | ${to} | ${level} | ${text} | ${next} |`;
+  });
+  const harmless = wayBackHarmless.map(([what, reason]) => `| ${what} | ${reason} |`);
+  return [
+    "| what this program makes | target | level | with the target | what to do |",
+    "| --- | --- | --- | --- | --- |",
+    ...rows,
+    "",
+    "What goes back as it is:",
+    "",
+    "| what | reason |",
+    "| --- | --- |",
+    ...harmless,
+    "",
+  ].join("\n");
+}

@@ -99,7 +99,7 @@ export function judgeSurroundings(
   if (usesDocker(target) && engine.outside.length > 0)
     found.push({
       ...{ id: "container-outside", level: "note", subject: "node", next: "", source },
-      text: `${engine.outside.length} containers outside of pods stay as they are`,
+      text: `containers outside of pods stay as they are: ${engine.outside.length}`,
       reason: "no CRI server on Docker lists or touches them",
     });
   for (const { id, names } of engine.localImages) {

@@ -2,7 +2,7 @@
 import type { ContainerFact, EngineFacts, MigrationFacts, PodFact } from "../facts.js";
 import { type Finding, type Level, worstLevel } from "../finding.js";
 import { containerOf, type MadeBy, makerOf, podName } from "../maker.js";
-import { type Target, targetNames, usesDocker } from "../target.js";
+import { configuredRuntime, type Target, targetNames, usesDocker } from "../target.js";
 import { type Ancestor, type NodeOfPod, wayBack } from "../way-back.js";
 
 export interface PodVerdict extends MadeBy {
@@ -185,6 +185,32 @@ function judgeWayBack(
     }
   }
   return found;
+}
+
+/** Pods that the kubelet's runtime of now did not make and does not adopt as this program does. */
+export function judgeHalfMigrated(
+  facts: MigrationFacts,
+  { endpoint, pods }: EngineFacts,
+): readonly Finding[] {
+  const { runtime, source } = configuredRuntime(facts);
+  const foreign = pods.filter((pod) => {
+    if (pod.sandbox?.isRunning !== true || runtime === "unknown" || runtime === "dockershim") return false;
+    return !usesDocker(runtime) || makerOf(pod).maker === "this program";
+  });
+  if (runtime === "unknown" || foreign.length === 0) return [];
+  return foreign.map((pod) => ({
+    id: "half-migrated-pods",
+    level: "change",
+    subject: `pod ${podName(pod)}`,
+    text: `the kubelet's files name ${targetNames[runtime]}, and ${makerOf(pod).maker} made it`,
+    reason: usesDocker(runtime)
+      ? "what the kubelet's runtime does not know of it is in docs/migrating.md, The way back"
+      : "the kubelet's runtime does not see it, so it runs beside the pod that the kubelet makes",
+    next: usesDocker(runtime)
+      ? `finish the change: dockershim migrate plan, or see migrate check --to ${runtime}`
+      : "remove it with docker rm when the kubelet's own pod runs",
+    source: `${source}; engine ${endpoint}`,
+  }));
 }
 
 /** Containers that look like those of a pod, but that no runtime lists. */

@@ -1,169 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
-import { type CheckReport, judge } from "../../../src/migrate/check-report.js";
-import { gatherFacts, type GatherOptions } from "../../../src/migrate/gather.js";
-import { renderPage } from "../../../src/migrate/render-page.js";
-import type { Target } from "../../../src/migrate/target.js";
-import { wayBack } from "../../../src/migrate/way-back.js";
-import { toDockerLabels } from "../../../src/shim/domain/labels.js";
-import type { NodeFacts } from "../../../src/shim/domain/node-facts.js";
-import type { ListedContainer, ListedImage, Snapshot } from "../../../src/shim/domain/snapshot.js";
 import { ShimError } from "../../../src/shim/lib/errors.js";
-import { nodeFacts } from "../../fakes/node-facts.js";
-import { idOf, snapshotOf, type SnapshotChanges } from "../../fakes/snapshots.js";
-import { kubeadm123, kubeadm130, makeNode, type NodeTree, ours } from "./nodes.js";
-
-type FakeEngine = NonNullable<GatherOptions["engine"]>;
-
-/** Answers from memory; `requests` counts. */
-function engineWith(
-  containers: readonly Snapshot[],
-  { images = [], facts = {} }: { images?: readonly ListedImage[]; facts?: Partial<NodeFacts> } = {},
-): FakeEngine {
-  const toListed = ({ id, name, labels, created, imageId, imageName, state }: Snapshot): ListedContainer => ({
-    ...{ id, labels, created, imageId, imageName },
-    names: [name],
-    status: state.status,
-  });
-  return {
-    connect: () => Promise.resolve(nodeFacts(facts)),
-    listContainers: () => Promise.resolve(containers.map(toListed)),
-    inspectContainer: (id) => Promise.resolve(containers.find((one) => one.id === id)),
-    listImages: () => Promise.resolve(images),
-  };
-}
-
-interface PodRule {
-  readonly name: string;
-  readonly id: string;
-  readonly isOurs?: boolean;
-  readonly sandbox?: SnapshotChanges;
-  readonly container?: SnapshotChanges;
-  readonly labels?: Record<string, string>;
-  readonly dockerName?: string;
-}
-
-/** A sandbox and one container, with the labels that dockershim and cri-dockerd give, or this program. */
-function pod({ name, id, isOurs = false, sandbox, container, labels = {}, dockerName }: PodRule): Snapshot[] {
-  const kubelet = { "io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "ns" };
-  const sandboxId = idOf(id);
-  const own = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.container.name": "POD" };
-  const inner = {
-    "io.kubernetes.docker.type": "container",
-    "io.kubernetes.container.name": "main",
-    "io.kubernetes.sandbox.id": sandboxId,
-    "io.kubernetes.container.logpath": `/var/log/pods/${name}/0.log`,
-  };
-  const made = (all: Record<string, string>): Record<string, string> =>
-    isOurs ? { ...toDockerLabels(kubelet, {}, all) } : { ...kubelet, ...all };
-  return [
-    snapshotOf({
-      id: sandboxId,
-      name: dockerName ?? `k8s_POD_${name}_ns_uid-${name}_0`,
-      labels: made(own),
-      networkMode: "none",
-      ...(isOurs ? { logDriver: "none" } : {}),
-      ...sandbox,
-    }),
-    snapshotOf({
-      id: idOf(`${id}c`),
-      name: `k8s_main_${name}_ns_uid-${name}_0`,
-      labels: { ...made(inner), ...labels },
-      networkMode: `container:${sandboxId}`,
-      ...container,
-    }),
-  ];
-}
-
-const golden = {
-  dockershim: new TextDecoder().decode(
-    encodeCheckpoint({
-      ...{ version: "v1", name: "a", namespace: "ns" },
-      data: { portMappings: [{ protocol: "tcp", containerPort: 80, hostPort: 8080 }] },
-    }),
-  ),
-  // {} with the checksum of cri-dockerd.
-  criDockerd: '{"version":"v1","name":"a","namespace":"ns","data":{},"checksum":2305795928}',
-};
-
-function cached(id: string): NodeTree {
-  return { [`/var/lib/cni/cache/results/pods-${idOf(id)}-eth0`]: "{}" };
-}
-
-interface CheckRule {
-  readonly tree?: NodeTree;
-  readonly engine?: FakeEngine;
-  readonly target?: Target;
-  readonly version?: string;
-}
-
-async function check(t: Parameters<typeof makeNode>[0], rule: CheckRule): Promise<CheckReport> {
-  const { tree = kubeadm130, engine = engineWith([]), target = "dockershim", version = "1.30.1" } = rule;
-  const root = await makeNode(t, tree);
-  const askProgram = (): Promise<undefined> => Promise.resolve(undefined);
-  const options = { root, endpoint: "unix:///run/docker.sock", engine, kubeletVersion: version, askProgram };
-  const facts = await gatherFacts(options, new AbortController().signal);
-  return judge(facts, target, { program: "1.2.3", at: "2026-11-23T14:00:00Z" });
-}
-
-function idsOf({ findings }: CheckReport, level?: string): readonly string[] {
-  return findings.filter((finding) => level === undefined || finding.level === level).map(({ id }) => id);
-}
-
-describe("the maker of a pod", () => {
-  const checkpoint = (directory: string, id: string, text: string): NodeTree => ({
-    [`/var/lib/${directory}/sandbox/${idOf(id)}`]: text,
-  });
-  const cases: readonly (readonly [string, PodRule, NodeTree, string])[] = [
-    ["its label", { name: "a", id: "a1", isOurs: true }, {}, "this program"],
-    [
-      "dockershim's checksum",
-      { name: "a", id: "a1" },
-      checkpoint("dockershim", "a1", golden.dockershim),
-      "dockershim",
-    ],
-    [
-      "cri-dockerd's checksum",
-      { name: "a", id: "a1" },
-      checkpoint("dockershim", "a1", golden.criDockerd),
-      "cri-dockerd",
-    ],
-    [
-      "the place of a corrupt checkpoint",
-      { name: "a", id: "a1" },
-      checkpoint("cri-dockerd", "a1", "{"),
-      "cri-dockerd",
-    ],
-    ["a privileged sandbox", { name: "a", id: "a1", sandbox: { privileged: true } }, {}, "cri-dockerd"],
-    ["nothing", { name: "a", id: "a1" }, {}, "dockershim or cri-dockerd"],
-    [
-      "a label of the image that names another sandbox",
-      {
-        name: "a",
-        id: "a1",
-        sandbox: {
-          labels: {
-            ...pod({ name: "a", id: "a1" })[0]?.labels,
-            "dockershim.label-keys": '{"sandbox":"x","keys":["io.kubernetes.docker.type"]}',
-          },
-        },
-      },
-      {},
-      "dockershim or cri-dockerd",
-    ],
-  ];
-  for (const [title, rule, tree, maker] of cases) {
-    test(`by ${title}: ${maker}`, async (t) => {
-      const { pods } = await check(t, { tree: { ...kubeadm130, ...tree }, engine: engineWith(pod(rule)) });
-      assert.deepEqual(
-        pods.map((one) => [one.name, one.maker]),
-        [["a", maker]],
-      );
-      assert.notEqual(pods[0]?.evidence, "");
-    });
-  }
-});
+import { idOf, snapshotOf } from "../../fakes/snapshots.js";
+import { cached, check, type CheckRule, engineWith, golden, idsOf, pod } from "./check-bed.js";
+import { kubeadm123, kubeadm130, type NodeTree, ours } from "./nodes.js";
 
 describe("migrate check", () => {
   test("a healthy node of cri-dockerd has exit code 0, and all pods are adopted as they are", async (t) => {
@@ -269,7 +109,7 @@ describe("migrate check", () => {
     assert.deepEqual(inTree.pods.find(({ name }) => name === "ports")?.findings, ["way-back-label-keys"]);
   });
 
-  test("the way back counts logs that were converted, whoever made the container", async (t) => {
+  test("the way back counts logs that were converted, of any maker", async (t) => {
     const tree = { ...ours, ...cached("a1"), "/var/log/pods/web/0.log": "x\n" };
     const report = await check(t, {
       tree,
@@ -395,6 +235,12 @@ describe("migrate check", () => {
     });
   }
 
+  test("pods of this program, while the kubelet's files name another runtime, are half migrated", async (t) => {
+    const engine = engineWith(pod({ name: "web", id: "a1", isOurs: true }));
+    assert.ok(idsOf(await check(t, { engine }), "change").includes("half-migrated-pods"));
+    assert.ok(!idsOf(await check(t, { engine, tree: ours })).includes("half-migrated-pods"));
+  });
+
   test("a corrupt checkpoint of a pod is a change of that pod, and names the file", async (t) => {
     const path = `/var/lib/dockershim/sandbox/${idOf("a1")}`;
     const tree = { ...kubeadm123, ...cached("a1"), [path]: golden.dockershim.replace("8080", "8081") };
@@ -429,31 +275,4 @@ describe("migrate check", () => {
     assert.ok(idsOf(await check(t, { tree }), "change").includes("socket-not-served"));
     assert.ok(!idsOf(await check(t, { tree: ours })).includes("socket-not-served"));
   });
-});
-
-describe("renderPage()", () => {
-  test("has at most 100 columns, escapes names of tenants, and has colour only when asked", async (t) => {
-    const names = ["a\u001b[31mred", "b".repeat(300), "c\u202etxt"];
-    const containers = names.flatMap((name, index) => pod({ name, id: `a${index}` }));
-    const report = await check(t, { engine: engineWith(containers) });
-    const page = renderPage(report);
-    for (const line of page.split("\n")) assert.ok(line.length <= 100, line);
-    for (const character of ["\u001b", "\u202e"]) assert.ok(!page.includes(character));
-    assert.match(page, /\\u001b\[31mred/);
-    assert.ok(renderPage(report, { colour: true }).includes("\u001b[1m"));
-  });
-
-  test("says the same of several pods once", async (t) => {
-    const containers = Array.from({ length: 12 }, (_, index) =>
-      pod({ name: `p${index}`, id: `b${index + 10}` }),
-    ).flat();
-    const page = renderPage(await check(t, { engine: engineWith(containers), target: "containerd" }));
-    assert.equal(page.match(/\[pod-made-again\]/g)?.length, 1);
-    assert.match(page, /and 4 more/);
-  });
-});
-
-test("each row of the way back has an id of its own and a reason", () => {
-  assert.equal(new Set(wayBack.map(({ id }) => id)).size, wayBack.length);
-  for (const { reason, text } of wayBack) assert.ok(reason !== "" && text !== "");
 });

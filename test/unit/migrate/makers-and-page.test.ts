@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { describe, test } from "node:test";
+import { renderPage } from "../../../src/migrate/render-page.js";
+import { wayBack, wayBackTables } from "../../../src/migrate/way-back.js";
+import { idOf } from "../../fakes/snapshots.js";
+import { check, engineWith, golden, pod, type PodRule } from "./check-bed.js";
+import { kubeadm130, type NodeTree } from "./nodes.js";
+
+describe("the maker of a pod", () => {
+  const checkpoint = (directory: string, id: string, text: string): NodeTree => ({
+    [`/var/lib/${directory}/sandbox/${idOf(id)}`]: text,
+  });
+  const cases: readonly (readonly [string, PodRule, NodeTree, string])[] = [
+    ["its label", { name: "a", id: "a1", isOurs: true }, {}, "this program"],
+    [
+      "dockershim's checksum",
+      { name: "a", id: "a1" },
+      checkpoint("dockershim", "a1", golden.dockershim),
+      "dockershim",
+    ],
+    [
+      "cri-dockerd's checksum",
+      { name: "a", id: "a1" },
+      checkpoint("dockershim", "a1", golden.criDockerd),
+      "cri-dockerd",
+    ],
+    [
+      "the place of a corrupt checkpoint",
+      { name: "a", id: "a1" },
+      checkpoint("cri-dockerd", "a1", "{"),
+      "cri-dockerd",
+    ],
+    ["a privileged sandbox", { name: "a", id: "a1", sandbox: { privileged: true } }, {}, "cri-dockerd"],
+    ["nothing", { name: "a", id: "a1" }, {}, "dockershim or cri-dockerd"],
+    [
+      "a label of the image that names another sandbox",
+      {
+        name: "a",
+        id: "a1",
+        sandbox: {
+          labels: {
+            ...pod({ name: "a", id: "a1" })[0]?.labels,
+            "dockershim.label-keys": '{"sandbox":"x","keys":["io.kubernetes.docker.type"]}',
+          },
+        },
+      },
+      {},
+      "dockershim or cri-dockerd",
+    ],
+  ];
+  for (const [title, rule, tree, maker] of cases) {
+    test(`by ${title}: ${maker}`, async (t) => {
+      const { pods } = await check(t, { tree: { ...kubeadm130, ...tree }, engine: engineWith(pod(rule)) });
+      assert.deepEqual(
+        pods.map((one) => [one.name, one.maker]),
+        [["a", maker]],
+      );
+      assert.notEqual(pods[0]?.evidence, "");
+    });
+  }
+});
+
+describe("renderPage()", () => {
+  test("has at most 100 columns, escapes names of tenants, and has colour only when asked", async (t) => {
+    const names = ["a\u001b[31mred", "b".repeat(300), "c\u202etxt"];
+    const containers = names.flatMap((name, index) => pod({ name, id: `a${index}` }));
+    const report = await check(t, { engine: engineWith(containers) });
+    const page = renderPage(report);
+    for (const line of page.split("\n")) assert.ok(line.length <= 100, line);
+    for (const character of ["\u001b", "\u202e"]) assert.ok(!page.includes(character));
+    assert.match(page, /\\u001b\[31mred/);
+    assert.ok(renderPage(report, { colour: true }).includes("\u001b[1m"));
+  });
+
+  test("says the same of several pods once", async (t) => {
+    const containers = Array.from({ length: 12 }, (_, index) =>
+      pod({ name: `p${index}`, id: `b${index + 10}` }),
+    ).flat();
+    const page = renderPage(await check(t, { engine: engineWith(containers), target: "containerd" }));
+    assert.equal(page.match(/\[pod-made-again\]/g)?.length, 1);
+    assert.match(page, /and 4 more/);
+  });
+});
+
+test("each row of the way back has an id of its own and a reason", () => {
+  assert.equal(new Set(wayBack.map(({ id }) => id)).size, wayBack.length);
+  for (const { reason, text } of wayBack) assert.ok(reason !== "" && text !== "");
+});
+
+test("docs/migrating.md has the tables of the way back", async () => {
+  const text = await readFile(new URL("../../../docs/migrating.md", import.meta.url), "utf8");
+  const [, tables] = text.split(/<!-- way-back -->\n/);
+  assert.equal(tables?.trim(), wayBackTables().trim());
+});
