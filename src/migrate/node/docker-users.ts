@@ -1,5 +1,6 @@
 /** Containers, units and static pods that name Docker's socket, its files or the logs of pods. */
 import { basename, join } from "node:path/posix";
+import { messageOf } from "../../shim/lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
 import type { ContainerFact, DockerUser, EngineFacts } from "../facts.js";
 import { unitDirectories } from "../systemd/load-unit.js";
@@ -144,7 +145,13 @@ export async function usersAmongManifests(
       problems.push({ place: path, text: error.message.split("\n")[0] ?? "is no YAML" });
       continue;
     }
-    const manifest = document.toJS({ maxAliasCount: 100 }) as ManifestShape | null;
+    let manifest: ManifestShape | null;
+    try {
+      manifest = document.toJS({ maxAliasCount: 100 }) as ManifestShape | null;
+    } catch (thrown) {
+      problems.push({ place: path, text: messageOf(thrown) });
+      continue;
+    }
     const paths = hostPaths(manifest?.spec?.volumes);
     const uses = [...new Set(paths.flatMap((one) => usesOf(one, dockerRoot)))];
     const pod = typeof manifest?.metadata?.name === "string" ? manifest.metadata.name : name;

@@ -15,9 +15,21 @@ export async function setYamlValue(text: string, key: string, value: string): Pr
       ? `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${key}: ${value}\n`
       : `${text.slice(0, range[0])}${range[0] === range[1] ? ` ${value}` : value}${text.slice(range[1])}`;
   const result = parseDocument(edited);
+  if (hasTooManyAliases(document)) return undefined;
   const expected = { ...(document.toJS() as Record<string, unknown>), [key]: value };
   const isRight = result.errors.length === 0 && isSame(result.toJS(), expected);
   return isRight ? edited : undefined;
+}
+
+/** Aliases are counted when they are expanded. */
+function hasTooManyAliases(document: { toJS(): unknown }): boolean {
+  try {
+    document.toJS();
+    return false;
+  } catch {
+    // Left to the operator, as all that is not understood.
+    return true;
+  }
 }
 
 function isSame(one: unknown, other: unknown): boolean {

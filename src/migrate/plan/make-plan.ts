@@ -116,13 +116,8 @@ function precondition(text: string): ShimError {
 function checkTarget({ services }: MigrationFacts, target: PlanTarget, minor: number): void {
   if (target === "dockershim-in-tree" && minor > lastInTreeMinor)
     throw precondition(`kubelet 1.${minor} has no dockershim inside: use --to cri-dockerd`);
-  if (
-    target === "cri-dockerd" &&
-    (services.criDocker === undefined || services.criDockerSocket === undefined)
-  )
-    throw precondition(
-      "cri-docker.service and cri-docker.socket are not both here: install cri-dockerd first",
-    );
+  if (target === "cri-dockerd" && services.criDocker === undefined)
+    throw precondition("there is no cri-docker.service here: install cri-dockerd first");
 }
 
 /** A drop-in of cri-docker.service that runs this program. */
@@ -134,6 +129,8 @@ function endpointOf(facts: MigrationFacts, target: PlanTarget): string {
   const { services } = facts;
   if (target === "dockershim-in-tree") return "";
   if (target === "cri-dockerd" || servedByCriDockerUnit(facts)) {
+    const given = lastFlag(services.criDocker?.flags ?? [], "container-runtime-endpoint")?.value;
+    if (given?.startsWith("unix:///") === true) return given;
     const socket = services.criDockerSocket;
     const listens = socket === undefined ? undefined : listValues(socket, "Socket", "ListenStream").at(-1);
     const path = listens?.value.replace(/^%t/, "/run");
@@ -189,13 +186,14 @@ function commandsFor(
   hasEdits: boolean,
 ): readonly string[] {
   const sameUnit = servedByCriDockerUnit(facts);
+  const socketUnit = facts.services.criDockerSocket === undefined ? "" : " cri-docker.socket";
   const disable =
     from === "cri-dockerd" || (from === "dockershim" && sameUnit)
-      ? "systemctl disable --now cri-docker.service cri-docker.socket"
+      ? `systemctl disable --now cri-docker.service${socketUnit}`
       : "systemctl disable --now dockershim.service";
   const enable =
     to === "cri-dockerd" || (to === "dockershim" && sameUnit)
-      ? "systemctl enable --now cri-docker.socket cri-docker.service"
+      ? `systemctl enable --now cri-docker.service${socketUnit}`
       : "systemctl enable --now dockershim.service";
   const socket = to === "dockershim-in-tree" ? "/var/run/dockershim.sock" : endpoint;
   return [

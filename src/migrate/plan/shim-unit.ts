@@ -1,6 +1,6 @@
 /** The unit of this program, as examples/dockershim.service, with the flags that a node needs. */
 import { optionList } from "../../shim/config/options.js";
-import type { MigrationFacts } from "../facts.js";
+import type { FlagFact, MigrationFacts } from "../facts.js";
 import { lastFlag } from "../kubelet/flags.js";
 
 export const shimUnitPath = "/etc/systemd/system/dockershim.service";
@@ -38,8 +38,9 @@ const kubeletFlags: readonly string[] = [
   ...["image-pull-progress-deadline", "experimental-dockershim-root-directory"],
 ];
 
-/** Flags of cri-dockerd that are not taken over: the socket and the checkpoint directory stay its own. */
-const notTaken: readonly string[] = ["container-runtime-endpoint", "cri-dockerd-root-directory", "log-level"];
+/** Flags of cri-dockerd that are not taken over: the socket stays its own. */
+const notTaken: readonly string[] = ["container-runtime-endpoint", "log-level"];
+const criDockerdRoot = "cri-dockerd-root-directory";
 
 /** What the program that serves now was told, as flags of this program. */
 export function flagsForShim({ kubelet, services }: MigrationFacts, from: string): readonly string[] {
@@ -47,7 +48,7 @@ export function flagsForShim({ kubelet, services }: MigrationFacts, from: string
     const flags = services.criDocker?.flags ?? [];
     const known = new Set(optionList.flatMap(([, { name, aliases = [] }]) => [name, ...aliases]));
     const names = [...new Set(flags.map(({ name }) => name))].filter(
-      (name) => known.has(name) && !notTaken.includes(name),
+      (name) => known.has(name) && !notTaken.includes(name) && !isDefaultRoot(name, flags),
     );
     const taken = names.map((name) => flagText(name, lastFlag(flags, name)?.value ?? ""));
     return names.includes("network-plugin") ? taken : ["--network-plugin=cni", ...taken];
@@ -61,6 +62,11 @@ export function flagsForShim({ kubelet, services }: MigrationFacts, from: string
   const hasPlugin = (lastFlag(flags, "network-plugin")?.value ?? "") !== "";
   // The kubelet's default is no network plugin; this program would look for CNI.
   return hasPlugin ? taken : ["--network-plugin=no-op", ...taken];
+}
+
+/** This program reads checkpoints there in any case; those of another directory only as its own state. */
+function isDefaultRoot(name: string, flags: readonly FlagFact[]): boolean {
+  return name === criDockerdRoot && lastFlag(flags, name)?.value === "/var/lib/cri-dockerd";
 }
 
 /** As a word of ExecStart: quoted where systemd would split or expand it. */

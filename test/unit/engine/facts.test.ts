@@ -96,6 +96,7 @@ describe("toNodeFacts()", () => {
       defaultRuntime: "runc",
       security: { apparmor: true, seccomp: true, selinux: false, usernsRemap: true, rootless: false },
       experimental: false,
+      liveRestore: false,
       cdi: true,
       cdiSpecDirs: ["/opt/cdi"],
       totalMemory: 123,

@@ -212,7 +212,7 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
   });
 
   test("refusals name what is missing", async (t) => {
-    const { "/etc/systemd/system/cri-docker.socket": _socket, ...rest } = kubeadm130;
+    const { "/etc/systemd/system/cri-docker.service": _service, ...rest } = kubeadm130;
     const broken = { ...kubeadm130, "/var/lib/kubelet/config.yaml": "a: [1\nb: 2\n" };
     const cases: readonly (readonly [NodeTree, string, Target, RegExp])[] = [
       [{}, "1.30", "dockershim", /no kubelet.service/],
@@ -323,6 +323,16 @@ describe("writePlan() and undoPlan()", () => {
     );
     await assert.rejects(undoPlan(directory), /not of this program/);
   });
+});
+
+test("an endpoint in a YAML file with too many aliases is left alone and named", async (t) => {
+  const aliases = `a: &a [1]\nb: [${"*a, ".repeat(200)}*a]\ncontainerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n`;
+  const root = await makeNode(t, { ...kubeadm134, "/var/lib/kubelet/config.yaml": aliases });
+  const { notUnderstood } = await planOf(root, "1.34.0");
+  assert.deepEqual(
+    notUnderstood.map(({ place }) => place),
+    ["/var/lib/kubelet/config.yaml"],
+  );
 });
 
 test("makePlan() writes nothing", async (t) => {
