@@ -14,14 +14,20 @@ export type { CheckpointPortMapping, PodSandboxCheckpoint } from "../src/shim/po
 
 export type DecodeResult =
   | { readonly kind: "checkpoint"; readonly checkpoint: PodSandboxCheckpoint; readonly flavour: Flavour }
-  /** `reason` is for the log. */
-  | { readonly kind: "corrupt"; readonly reason: string };
+  /** `reason` is for the log. `content`: what the file says, where the checksum alone is wrong. */
+  | { readonly kind: "corrupt"; readonly reason: string; readonly content?: PodSandboxCheckpoint };
+
+/** The flavours that are written: those of the programs that still read them. */
+export type WrittenFlavour = Extract<Flavour, "dockershim" | "criDockerd">;
 
 /**
- * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 writes it. Throws `invalid` when a
- * port is not a 32-bit integer or the file would be too large to be read again.
+ * The file of a checkpoint, byte for byte as dockershim of Kubernetes 1.20 or cri-dockerd writes it. Throws
+ * `invalid` when a port is not a 32-bit integer or the file would be too large to be read again.
  */
-export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
+export function encodeCheckpoint(
+  checkpoint: PodSandboxCheckpoint,
+  flavour: WrittenFlavour = "dockershim",
+): Uint8Array {
   const { version, name, namespace, data } = checkpoint;
   // An empty list is hashed like none: it is written like none, so any other checksum would never be right
   // again.
@@ -32,7 +38,7 @@ export function encodeCheckpoint(checkpoint: PodSandboxCheckpoint): Uint8Array {
     namespace,
     data: { portMappings, hostNetwork: data.hostNetwork === true },
   };
-  const bytes = new TextEncoder().encode(formatFile(raw, checksum(raw, "dockershim")));
+  const bytes = new TextEncoder().encode(formatFile(raw, checksum(raw, flavour)));
   if (bytes.length > maximumFileBytes) {
     throw new ShimError(
       "invalid",
@@ -53,24 +59,30 @@ export function decodeCheckpoint(bytes: Uint8Array): DecodeResult {
   try {
     const { checkpoint: raw, checksum: found } = parseFile(bytes);
     const flavour = recogniseChecksum(raw, found);
+    const checkpoint = toCheckpoint(raw);
     if (flavour === undefined) {
-      return { kind: "corrupt", reason: `checksum ${found} is not that of the content` };
+      const reason = `checksum ${found} is not that of the content`;
+      return { kind: "corrupt", reason, content: checkpoint };
     }
-    const portMappings = (raw.data.portMappings ?? []).map(fromRaw);
-    const checkpoint: PodSandboxCheckpoint = {
-      version: "v1",
-      name: raw.name,
-      namespace: raw.namespace,
-      data: {
-        ...(portMappings.length > 0 ? { portMappings } : {}),
-        ...(raw.data.hostNetwork ? { hostNetwork: true } : {}),
-      },
-    };
     return { kind: "checkpoint", checkpoint, flavour };
   } catch (error) {
     if (error instanceof MalformedFile) return { kind: "corrupt", reason: error.message };
     throw error;
   }
+}
+
+/** Throws `MalformedFile`. */
+function toCheckpoint({ name, namespace, data }: RawCheckpoint): PodSandboxCheckpoint {
+  const portMappings = (data.portMappings ?? []).map(fromRaw);
+  return {
+    version: "v1",
+    name,
+    namespace,
+    data: {
+      ...(portMappings.length > 0 ? { portMappings } : {}),
+      ...(data.hostNetwork ? { hostNetwork: true } : {}),
+    },
+  };
 }
 
 function toRaw(mapping: CheckpointPortMapping): RawPortMapping {

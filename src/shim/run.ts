@@ -109,6 +109,10 @@ process.exitCode = await runCommandLine(
       const { runMigratePlan } = await import("./commands/migrate-command.js");
       return runMigratePlan(options, migrateIo);
     },
+    checkpoint: async (options) => {
+      const { runCheckpoint } = await import("./commands/checkpoint-command.js");
+      return runCheckpoint(options, { environment: process.env, writeOut });
+    },
     play: async (options) => {
       abortWhenInterrupted();
       const { runPlay } = await import("./commands/play-command.js");

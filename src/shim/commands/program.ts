@@ -15,6 +15,7 @@ import {
 } from "./flags.js";
 import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
 import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
+import { addCheckpointCommands, type CheckpointOptions } from "./checkpoint-commands.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
@@ -30,6 +31,7 @@ export interface Actions extends RelayActions, MigrateActions {
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
   play(options: PlayOptions): Promise<number>;
   diff(options: DiffOptions): Promise<number>;
+  checkpoint(options: CheckpointOptions): Promise<number>;
 }
 
 export interface BuildInfo {
@@ -184,6 +186,16 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     exitCode = code;
   };
   addMigrateCommands(root, actions, { serveFlags: flags, environment: io.environment, onExit });
+
+  addCheckpointCommands(
+    addCommand("checkpoint", "list, check, convert and repair checkpoint files"),
+    async (given) => {
+      exitCode = await actions.checkpoint(given);
+    },
+    () => {
+      refuseServeFlags(flags, "checkpoint");
+    },
+  );
 
   const version = addCommand("version", "print the version");
   version.action(() => {

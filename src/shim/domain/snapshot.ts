@@ -62,6 +62,8 @@ export interface Snapshot {
   readonly logOptions: Labels;
   readonly resolvConfPath: string;
   readonly networkMode: string;
+  /** `HostConfig.PortBindings` as requested, in Docker's order. Absent when there is none, and in what is trimmed. */
+  readonly portBindings?: readonly BoundPort[];
   readonly pidMode: string;
   readonly ipcMode: string;
   readonly cgroupParent: string;
@@ -84,6 +86,14 @@ export interface Snapshot {
    * mounts.
    */
   readonly isTrimmed?: true;
+}
+
+export interface BoundPort {
+  /** As `80/tcp`. */
+  readonly port: string;
+  readonly hostIp: string;
+  /** A number as text, empty for one that Docker chooses. */
+  readonly hostPort: string;
 }
 
 export interface RequestedMount {

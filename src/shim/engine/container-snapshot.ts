@@ -35,7 +35,7 @@ const statuses: readonly DockerStatus[] = [
 
 /*
  * What is kept of answers that are too large: labels and environments have no limit. All that is read below
- * must be here.
+ * must be here, but for the port bindings, which have no limit either.
  */
 
 /** Of `GET /containers/{id}/json`. */
@@ -93,6 +93,7 @@ export function toSnapshot(answer: unknown): Snapshot {
     logOptions: labelsOf(objectOf(host, "LogConfig"), "Config"),
     resolvConfPath: textOf(json, "ResolvConfPath"),
     networkMode: textOf(host, "NetworkMode"),
+    ...boundPorts(objectOf(host, "PortBindings")),
     pidMode: textOf(host, "PidMode"),
     ipcMode: textOf(host, "IpcMode"),
     cgroupParent: textOf(host, "CgroupParent"),
@@ -156,6 +157,18 @@ function toMount(mount: Json): MountSnapshot {
     propagation: textOf(mount, "Propagation"),
     name: textOf(mount, "Name"),
   };
+}
+
+/** Absent where there is none, as in most containers: each snapshot stays in memory. */
+function boundPorts(bindings: Json): Pick<Snapshot, "portBindings"> {
+  const portBindings = Object.keys(bindings).flatMap((port) =>
+    objectsOf(bindings, port).map((binding) => ({
+      port,
+      hostIp: textOf(binding, "HostIp"),
+      hostPort: textOf(binding, "HostPort"),
+    })),
+  );
+  return portBindings.length > 0 ? { portBindings } : {};
 }
 
 function toRequestedMount(mount: Json): RequestedMount {

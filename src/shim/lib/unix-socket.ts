@@ -124,11 +124,15 @@ async function staleSocketAt(path: string): Promise<FileIdentity | undefined> {
   });
   if (present === undefined) return undefined;
   if (!present.isSocket()) throw new ShimError("precondition", "a file that is not a socket is in the way");
-  if (await answers(path)) throw new ShimError("conflict", "another server answers there");
+  if (await isServed(path)) throw new ShimError("conflict", "another server answers there");
   return present;
 }
 
-function answers(path: string): Promise<boolean> {
+/**
+ * Whether a server listens at `path`: false when nothing, or a stale socket, is there. Connects and hangs up,
+ * so it is for sockets of this program alone. Throws raw system errors.
+ */
+export function isServed(path: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const probe = connect(path);
     const timer = setTimeout(() => {
@@ -145,7 +149,7 @@ function answers(path: string): Promise<boolean> {
     probe.once("error", (error) => {
       clearTimeout(timer);
       const code = codeOf(error);
-      if (code === "ECONNREFUSED" || code === "ENOENT") resolve(false);
+      if (code === "ECONNREFUSED" || code === "ENOENT" || code === "ENOTDIR") resolve(false);
       else if (code === "EAGAIN")
         resolve(true); // Its backlog is full.
       else reject(error);

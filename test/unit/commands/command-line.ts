@@ -2,6 +2,7 @@
 import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/shim/commands/migrate-commands.js";
 import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
 import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
+import type { CheckpointOptions } from "../../../src/shim/commands/checkpoint-commands.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {
@@ -15,6 +16,7 @@ export interface Outcome {
   readonly acted: Readonly<Record<string, unknown>>;
   readonly checked?: MigrateCheckOptions;
   readonly planned?: MigratePlanOptions;
+  readonly checkpoint?: CheckpointOptions;
 }
 
 export async function run(
@@ -28,7 +30,14 @@ export async function run(
   const argv = typeof line === "string" ? line.split(/\s+/).filter((part) => part !== "") : line;
   let out = "";
   let err = "";
-  const noted: { served?: ResolvedConfig; played?: PlayOptions; diffed?: DiffOptions; checked?: MigrateCheckOptions; planned?: MigratePlanOptions } = {};
+  const noted: {
+    served?: ResolvedConfig;
+    played?: PlayOptions;
+    diffed?: DiffOptions;
+    checked?: MigrateCheckOptions;
+    planned?: MigratePlanOptions;
+    checkpoint?: CheckpointOptions;
+  } = {};
   const acted: Record<string, unknown> = {};
   const note = (action: string, given: unknown): Promise<number> => {
     acted[action] = given;
@@ -62,6 +71,10 @@ export async function run(
       },
       diff: (options) => {
         noted.diffed = options;
+        return Promise.resolve(2);
+      },
+      checkpoint: (options) => {
+        noted.checkpoint = options;
         return Promise.resolve(2);
       },
     },

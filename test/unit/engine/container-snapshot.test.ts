@@ -52,6 +52,10 @@ describe("toSnapshot()", () => {
       logOptions: { "max-size": "10m" },
       resolvConfPath: "/resolv.conf",
       networkMode: "container:x",
+      portBindings: [
+        { port: "80/tcp", hostIp: "::1", hostPort: "8080" },
+        { port: "80/tcp", hostIp: "", hostPort: "8081" },
+      ],
       pidMode: "host",
       ipcMode: "shareable",
       cgroupParent: "/kubepods",

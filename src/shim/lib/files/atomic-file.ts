@@ -55,9 +55,52 @@ export async function writeFileAtomically(
 async function writeAndRename(
   path: string,
   content: string | Uint8Array,
-  { mode, temporaryPrefix, flush = "first" }: AtomicWriteOptions,
+  options: AtomicWriteOptions,
 ): Promise<void> {
+  const staged = await stage(path, content, options);
+  try {
+    await staged.commit();
+  } catch (error) {
+    await staged.discard();
+    throw error;
+  }
+}
+
+/** A file whose new content is written under a temporary name. */
+export interface StagedFile {
+  readonly path: string;
+  /** Gives it its name, in place of what is there. Throws raw system errors. */
+  commit(): Promise<void>;
+  /** Removes the temporary file. Never fails: what cannot be removed is left to `sweepTemporaryFiles`. */
+  discard(): Promise<void>;
+}
+
+/**
+ * Writes and flushes the temporary file alone, for callers that change several files or none. Throws as
+ * `fileError` describes; the temporary file is gone then.
+ */
+export async function stageFile(
+  path: string,
+  content: string | Uint8Array,
+  options: Pick<AtomicWriteOptions, "mode" | "temporaryPrefix">,
+): Promise<StagedFile> {
+  try {
+    return await stage(path, content, options);
+  } catch (error) {
+    throw fileError("write", path, error);
+  }
+}
+
+/** Throws raw system errors. */
+async function stage(
+  path: string,
+  content: string | Uint8Array,
+  { mode, temporaryPrefix, flush = "first" }: AtomicWriteOptions,
+): Promise<StagedFile> {
   const temporary = join(dirname(path), temporaryPrefix + randomBytes(8).toString("hex"));
+  // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
+  // is left.
+  const discard = (): Promise<void> => rm(temporary, { force: true }).catch(() => undefined);
   // "wx" creates or fails: an existing link of this name is not followed.
   const file = await open(temporary, "wx", mode);
   try {
@@ -69,13 +112,11 @@ async function writeAndRename(
     } finally {
       await file.close();
     }
-    await rename(temporary, path);
   } catch (error) {
-    // What made the write fail often makes this fail too. It is the first error that counts, and the sweep
-    // is left.
-    await rm(temporary, { force: true }).catch(() => undefined);
+    await discard();
     throw error;
   }
+  return { path, commit: () => rename(temporary, path), discard };
 }
 
 /**

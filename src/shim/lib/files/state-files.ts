@@ -1,7 +1,7 @@
 /**
  * Files of state directories: safe reads, valid names with one lock each, and a quarantine for corrupt files.
  */
-import { constants, open, rename } from "node:fs/promises";
+import { constants, link, open, rename } from "node:fs/promises";
 import { fileError, hasCode } from "./file-errors.js";
 import { orAbort, withDeadline } from "../abort.js";
 import { KeyedMutex } from "../sync/keyed-mutex.js";
@@ -74,12 +74,29 @@ export class FileLocks {
  * `fileError` describes; the file is then still where it was.
  */
 export async function quarantineFile(path: string, directory: string, origin: string): Promise<string> {
+  return putIntoQuarantine(path, directory, origin, rename);
+}
+
+/**
+ * As `quarantineFile`, but what is at `path` keeps its old name, too, until the caller replaces it: a kill
+ * between the two leaves no gap. Not for directories.
+ */
+export async function linkIntoQuarantine(path: string, directory: string, origin: string): Promise<string> {
+  return putIntoQuarantine(path, directory, origin, link);
+}
+
+async function putIntoQuarantine(
+  path: string,
+  directory: string,
+  origin: string,
+  put: (path: string, target: string) => Promise<void>,
+): Promise<string> {
   await createDirectory(directory, 0o700);
   // A file name holds 255 bytes; sandbox ids have 64.
   const name = `${origin}-${basename(path).slice(0, 128)}-${randomBytes(8).toString("hex")}`;
   const target = join(directory, name);
   try {
-    await rename(path, target);
+    await put(path, target);
     await syncDirectory(directory);
     await syncDirectory(dirname(path));
   } catch (error) {

@@ -1,0 +1,125 @@
+/** `dockershim checkpoint …` as commander sees it. */
+import { type Command, Option } from "commander";
+import { ShimError } from "../lib/errors.js";
+import { refuseArguments, usageErrorsOf } from "./flags.js";
+
+export const checkpointPrograms = ["dockershim", "cri-dockerd"] as const;
+export type CheckpointProgram = (typeof checkpointPrograms)[number];
+
+export type CheckpointTask =
+  | { readonly kind: "ls" | "verify" }
+  | {
+      readonly kind: "convert";
+      readonly to: CheckpointProgram;
+      /** Undefined: in place. */
+      readonly output?: string;
+      /** Although a program serves from a directory. */
+      readonly anyway: boolean;
+    }
+  | {
+      readonly kind: "repair";
+      /** Undefined: by the name of each directory. */
+      readonly to?: CheckpointProgram;
+      readonly dockerEndpoint?: string;
+      readonly dryRun: boolean;
+      readonly anyway: boolean;
+    };
+
+export interface CheckpointOptions {
+  readonly task: CheckpointTask;
+  /** Those of dockershim and cri-dockerd when it is empty. */
+  readonly directories: readonly string[];
+  readonly format: "page" | "json";
+}
+
+interface GivenFlags {
+  readonly directory?: readonly string[];
+  readonly output?: string;
+  readonly outputDirectory?: string;
+  readonly to?: CheckpointProgram;
+  readonly dockerEndpoint?: string;
+  readonly dryRun?: boolean;
+  readonly anyway?: boolean;
+}
+
+/**
+ * Declares the command below `root`. `run` is called with what was asked for; `refuseServeFlags` throws for
+ * flags of the server before the command.
+ */
+export function addCheckpointCommands(
+  parent: Command,
+  run: (options: CheckpointOptions) => Promise<void>,
+  refuseServeFlags: () => void,
+): void {
+  parent.usage("ls|verify|convert|repair [flags]").enablePositionalOptions();
+  parent.allowExcessArguments().action(() => {
+    refuseServeFlags();
+    const [given] = parent.args;
+    const what = given === undefined ? "no subject given" : JSON.stringify(given);
+    throw new ShimError(
+      "invalid",
+      `command "checkpoint": ${what}; use "ls", "verify", "convert" or "repair"`,
+    );
+  });
+  const add = (name: string, summary: string, taskOf: (flags: GivenFlags) => CheckpointTask): Command => {
+    const command = parent.command(name).summary(summary).description(summary).allowExcessArguments();
+    command.exitOverride(usageErrorsOf(command));
+    command.option(
+      "--directory <path>",
+      "directory of checkpoint files; may be repeated (default: those of dockershim and cri-dockerd that exist)",
+      (path: string, paths: readonly string[] | undefined) => [...(paths ?? []), path],
+    );
+    command.addOption(
+      new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"),
+    );
+    return command.action(async (flags: GivenFlags) => {
+      refuseServeFlags();
+      refuseArguments(command);
+      const { directory = [], output } = flags;
+      const format = output === "json" ? "json" : "page";
+      await run({ task: taskOf(flags), directories: directory, format });
+    });
+  };
+  add("ls", "list the checkpoints of sandboxes", () => ({ kind: "ls" }));
+  add("verify", "check every file; exit code 2 when one is corrupt", () => ({ kind: "verify" }));
+  add("convert", "write the files for dockershim or for cri-dockerd", ({ to, outputDirectory, anyway }) => {
+    if (to === undefined)
+      throw new ShimError(
+        "invalid",
+        'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
+      );
+    return {
+      kind: "convert",
+      to,
+      anyway: anyway === true,
+      ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
+    };
+  })
+    .addOption(
+      new Option("--to <program>", "the program that is to read them").choices([...checkpointPrograms]),
+    )
+    .option("--output-directory <path>", "write there; made when it is missing (default: in place)")
+    .option("--anyway", "although a program serves from the directory");
+  add("repair", "write missing and corrupt checkpoints again; bad files are kept in quarantine", (flags) => {
+    const { to, dockerEndpoint, dryRun, anyway } = flags;
+    return {
+      kind: "repair",
+      dryRun: dryRun === true,
+      anyway: anyway === true,
+      ...(to === undefined ? {} : { to }),
+      ...(dockerEndpoint === undefined ? {} : { dockerEndpoint }),
+    };
+  })
+    .addOption(
+      new Option(
+        "--to <program>",
+        "whose checksum new files get (default: by the name of the directory)",
+      ).choices([...checkpointPrograms]),
+    )
+    .option(
+      "--docker-endpoint <endpoint>",
+      "engine that has the sandboxes; without it, only checksums are repaired",
+    )
+    .option("--dry-run", "print what would be done; change nothing")
+    .option("--anyway", "although a program serves from the directory");
+}
