@@ -17,6 +17,7 @@ import type { HairpinMode } from "./bridge-list.js";
 import { KubenetSource } from "./kubenet-source.js";
 import { KubenetNode } from "./kubenet-node.js";
 import { freeLeakedAddresses, type ReadKnownSandboxes } from "./orphaned-addresses.js";
+import { LegacyShaping } from "./legacy-shaping.js";
 import { NodeRules } from "./node-rules.js";
 
 export interface KubenetPluginOptions extends CniPartsOptions {
@@ -61,6 +62,7 @@ export function createKubenetPlugin(
     pods,
     rules,
     legacyHostPorts,
+    legacyShaping: new LegacyShaping(log, run),
     conntrack,
     run,
     log,

@@ -15,6 +15,7 @@ import type { OptionalPlugin, HairpinMode } from "./bridge-list.js";
 import { bandwidthOf } from "../cni/capability-arguments.js";
 import type { NetworkList } from "../libcni/configuration.js";
 import type { LegacyHostPorts } from "../hostport/legacy-host-ports.js";
+import type { LegacyShaping } from "./legacy-shaping.js";
 import type { Conntrack } from "../hostport/conntrack.js";
 import { type RunCommand, commandError } from "../iptables/run-command.js";
 import type { DedupRules } from "./ebtables.js";
@@ -32,6 +33,7 @@ export interface KubenetParts {
   readonly rules: Pick<NodeRules, "ensureForwarding">;
   readonly dedup: DedupRules;
   readonly legacyHostPorts: LegacyHostPorts;
+  readonly legacyShaping: Pick<LegacyShaping, "present" | "release">;
   readonly conntrack: Conntrack;
   readonly hairpinMode: HairpinMode;
   /** Used until UpdateRuntimeConfig sets others, or for good with `--pod-cidr`. */
@@ -74,7 +76,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
   }
 
   async setUpPod(request: PodNetworkRequest, signal: AbortSignal): Promise<readonly string[] | undefined> {
-    const { node, source, rules, dedup, conntrack, hairpinMode } = this.parts;
+    const { node, source, rules, dedup, conntrack, hairpinMode, legacyShaping } = this.parts;
     await node.settled(signal);
     const reason = this.notReadyReason();
     if (reason !== undefined) throw new ShimError("unavailable", `kubenet cannot SetUpPod: ${reason}`);
@@ -84,12 +86,14 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     await this.#prepareIpv6(request, signal);
     const addresses = await this.#addPod(request, signal);
     if (hairpinMode === "promiscuous-bridge") await dedup.ensure(source.subnets, signal);
+    // Of an earlier pod, which died while no program could release them.
+    await legacyShaping.release(addresses ?? [], signal);
     await conntrack.forgetBefore(request.portMappings, addresses ?? [], signal);
     return addresses;
   }
 
   async tearDownPod(request: PodNetworkTearDown, signal: AbortSignal): Promise<void> {
-    const { pods, legacyHostPorts, conntrack } = this.parts;
+    const { pods, legacyHostPorts, legacyShaping, conntrack } = this.parts;
     const addresses = await this.#knownAddresses(request);
     const failures: unknown[] = [];
     const note = (error: unknown): void => void failures.push(error);
@@ -97,6 +101,7 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     await pods.tearDownPod(request, signal).catch(note);
     const failure = aggregate(failures);
     if (failure !== undefined) throw failure;
+    await legacyShaping.release(addresses, signal);
     await conntrack.forgetPod(request.portMappings, addresses, signal);
   }
 
@@ -178,10 +183,18 @@ export class KubenetNetworkPlugin implements NetworkPlugin {
     }
   }
 
-  /** Only for the deletion of flows: a failure must not keep a pod from being removed. */
+  /**
+   * Only for the deletion of flows and bandwidth limits: a failure must not keep a pod from being removed.
+   */
   async #knownAddresses(request: PodNetworkTearDown): Promise<readonly string[]> {
-    if (!request.portMappings.some(({ protocol, hostPort }) => protocol === "udp" && hostPort > 0)) return [];
-    const addresses = await this.parts.pods.podAddresses(request).catch(() => undefined);
+    const hasFlows = request.portMappings.some(
+      ({ protocol, hostPort }) => protocol === "udp" && hostPort > 0,
+    );
+    if (!hasFlows && !this.parts.legacyShaping.present) return [];
+    const { netns, netnsIdentity } = request;
+    const look = (): { netns: string; netnsIdentity: string } | undefined =>
+      netns === undefined || netnsIdentity === undefined ? undefined : { netns, netnsIdentity };
+    const addresses = await this.parts.pods.podAddresses({ ...request, look }).catch(() => undefined);
     return addresses ?? [];
   }
 }

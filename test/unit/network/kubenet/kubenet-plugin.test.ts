@@ -74,6 +74,7 @@ async function setUp({ pods = {}, without = [], forwardDrops = false, ...changes
     rules: { ensureForwarding: async () => forwardDrops },
     dedup: { ensure: note("dedup") },
     legacyHostPorts: { present: true, remove: note("remove legacy ports") },
+    legacyShaping: { present: false, release: async () => undefined },
     conntrack: { forgetBefore: note("forget before"), forgetPod: note("forget pod") },
     freeAddresses: async () => false,
     ...changes,
@@ -142,6 +143,25 @@ describe("KubenetNetworkPlugin", () => {
     await assert.rejects(failing.plugin.tearDownPod(request, never), { message: "iptables failed" });
     assert.deepEqual(failing.journal, ["DEL"]);
     await failing.stop();
+  });
+
+  test("releases dockershim's bandwidth limits of a pod's address, at its end and before the next pod has it", async () => {
+    const released: (readonly string[])[] = [];
+    const legacyShaping = {
+      present: true,
+      release: async (addresses: readonly string[]) => void released.push(addresses),
+    };
+    const asked: unknown[] = [];
+    const podAddresses = async (question: { look?: () => unknown }): Promise<readonly string[]> => {
+      asked.push(question.look?.());
+      return ["10.1.0.9"];
+    };
+    const { plugin, stop } = await setUp({ legacyShaping, pods: { podAddresses } });
+    await plugin.tearDownPod({ ...request, netnsIdentity: "4:5" }, never);
+    assert.deepEqual(asked, [{ netns: "/proc/7/ns/net", netnsIdentity: "4:5" }]);
+    await plugin.setUpPod(request, never);
+    assert.deepEqual(released, [["10.1.0.9"], ["10.1.0.2"]]);
+    await stop();
   });
 
   test("frees leaked addresses when the pool is full, and tries once more", async () => {
