@@ -1,6 +1,6 @@
 /** Pods that dockershim or cri-dockerd made: the shim takes them over. */
 import assert from "node:assert/strict";
-import { access, mkdir, readFile, rmdir, writeFile } from "node:fs/promises";
+import { access, mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -91,6 +91,104 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
     await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
     await assert.rejects(access(checkpoint), { code: "ENOENT" });
+  });
+
+  for (const { what, content, quarantined } of [
+    { what: "damaged", content: '{"version":"v1","name":"we', quarantined: true },
+    { what: "wrong in its checksum", content: "wrong checksum", quarantined: true },
+    { what: "missing", content: undefined, quarantined: false },
+  ]) {
+    test(`a pod whose checkpoint is ${what} stays ready, and goes away with Stop and Remove`, async () => {
+      const directory = await bed.newDirectory();
+      const { sandbox, container } = await makePod();
+      const place = join(directory, "state", "sandbox");
+      await mkdir(place, { recursive: true });
+      const file = content === "wrong checksum" ? vector.dockershim.file.replace(/\d+\}$/, "1}") : content;
+      if (file !== undefined) await writeFile(join(place, sandbox), file, { mode: 0o600 });
+      await using shim = await bed.startShim({ directory });
+      const list = async (): Promise<readonly (readonly [string, number])[]> =>
+        (await shim.cri.ListPodSandbox({ filter: { id: sandbox } })).items.map(({ id, state }) => [
+          id,
+          state,
+        ]);
+      assert.deepEqual(await list(), [[sandbox, PodSandboxState.SANDBOX_READY]]);
+      await shim.cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+      await shim.cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
+      assert.equal(await inspectContainer(container), undefined);
+      assert.deepEqual(await list(), []);
+      assert.deepEqual(await readdir(place), []);
+      const kept = await readdir(join(directory, "state", "quarantine")).catch(() => []);
+      assert.equal(kept.length, quarantined ? 1 : 0);
+    });
+  }
+
+  test("pods of dockershim, of cri-dockerd and of the shim are listed beside each other, each with its own containers", async (t) => {
+    const directory = await bed.newDirectory();
+    const place = join(directory, "state", "sandbox");
+    await mkdir(place, { recursive: true });
+    const [dockershims, criDockerds] = [await makePod(), await makePod()];
+    await writeFile(join(place, dockershims.sandbox), vector.dockershim.file, { mode: 0o600 });
+    await borrowDirectory(criDockerdCheckpoints, t);
+    const foreign = join(criDockerdCheckpoints, criDockerds.sandbox);
+    await writeFile(foreign, vector.criDockerd.file, { mode: 0o600 });
+    await using shim = await bed.startShim({ directory });
+    const own = await bed.runPod(shim.cri);
+    const ownContainer = await own.start();
+    const expected = [
+      [dockershims.sandbox, dockershims.container],
+      [criDockerds.sandbox, criDockerds.container],
+      [own.id, ownContainer],
+    ] as const;
+    for (const restarted of [false, true]) {
+      await using second = restarted
+        ? await bed.startShim({ directory: await bed.newDirectory() })
+        : undefined;
+      const { cri } = second ?? shim;
+      const { items } = await cri.ListPodSandbox({ filter: { label_selector: { [runLabel]: bed.run } } });
+      const { containers } = await cri.ListContainers({
+        filter: { label_selector: { [runLabel]: bed.run } },
+      });
+      for (const [sandbox, container] of expected) {
+        assert.equal(items.find(({ id }) => id === sandbox)?.state, PodSandboxState.SANDBOX_READY);
+        const found = containers.filter(({ pod_sandbox_id }) => pod_sandbox_id === sandbox);
+        assert.deepEqual(
+          found.map(({ id }) => id),
+          [container],
+        );
+      }
+    }
+    for (const [sandbox] of expected) {
+      await shim.cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+      await shim.cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
+    }
+    assert.deepEqual(await readdir(place), []);
+    await assert.rejects(access(foreign), { code: "ENOENT" });
+  });
+
+  test("a name with a random suffix, and labels of a kubelet without annotations, are taken over", async () => {
+    const name = bed.newName("suffix");
+    const labels = {
+      [runLabel]: bed.run,
+      "io.kubernetes.pod.name": name,
+      "io.kubernetes.pod.namespace": "old-ns",
+      "io.kubernetes.pod.uid": `uid-${name}`,
+      "io.kubernetes.container.name": "POD",
+      "io.kubernetes.docker.type": "podsandbox",
+    };
+    const sandbox = await createContainer(`k8s_POD_${name}_old-ns_uid-${name}_4294967295_0000beef`, {
+      Image: builtinPauseReference,
+      Labels: labels,
+    });
+    await startContainer(sandbox);
+    const { cri } = bed.shim;
+    const item = await until(
+      "the sandbox in the list",
+      async () => (await cri.ListPodSandbox({ filter: { id: sandbox } })).items[0],
+    );
+    assert.deepEqual(item.metadata, { name, namespace: "old-ns", uid: `uid-${name}`, attempt: 4294967295 });
+    assert.deepEqual(item.annotations, {});
+    await cri.StopPodSandbox({ pod_sandbox_id: sandbox });
+    await cri.RemovePodSandbox({ pod_sandbox_id: sandbox });
   });
 
   test("a restarted shim lists the pods of dockershim and cri-dockerd at once, also without a checkpoint", async () => {

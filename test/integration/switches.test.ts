@@ -69,6 +69,10 @@ describe("switches between two servers", { skip: await reasonToSkip() }, () => {
       assert.deepEqual(load.wrong, [], at);
     }
     await load.stop();
+    const { lists, gaps, lived, disturbed } = load.counts;
+    context.diagnostic(
+      `${switches} switches, ${lists} lists (${gaps} without a server), ${lived} pods lived, ${disturbed} disturbed`,
+    );
     assert.deepEqual(load.wrong, []);
 
     if (switches % 2 === 0) {
@@ -93,11 +97,9 @@ describe("switches between two servers", { skip: await reasonToSkip() }, () => {
     ]) {
       assert.deepEqual(await namesIn(join(directory, path)), [], path);
     }
-    assert.deepEqual(await namesIn(join(others, "sandbox")), []);
-    const { lists, gaps, lived, disturbed } = load.counts;
-    context.diagnostic(
-      `${switches} switches, ${lists} lists (${gaps} without a server), ${lived} pods lived, ${disturbed} disturbed`,
-    );
+    // A cri-dockerd that is killed leaves temporary files, which neither program takes for checkpoints.
+    const left = (await namesIn(join(others, "sandbox"))).filter((name) => !name.startsWith("."));
+    assert.deepEqual(left, []);
     assert.ok(lived > 0);
   });
 });
