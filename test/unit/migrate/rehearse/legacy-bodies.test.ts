@@ -1,0 +1,231 @@
+/** The bodies of both programs, as they were recorded, from the requests that they were recorded for. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { checksum } from "../../../../checkpoints/checksum.js";
+import {
+  legacyContainer,
+  legacySandbox,
+  type LegacyNode,
+} from "../../../../src/migrate/rehearse/legacy-bodies.js";
+import { containerResources as resources } from "../../../fakes/requests.js";
+import { rawOf, vectors } from "../../checkpoints/golden.js";
+import {
+  containerConfig,
+  containerLinux,
+  containerSecurity,
+  device,
+  mount,
+  namespaces,
+  podConfig,
+  sandboxId,
+  sandboxLinux,
+  sandboxSecurity,
+} from "../../plan/builders.js";
+
+interface Recorded {
+  readonly name: string;
+  readonly body: object;
+}
+
+const golden = JSON.parse(
+  readFileSync(new URL("../../../golden/create-bodies.json", import.meta.url), "utf8"),
+) as Readonly<Record<LegacyNode["program"], Readonly<Record<string, Recorded>>>>;
+
+const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
+
+function fullPod(options: Parameters<typeof namespaces>[0] = {}) {
+  return podConfig({
+    hostname: "web",
+    labels: { app: "web", "io.kubernetes.pod.name": "web" },
+    annotations: { "a/b": "c" },
+    port_mappings: [
+      { protocol: 0, container_port: 80, host_port: 8080, host_ip: "" },
+      { protocol: 1, container_port: 53, host_port: 53, host_ip: "127.0.0.1" },
+      { protocol: 0, container_port: 80, host_port: 8081, host_ip: "" },
+      { protocol: 0, container_port: 9, host_port: 0, host_ip: "" },
+    ],
+    linux: sandboxLinux({
+      cgroup_parent: cgroupParent,
+      sysctls: { "net.core.somaxconn": "1024" },
+      security_context: sandboxSecurity({
+        namespace_options: namespaces(options),
+        selinux_options: { user: "u", role: "r", type: "t", level: "s0:c1,c2" },
+        run_as_user: { value: "1000" },
+        run_as_group: { value: "3000" },
+        readonly_rootfs: true,
+        supplemental_groups: ["5", "6"],
+        privileged: true,
+      }),
+    }),
+  });
+}
+
+const fullContainer = containerConfig({
+  image: {
+    image: `sha256:${"ab".repeat(32)}`,
+    annotations: {},
+    user_specified_image: "",
+    runtime_handler: "",
+    image_ref: "",
+  },
+  command: ["/bin/sh", "-c"],
+  args: ["sleep 1"],
+  working_dir: "/w",
+  envs: [
+    { key: "A", value: Buffer.from("b=c") },
+    { key: "E", value: Buffer.alloc(0) },
+  ],
+  mounts: [
+    mount({ host_path: "/h", container_path: "/c" }),
+    mount({ host_path: "/h2", container_path: "/c2", readonly: true, selinux_relabel: true, propagation: 1 }),
+    mount({ host_path: "/h3", container_path: "/c3", propagation: 2 }),
+  ],
+  devices: [device()],
+  labels: { "io.kubernetes.container.name": "c1" },
+  annotations: { k: "v" },
+  log_path: "c1/0.log",
+  stdin: true,
+  stdin_once: true,
+  tty: true,
+  linux: containerLinux({
+    resources: resources({
+      cpu_period: "100000",
+      cpu_quota: "50000",
+      cpu_shares: "512",
+      memory_limit_in_bytes: "104857600",
+      oom_score_adj: "900",
+      cpuset_cpus: "0-1",
+      cpuset_mems: "0",
+    }),
+    security_context: containerSecurity({
+      capabilities: {
+        add_capabilities: ["NET_ADMIN"],
+        drop_capabilities: ["ALL"],
+        add_ambient_capabilities: [],
+      },
+      namespace_options: namespaces({ pid: 1 }),
+      selinux_options: { user: "", role: "", type: "", level: "s0" },
+      run_as_user: { value: "0" },
+      run_as_group: { value: "7" },
+      supplemental_groups: ["8"],
+      readonly_rootfs: true,
+      no_new_privs: true,
+      masked_paths: ["/proc/kcore"],
+      readonly_paths: ["/proc/bus"],
+      apparmor_profile: "localhost/prof",
+      seccomp_profile_path: "runtime/default",
+      seccomp: { profile_type: 0, localhost_ref: "" },
+    }),
+  }),
+});
+
+const podOfContainers = podConfig({
+  log_directory: "/var/log/pods/web-0",
+  linux: sandboxLinux({ cgroup_parent: cgroupParent }),
+});
+
+type Made = { readonly name: string; readonly body: object };
+const container =
+  (config: typeof fullContainer, sandboxConfig: typeof podOfContainers) => (node: LegacyNode) =>
+    legacyContainer({ sandboxId, config, sandboxConfig }, node);
+const plain = containerConfig({ metadata: { name: "c3", attempt: 0 }, image: null });
+
+const cases: readonly (readonly [string, Partial<LegacyNode>, (node: LegacyNode) => Made])[] = [
+  ["sandbox: full", {}, (node) => legacySandbox(fullPod(), node)],
+  [
+    "sandbox: without linux and dns",
+    {},
+    (node) =>
+      legacySandbox(podConfig({ metadata: { name: "min", namespace: "ns", uid: "u", attempt: 0 } }), node),
+  ],
+  [
+    "sandbox: full, cni, systemd",
+    { networkMode: "none", cgroupDriver: "systemd" },
+    (node) => legacySandbox(fullPod(), node),
+  ],
+  [
+    "sandbox: host namespaces, cni, systemd",
+    { networkMode: "none", cgroupDriver: "systemd" },
+    (node) => {
+      const metadata = { name: "web-1", namespace: "default", uid: "uid-1", attempt: 2 };
+      return legacySandbox({ ...fullPod({ network: 2, pid: 2, ipc: 2 }), metadata }, node);
+    },
+  ],
+  ["container: full", {}, container(fullContainer, podOfContainers)],
+  [
+    "container: linux empty",
+    {},
+    container(
+      {
+        ...containerConfig({ metadata: { name: "c2", attempt: 0 } }),
+        linux: containerLinux({ security_context: containerSecurity() }),
+      } as typeof fullContainer,
+      podOfContainers,
+    ),
+  ],
+  [
+    "container: without linux",
+    {},
+    container(
+      Object.assign(plain, { linux: null }),
+      podConfig({}) as typeof podOfContainers,
+    ),
+  ],
+];
+
+describe("legacy bodies are the recorded ones", () => {
+  for (const program of ["dockershim", "cri-dockerd"] as const) {
+    for (const [name, changes, make] of cases) {
+      test(`${program}: ${name}`, () => {
+        const node: LegacyNode = {
+          ...{
+            program,
+            cgroupDriver: "cgroupfs",
+            networkMode: "default",
+            pauseImage: "registry.example/pause:1",
+          },
+          ...changes,
+        };
+        const made = make(node);
+        const recorded = golden[program][name];
+        assert.equal(made.name, recorded?.name);
+        assert.deepEqual(meant(made.body), meant(recorded?.body));
+      });
+    }
+  }
+});
+
+test("the checkpoint has all mappings of the request, and the recorded checksum", () => {
+  const vector = vectors.find(({ name }) => name === "one tcp mapping, host port 0 (container port only)");
+  assert.ok(vector);
+  const config = podConfig({
+    metadata: { name: vector.podName, namespace: vector.namespace, uid: "u", attempt: 0 },
+    port_mappings: [{ protocol: 0, container_port: 80, host_port: 0, host_ip: "" }],
+  });
+  const node = {
+    program: "dockershim",
+    cgroupDriver: "cgroupfs",
+    networkMode: "none",
+    pauseImage: "p",
+  } as const;
+  const { checkpoint } = legacySandbox(config, node);
+  assert.deepEqual(checkpoint.data.portMappings, [{ protocol: "tcp", containerPort: 80, hostPort: 0 }]);
+  assert.equal(checksum(rawOf(vector), "dockershim"), vector.dockershim.checksum);
+});
+
+/** Without what Docker takes for "not given". */
+function meant(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(meant);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value)
+    .map(([key, part]) => [key, meant(part)] as const)
+    .filter(([key, part]) => {
+      if (part === undefined || part === "" || part === 0 || part === false) return false;
+      if (Array.isArray(part)) return part.length > 0;
+      return (
+        typeof part !== "object" || part === null || Object.keys(part).length > 0 || /^\d+\/\w+$/.test(key)
+      );
+    });
+  return Object.fromEntries(entries);
+}
