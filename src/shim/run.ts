@@ -113,6 +113,11 @@ process.exitCode = await runCommandLine(
       const { runCheckpoint } = await import("./commands/checkpoint-command.js");
       return runCheckpoint(options, { environment: process.env, writeOut });
     },
+    rehearse: async (options) => {
+      abortWhenInterrupted();
+      const { runRehearse } = await import("./commands/rehearse-command.js");
+      return runRehearse(options, { environment: process.env, writeOut, signal: interrupted.signal });
+    },
     play: async (options) => {
       abortWhenInterrupted();
       const { runPlay } = await import("./commands/play-command.js");

@@ -16,6 +16,7 @@ import {
 import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
 import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
 import { addCheckpointCommands, type CheckpointOptions } from "./checkpoint-commands.js";
+import { addRehearseCommand, type RehearseOptions } from "./rehearse-commands.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
@@ -32,6 +33,7 @@ export interface Actions extends RelayActions, MigrateActions {
   play(options: PlayOptions): Promise<number>;
   diff(options: DiffOptions): Promise<number>;
   checkpoint(options: CheckpointOptions): Promise<number>;
+  rehearse(options: RehearseOptions): Promise<number>;
 }
 
 export interface BuildInfo {
@@ -194,6 +196,16 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     },
     () => {
       refuseServeFlags(flags, "checkpoint");
+    },
+  );
+
+  addRehearseCommand(
+    addCommand("migrate", "rehearse a change of the runtime of a node"),
+    async (given) => {
+      exitCode = await actions.rehearse(given);
+    },
+    () => {
+      refuseServeFlags(flags, "migrate");
     },
   );
 

@@ -347,3 +347,29 @@ describe("the command line of dockershim checkpoint", () => {
     });
   }
 });
+
+describe("the command line of dockershim migrate rehearse", () => {
+  test("reads the recording and its flags", async () => {
+    const { rehearsed, exitCode } = await commandLine(
+      "migrate rehearse --as cri-dockerd --docker-endpoint unix:///d --cri-dockerd /c --anyway -o json file",
+    );
+    assert.equal(exitCode, 2);
+    assert.deepEqual(rehearsed, {
+      ...{ as: "cri-dockerd", dockerEndpoint: "unix:///d", criDockerd: "/c", anyway: true },
+      ...{ recording: "file", format: "json" },
+    });
+  });
+
+  for (const [line, message] of [
+    ["migrate rehearse", /name one recording/],
+    ["migrate rehearse one two", /name one recording/],
+    ["migrate rehearse --as containerd file", /Allowed choices are dockershim, cri-dockerd/],
+    ["--state-dir=/a migrate rehearse file", /has no meaning for the command "migrate"/],
+  ] as const) {
+    test(`refuses "${line}" with one line`, async () => {
+      const { exitCode, err, rehearsed } = await commandLine(line);
+      assert.deepEqual([exitCode, rehearsed], [1, undefined]);
+      assert.match(err, message);
+    });
+  }
+});

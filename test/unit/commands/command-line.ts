@@ -3,6 +3,7 @@ import type { MigrateCheckOptions, MigratePlanOptions } from "../../../src/shim/
 import { type PlayOptions, runCommandLine } from "../../../src/shim/commands/program.js";
 import type { DiffOptions } from "../../../src/shim/commands/diff-commands.js";
 import type { CheckpointOptions } from "../../../src/shim/commands/checkpoint-commands.js";
+import type { RehearseOptions } from "../../../src/shim/commands/rehearse-commands.js";
 import type { ResolvedConfig } from "../../../src/shim/config/resolve.js";
 
 export interface Outcome {
@@ -17,6 +18,7 @@ export interface Outcome {
   readonly checked?: MigrateCheckOptions;
   readonly planned?: MigratePlanOptions;
   readonly checkpoint?: CheckpointOptions;
+  readonly rehearsed?: RehearseOptions;
 }
 
 export async function run(
@@ -37,6 +39,7 @@ export async function run(
     checked?: MigrateCheckOptions;
     planned?: MigratePlanOptions;
     checkpoint?: CheckpointOptions;
+    rehearsed?: RehearseOptions;
   } = {};
   const acted: Record<string, unknown> = {};
   const note = (action: string, given: unknown): Promise<number> => {
@@ -75,6 +78,10 @@ export async function run(
       },
       checkpoint: (options) => {
         noted.checkpoint = options;
+        return Promise.resolve(2);
+      },
+      rehearse: (options) => {
+        noted.rehearsed = options;
         return Promise.resolve(2);
       },
     },

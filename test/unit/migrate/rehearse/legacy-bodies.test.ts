@@ -167,10 +167,7 @@ const cases: readonly (readonly [string, Partial<LegacyNode>, (node: LegacyNode)
   [
     "container: without linux",
     {},
-    container(
-      Object.assign(plain, { linux: null }),
-      podConfig({}) as typeof podOfContainers,
-    ),
+    container(Object.assign(plain, { linux: null }), podConfig({}) as typeof podOfContainers),
   ],
 ];
 

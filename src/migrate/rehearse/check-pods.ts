@@ -1,0 +1,121 @@
+/** Whether pods are as they were made: by this program's answers, and by the rules of the legacy programs. */
+import type { CriConnection } from "../../client/cri-connection.js";
+import { ContainerState, PodSandboxState } from "../../shim/domain/cri.js";
+import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../shim/domain/labels.js";
+import type { Snapshot } from "../../shim/domain/snapshot.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import type { ContainerCalls } from "../../shim/ports/engine.js";
+import { type MadeContainer, type MadePod, rehearsalLabel } from "./scratch-pods.js";
+import type { Finding } from "./verdict.js";
+
+type Problem = Omit<Finding, "step">;
+
+export function podSubject({ recorded }: Pick<MadePod, "recorded">): string {
+  const { metadata } = recorded.config;
+  return `pod ${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
+}
+
+/** As a kubelet lists and asks. `before`: what the engine said of each container when the pods were made. */
+export async function checkAnswers(
+  pods: readonly MadePod[],
+  cri: CriConnection,
+  before: ReadonlyMap<string, Snapshot>,
+  signal: AbortSignal,
+): Promise<readonly Problem[]> {
+  const problems: Problem[] = [];
+  const { items } = await cri.call("ListPodSandbox", {}, { signal });
+  const { containers } = await cri.call("ListContainers", {}, { signal });
+  for (const pod of pods) {
+    const subject = podSubject(pod);
+    const expect = (of: string, what: string, found: unknown, wanted: unknown): void => {
+      if (canonical(found) === canonical(wanted)) return;
+      problems.push({ subject: of, text: `${what} is ${canonical(found)}, was ${canonical(wanted)}` });
+    };
+    const { config } = pod.recorded;
+    const isListed = items.find(({ id }) => id === pod.id);
+    expect(subject, "its state in the list", isListed?.state, PodSandboxState.SANDBOX_READY);
+    try {
+      const { status } = await cri.call("PodSandboxStatus", { pod_sandbox_id: pod.id }, { signal });
+      expect(subject, "metadata", status?.metadata, config.metadata);
+      expect(subject, "labels", without(status?.labels ?? {}, rehearsalLabel), config.labels);
+      expect(subject, "annotations", status?.annotations, config.annotations);
+      expect(
+        subject,
+        "the time of creation",
+        String(status?.created_at),
+        String(before.get(pod.id)?.created),
+      );
+      expect(subject, "the address", status?.network?.ip ?? "", before.get(pod.id)?.addresses[0] ?? "");
+    } catch (error) {
+      problems.push({ subject, text: messageOf(error) });
+    }
+    for (const container of pod.containers) {
+      const of = containerSubject(pod, container);
+      const listed = containers.find(({ id }) => id === container.id);
+      const { started, config: asked } = container.recorded;
+      const state = started ? ContainerState.CONTAINER_RUNNING : ContainerState.CONTAINER_CREATED;
+      expect(of, "its state in the list", listed?.state, state);
+      expect(of, "its sandbox", listed?.pod_sandbox_id, pod.id);
+      try {
+        const { status } = await cri.call("ContainerStatus", { container_id: container.id }, { signal });
+        const start = before.get(container.id)?.state.started ?? 0n;
+        expect(of, "metadata", status?.metadata, asked.metadata);
+        expect(of, "labels", without(status?.labels ?? {}, rehearsalLabel), asked.labels);
+        expect(of, "annotations", status?.annotations, asked.annotations);
+        expect(of, "the time of the start", String(status?.started_at), String(start));
+      } catch (error) {
+        problems.push({ subject: of, text: messageOf(error) });
+      }
+    }
+  }
+  return problems;
+}
+
+function containerSubject(pod: MadePod, { recorded }: MadeContainer): string {
+  return `${podSubject(pod).replace(/^pod/, "container")}/${recorded.config.metadata?.name ?? ""}`;
+}
+
+/**
+ * What dockershim and cri-dockerd would not list: both need names of six or seven fields, and read pod and
+ * attempt from them.
+ */
+export async function checkByLegacyRules(
+  ids: readonly string[],
+  engine: ContainerCalls,
+  signal: AbortSignal,
+): Promise<readonly Problem[]> {
+  const problems: Problem[] = [];
+  for (const id of ids) {
+    const snapshot = await engine.inspectContainer(id, signal);
+    if (snapshot === undefined) {
+      problems.push({ subject: `container ${id}`, text: "is gone" });
+      continue;
+    }
+    const { name, labels } = snapshot;
+    const subject = `container ${name}`;
+    const fields = name.split("_");
+    const isName = (fields.length === 6 || fields.length === 7) && fields[0] === "k8s";
+    if (!isName || !/^\d+$/.test(fields[5] ?? ""))
+      problems.push({ subject, text: "its name cannot be parsed" });
+    const type = labels[typeLabel];
+    if (type !== sandboxType && type !== containerType)
+      problems.push({ subject, text: "it has no type label" });
+    if (type === containerType && (labels[sandboxIdLabel] ?? "") === "") {
+      problems.push({ subject, text: "it has no label with its sandbox" });
+    }
+  }
+  return problems;
+}
+
+function without(labels: Readonly<Record<string, string>>, key: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(labels).filter(([name]) => name !== key));
+}
+
+/** JSON with sorted keys. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value ?? null, (_key, part: unknown) =>
+    typeof part === "object" && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : part,
+  );
+}

@@ -1,0 +1,105 @@
+/** One of everything new, through the CRI: a pod, a container, an exec, and the restart of an adopted container. */
+import { join } from "node:path";
+import type { CriConnection } from "../../client/cri-connection.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { type MadePod, rehearsalLabel } from "./scratch-pods.js";
+import type { Finding } from "./verdict.js";
+
+export interface NewOptions {
+  readonly directory: string;
+  /** Has the program /pause. */
+  readonly image: string;
+  /** One of whose containers is restarted. */
+  readonly adopted?: MadePod | undefined;
+  /** `pod`: a pod, which is removed again. */
+  readonly only?: "pod";
+}
+
+export interface NewResult {
+  /** Sandboxes and containers. */
+  readonly ids: readonly string[];
+  readonly did: string;
+  readonly problems: readonly Omit<Finding, "step">[];
+}
+
+export async function makeNew(
+  cri: CriConnection,
+  options: NewOptions,
+  signal: AbortSignal,
+): Promise<NewResult> {
+  const { directory, image, adopted, only } = options;
+  const ids: string[] = [];
+  const did: string[] = [];
+  const problems: Omit<Finding, "step">[] = [];
+  const labels = { [rehearsalLabel]: directory };
+  const attempt = async (what: string, work: () => Promise<void>): Promise<void> => {
+    try {
+      await work();
+      did.push(what);
+    } catch (error) {
+      signal.throwIfAborted();
+      problems.push({ subject: "rehearsal", text: `${what}: ${messageOf(error)}` });
+    }
+  };
+  const config = {
+    metadata: {
+      name: "rehearsal",
+      namespace: "dockershim-rehearsal",
+      uid: `rehearsal-${only ?? "all"}`,
+      attempt: 0,
+    },
+    log_directory: join(directory, "logs"),
+    labels,
+    linux: {},
+  };
+  const container = (name: string, number: number): object => ({
+    metadata: { name, attempt: number },
+    image: { image },
+    command: ["/pause"],
+    log_path: `${name}-${number}.log`,
+    labels,
+    linux: {},
+  });
+  const run = async (sandboxId: string, of: object, made: object): Promise<string> => {
+    const request = { pod_sandbox_id: sandboxId, config: made, sandbox_config: of };
+    const { container_id: id } = await cri.call("CreateContainer", request, { signal });
+    ids.push(id);
+    await cri.call("StartContainer", { container_id: id }, { signal });
+    return id;
+  };
+
+  let sandboxId = "";
+  const { pod_sandbox_id } = await cri.call("RunPodSandbox", { config }, { signal });
+  sandboxId = pod_sandbox_id;
+  if (only === "pod") {
+    await cri.call("StopPodSandbox", { pod_sandbox_id: sandboxId }, { signal });
+    await cri.call("RemovePodSandbox", { pod_sandbox_id: sandboxId }, { signal });
+    return { ids: [], did: "a pod", problems };
+  }
+  ids.push(sandboxId);
+  did.push("a pod");
+  let id = "";
+  await attempt("a container", async () => {
+    id = await run(sandboxId, config, container("new", 0));
+  });
+  await attempt("an exec", async () => {
+    // The image has no program that ends by itself: the answer to a missing one shows that exec works.
+    const { exit_code } = await cri.call(
+      "ExecSync",
+      { container_id: id, cmd: ["/dockershim-no-such-program"], timeout: "10" },
+      { signal },
+    );
+    if (exit_code !== 126 && exit_code !== 127)
+      throw new Error(`exit code ${exit_code} for a missing program`);
+  });
+  const [old] = adopted?.containers ?? [];
+  if (adopted !== undefined && old !== undefined) {
+    await attempt("a restart in an adopted pod", async () => {
+      const { config: recorded } = adopted.recorded;
+      const next = (old.recorded.config.metadata?.attempt ?? 0) + 1;
+      const made = container(old.recorded.config.metadata?.name ?? "", next);
+      await run(adopted.id, { ...recorded, log_directory: join(directory, "logs") }, made);
+    });
+  }
+  return { ids, did: `${did.join(", ")} were made`, problems };
+}

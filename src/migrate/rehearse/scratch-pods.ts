@@ -1,0 +1,95 @@
+/** Recorded pods on a scratch host: made with the engine, as a legacy program would, and removed again. */
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
+import type { CreateBody } from "../../shim/domain/create-body.js";
+import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
+import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
+import type { ContainerCalls } from "../../shim/ports/engine.js";
+import { type LegacyNode, legacyContainer, legacySandbox } from "./legacy-bodies.js";
+import type { RecordedPod } from "./recorded-pods.js";
+
+/** On everything that a rehearsal makes; the value is its directory. */
+export const rehearsalLabel = "dockershim.rehearsal";
+
+export interface MadeContainer {
+  readonly id: string;
+  readonly recorded: RecordedPod["containers"][number];
+}
+
+export interface MadePod {
+  readonly id: string;
+  readonly recorded: RecordedPod;
+  readonly containers: readonly MadeContainer[];
+}
+
+export interface ScratchHost {
+  readonly engine: ContainerCalls;
+  readonly node: LegacyNode;
+  /** Of this rehearsal. */
+  readonly directory: string;
+  readonly checkpoints: string;
+}
+
+export async function makePod(
+  recorded: RecordedPod,
+  host: ScratchHost,
+  signal: AbortSignal,
+): Promise<MadePod> {
+  const { engine, node, directory, checkpoints } = host;
+  const { name, body, checkpoint } = legacySandbox(recorded.config, node);
+  const id = await engine.createContainer(name, onScratch(body, node, directory), signal);
+  const flavour = node.program === "dockershim" ? "dockershim" : "criDockerd";
+  await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavour), {
+    ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o755 },
+  });
+  await engine.startContainer(id, signal);
+  const containers: MadeContainer[] = [];
+  for (const container of recorded.containers) {
+    const request = { sandboxId: id, config: container.config, sandboxConfig: recorded.config };
+    const legacy = legacyContainer(request, node);
+    const madeId = await engine.createContainer(legacy.name, onScratch(legacy.body, node, directory), signal);
+    if (container.started) await engine.startContainer(madeId, signal);
+    containers.push({ id: madeId, recorded: container });
+  }
+  return { id, recorded, containers };
+}
+
+/**
+ * The body without what belongs to the recorded node: its images and what they run, files, devices, cgroups
+ * and profiles. All else is as recorded.
+ */
+function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: string): CreateBody {
+  const { Entrypoint: _entrypoint, Cmd: _command, User, HostConfig, ...rest } = body;
+  const { Binds: _binds, Devices: _devices, CgroupParent: _parent, SecurityOpt = [], ...host } = HostConfig;
+  return {
+    ...rest,
+    ...(User !== undefined && /^\d+(:\d+)?$/.test(User) ? { User } : {}),
+    Image: pauseImage,
+    Labels: { ...body.Labels, [rehearsalLabel]: directory },
+    HostConfig: {
+      ...host,
+      SecurityOpt: SecurityOpt.filter((option) => !/^(?:apparmor|label)=/.test(option)),
+    },
+  };
+}
+
+/** Removes what rehearsals made: those of `directory`, or of all directories. Answers the directories. */
+export async function removeMade(
+  engine: ContainerCalls,
+  directory: string | undefined,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const filter = { labelKey: rehearsalLabel, ...(directory === undefined ? {} : { labelValue: directory }) };
+  const listed = await engine.listContainers(filter, signal);
+  const isSandbox = ({ labels }: (typeof listed)[number]): boolean => labels[typeLabel] === sandboxType;
+  // Containers before the sandboxes whose namespaces they use.
+  for (const { id } of [...listed.filter((one) => !isSandbox(one)), ...listed.filter(isSandbox)]) {
+    await engine.removeContainer(id, { force: true }, signal);
+  }
+  return new Set(listed.map(({ labels }) => labels[rehearsalLabel] ?? ""));
+}
+
+export async function removeDirectory(path: string): Promise<void> {
+  await rm(path, { recursive: true, force: true });
+}

@@ -1,0 +1,50 @@
+/** What a rehearsal found, for people and for scripts. */
+
+export const stepNames = ["make", "switch", "new", "after", "back", "remove"] as const;
+export type StepName = (typeof stepNames)[number];
+
+export interface Finding {
+  readonly step: StepName;
+  /** `pod NAMESPACE/NAME`, `container NAMESPACE/NAME/CONTAINER`, or `rehearsal`. */
+  readonly subject: string;
+  readonly text: string;
+}
+
+export interface Verdict {
+  readonly recording: string;
+  readonly as: string;
+  readonly pods: number;
+  readonly containers: number;
+  /** What the rehearsal does not show, or did in another way than the node. */
+  readonly notes: readonly string[];
+  /** In order; those that were reached. */
+  readonly steps: readonly { readonly name: StepName; readonly did: string }[];
+  readonly findings: readonly Finding[];
+}
+
+export function verdictPage(verdict: Verdict): string {
+  const { recording, as, pods, containers, notes, steps, findings } = verdict;
+  const lines = [
+    `Rehearsal of ${shown(recording)}: ${pods} pods, ${containers} containers, made as ${as}`,
+    "",
+  ];
+  for (const { name, did } of steps) {
+    const found = findings.filter(({ step }) => step === name);
+    lines.push(`${found.length === 0 ? "ok     " : "FINDING"}  ${name.padEnd(6)}  ${shown(did)}`);
+    for (const { subject, text } of found) lines.push(`         ${shown(subject)}: ${shown(text)}`);
+  }
+  if (notes.length > 0) lines.push("", "Not as on the node:", ...notes.map((note) => `- ${shown(note)}`));
+  const end =
+    findings.length === 0
+      ? "Verdict: every pod was taken over as it is, and could go back."
+      : `Verdict: ${findings.length} findings.`;
+  return `${[...lines, "", end].join("\n")}\n`;
+}
+
+/** Recorded text, without what a terminal would act on. */
+function shown(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\u2028\u2029]/gu,
+    (unit) => `\\u{${unit.codePointAt(0)?.toString(16) ?? ""}}`,
+  );
+}

@@ -1,0 +1,205 @@
+/** `dockershim migrate rehearse RECORDING`: see src/migrate/rehearse/rehearse.ts. */
+import { spawn } from "node:child_process";
+import { lstat, mkdir, mkdtemp, readdir, readFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connectToServer } from "../../client/cri-connection.js";
+import { openRecording } from "../../compare/recording.js";
+import { readRecordedPods } from "../../migrate/rehearse/recorded-pods.js";
+import { rehearse, type RunningServer } from "../../migrate/rehearse/rehearse.js";
+import { removeDirectory, removeMade } from "../../migrate/rehearse/scratch-pods.js";
+import { verdictPage } from "../../migrate/rehearse/verdict.js";
+import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
+import { options as table } from "../config/options.js";
+import { resolveConfig } from "../config/resolve.js";
+import { ShimError } from "../lib/errors.js";
+import { Lifetime } from "../lib/lifetime.js";
+import { silentLogger } from "../lib/log.js";
+import { bindUnixSocket, isServed } from "../lib/unix-socket.js";
+import { builtinPauseReference } from "../pause/pause-image.js";
+import type { ContainerCalls } from "../ports/engine.js";
+import type { RehearseOptions } from "./rehearse-commands.js";
+
+export interface RehearseIo {
+  readonly environment: Environment;
+  writeOut(text: string): void;
+  readonly signal: AbortSignal;
+}
+
+const directoryPrefix = "dockershim-rehearsal-";
+const startMs = 60_000;
+const endMs = 20_000;
+
+/** Exit code 0 without findings, else 2. */
+export async function runRehearse(options: RehearseOptions, io: RehearseIo): Promise<number> {
+  const { signal } = io;
+  const recording = await openRecording(options.recording);
+  const recorded = await readRecordedPods(recording.calls).finally(() => {
+    recording.close();
+  });
+  if (recorded.pods.length === 0) {
+    throw new ShimError(
+      "invalid",
+      `rehearse ${JSON.stringify(options.recording)}: no pod of it runs at its end; record while pods are made`,
+    );
+  }
+  const lifetime = new Lifetime(silentLogger());
+  try {
+    const text = options.dockerEndpoint ?? "unix:///var/run/docker.sock";
+    const flags = [{ name: table.dockerEndpoint.name, text }];
+    const { config } = await resolveConfig(flags, {}, () => Promise.reject(new Error("no file is named")));
+    const engine = createEngine(
+      await engineEndpoint(config, io.environment),
+      config,
+      silentLogger(),
+      lifetime,
+    );
+    const facts = await engine.connect(signal);
+    await removeEarlier(engine, signal);
+    const hadImage = (await engine.inspectImage(builtinPauseReference, signal)) !== undefined;
+    const directory = await mkdtemp(join(tmpdir(), directoryPrefix));
+    const claim = createServer((socket) => socket.destroy());
+    try {
+      await bindUnixSocket(claim, join(directory, "rehearsal.sock"));
+      const verdict = await rehearse(
+        {
+          recording: options.recording,
+          recorded,
+          engine,
+          node: {
+            program: options.as,
+            cgroupDriver: facts.cgroupDriver,
+            pauseImage: builtinPauseReference,
+            networkMode: "default",
+          },
+          directory,
+          anyway: options.anyway,
+          startProgram: (own) => startServer(programWords(directory, text), directory, "cri.sock", own),
+          ...(options.criDockerd === undefined
+            ? {}
+            : { startOther: startCriDockerd(options.criDockerd, directory, text) }),
+        },
+        signal,
+      );
+      io.writeOut(
+        options.format === "json" ? `${JSON.stringify(verdict, undefined, 2)}\n` : verdictPage(verdict),
+      );
+      return verdict.findings.length === 0 ? 0 : 2;
+    } finally {
+      claim.close();
+      await removeDirectory(directory);
+      // Kept where another container uses it by now.
+      if (!hadImage)
+        await engine.removeImage(builtinPauseReference, AbortSignal.timeout(endMs)).catch(() => "kept");
+    }
+  } finally {
+    await lifetime.close();
+  }
+}
+
+function programWords(directory: string, dockerEndpoint: string): readonly string[] {
+  return [
+    ...[process.execPath, ...process.execArgv, process.argv[1] ?? "", "serve", "--network-plugin=no-op"],
+    `--state-dir=${join(directory, "state")}`,
+    `--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`,
+    `--docker-endpoint=${dockerEndpoint}`,
+    `--pod-infra-container-image=${builtinPauseReference}`,
+  ];
+}
+
+function startCriDockerd(path: string, directory: string, dockerEndpoint: string) {
+  return (signal: AbortSignal): Promise<RunningServer> =>
+    startServer(
+      [
+        ...[path, "--network-plugin=", "--streaming-bind-addr=127.0.0.1:0"],
+        `--cri-dockerd-root-directory=${join(directory, "cri-dockerd")}`,
+        `--container-runtime-endpoint=unix://${join(directory, "other.sock")}`,
+        `--docker-endpoint=${dockerEndpoint}`,
+        `--pod-infra-container-image=${builtinPauseReference}`,
+      ],
+      directory,
+      "other.sock",
+      signal,
+    );
+}
+
+/** Returns when it answers; throws with the end of its output when it ends instead. */
+async function startServer(
+  [program = "", ...words]: readonly string[],
+  directory: string,
+  socket: string,
+  signal: AbortSignal,
+): Promise<RunningServer> {
+  await mkdir(join(directory, "state"), { recursive: true, mode: 0o700 });
+  const child = spawn(program, words, { cwd: directory, stdio: ["ignore", "ignore", "pipe"] });
+  let output = "";
+  child.stderr.on("data", (data: Buffer) => (output = (output + data.toString()).slice(-4096)));
+  let failure: Error | undefined;
+  const ended = new Promise<void>((resolve) => {
+    child.once("error", (error) => {
+      failure = error;
+      resolve();
+    });
+    child.once("close", () => {
+      failure ??= new Error(output.trim().split("\n").at(-1) ?? "it ended");
+      resolve();
+    });
+  });
+  const stop = async (): Promise<void> => {
+    child.kill("SIGTERM");
+    const timer = setTimeout(() => child.kill("SIGKILL"), endMs);
+    await ended;
+    clearTimeout(timer);
+  };
+  const endpoint = `unix://${join(directory, socket)}`;
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(startMs)]);
+  try {
+    for (;;) {
+      if (failure !== undefined) {
+        throw new ShimError("precondition", `start ${JSON.stringify(program)}: ${failure.message}`);
+      }
+      const cri = await connectToServer(endpoint, limit).catch(() => undefined);
+      if (cri !== undefined) {
+        cri.close();
+        return { endpoint, stop };
+      }
+      await sleep(100, undefined, { signal: limit });
+    }
+  } catch (error) {
+    await stop();
+    throw ShimError.from(error);
+  }
+}
+
+/** What an earlier rehearsal left that was killed: its servers, containers and directory. */
+async function removeEarlier(engine: ContainerCalls, signal: AbortSignal): Promise<void> {
+  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(directoryPrefix));
+  for (const directory of names.map((name) => join(tmpdir(), name))) {
+    const status = await lstat(directory).catch(() => undefined);
+    // Anybody can make a name in this directory.
+    if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue;
+    if (await isServed(join(directory, "rehearsal.sock"))) {
+      throw new ShimError(
+        "conflict",
+        `another rehearsal runs in ${JSON.stringify(directory)}; wait for its end`,
+      );
+    }
+    await endServersOf(directory);
+    await removeMade(engine, directory, signal);
+    await removeDirectory(directory);
+  }
+  // Those whose directory is gone.
+  await removeMade(engine, undefined, signal);
+}
+
+async function endServersOf(directory: string): Promise<void> {
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const words = (await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).split("\0");
+    const isOurs = ["cri.sock", "other.sock"].some((socket) =>
+      words.includes(`--container-runtime-endpoint=unix://${join(directory, socket)}`),
+    );
+    if (isOurs) process.kill(Number(pid), "SIGKILL");
+  }
+}

@@ -1,0 +1,55 @@
+/** `dockershim migrate rehearse RECORDING` as commander sees it. */
+import { type Command, Option } from "commander";
+import { ShimError } from "../lib/errors.js";
+import { usageErrorsOf } from "./flags.js";
+
+export interface RehearseOptions {
+  readonly recording: string;
+  readonly as: "dockershim" | "cri-dockerd";
+  readonly dockerEndpoint?: string;
+  /** Path of a cri-dockerd to ask in the end. */
+  readonly criDockerd?: string;
+  readonly anyway: boolean;
+  readonly format: "page" | "json";
+}
+
+interface GivenFlags {
+  readonly as: "dockershim" | "cri-dockerd";
+  readonly output: "page" | "json";
+  readonly dockerEndpoint?: string;
+  readonly criDockerd?: string;
+  readonly anyway?: boolean;
+}
+
+/** Declares the command below `migrate`. `refuseServeFlags` throws for flags of the server before the command. */
+export function addRehearseCommand(
+  migrate: Command,
+  run: (options: RehearseOptions) => Promise<void>,
+  refuseServeFlags: () => void,
+): void {
+  const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
+  const command = migrate.command("rehearse").summary(summary).description(summary);
+  command.exitOverride(usageErrorsOf(command)).allowExcessArguments();
+  command
+    .usage("[flags] RECORDING")
+    .addOption(
+      new Option("--as <program>", "who is to have made the pods")
+        .choices(["dockershim", "cri-dockerd"])
+        .default("dockershim"),
+    )
+    .option(
+      "--docker-endpoint <endpoint>",
+      "engine of the scratch host (default: unix:///var/run/docker.sock)",
+    )
+    .option("--cri-dockerd <path>", "a cri-dockerd, which is started in the end and asked for the pods")
+    .option("--anyway", "although the engine has pods")
+    .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
+    .action(async ({ output, ...given }: GivenFlags) => {
+      refuseServeFlags();
+      const [recording, ...rest] = command.args;
+      if (recording === undefined || rest.length > 0) {
+        throw new ShimError("invalid", 'command "migrate rehearse": name one recording');
+      }
+      await run({ ...given, recording, anyway: given.anyway === true, format: output });
+    });
+}

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { RecordedCall } from "../../../../src/compare/recording.js";
+import { readRecordedPods } from "../../../../src/migrate/rehearse/recorded-pods.js";
+
+async function* calls(...recorded: readonly Partial<RecordedCall>[]): AsyncGenerator<RecordedCall> {
+  for (const call of recorded) yield { at: 0, ms: 1, rpc: "", ...call };
+}
+
+const run = (name: string): Partial<RecordedCall> => ({
+  rpc: "RunPodSandbox",
+  request: { config: { metadata: { name, namespace: "default", uid: name } } },
+  response: { pod_sandbox_id: `s-${name}` },
+});
+const create = (pod: string, name: string): Partial<RecordedCall> => ({
+  rpc: "CreateContainer",
+  request: {
+    pod_sandbox_id: `s-${pod}`,
+    config: {
+      metadata: { name },
+      envs: [
+        { key: "A", value: { base64: "Yg==" } },
+        { key: "B", value: { omitted: 9 } },
+      ],
+    },
+  },
+  response: { container_id: `c-${name}` },
+});
+const on = (rpc: string, id: string): Partial<RecordedCall> => ({
+  rpc,
+  request: rpc.includes("Sandbox") ? { pod_sandbox_id: id } : { container_id: id },
+  response: {},
+});
+
+describe("readRecordedPods()", () => {
+  test("gives the pods and containers that are there at the end, and whether they run", async () => {
+    const { pods } = await readRecordedPods(
+      calls(
+        ...[
+          run("web"),
+          run("stopped"),
+          run("removed"),
+          create("web", "a"),
+          create("web", "b"),
+          create("web", "c"),
+        ],
+        ...[on("StartContainer", "c-a"), on("StartContainer", "c-b"), on("StopContainer", "c-b")],
+        ...[
+          on("RemoveContainer", "c-c"),
+          on("StopPodSandbox", "s-stopped"),
+          on("RemovePodSandbox", "s-removed"),
+        ],
+      ),
+    );
+    assert.deepEqual(
+      pods.map(({ config, containers }) => [
+        config.metadata?.name,
+        containers.map((one) => [one.config.metadata?.name, one.started]),
+      ]),
+      [
+        [
+          "web",
+          [
+            ["a", true],
+            ["b", false],
+          ],
+        ],
+      ],
+    );
+  });
+
+  test("fills in defaults and bytes, as the server got them", async () => {
+    const { pods } = await readRecordedPods(calls(run("web"), create("web", "a")));
+    const [pod] = pods;
+    assert.ok(pod);
+    assert.equal(pod.config.metadata?.attempt, 0);
+    assert.equal(pod.config.linux, null);
+    const [container] = pod.containers;
+    assert.ok(container);
+    assert.deepEqual(container.config.mounts, []);
+    assert.deepEqual(
+      container.config.envs.map(({ key, value }) => [key, String(value)]),
+      [
+        ["A", "b"],
+        ["B", ""],
+      ],
+    );
+  });
+
+  test("leaves out calls that failed, and counts pods that were only listed", async () => {
+    const failed = { ...run("failed"), error: { code: 2, message: "no" } };
+    const list = {
+      rpc: "ListPodSandbox",
+      response: { items: [{ id: "s-web" }, { id: "s-old" }, { id: "s-gone" }] },
+    };
+    const { pods, unmade } = await readRecordedPods(
+      calls(run("web"), failed, list, on("RemovePodSandbox", "s-gone")),
+    );
+    assert.equal(pods.length, 1);
+    assert.equal(unmade, 1);
+  });
+
+  test("refuses more pods than a node has", async () => {
+    const many = Array.from({ length: 501 }, (_, at) => run(`p${at}`));
+    await assert.rejects(readRecordedPods(calls(...many)), { kind: "exhausted" });
+  });
+});
