@@ -5,9 +5,10 @@ import { dirname, join } from "node:path";
 import { before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ContainerState, PodSandboxState } from "../../src/shim/domain/cri.js";
-import { inspectContainer, removeContainer } from "../support/docker.js";
+import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
+import { createContainer, inspectContainer, removeContainer, startContainer } from "../support/docker.js";
 import { makeLegacyPod } from "../support/legacy-pod.js";
-import { reasonToSkip, TestBed } from "../support/test-bed.js";
+import { reasonToSkip, runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 /** Where cri-dockerd has them; the shim reads there, too. */
@@ -100,7 +101,7 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
   ]) {
     test(`a pod whose checkpoint is ${what} stays ready, and goes away with Stop and Remove`, async () => {
       const directory = await bed.newDirectory();
-      const { sandbox, container } = await makePod();
+      const { sandbox, container } = await makeLegacyPod(bed);
       const place = join(directory, "state", "sandbox");
       await mkdir(place, { recursive: true });
       const file = content === "wrong checksum" ? vector.dockershim.file.replace(/\d+\}$/, "1}") : content;
@@ -126,7 +127,7 @@ describe("pods of dockershim and cri-dockerd", { skip: await reasonToSkip() }, (
     const directory = await bed.newDirectory();
     const place = join(directory, "state", "sandbox");
     await mkdir(place, { recursive: true });
-    const [dockershims, criDockerds] = [await makePod(), await makePod()];
+    const [dockershims, criDockerds] = [await makeLegacyPod(bed), await makeLegacyPod(bed)];
     await writeFile(join(place, dockershims.sandbox), vector.dockershim.file, { mode: 0o600 });
     await borrowDirectory(criDockerdCheckpoints, t);
     const foreign = join(criDockerdCheckpoints, criDockerds.sandbox);

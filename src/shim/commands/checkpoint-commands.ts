@@ -1,7 +1,8 @@
 /** `dockershim checkpoint …` as commander sees it. */
 import { type Command, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
-import { refuseArguments, usageErrorsOf } from "./flags.js";
+import type { CommandParts } from "./command-parts.js";
+import { refuseArguments } from "./flags.js";
 
 export const checkpointPrograms = ["dockershim", "cri-dockerd"] as const;
 export type CheckpointProgram = (typeof checkpointPrograms)[number];
@@ -42,18 +43,15 @@ interface GivenFlags {
   readonly anyway?: boolean;
 }
 
-/**
- * Declares the command below `root`. `run` is called with what was asked for; `refuseServeFlags` throws for
- * flags of the server before the command.
- */
-export function addCheckpointCommands(
-  parent: Command,
-  run: (options: CheckpointOptions) => Promise<void>,
-  refuseServeFlags: () => void,
-): void {
+export interface CheckpointActions {
+  checkpoint(options: CheckpointOptions): Promise<number>;
+}
+
+export function addCheckpointCommands(actions: CheckpointActions, parts: CommandParts): void {
+  const parent = parts.addCommand("checkpoint", "list, check, convert and repair checkpoint files");
   parent.usage("ls|verify|convert|repair [flags]").enablePositionalOptions();
   parent.allowExcessArguments().action(() => {
-    refuseServeFlags();
+    parts.refuseServeFlags("checkpoint");
     const [given] = parent.args;
     const what = given === undefined ? "no subject given" : JSON.stringify(given);
     throw new ShimError(
@@ -62,8 +60,7 @@ export function addCheckpointCommands(
     );
   });
   const add = (name: string, summary: string, taskOf: (flags: GivenFlags) => CheckpointTask): Command => {
-    const command = parent.command(name).summary(summary).description(summary).allowExcessArguments();
-    command.exitOverride(usageErrorsOf(command));
+    const command = parts.addCommand(name, summary, { parent }).allowExcessArguments();
     command.option(
       "--directory <path>",
       "directory of checkpoint files; may be repeated (default: those of dockershim and cri-dockerd that exist)",
@@ -73,11 +70,11 @@ export function addCheckpointCommands(
       new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"),
     );
     return command.action(async (flags: GivenFlags) => {
-      refuseServeFlags();
+      parts.refuseServeFlags("checkpoint");
       refuseArguments(command);
       const { directory = [], output } = flags;
       const format = output === "json" ? "json" : "page";
-      await run({ task: taskOf(flags), directories: directory, format });
+      parts.ended(await actions.checkpoint({ task: taskOf(flags), directories: directory, format }));
     });
   };
   add("ls", "list the checkpoints of sandboxes", () => ({ kind: "ls" }));

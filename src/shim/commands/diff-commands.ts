@@ -1,6 +1,7 @@
 /** `dockershim diff` as commander sees it. */
-import { type Command, Option } from "commander";
+import { Option } from "commander";
 import { ShimError } from "../lib/errors.js";
+import type { CommandParts } from "./command-parts.js";
 
 export interface DiffOptions {
   /** `unix:///ABSOLUTE/PATH` of CRI servers, or the path alone. */
@@ -12,28 +13,29 @@ export interface DiffOptions {
   readonly format: "page" | "json";
 }
 
-/**
- * Declares the command. `run` is called with what was asked for; `refuseServeFlags` throws for flags of the
- * server before the command.
- */
+export interface DiffActions {
+  diff(options: DiffOptions): Promise<number>;
+}
+
 export function addDiffCommand(
-  command: Command,
-  run: (options: DiffOptions) => Promise<void>,
-  refuseServeFlags: () => void,
+  actions: DiffActions,
+  { addCommand, refuseServeFlags, ended }: CommandParts,
 ): void {
+  const command = addCommand("diff", "show what two CRI servers answer differently");
   command
     .usage("[flags] left-endpoint right-endpoint")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
     .option("--pod <namespace/name>", "compare this pod alone")
     .option("--all", "show intended differences one by one")
     .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
-      refuseServeFlags();
+      refuseServeFlags("diff");
       const [left, right, ...rest] = command.args;
       if (left === undefined || right === undefined || rest.length > 0) {
         throw new ShimError("invalid", 'command "diff": needs the endpoints of two CRI servers');
       }
       const pod = given.pod === undefined ? {} : { pod: parsePod(given.pod) };
-      await run({ endpoints: [left, right], ...pod, all: given.all === true, format: given.output });
+      const options = { endpoints: [left, right], all: given.all === true, format: given.output } as const;
+      ended(await actions.diff({ ...options, ...pod }));
     });
 }
 

@@ -2,13 +2,13 @@
 import type { Command } from "commander";
 import { ShimError } from "../lib/errors.js";
 import { type DockerEndpoint, dockerEndpointKind } from "../config/endpoints.js";
-import type { Environment } from "../config/given.js";
-import type { GivenFlag } from "../config/resolve.js";
 import { enumKind, pathKind } from "../config/value-kinds.js";
 import type { ValueKind } from "../config/option.js";
 import { type Target, targets } from "../../migrate/target.js";
 import { defaultProgram } from "../../migrate/plan/shim-unit.js";
-import { refuseArguments, refuseServeFlags, usageErrorsOf } from "./flags.js";
+import type { CommandParts } from "./command-parts.js";
+import { refuseArguments } from "./flags.js";
+import { addRehearseCommand, type RehearseActions } from "./rehearse-commands.js";
 
 export interface MigrateCheckOptions {
   readonly to: Target;
@@ -30,16 +30,9 @@ export interface MigratePlanOptions extends Omit<MigrateCheckOptions, "endpoint"
   readonly undo: string | undefined;
 }
 
-export interface MigrateActions {
+export interface MigrateActions extends RehearseActions {
   migrateCheck(options: MigrateCheckOptions): Promise<number>;
   migratePlan(options: MigratePlanOptions): Promise<number>;
-}
-
-interface MigrateSetting {
-  /** Flags of the server that stand before the command. */
-  readonly serveFlags: readonly GivenFlag[];
-  readonly environment: Environment;
-  onExit(code: number): void;
 }
 
 interface Given {
@@ -54,26 +47,23 @@ interface Given {
   readonly undo?: string;
 }
 
-export function addMigrateCommands(root: Command, actions: MigrateActions, setting: MigrateSetting): void {
-  const { serveFlags, environment } = setting;
-  const onExit = (code: number): void => {
-    setting.onExit(code);
-  };
-  const migrate = root.command("migrate").usage("check|plan [flags]").helpCommand(false);
-  migrate.description("judge and change the runtime of a node").exitOverride(usageErrorsOf(migrate));
-  migrate.action(() => {
+export function addMigrateCommands(actions: MigrateActions, parts: CommandParts): void {
+  const { addCommand, refuseServeFlags, ended, environment } = parts;
+  const migrate = addCommand("migrate", "judge, rehearse and change the runtime of a node");
+  migrate.usage("check|plan|rehearse [flags]").helpCommand(false).enablePositionalOptions();
+  migrate.allowExcessArguments().action(() => {
     const [given] = migrate.args;
     const what = given === undefined ? "no subject given" : JSON.stringify(given);
-    throw new ShimError("invalid", `command "migrate": ${what}; use "check" or "plan"`);
+    throw new ShimError("invalid", `command "migrate": ${what}; use "check", "plan" or "rehearse"`);
   });
   const add = (name: string, summary: string): Command => {
-    const command = migrate.command(name).summary(summary).description(summary);
+    const command = addCommand(name, summary, { parent: migrate });
     command
       .option("--to <runtime>", `${targets.join(", ")}; dockershim is this program (the default)`)
       .option("-o, --output <format>", "page or json (default: page)")
       .option("--root <directory>", "the root directory of the node's files (default: /)")
       .option("--kubelet-version <version>", "as 1.23.17 (default: what the kubelet's program answers)");
-    return command.exitOverride(usageErrorsOf(command));
+    return command;
   };
 
   const check = add("check", "report what a change of the runtime does to this node; changes nothing");
@@ -82,13 +72,13 @@ export function addMigrateCommands(root: Command, actions: MigrateActions, setti
     "the engine (default: DOCKER_HOST, else /var/run/docker.sock)",
   );
   check.action(async (given: Given) => {
-    refuseServeFlags(serveFlags, "migrate");
+    refuseServeFlags("migrate");
     refuseArguments(check);
     const { root: directory, ...rest } = common(given);
     const endpoint = given.dockerEndpoint ?? (directory === "/" ? environment["DOCKER_HOST"] : undefined);
     const parsed = endpoint ? parse("--docker-endpoint", endpoint, dockerEndpointKind) : undefined;
     const to = target(given.to) ?? "dockershim";
-    onExit(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
+    ended(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
   });
 
   const plan = add("plan", "print the edits of a change of the runtime as a diff, and the commands");
@@ -98,15 +88,17 @@ export function addMigrateCommands(root: Command, actions: MigrateActions, setti
     .option("--undo <directory>", "take back what --write wrote")
     .option("--program <path>", `where this program is installed (default: ${defaultProgram})`);
   plan.action(async (given: Given) => {
-    refuseServeFlags(serveFlags, "migrate");
+    refuseServeFlags("migrate");
     refuseArguments(plan);
     const undo = given.undo === undefined ? undefined : parse("--undo", given.undo, pathKind);
     if (undo !== undefined && (given.write === true || given.back === true || given.to !== undefined))
       throw new ShimError("invalid", 'flag "--undo": stands alone');
     const program = parse("--program", given.program ?? defaultProgram, pathKind);
     const { back = false, write = false } = given;
-    onExit(await actions.migratePlan({ ...common(given), to: target(given.to), program, back, write, undo }));
+    ended(await actions.migratePlan({ ...common(given), to: target(given.to), program, back, write, undo }));
   });
+
+  addRehearseCommand(migrate, actions, parts);
 }
 
 function target(text: string | undefined): Target | undefined {

@@ -14,9 +14,9 @@ import {
   usageErrorsOf,
 } from "./flags.js";
 import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
-import { addDiffCommand, type DiffOptions } from "./diff-commands.js";
-import { addCheckpointCommands, type CheckpointOptions } from "./checkpoint-commands.js";
-import { addRehearseCommand, type RehearseOptions } from "./rehearse-commands.js";
+import { addDiffCommand, type DiffActions } from "./diff-commands.js";
+import { addCheckpointCommands, type CheckpointActions } from "./checkpoint-commands.js";
+import type { CommandParts } from "./command-parts.js";
 import { environmentName } from "../config/option.js";
 import { options } from "../config/options.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
@@ -26,14 +26,11 @@ import { addMigrateCommands, type MigrateActions } from "./migrate-commands.js";
  * The actions of the commands return the exit code. A thrown error becomes one line on standard error and
  * code 1.
  */
-export interface Actions extends RelayActions, MigrateActions {
+export interface Actions extends DiffActions, RelayActions, MigrateActions, CheckpointActions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
   play(options: PlayOptions): Promise<number>;
-  diff(options: DiffOptions): Promise<number>;
-  checkpoint(options: CheckpointOptions): Promise<number>;
-  rehearse(options: RehearseOptions): Promise<number>;
 }
 
 export interface BuildInfo {
@@ -77,8 +74,8 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       writeErr: () => undefined,
     });
   root.exitOverride(usageErrorsOf(root));
-  const addCommand = (name: string, summary: string, { hidden = false } = {}): Command => {
-    const command = root.command(name, { hidden }).summary(summary).description(summary);
+  const addCommand: CommandParts["addCommand"] = (name, summary, { hidden = false, parent = root } = {}) => {
+    const command = parent.command(name, { hidden }).summary(summary).description(summary);
     return command.exitOverride(usageErrorsOf(command));
   };
 
@@ -164,17 +161,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
       });
     });
 
-  addDiffCommand(
-    addCommand("diff", "show what two CRI servers answer differently"),
-    async (given) => {
-      exitCode = await actions.diff(given);
-    },
-    () => {
-      refuseServeFlags(flags, "diff");
-    },
-  );
-
-  addRelayCommands(actions, {
+  const parts: CommandParts = {
     addCommand,
     refuseServeFlags: (name) => {
       refuseServeFlags(flags, name);
@@ -182,32 +169,12 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     ended: (code) => {
       exitCode = code;
     },
-  });
-
-  const onExit = (code: number): void => {
-    exitCode = code;
+    environment: io.environment,
   };
-  addMigrateCommands(root, actions, { serveFlags: flags, environment: io.environment, onExit });
-
-  addCheckpointCommands(
-    addCommand("checkpoint", "list, check, convert and repair checkpoint files"),
-    async (given) => {
-      exitCode = await actions.checkpoint(given);
-    },
-    () => {
-      refuseServeFlags(flags, "checkpoint");
-    },
-  );
-
-  addRehearseCommand(
-    addCommand("migrate", "rehearse a change of the runtime of a node"),
-    async (given) => {
-      exitCode = await actions.rehearse(given);
-    },
-    () => {
-      refuseServeFlags(flags, "migrate");
-    },
-  );
+  addDiffCommand(actions, parts);
+  addRelayCommands(actions, parts);
+  addMigrateCommands(actions, parts);
+  addCheckpointCommands(actions, parts);
 
   const version = addCommand("version", "print the version");
   version.action(() => {

@@ -1,7 +1,7 @@
 /** `dockershim migrate rehearse RECORDING` as commander sees it. */
 import { type Command, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
-import { usageErrorsOf } from "./flags.js";
+import type { CommandParts } from "./command-parts.js";
 
 export interface RehearseOptions {
   readonly recording: string;
@@ -21,15 +21,13 @@ interface GivenFlags {
   readonly anyway?: boolean;
 }
 
-/** Declares the command below `migrate`. `refuseServeFlags` throws for flags of the server before the command. */
-export function addRehearseCommand(
-  migrate: Command,
-  run: (options: RehearseOptions) => Promise<void>,
-  refuseServeFlags: () => void,
-): void {
+export interface RehearseActions {
+  rehearse(options: RehearseOptions): Promise<number>;
+}
+
+export function addRehearseCommand(migrate: Command, actions: RehearseActions, parts: CommandParts): void {
   const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
-  const command = migrate.command("rehearse").summary(summary).description(summary);
-  command.exitOverride(usageErrorsOf(command)).allowExcessArguments();
+  const command = parts.addCommand("rehearse", summary, { parent: migrate }).allowExcessArguments();
   command
     .usage("[flags] RECORDING")
     .addOption(
@@ -45,11 +43,12 @@ export function addRehearseCommand(
     .option("--anyway", "although the engine has pods")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
     .action(async ({ output, ...given }: GivenFlags) => {
-      refuseServeFlags();
+      parts.refuseServeFlags("migrate");
       const [recording, ...rest] = command.args;
       if (recording === undefined || rest.length > 0) {
         throw new ShimError("invalid", 'command "migrate rehearse": name one recording');
       }
-      await run({ ...given, recording, anyway: given.anyway === true, format: output });
+      const anyway = given.anyway === true;
+      parts.ended(await actions.rehearse({ ...given, recording, anyway, format: output }));
     });
 }

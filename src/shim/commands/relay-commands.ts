@@ -2,6 +2,7 @@
 import { type Command, Option } from "commander";
 import { durationKind } from "../config/value-kinds.js";
 import { ShimError } from "../lib/errors.js";
+import type { CommandParts } from "./command-parts.js";
 import { refuseArguments } from "./flags.js";
 
 export interface RecordOptions {
@@ -38,14 +39,6 @@ export interface RelayActions {
   replay(options: ReplayOptions): Promise<number>;
   /** The process beside the relay; `task` is JSON. */
   observeCalls(task: string): Promise<number>;
-}
-
-export interface CommandParts {
-  /** Declares a command; a hidden one is not in the help. */
-  readonly addCommand: (name: string, summary: string, options?: { readonly hidden: boolean }) => Command;
-  /** Throws for flags of the server before the command. */
-  readonly refuseServeFlags: (command: string) => void;
-  readonly ended: (exitCode: number) => void;
 }
 
 const mebibyte = 1024 * 1024;

@@ -48,8 +48,8 @@ describe("dockershim migrate", () => {
   });
 
   const refused: readonly (readonly [string, RegExp])[] = [
-    ["migrate", /no subject given; use "check" or "plan"/],
-    ["migrate chekc", /"chekc"; use "check" or "plan"/],
+    ["migrate", /no subject given; use "check", "plan" or "rehearse"/],
+    ["migrate chekc", /"chekc"; use "check", "plan" or "rehearse"/],
     ["migrate check --to podman", /flag "--to": "podman": must be/],
     ["migrate check now", /unexpected argument "now"/],
     ["migrate check --kubelet-version new", /flag "--kubelet-version": "new": is no version/],
