@@ -51,7 +51,7 @@ export const containerEssentials: Essentials = {
   HostConfig: members(
     ...["Mounts", "Binds", "LogConfig", "NetworkMode", "PidMode", "IpcMode", "CgroupParent", "Runtime"],
     ...["GroupAdd", "Privileged", "CpuPeriod", "CpuQuota", "CpuShares", "Memory", "MemorySwap"],
-    ...["CpusetCpus", "CpusetMems", "OomScoreAdj"],
+    ...["CpusetCpus", "CpusetMems", "OomScoreAdj", "PortBindings"],
   ),
   NetworkSettings: members("Networks"),
   GraphDriver: members("Data"),

@@ -28,7 +28,12 @@ export const fullContainer = {
   },
   HostConfig: {
     NetworkMode: "container:x",
-    PortBindings: { "80/tcp": [{ HostIp: "::1", HostPort: "8080" }, { HostIp: "", HostPort: "8081" }] },
+    PortBindings: {
+      "80/tcp": [
+        { HostIp: "::1", HostPort: "8080" },
+        { HostIp: "", HostPort: "8081" },
+      ],
+    },
     PidMode: "host",
     IpcMode: "shareable",
     CgroupParent: "/kubepods",
