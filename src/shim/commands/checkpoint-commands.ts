@@ -2,6 +2,7 @@
 import { type Command, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "./command-parts.js";
+import { sayExitCodes } from "./exit-codes.js";
 import { refuseArguments } from "./flags.js";
 
 export const checkpointPrograms = ["dockershim", "cri-dockerd"] as const;
@@ -59,16 +60,22 @@ export function addCheckpointCommands(actions: CheckpointActions, parts: Command
       `command "checkpoint": ${what}; use "ls", "verify", "convert" or "repair"`,
     );
   });
-  const add = (name: string, summary: string, taskOf: (flags: GivenFlags) => CheckpointTask): Command => {
+  const add = (
+    name: string,
+    summary: string,
+    [success, findings]: readonly [success: string, findings?: string],
+    taskOf: (flags: GivenFlags) => CheckpointTask,
+  ): Command => {
     const command = parts.addCommand(name, summary, { parent }).allowExcessArguments();
     command.option(
       "--directory <path>",
-      "directory of checkpoint files; may be repeated (default: those of dockershim and cri-dockerd that exist)",
+      "directory of checkpoint files; may be repeated (default: /var/lib/dockershim/sandbox and /var/lib/cri-dockerd/sandbox, where they exist)",
       (path: string, paths: readonly string[] | undefined) => [...(paths ?? []), path],
     );
     command.addOption(
       new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"),
     );
+    sayExitCodes(command, success, findings);
     return command.action(async (flags: GivenFlags) => {
       parts.refuseServeFlags("checkpoint");
       refuseArguments(command);
@@ -77,27 +84,39 @@ export function addCheckpointCommands(actions: CheckpointActions, parts: Command
       parts.ended(await actions.checkpoint({ task: taskOf(flags), directories: directory, format }));
     });
   };
-  add("ls", "list the checkpoints of sandboxes", () => ({ kind: "ls" }));
-  add("verify", "check every file; exit code 2 when one is corrupt", () => ({ kind: "verify" }));
-  add("convert", "write the files for dockershim or for cri-dockerd", ({ to, outputDirectory, anyway }) => {
-    if (to === undefined)
-      throw new ShimError(
-        "invalid",
-        'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
-      );
-    return {
-      kind: "convert",
-      to,
-      anyway: anyway === true,
-      ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
-    };
-  })
+  add("ls", "list the checkpoints of sandboxes", ["listed, corrupt files included"], () => ({ kind: "ls" }));
+  const verified = ["no file is corrupt", "a file is corrupt"] as const;
+  add("verify", "check every file", verified, () => ({ kind: "verify" }));
+  const converted = ["all files are as the program needs them"] as const;
+  add(
+    "convert",
+    "write the files for dockershim or for cri-dockerd",
+    converted,
+    ({ to, outputDirectory, anyway }) => {
+      if (to === undefined)
+        throw new ShimError(
+          "invalid",
+          'command "checkpoint convert": needs --to dockershim or --to cri-dockerd',
+        );
+      return {
+        kind: "convert",
+        to,
+        anyway: anyway === true,
+        ...(outputDirectory === undefined ? {} : { output: outputDirectory }),
+      };
+    },
+  )
     .addOption(
       new Option("--to <program>", "the program that is to read them").choices([...checkpointPrograms]),
     )
     .option("--output-directory <path>", "write there; made when it is missing (default: in place)")
-    .option("--anyway", "although a program serves from the directory");
-  add("repair", "write missing and corrupt checkpoints again; bad files are kept in quarantine", (flags) => {
+    .option("--anyway", "write although dockershim or cri-dockerd uses the directory");
+  const repaired = [
+    "nothing is left to repair",
+    "a file cannot be repaired, or with --dry-run: there is something to repair",
+  ] as const;
+  const repairSummary = "write missing and corrupt checkpoints again; bad files are kept in quarantine";
+  add("repair", repairSummary, repaired, (flags) => {
     const { to, dockerEndpoint, dryRun, anyway } = flags;
     return {
       kind: "repair",
@@ -118,5 +137,5 @@ export function addCheckpointCommands(actions: CheckpointActions, parts: Command
       "engine that has the sandboxes; without it, only checksums are repaired",
     )
     .option("--dry-run", "print what would be done; change nothing")
-    .option("--anyway", "although a program serves from the directory");
+    .option("--anyway", "write although dockershim or cri-dockerd uses the directory");
 }

@@ -2,6 +2,7 @@
 import { Option } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "./command-parts.js";
+import { sayExitCodes } from "./exit-codes.js";
 
 export interface DiffOptions {
   /** `unix:///ABSOLUTE/PATH` of CRI servers, or the path alone. */
@@ -22,11 +23,12 @@ export function addDiffCommand(
   { addCommand, refuseServeFlags, ended }: CommandParts,
 ): void {
   const command = addCommand("diff", "show what two CRI servers answer differently");
+  sayExitCodes(command, "no difference, or only intended ones", "differences");
   command
-    .usage("[flags] left-endpoint right-endpoint")
+    .usage("[flags] LEFT RIGHT")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
-    .option("--pod <namespace/name>", "compare this pod alone")
-    .option("--all", "show intended differences one by one")
+    .option("--pod <namespace/name>", "compare this pod and its containers alone (default: all)")
+    .option("--all", "show intended differences one by one (default: counted by their key)")
     .action(async (given: { output: DiffOptions["format"]; pod?: string; all?: boolean }) => {
       refuseServeFlags("diff");
       const [left, right, ...rest] = command.args;

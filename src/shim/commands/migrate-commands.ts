@@ -4,9 +4,10 @@ import { ShimError } from "../lib/errors.js";
 import { type DockerEndpoint, dockerEndpointKind } from "../config/endpoints.js";
 import { enumKind, pathKind } from "../config/value-kinds.js";
 import type { ValueKind } from "../config/option.js";
-import { type Target, targets } from "../../migrate/target.js";
+import { type Target, targets, usesDocker } from "../../migrate/target.js";
 import { defaultProgram } from "../../migrate/plan/shim-unit.js";
 import type { CommandParts } from "./command-parts.js";
+import { sayExitCodes } from "./exit-codes.js";
 import { refuseArguments } from "./flags.js";
 import { addRehearseCommand, type RehearseActions } from "./rehearse-commands.js";
 
@@ -56,20 +57,29 @@ export function addMigrateCommands(actions: MigrateActions, parts: CommandParts)
     const what = given === undefined ? "no subject given" : JSON.stringify(given);
     throw new ShimError("invalid", `command "migrate": ${what}; use "check", "plan" or "rehearse"`);
   });
-  const add = (name: string, summary: string): Command => {
+  const add = (name: string, summary: string, runtimes: readonly string[]): Command => {
     const command = addCommand(name, summary, { parent: migrate });
     command
-      .option("--to <runtime>", `${targets.join(", ")}; dockershim is this program (the default)`)
+      .option("--to <runtime>", `${runtimes.join(", ")}; dockershim is this program (the default)`)
       .option("-o, --output <format>", "page or json (default: page)")
       .option("--root <directory>", "the root directory of the node's files (default: /)")
       .option("--kubelet-version <version>", "as 1.23.17 (default: what the kubelet's program answers)");
     return command;
   };
 
-  const check = add("check", "report what a change of the runtime does to this node; changes nothing");
+  const check = add(
+    "check",
+    "report what a change of the runtime does to this node; changes nothing",
+    targets,
+  );
+  sayExitCodes(
+    check,
+    "nothing blocks the change, and nothing changes for pods",
+    "something is lost, blocked, restarted or changed",
+  );
   check.option(
     "--docker-endpoint <endpoint>",
-    "the engine (default: DOCKER_HOST, else /var/run/docker.sock)",
+    "the engine (default: DOCKER_HOST, else /var/run/docker.sock; with --root, that socket below it)",
   );
   check.action(async (given: Given) => {
     refuseServeFlags("migrate");
@@ -81,11 +91,16 @@ export function addMigrateCommands(actions: MigrateActions, parts: CommandParts)
     ended(await actions.migrateCheck({ ...rest, root: directory, to, endpoint: parsed }));
   });
 
-  const plan = add("plan", "print the edits of a change of the runtime as a diff, and the commands");
+  const plan = add(
+    "plan",
+    "print the edits of a change of the runtime as a diff, and the commands",
+    targets.filter(usesDocker),
+  );
+  sayExitCodes(plan, "planned, written or undone", "a place was not understood: NOT CHANGED in the plan");
   plan
-    .option("--back", "the edits that return from there")
+    .option("--back", "the edits that return (default --to: the runtime of before)")
     .option("--write", "write the edits, and print the line that undoes them")
-    .option("--undo <directory>", "take back what --write wrote")
+    .option("--undo <directory>", "take back what --write wrote; stands without --to, --back and --write")
     .option("--program <path>", `where this program is installed (default: ${defaultProgram})`);
   plan.action(async (given: Given) => {
     refuseServeFlags("migrate");

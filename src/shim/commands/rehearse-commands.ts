@@ -2,6 +2,7 @@
 import { type Command, Option } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "./command-parts.js";
+import { sayExitCodes } from "./exit-codes.js";
 
 export interface RehearseOptions {
   readonly recording: string;
@@ -28,10 +29,14 @@ export interface RehearseActions {
 export function addRehearseCommand(migrate: Command, actions: RehearseActions, parts: CommandParts): void {
   const summary = "rehearse the way there and back on a scratch host, with the pods of a recording";
   const command = parts.addCommand("rehearse", summary, { parent: migrate }).allowExcessArguments();
+  sayExitCodes(command, "no findings", "findings");
   command
     .usage("[flags] RECORDING")
     .addOption(
-      new Option("--as <program>", "who is to have made the pods")
+      new Option(
+        "--as <program>",
+        "as whose the pods are made: the dockershim inside the kubelet, or cri-dockerd",
+      )
         .choices(["dockershim", "cri-dockerd"])
         .default("dockershim"),
     )
@@ -40,7 +45,7 @@ export function addRehearseCommand(migrate: Command, actions: RehearseActions, p
       "engine of the scratch host (default: unix:///var/run/docker.sock)",
     )
     .option("--cri-dockerd <path>", "a cri-dockerd, which is started in the end and asked for the pods")
-    .option("--anyway", "although the engine has pods")
+    .option("--anyway", "rehearse although the engine has pods")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
     .action(async ({ output, ...given }: GivenFlags) => {
       parts.refuseServeFlags("migrate");

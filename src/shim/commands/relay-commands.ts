@@ -3,6 +3,7 @@ import { type Command, Option } from "commander";
 import { durationKind } from "../config/value-kinds.js";
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "./command-parts.js";
+import { sayExitCodes } from "./exit-codes.js";
 import { refuseArguments } from "./flags.js";
 
 export interface RecordOptions {
@@ -55,13 +56,18 @@ export function addRelayCommands(actions: RelayActions, parts: CommandParts): vo
 
 function addRecord(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
   const record = addCommand("record", "record the calls of a CRI server's clients into a file");
+  sayExitCodes(record, "recorded");
   record
-    .requiredOption("--primary <socket>", "socket of the CRI server")
-    .option("--listen <path>", "link that the clients dial", "/run/dockershim-record.sock")
-    .requiredOption("--output <file>", "the recording; must not exist")
-    .option("--for <duration>", "end after this time, as 10m; default: at SIGINT or SIGTERM")
+    .requiredOption("--primary <socket>", "socket of the CRI server; required")
+    .option(
+      "--listen <path>",
+      "symbolic link that the clients dial; made here",
+      "/run/dockershim-record.sock",
+    )
+    .requiredOption("--output <file>", "the recording; must not exist; required")
+    .option("--for <duration>", "end after this time, as 10m (default: at SIGINT or SIGTERM)")
     .option("--max-size <MiB>", "end when the file has this size", "1024")
-    .option("--with-output", "keep what ExecSync printed")
+    .option("--with-output", "keep what ExecSync printed (default: only its size)")
     .action(async (given: Record<string, string | true | undefined>) => {
       refuseServeFlags("record");
       refuseArguments(record);
@@ -83,11 +89,16 @@ function addRecord(actions: RelayActions, { addCommand, refuseServeFlags, ended 
 
 function addReplay(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
   const replay = addCommand("replay", "repeat the calls of a recording at a CRI server, and compare");
+  sayExitCodes(
+    replay,
+    "every answer is as recorded, or differs on purpose",
+    "answers differ, or pods could not be removed",
+  );
   replay
-    .usage("[flags] recording")
-    .requiredOption("--endpoint <socket>", "socket of the CRI server")
-    .option("--fast", "wait for the answers that a call needs, not for its time")
-    .option("--anyway", "also when the server has pods")
+    .usage("[flags] RECORDING")
+    .requiredOption("--endpoint <socket>", "socket of the CRI server; required")
+    .option("--fast", "wait for the answers that a call needs (default: for its time)")
+    .option("--anyway", "play although the server has pods")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
     .action(async (given: { endpoint: string; fast?: true; anyway?: true; output: "page" | "json" }) => {
       refuseServeFlags("replay");
@@ -105,12 +116,21 @@ function addReplay(actions: RelayActions, { addCommand, refuseServeFlags, ended 
 
 function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended }: CommandParts): void {
   const shadow = addCommand("shadow", "ask a second CRI server what clients ask the first, and compare");
+  sayExitCodes(
+    shadow,
+    "ended; or of report: no difference, or only intended ones",
+    "report: differences that are not intended",
+  );
   shadow
-    .usage("[flags] | report file")
-    .option("--primary <socket>", "socket of the CRI server that clients use")
-    .option("--listen <path>", "link that the clients dial", "/run/dockershim-shadow.sock")
-    .option("--endpoint <socket>", 'socket of the second server: "dockershim serve --read-only"')
-    .option("--report <file>", "the report, written each minute")
+    .usage("[flags] | report FILE")
+    .option("--primary <socket>", "socket of the CRI server that clients use; required")
+    .option(
+      "--listen <path>",
+      "symbolic link that the clients dial; made here",
+      "/run/dockershim-shadow.sock",
+    )
+    .option("--endpoint <socket>", 'socket of the second server, "dockershim serve --read-only"; required')
+    .option("--report <file>", "the report, written each minute and at the end; required")
     .action(async (given: Record<string, string | undefined>) => {
       refuseServeFlags("shadow");
       const [word, file, ...rest] = shadow.args;
@@ -118,6 +138,7 @@ function addShadow(actions: RelayActions, { addCommand, refuseServeFlags, ended 
         ended(await actions.showReport(file));
         return;
       }
+      if (word === "report") throw new ShimError("invalid", 'command "shadow report": name one report');
       refuseArguments(shadow);
       for (const name of ["primary", "endpoint", "report"]) {
         if (given[name] === undefined)

@@ -52,7 +52,7 @@ describe("record, replay and shadow", () => {
     ["record --primary /a --output x --max-size 0", /flag "--max-size": "0": must be 1 to/],
     ["replay --endpoint /a", /command "replay": needs a recording/],
     ["shadow --primary /a --endpoint /b", /command "shadow": needs flag "--report"/],
-    ["shadow report", /unexpected argument "report"/],
+    ["shadow report", /command "shadow report": name one report/],
   ] as const) {
     test(`"${line}" is refused`, async () => {
       const { exitCode, err, acted } = await run(line);
