@@ -25,7 +25,9 @@ function section(): string {
   );
   return [
     table(intendedDifferences.filter(isLegacy)),
-    `Beside containerd and CRI-O: ${shared.map(({ key }) => `\`${key}\``).join(", ")}, and:\n`,
+    "These of them apply beside containerd and CRI-O, too:",
+    `${shared.map(({ key }) => `\`${key}\``).join(", ")}.\n`,
+    "Beside containerd and CRI-O alone:\n",
     table(others),
   ].join("\n");
 }

@@ -152,7 +152,10 @@ async function* linesOf(
       }
     }
   } catch (error) {
-    throw fileError("read recording", path, error);
+    const failure = fileError("read recording", path, error);
+    // A wrong name is the caller's fault, and is said in one line.
+    if (failure.kind !== "internal") throw failure;
+    throw new ShimError("invalid", `${failure.message}; name a file that "dockershim record" wrote`);
   }
   if (restBytes > 0) yield { text: Buffer.concat(rest).toString("utf8"), isWhole: false };
   return undefined;

@@ -154,7 +154,7 @@ await withOwnEngine(import.meta.url, [], () => {
       for (const [text, message] of [
         ["", /empty or cut off/],
         ['{"format":"dockershim-recording","version":2}\n', /version 2/],
-        [`${recordingText().split("\n")[0] ?? ""}\n`, /no pod of it runs at its end/],
+        [`${recordingText().split("\n")[0] ?? ""}\n`, /no pod that was made during it runs at its end/],
       ] as const) {
         await writeFile(path, text);
         const { code, stderr } = await runProgram([...flags, path]);

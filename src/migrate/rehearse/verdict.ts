@@ -36,7 +36,7 @@ export function verdictPage(verdict: Verdict): string {
   if (notes.length > 0) lines.push("", "Not as on the node:", ...notes.map((note) => `- ${shown(note)}`));
   const end =
     findings.length === 0
-      ? "Verdict: every pod was taken over as it is, and could go back."
+      ? "Verdict: what was compared of the recorded pods stayed the same, there and on the way back."
       : `Verdict: ${findings.length} findings.`;
   return `${[...lines, "", end].join("\n")}\n`;
 }

@@ -42,7 +42,7 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
   if (recorded.pods.length === 0) {
     throw new ShimError(
       "invalid",
-      `rehearse ${JSON.stringify(options.recording)}: no pod of it runs at its end; record while pods are made`,
+      `rehearse ${JSON.stringify(options.recording)}: no pod that was made during it runs at its end; record again while pods are made`,
     );
   }
   const lifetime = new Lifetime(silentLogger());
@@ -178,7 +178,7 @@ async function removeEarlier(engine: ContainerCalls, signal: AbortSignal): Promi
   const names = (await readdir(tmpdir())).filter((name) => name.startsWith(directoryPrefix));
   for (const directory of names.map((name) => join(tmpdir(), name))) {
     const status = await lstat(directory).catch(() => undefined);
-    // Anybody can make a name in this directory.
+    // Every user can make a name in this directory.
     if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue;
     if (await isServed(join(directory, "rehearsal.sock"))) {
       throw new ShimError(

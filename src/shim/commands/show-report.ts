@@ -15,7 +15,10 @@ async function readReport(path: string): Promise<ShadowReport> {
   try {
     report = JSON.parse(await readFile(path, "utf8")) as ShadowReport;
   } catch (error) {
-    throw new ShimError("invalid", `read report ${JSON.stringify(path)}: ${messageOf(error)}`);
+    throw new ShimError(
+      "invalid",
+      `read report ${JSON.stringify(path)}: ${messageOf(error)}; name the file of --report`,
+    );
   }
   // Its members are what the writer of this version wrote.
   const { format, version } = report as { format?: unknown; version?: unknown };

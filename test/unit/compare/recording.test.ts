@@ -128,7 +128,8 @@ describe("files that are no whole recording", () => {
 
   test("a file that is not there is named", async () => {
     await assert.rejects(readAll("/nonexistent/recording"), {
-      message: /read recording "\/nonexistent\/recording"/,
+      kind: "invalid",
+      message: /^read recording "\/nonexistent\/recording": no such file or directory; name a file/,
     });
   });
 
