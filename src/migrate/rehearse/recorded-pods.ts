@@ -111,7 +111,18 @@ function withBytes(value: unknown): unknown {
   const isAlone = Object.keys(value).length === 1;
   if (isAlone && typeof base64 === "string") return Buffer.from(base64, "base64");
   if (isAlone && typeof omitted === "number") return Buffer.alloc(0);
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, withBytes(part)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, part]) => [
+      key,
+      key === "envs" && Array.isArray(part) ? part.map(environment) : withBytes(part),
+    ]),
+  );
+}
+
+/** The protocol has bytes there; recordings have the number of the secret. */
+function environment(entry: unknown): unknown {
+  const { value } = entry as { value?: unknown };
+  return { ...(entry as Json), value: typeof value === "string" ? Buffer.from(value) : withBytes(value) };
 }
 
 function idIn(message: Json, key: string): string {

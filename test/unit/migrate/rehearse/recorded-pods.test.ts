@@ -21,6 +21,7 @@ const create = (pod: string, name: string): Partial<RecordedCall> => ({
       envs: [
         { key: "A", value: { base64: "Yg==" } },
         { key: "B", value: { omitted: 9 } },
+        { key: "C", value: "redacted:1" },
       ],
     },
   },
