@@ -84,6 +84,7 @@ describe("readRecordedPods()", () => {
       [
         ["A", "b"],
         ["B", ""],
+        ["C", "redacted:1"],
       ],
     );
   });
