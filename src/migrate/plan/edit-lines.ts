@@ -1,10 +1,15 @@
 /** Edits of flags in unit files and environment files that keep everything else, byte for byte. Pure. */
 
-/** The physical lines of the assignment that begins at `line` (from 1), continued lines included. */
+/**
+ * The physical lines of the assignment that begins at `line` (from 1), continued lines included. A comment
+ * between them ends nothing.
+ */
 function rangeOf(lines: readonly string[], line: number): { readonly start: number; readonly end: number } {
   const start = line - 1;
   let end = start;
-  while (lines[end]?.endsWith("\\") === true && end + 1 < lines.length) end += 1;
+  const goesOn = (index: number): boolean =>
+    lines[index]?.endsWith("\\") === true || (index > start && /^\s*[#;]/.test(lines[index] ?? ""));
+  while (goesOn(end) && end + 1 < lines.length) end += 1;
   return { start, end };
 }
 

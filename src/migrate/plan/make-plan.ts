@@ -15,7 +15,7 @@ import {
 import { editKubeletFlags, type NotUnderstood } from "./edit-kubelet.js";
 import { setYamlValue } from "./edit-yaml.js";
 import { dockershimFlags, kubeletChange } from "./kubelet-flags.js";
-import { flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
+import { commandWord, flagsForShim, shimUnit, shimUnitPath } from "./shim-unit.js";
 import { type FileEdit, reverseEdits } from "./unified-diff.js";
 import { WorkingFiles } from "./working-files.js";
 
@@ -82,7 +82,7 @@ export async function makePlan(
     notUnderstood.push(...(await editConfigs(files, facts, change.configEndpoint)));
   const notes: string[] = [];
   if (target === "dockershim" && services.dockershim === undefined && !servedByCriDockerUnit(facts)) {
-    const command = [program, ...flagsForShim(facts, from.runtime)].join(" ");
+    const command = [commandWord(program), ...flagsForShim(facts, from.runtime)].join(" ");
     files.set(await files.resolve(shimUnitPath), shimUnit(command));
     if ((await files.kindOf(program)) === "absent")
       notes.push(`${program} is not there yet: install the program first (README, "As a service").`);

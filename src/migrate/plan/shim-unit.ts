@@ -69,8 +69,12 @@ function isDefaultRoot(name: string, flags: readonly FlagFact[]): boolean {
   return name === criDockerdRoot && lastFlag(flags, name)?.value === "/var/lib/cri-dockerd";
 }
 
-/** As a word of ExecStart: quoted where systemd would split or expand it. */
 function flagText(name: string, value: string): string {
-  const text = `--${name}=${value.replaceAll("$", "$$$$").replaceAll("%", "%%")}`;
+  return commandWord(`--${name}=${value}`);
+}
+
+/** As a word of ExecStart: quoted where systemd would split or expand it. */
+export function commandWord(word: string): string {
+  const text = word.replaceAll("$", "$$$$").replaceAll("%", "%%");
   return /[\s"'\\;]/.test(text) ? `"${text.replaceAll(/["\\]/g, "\\$&")}"` : text;
 }

@@ -1,6 +1,6 @@
 /** Carries out the edits of a plan, and takes them back. The only part of `src/migrate` that writes. */
 import { createHash, randomBytes } from "node:crypto";
-import { chmod, chown, lstat } from "node:fs/promises";
+import { chmod, chown, lstat, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path/posix";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import { removeFile, writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
@@ -34,6 +34,8 @@ interface Manifest {
   readonly version: 1;
   readonly root: string;
   readonly files: readonly ManifestFile[];
+  /** Directories on the node that the plan makes, parents first. */
+  readonly directories: readonly string[];
 }
 
 /**
@@ -52,16 +54,20 @@ export async function writePlan(root: string, edits: readonly FileEdit[]): Promi
     const writtenSha256 = after === undefined ? null : sha256(after);
     files.push({ path, backup, ...(await ownerOf(join(root, path))), writtenSha256 });
   }
-  const manifest: Manifest = { format: "dockershim-migrate-undo", version: 1, root, files };
+  const directories = await missingDirectories(root, edits);
+  const manifest: Manifest = { format: "dockershim-migrate-undo", version: 1, root, files, directories };
   await write(join(directory, manifestName), `${JSON.stringify(manifest, undefined, 2)}\n`, 0o600);
   const done: FileEdit[] = [];
   try {
     for (const [index, edit] of edits.entries()) {
+      // Once more: an operator or a package may have written it while the others were.
+      await requireContent(join(root, edit.path), edit.before);
       done.push(edit);
       await put(root, files[index], edit.after);
     }
   } catch (error) {
     const failed = await restore(root, files, done);
+    await removeDirectories(root, directories);
     const rest = failed.length === 0 ? "all files are as before" : `NOT restored: ${failed.join("; ")}`;
     throw new ShimError(
       "unavailable",
@@ -69,6 +75,32 @@ export async function writePlan(root: string, edits: readonly FileEdit[]): Promi
     );
   }
   return directory;
+}
+
+/** Of the edited files, on the node, parents first. */
+async function missingDirectories(root: string, edits: readonly FileEdit[]): Promise<readonly string[]> {
+  const missing = new Set<string>();
+  for (const { path, after } of edits) {
+    if (after === undefined) continue;
+    for (let one = dirname(path); one !== "/" && !(await isThere(join(root, one))); one = dirname(one))
+      missing.add(one);
+  }
+  return [...missing].sort();
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Those that have nothing in them. */
+async function removeDirectories(root: string, directories: readonly string[]): Promise<void> {
+  for (const directory of directories.toReversed()) {
+    // Not empty: it has files of others by now. Absent: an earlier undo was here.
+    await rmdir(join(root, directory)).catch(() => undefined);
+  }
 }
 
 /** Undoes in reverse order; answers what failed. */
@@ -91,7 +123,7 @@ async function restore(
 
 /** Answers the paths that were restored. Refuses when a file is not as the plan left it. */
 export async function undoPlan(directory: string): Promise<readonly string[]> {
-  const { root, files } = await readManifest(directory);
+  const { root, files, directories } = await readManifest(directory);
   const contents: (string | undefined)[] = [];
   for (const { path, backup, writtenSha256 } of files) {
     const now = await contentOf(join(root, path));
@@ -108,6 +140,7 @@ export async function undoPlan(directory: string): Promise<readonly string[]> {
   }
   const edits = files.map(({ path }, index) => ({ path, before: undefined, after: contents[index] }));
   for (const [index, { after }] of edits.entries()) await put(root, files[index], after);
+  await removeDirectories(root, directories);
   return files.map(({ path }) => path);
 }
 
@@ -137,17 +170,21 @@ function isManifest(value: unknown): value is Manifest {
     manifest?.format === "dockershim-migrate-undo" &&
     manifest.version === 1 &&
     typeof manifest.root === "string" &&
+    Array.isArray(manifest.directories) &&
+    manifest.directories.every(isNodePath) &&
     Array.isArray(manifest.files) &&
     manifest.files.every(
       (file: Partial<ManifestFile> | null) =>
-        typeof file?.path === "string" &&
-        file.path.startsWith("/") &&
-        !file.path.split("/").includes("..") &&
-        (file.backup === null || /^file-\d+$/.test(file.backup ?? "")) &&
+        isNodePath(file?.path) &&
+        (file?.backup === null || /^file-\d+$/.test(file.backup ?? "")) &&
         [file.mode, file.uid, file.gid].every((number) => Number.isInteger(number)) &&
         (file.writtenSha256 === null || typeof file.writtenSha256 === "string"),
     )
   );
+}
+
+function isNodePath(path: unknown): boolean {
+  return typeof path === "string" && path.startsWith("/") && !path.split("/").includes("..");
 }
 
 async function put(root: string, file: ManifestFile | undefined, content: string | undefined): Promise<void> {

@@ -180,6 +180,22 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
     );
   });
 
+  test("the path of the program is one word of ExecStart, whatever is in it", async (t) => {
+    const root = await makeNode(t, kubeadm130);
+    const path = "/opt/my shim/100%/dockershim";
+    const { edits } = await makePlan(await factsOf(root, "1.30.1"), { target: "dockershim", program: path });
+    const unit = edits.find((edit) => edit.path.endsWith("dockershim.service"))?.after ?? "";
+    assert.match(unit, /^ExecStart="\/opt\/my shim\/100%%\/dockershim" --network-plugin=cni /m);
+  });
+
+  test("a flag is added behind the last line of a command with a comment between its lines", async (t) => {
+    const unit = "[Service]\nExecStart=/usr/bin/kubelet --v=2 \\\n  # no network\n  --cgroup-driver=cgroupfs\n";
+    const tree = { ...plainUnits, "/etc/systemd/system/kubelet.service": unit };
+    const { edits } = await planOf(await makeNode(t, tree), "1.22.0");
+    const after = edits.find(({ path }) => path.endsWith("/kubelet.service"))?.after ?? "";
+    assert.match(after, /\n {2}# no network\n {2}--cgroup-driver=cgroupfs --container-runtime=remote --container-/);
+  });
+
   test("a node that is there has neither edits nor commands", async (t) => {
     const { edits, commands } = await planOf(await makeNode(t, ours), "1.30.0");
     assert.deepEqual([edits, commands], [[], []]);
@@ -292,6 +308,30 @@ describe("writePlan() and undoPlan()", () => {
     assert.deepEqual(await snapshot(root), before);
   });
 
+  test("undoPlan() removes the directories that writePlan() made, and leaves those with other files", async (t) => {
+    const dropIns = "/etc/systemd/system/kubelet.service.d";
+    for (const isShared of [false, true]) {
+      const root = await makeNode(t, plainUnits);
+      const directory = await writePlan(root, (await planOf(root, "1.22.0")).edits);
+      assert.ok((await stat(join(root, dropIns))).isDirectory());
+      if (isShared) await writeFile(join(root, dropIns, "50-own.conf"), "");
+      await undoPlan(directory);
+      const names = await readdir(join(root, dropIns)).catch(() => undefined);
+      assert.deepEqual(names, isShared ? ["50-own.conf"] : undefined);
+    }
+  });
+
+  test("a file that changes while the others are written stays as it is", async (t) => {
+    const root = await makeNode(t, { "/etc/a": "a\n" });
+    // The second edit of one file stands for another writer between the check of all files and the writing.
+    const edits = [
+      { path: "/etc/a", before: "a\n", after: "b\n" },
+      { path: "/etc/a", before: "a\n", after: "c\n" },
+    ];
+    await assert.rejects(writePlan(root, edits), /has changed since it was read.*all files are as before/);
+    assert.equal(await readFile(join(root, "/etc/a"), "utf8"), "a\n");
+  });
+
   test("when one file cannot be written, those before it are restored", async (t) => {
     const root = await makeNode(t, kubeadm130);
     const { edits } = await planOf(root, "1.30.0");
@@ -313,13 +353,20 @@ describe("writePlan() and undoPlan()", () => {
     );
     await writeFile(join(directory, "manifest.json"), "{");
     await assert.rejects(undoPlan(directory), /manifest\.json is no JSON/);
-    const manifest = { format: "dockershim-migrate-undo", version: 2, root: "/", files: [] };
+    const manifest = {
+      ...{ format: "dockershim-migrate-undo", version: 2, root: "/", files: [], directories: [] },
+    };
     await writeFile(join(directory, "manifest.json"), JSON.stringify(manifest));
     await assert.rejects(undoPlan(directory), /newer version/);
     const file = { path: "/../etc/passwd", backup: null, mode: 0, uid: 0, gid: 0, writtenSha256: null };
     await writeFile(
       join(directory, "manifest.json"),
       JSON.stringify({ ...manifest, version: 1, files: [file] }),
+    );
+    await assert.rejects(undoPlan(directory), /not of this program/);
+    await writeFile(
+      join(directory, "manifest.json"),
+      JSON.stringify({ ...manifest, version: 1, directories: ["/etc/../home"] }),
     );
     await assert.rejects(undoPlan(directory), /not of this program/);
   });
