@@ -104,7 +104,7 @@ function noEngine({ endpoint, problem }: { readonly endpoint: string; readonly p
     ...{ id: "engine-unreachable", level: "blocked", subject: "node", source: endpoint },
     text: `the engine at ${endpoint} does not answer: ${problem}`,
     reason: "pods, containers and images cannot be judged without it",
-    next: "systemctl status docker, or give --docker-endpoint",
+    next: "systemctl status docker.service, start it, or give --docker-endpoint",
   };
 }
 

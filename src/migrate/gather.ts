@@ -1,6 +1,7 @@
 /** Reads a node: files below one root directory, and the engine. Writes nothing and makes no directory. */
 import { connect } from "node:net";
 import { hostname } from "node:os";
+import { basename } from "node:path/posix";
 import { messageOf } from "../shim/lib/errors.js";
 import { hasCode } from "../shim/lib/files/file-errors.js";
 import type { Engine } from "../shim/ports/engine.js";
@@ -11,7 +12,7 @@ import { usersAmongContainers, usersAmongManifests, usersAmongUnits } from "./no
 import { NodeFiles } from "./node/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./node/read-network.js";
 import { readEngine } from "./node/read-engine.js";
-import { loadUnit } from "./systemd/load-unit.js";
+import { listValues, type LoadedUnit, loadUnit } from "./systemd/load-unit.js";
 import { configuredRuntime, socketPath } from "./target.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
@@ -62,8 +63,10 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const sources = { endpoint, files, checkpoints, network, limits: records.limits, records: records.pods };
   let engineFacts: MigrationFacts["engine"] = { endpoint, problem: "not asked" };
   const users: DockerUser[] = [];
+  const asleep = await sleepingEngine(files, endpoint, services.dockerSocket);
   try {
-    if (engine !== undefined) engineFacts = await readEngine({ ...sources, engine }, signal);
+    if (asleep !== undefined) engineFacts = { endpoint, problem: asleep };
+    else if (engine !== undefined) engineFacts = await readEngine({ ...sources, engine }, signal);
     if ("facts" in engineFacts) users.push(...usersAmongContainers(engineFacts));
   } catch (error) {
     if (signal.aborted) throw error;
@@ -90,6 +93,27 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
     socketProblem: await trySocket(files, endpointOfKubelet, { isActivated }),
     problems,
   };
+}
+
+/** Where systemd listens for an engine that does not run, a question would start it. */
+async function sleepingEngine(
+  files: NodeFiles,
+  endpoint: string,
+  unit: LoadedUnit | undefined,
+): Promise<string | undefined> {
+  if (unit === undefined || unit.isMasked) return undefined;
+  const listens = listValues(unit, "Socket", "ListenStream").map(({ value }) => value.replace(/^%t/, "/run"));
+  if (!listens.some((path) => socketPath(path) === socketPath(endpoint))) return undefined;
+  const processes = (await files.names("/proc")).filter((name) => /^\d+$/.test(name));
+  for (const name of processes) {
+    const reading = await files.read(`/proc/${name}/cmdline`);
+    const [program = ""] = reading.kind === "read" ? reading.text.split("\0") : [];
+    // Also dockerd-current, and "docker daemon" of old.
+    if (/^docker(d|d-.*)?$/.test(basename(program))) return undefined;
+  }
+  // Without a single process this is no running node: a copy of its files.
+  if (processes.length === 0) return undefined;
+  return `it does not run; asking it would make systemd start it, by ${unit.path}`;
 }
 
 function valueOf(services: readonly (ServiceFacts | undefined)[], name: string): string | undefined {

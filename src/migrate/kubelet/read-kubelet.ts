@@ -35,10 +35,13 @@ export async function readKubelet(
   const program = service?.command.words[0]?.text;
   const version =
     parseVersion(givenVersion, "flag --kubelet-version") ??
-    (program?.startsWith("/") === true
-      ? parseVersion(await askProgram(program), `${program} --version`)
-      : undefined);
+    (isKubelet(program) ? parseVersion(await askProgram(program), `${program} --version`) : undefined);
   return { service, config, instanceConfig, version, running, isKubeadm };
+}
+
+/** A shell, Docker or a wrapper would answer with a version of its own, or start what it wraps. */
+function isKubelet(program: string | undefined): program is string {
+  return program?.startsWith("/") === true && basename(program) === "kubelet";
 }
 
 /** `Kubernetes v1.23.17` or `1.23`. */

@@ -175,8 +175,9 @@ function isManifest(value: unknown): value is Manifest {
     Array.isArray(manifest.files) &&
     manifest.files.every(
       (file: Partial<ManifestFile> | null) =>
-        isNodePath(file?.path) &&
-        (file?.backup === null || /^file-\d+$/.test(file.backup ?? "")) &&
+        file !== null &&
+        isNodePath(file.path) &&
+        (file.backup === null || /^file-\d+$/.test(file.backup ?? "")) &&
         [file.mode, file.uid, file.gid].every((number) => Number.isInteger(number)) &&
         (file.writtenSha256 === null || typeof file.writtenSha256 === "string"),
     )

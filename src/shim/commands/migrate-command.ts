@@ -1,10 +1,10 @@
 /** `dockershim migrate check` and `dockershim migrate plan`. Only `plan --write` and `--undo` write. */
-import { execFile } from "node:child_process";
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { judge } from "../../migrate/check-report.js";
 import type { MigrationFacts } from "../../migrate/facts.js";
 import { gatherFacts, type GatherOptions } from "../../migrate/gather.js";
+import { askVersion } from "../../migrate/kubelet/ask-version.js";
 import { renderPage } from "../../migrate/render-page.js";
 import { type MigrationPlan, makePlan, previousTarget, reversePlan } from "../../migrate/plan/make-plan.js";
 import { renderPlan, renderPlanJson } from "../../migrate/plan/render-plan.js";
@@ -21,8 +21,6 @@ import type { MigrateCheckOptions, MigratePlanOptions } from "./migrate-commands
 /** A node has some hundred containers, each with an inspect. */
 const timeoutMs = 120_000;
 const shortTimeoutMs = 30_000;
-const programTimeoutMs = 10_000;
-const answerLimitBytes = 64 * 1024;
 
 export interface MigrateIo {
   readonly environment: Environment;
@@ -125,16 +123,6 @@ function gatherFiles(options: MigratePlanOptions): Promise<MigrationFacts> {
   return withDeadline(undefined, timeoutMs, "read the node", (signal) =>
     gatherFacts({ ...gathering(options), engine: undefined, endpoint: "" }, signal),
   );
-}
-
-function askVersion(program: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const limits = { timeout: programTimeoutMs, maxBuffer: answerLimitBytes, env: { PATH: "/usr/bin:/bin" } };
-    // A program that is missing or fails leaves the version unknown, which is a finding.
-    execFile(program, ["--version"], limits, (error, stdout) => {
-      resolve(error === null ? stdout : undefined);
-    });
-  });
 }
 
 async function requireDirectory(path: string): Promise<void> {

@@ -265,6 +265,27 @@ describe("migrate check", () => {
     assert.equal(report.summary.exitCode, 2);
   });
 
+  test("an engine that systemd would start is not asked", async (t) => {
+    const asked: string[] = [];
+    const connect = (): Promise<never> => {
+      asked.push("connect");
+      return Promise.reject(new ShimError("unavailable", "cannot connect"));
+    };
+    const engine = { ...engineWith([]), connect };
+    const tree = {
+      ...kubeadm130,
+      "/usr/lib/systemd/system/docker.socket": "[Socket]\nListenStream=/var/run/docker.sock\n",
+    };
+    const sleeping = { ...tree, "/proc/1/cmdline": "/sbin/init\0", "/proc/7/cmdline": "docker-proxy\0" };
+    const { findings } = await check(t, { tree: sleeping, engine });
+    assert.deepEqual(asked, []);
+    assert.match(findings[0]?.text ?? "", /asking it would make systemd start it, by .*\/docker\.socket/);
+    assert.match(findings[0]?.next ?? "", /start it/);
+    await check(t, { tree: { ...sleeping, "/proc/8/cmdline": "/usr/bin/dockerd\0-H\0fd://\0" }, engine });
+    await check(t, { tree, engine });
+    assert.equal(asked.length, 2);
+  });
+
   test("a kubelet's socket that is no socket is found", async (t) => {
     const tree = {
       ...ours,

@@ -189,11 +189,15 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
   });
 
   test("a flag is added behind the last line of a command with a comment between its lines", async (t) => {
-    const unit = "[Service]\nExecStart=/usr/bin/kubelet --v=2 \\\n  # no network\n  --cgroup-driver=cgroupfs\n";
+    const unit =
+      "[Service]\nExecStart=/usr/bin/kubelet --v=2 \\\n  # no network\n  --cgroup-driver=cgroupfs\n";
     const tree = { ...plainUnits, "/etc/systemd/system/kubelet.service": unit };
     const { edits } = await planOf(await makeNode(t, tree), "1.22.0");
     const after = edits.find(({ path }) => path.endsWith("/kubelet.service"))?.after ?? "";
-    assert.match(after, /\n {2}# no network\n {2}--cgroup-driver=cgroupfs --container-runtime=remote --container-/);
+    assert.match(
+      after,
+      /\n {2}# no network\n {2}--cgroup-driver=cgroupfs --container-runtime=remote --container-/,
+    );
   });
 
   test("a node that is there has neither edits nor commands", async (t) => {
