@@ -89,15 +89,19 @@ export class LegacyShaping {
   }
 }
 
-/** The filters of the output of `tc filter show` that match one address. */
+/**
+ * The filters of the output of `tc filter show` that dockershim made: priority 1, and one address as the only
+ * match. One that matches more is somebody else's.
+ */
 export function parseFilters(output: string): readonly ShapingFilter[] {
   const filters: ShapingFilter[] = [];
-  let last: RegExpExecArray | undefined;
-  for (const line of output.split("\n")) {
-    const head = /^filter parent 1:.* fh ([0-9a-f]+::[0-9a-f]+) .*flowid (1:[0-9a-f]+)/.exec(line);
-    if (line.startsWith("filter")) last = head ?? undefined;
-    const [, address] = /^ {2}match ([0-9a-f]{8})\/ffffffff at (?:12|16)$/.exec(line.trimEnd()) ?? [];
-    const [, handle, classId] = last ?? [];
+  for (const block of output.split(/^(?=filter )/m)) {
+    const head = /^filter parent 1:.* pref 1 u32 .*\bfh ([0-9a-f]+::[0-9a-f]+) .*flowid (1:[0-9a-f]+)/.exec(
+      block,
+    );
+    const matches = [...block.matchAll(/^\s+match (.*?)\s*$/gm)].map(([, match = ""]) => match);
+    const [, address] = /^([0-9a-f]{8})\/ffffffff at (?:12|16)$/.exec(matches.join()) ?? [];
+    const [, handle, classId] = head ?? [];
     if (address !== undefined && handle !== undefined && classId !== undefined) {
       filters.push({ handle, classId, address });
     }

@@ -36,6 +36,21 @@ describe("parseFilters()", () => {
   });
 });
 
+describe("parseFilters() leaves filters of others", () => {
+  for (const [what, change] of [
+    ["with another priority", (text: string) => text.replaceAll(" pref 1 ", " pref 10 ")],
+    [
+      "that match a port as well",
+      (text: string) => text.replaceAll(/^( +)match .*$/gm, "$&\n$1match 00500000/ffff0000 at 20"),
+    ],
+  ] as const) {
+    test(what, () => {
+      assert.notEqual(change(twoFilters), twoFilters);
+      assert.deepEqual(parseFilters(change(twoFilters)), []);
+    });
+  }
+});
+
 describe("LegacyShaping", () => {
   test("removes the filters of the address and their classes, as dockershim does", async () => {
     const { shaping: limits, run } = shaping(() => ({ stdout: twoFilters }));
