@@ -41,7 +41,7 @@ export async function convertFiles(
     throw new ShimError(
       "precondition",
       `convert ${JSON.stringify(bad.path)}${others}: ${bad.reason}; nothing was changed, ` +
-        'use "dockershim checkpoint repair" first, or move the file away',
+        `use "dockershim checkpoint repair --directory ${bad.directory}" first, or move the file away`,
     );
   }
   const planned = new Map<string, { readonly file: IntactFile; readonly bytes: Uint8Array }>();

@@ -19,6 +19,8 @@ export interface WayBackRow {
   readonly text: string;
   readonly reason: string;
   readonly next: string;
+  /** What carries `next` out. */
+  readonly command?: (target: Ancestor) => string;
   /** Also pods and containers of other programs; else only those that this program made. */
   readonly ofAnyMaker?: true;
   /** Whether the pod has it; a row without a test cannot be told from the node. */
@@ -47,6 +49,16 @@ function lacksCheckpointOf(pod: PodFact, { target }: NodeOfPod): boolean {
   });
 }
 
+/** The command that writes the checkpoints of this program where the target reads them. */
+export function convertCheckpoints(target: "dockershim" | "cri-dockerd"): string {
+  const directories = {
+    dockershim: "/var/lib/dockershim/sandbox",
+    "cri-dockerd": "/var/lib/cri-dockerd/sandbox",
+  };
+  const other = target === "dockershim" ? "cri-dockerd" : "dockershim";
+  return `dockershim checkpoint convert --to ${target} --directory ${directories[other]} --output-directory ${directories[target]}`;
+}
+
 export const wayBack: readonly WayBackRow[] = [
   {
     id: "way-back-log",
@@ -67,7 +79,8 @@ export const wayBack: readonly WayBackRow[] = [
     level: "change",
     text: "its host ports are not released when the target stops it",
     reason: "dockershim and cri-dockerd read only their own directory, and refuse each other's checksums",
-    next: "convert the checkpoint for the target (`dockershim checkpoint convert`), or delete the pod first",
+    next: "delete the pod first, or convert its checkpoint before the target starts",
+    command: (target) => convertCheckpoints(target === "cri-dockerd" ? "cri-dockerd" : "dockershim"),
     ofAnyMaker: true,
     pod: (pod, node) => hasHostPorts(pod) && lacksCheckpointOf(pod, node),
   },

@@ -1,4 +1,5 @@
 /** Network, checkpoints, images, containers outside of pods and users of Docker's files. Pure. */
+import { dirname } from "node:path/posix";
 import type { EngineFacts, MigrationFacts } from "../facts.js";
 import type { Finding, Level } from "../finding.js";
 import { lastFlag } from "../kubelet/flags.js";
@@ -69,7 +70,7 @@ export function judgeNetwork(facts: MigrationFacts, target: Target): readonly Fi
       ...(["checkpoint-corrupt-alone", "note"] as const),
       `${path} is corrupt: ${reason ?? ""}`,
       "no container belongs to it; this program moves it to quarantine/, dockershim deletes it",
-      "`dockershim checkpoint verify`",
+      `dockershim checkpoint verify --directory ${dirname(path)}, and remove the file`,
       path,
     );
   }

@@ -1,4 +1,5 @@
 /** What the change does to each pod. Pure. */
+import { dirname } from "node:path/posix";
 import type { ContainerFact, EngineFacts, MigrationFacts, PodFact } from "../facts.js";
 import { type Finding, type Level, worstLevel } from "../finding.js";
 import { containerOf, type MadeBy, makerOf, podName } from "../maker.js";
@@ -77,7 +78,7 @@ function findingsOf(
   const source = `engine ${engine.endpoint}: container ${pod.sandboxId.slice(0, 12)}`;
   const of = (draft: Draft): Finding => ({ ...draft, subject, source });
   if (!usesDocker(target)) return [of(madeAgain(target))];
-  const found: Finding[] = [...judgeCheckpoints(facts, pod, subject)];
+  const found: Finding[] = [...judgeCheckpoints(facts, engine, pod, subject)];
   if (pod.sandbox === undefined) found.push(of(sandboxGone));
   else if (!pod.sandbox.isRunning) found.push(of(notRunning));
   if (target === "dockershim") found.push(...judgeAdoption(pod, made, of));
@@ -121,7 +122,12 @@ const noCache: Draft = {
   next: "do not change the CNI configuration while it runs, or delete the pod first",
 };
 
-function judgeCheckpoints({ checkpoints }: MigrationFacts, pod: PodFact, subject: string): Finding[] {
+function judgeCheckpoints(
+  { checkpoints }: MigrationFacts,
+  { endpoint }: EngineFacts,
+  pod: PodFact,
+  subject: string,
+): Finding[] {
   return checkpoints
     .filter(({ sandboxId, flavour }) => sandboxId === pod.sandboxId && flavour === undefined)
     .map(({ path, reason }) => ({
@@ -130,7 +136,7 @@ function judgeCheckpoints({ checkpoints }: MigrationFacts, pod: PodFact, subject
       subject,
       text: "its checkpoint is corrupt: host ports are released only as far as the CNI cache knows them",
       reason: reason ?? "",
-      next: "`dockershim checkpoint repair`, or delete the pod before the switch",
+      next: `delete the pod before the switch, or with no runtime running: dockershim checkpoint repair --directory ${dirname(path)} --docker-endpoint ${endpoint}`,
       source: path,
     }));
 }
@@ -175,7 +181,8 @@ function judgeWayBack(
   const found: Finding[] = [];
   for (const row of wayBack) {
     if (!row.targets.includes(target)) continue;
-    const { id, level, text, reason, next } = row;
+    const { id, level, text, reason, command } = row;
+    const next = command === undefined ? row.next : `${row.next}: ${command(target)}`;
     const isTested = row.ofAnyMaker === true || maker === "this program";
     if (isTested && row.pod?.(pod, node) === true) found.push(of({ id, level, text, reason, next }));
     for (const container of pod.containers) {

@@ -3,17 +3,12 @@ import type { CriConnection } from "../../client/cri-connection.js";
 import { ContainerState, PodSandboxState } from "../../shim/domain/cri.js";
 import { containerType, sandboxIdLabel, sandboxType, typeLabel } from "../../shim/domain/labels.js";
 import type { Snapshot } from "../../shim/domain/snapshot.js";
-import { messageOf } from "../../shim/lib/errors.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
-import { type MadeContainer, type MadePod, rehearsalLabel } from "./scratch-pods.js";
+import { containerSubject, type MadePod, podSubject, rehearsalLabel } from "./scratch-pods.js";
+import { readStatuses, type Statuses } from "./statuses.js";
 import type { Finding } from "./verdict.js";
 
 type Problem = Omit<Finding, "step">;
-
-export function podSubject({ recorded }: Pick<MadePod, "recorded">): string {
-  const { metadata } = recorded.config;
-  return `pod ${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
-}
 
 /** As a kubelet lists and asks. `before`: what the engine said of each container when the pods were made. */
 export async function checkAnswers(
@@ -21,8 +16,9 @@ export async function checkAnswers(
   cri: CriConnection,
   before: ReadonlyMap<string, Snapshot>,
   signal: AbortSignal,
-): Promise<readonly Problem[]> {
+): Promise<{ readonly problems: readonly Problem[]; readonly statuses: Statuses }> {
   const problems: Problem[] = [];
+  const statuses = await readStatuses(pods, cri, signal);
   const { items } = await cri.call("ListPodSandbox", {}, { signal });
   const { containers } = await cri.call("ListContainers", {}, { signal });
   for (const pod of pods) {
@@ -34,21 +30,16 @@ export async function checkAnswers(
     const { config } = pod.recorded;
     const isListed = items.find(({ id }) => id === pod.id);
     expect(subject, "its state in the list", isListed?.state, PodSandboxState.SANDBOX_READY);
-    try {
-      const { status } = await cri.call("PodSandboxStatus", { pod_sandbox_id: pod.id }, { signal });
+    const answer = statuses.pods.get(pod.id)?.answer;
+    if (answer !== undefined && "status" in answer) {
+      const { status } = answer;
       expect(subject, "metadata", status?.metadata, config.metadata);
       expect(subject, "labels", without(status?.labels ?? {}, rehearsalLabel), config.labels);
       expect(subject, "annotations", status?.annotations, config.annotations);
-      expect(
-        subject,
-        "the time of creation",
-        String(status?.created_at),
-        String(before.get(pod.id)?.created),
-      );
+      const made = String(before.get(pod.id)?.created);
+      expect(subject, "the time of creation", String(status?.created_at), made);
       expect(subject, "the address", status?.network?.ip ?? "", before.get(pod.id)?.addresses[0] ?? "");
-    } catch (error) {
-      problems.push({ subject, text: messageOf(error) });
-    }
+    } else if (answer !== undefined) problems.push({ subject, text: answer.error.message });
     for (const container of pod.containers) {
       const of = containerSubject(pod, container);
       const listed = containers.find(({ id }) => id === container.id);
@@ -56,23 +47,18 @@ export async function checkAnswers(
       const state = started ? ContainerState.CONTAINER_RUNNING : ContainerState.CONTAINER_CREATED;
       expect(of, "its state in the list", listed?.state, state);
       expect(of, "its sandbox", listed?.pod_sandbox_id, pod.id);
-      try {
-        const { status } = await cri.call("ContainerStatus", { container_id: container.id }, { signal });
+      const said = statuses.containers.get(container.id)?.answer;
+      if (said !== undefined && "status" in said) {
+        const { status } = said;
         const start = before.get(container.id)?.state.started ?? 0n;
         expect(of, "metadata", status?.metadata, asked.metadata);
         expect(of, "labels", without(status?.labels ?? {}, rehearsalLabel), asked.labels);
         expect(of, "annotations", status?.annotations, asked.annotations);
         expect(of, "the time of the start", String(status?.started_at), String(start));
-      } catch (error) {
-        problems.push({ subject: of, text: messageOf(error) });
-      }
+      } else if (said !== undefined) problems.push({ subject: of, text: said.error.message });
     }
   }
-  return problems;
-}
-
-function containerSubject(pod: MadePod, { recorded }: MadeContainer): string {
-  return `${podSubject(pod).replace(/^pod/, "container")}/${recorded.config.metadata?.name ?? ""}`;
+  return { problems, statuses };
 }
 
 /**

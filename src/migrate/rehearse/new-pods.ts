@@ -18,6 +18,8 @@ export interface NewOptions {
 export interface NewResult {
   /** Sandboxes and containers. */
   readonly ids: readonly string[];
+  /** The new pod that stays. */
+  readonly sandbox?: { readonly id: string; readonly namespace: string; readonly name: string };
   readonly did: string;
   readonly problems: readonly Omit<Finding, "step">[];
 }
@@ -95,11 +97,17 @@ export async function makeNew(
   const [old] = adopted?.containers ?? [];
   if (adopted !== undefined && old !== undefined) {
     await attempt("a restart in an adopted pod", async () => {
-      const { config: recorded } = adopted.recorded;
-      const next = (old.recorded.config.metadata?.attempt ?? 0) + 1;
-      const made = container(old.recorded.config.metadata?.name ?? "", next);
-      await run(adopted.id, { ...recorded, log_directory: join(directory, "logs") }, made);
+      const { metadata } = adopted.recorded.config;
+      const name = old.recorded.config.metadata?.name ?? "";
+      // The recording may have several attempts of one container.
+      const attempts = adopted.containers.map(({ recorded }) => recorded.config.metadata);
+      const last = Math.max(...attempts.filter((one) => one?.name === name).map((one) => one?.attempt ?? 0));
+      // Without the cgroup of the recorded node, which would stay on this host.
+      const of = { metadata, log_directory: join(directory, "logs"), linux: {} };
+      await run(adopted.id, of, container(name, last + 1));
     });
   }
-  return { ids, did: `${did.join(", ")} were made`, problems };
+  const { name, namespace } = config.metadata;
+  const sandbox = { id: sandboxId, namespace, name };
+  return { ids, sandbox, did: `${did.join(", ")} were made`, problems };
 }

@@ -27,6 +27,9 @@ export interface RecordedPods {
 
 /** More than one node has. */
 const maximumPods = 500;
+const maximumContainers = 5_000;
+/** Ids that are remembered to count pods without a creation. */
+const maximumIds = 100_000;
 
 interface Pod {
   readonly config: PodSandboxConfig;
@@ -63,6 +66,12 @@ export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Prom
         const pod = pods.get(sandboxId);
         const id = idIn(response, "container_id");
         if (pod === undefined || !config?.metadata) break;
+        if (podOf.size >= maximumContainers) {
+          throw new ShimError(
+            "exhausted",
+            `the recording has more than ${maximumContainers} containers; use a shorter one`,
+          );
+        }
         pod.containers.set(id, { config, started: false });
         podOf.set(id, pod);
         break;
@@ -79,10 +88,11 @@ export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Prom
       case "StopPodSandbox":
       case "RemovePodSandbox":
         pods.delete(sandboxId);
-        removed.add(sandboxId);
+        if (removed.size < maximumIds) removed.add(sandboxId);
         break;
       case "ListPodSandbox":
-        for (const item of asList(response["items"])) listed.add(idIn(item, "id"));
+        for (const item of asList(response["items"]))
+          if (listed.size < maximumIds) listed.add(idIn(item, "id"));
         break;
     }
   }

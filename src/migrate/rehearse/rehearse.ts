@@ -9,11 +9,14 @@ import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
 import type { Snapshot } from "../../shim/domain/snapshot.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
-import { checkAnswers, checkByLegacyRules, podSubject } from "./check-pods.js";
+import { convertCheckpoints } from "../way-back.js";
+import { checkCheckpoints } from "./check-checkpoints.js";
+import { checkAnswers, checkByLegacyRules } from "./check-pods.js";
 import type { LegacyNode } from "./legacy-bodies.js";
-import { makeNew } from "./new-pods.js";
+import { makeNew, type NewResult } from "./new-pods.js";
 import type { RecordedPods } from "./recorded-pods.js";
-import { makePod, type MadePod, rehearsalLabel, removeMade } from "./scratch-pods.js";
+import { flavourOf, makePod, type MadePod, podSubject, rehearsalLabel, removeMade } from "./scratch-pods.js";
+import { compareStatuses, readStatuses, type Statuses } from "./statuses.js";
 import type { Finding, StepName, Verdict } from "./verdict.js";
 
 /** A server that runs for a while. */
@@ -61,24 +64,27 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     const ids = [...pods.map(({ id }) => id), ...containers.map(({ id }) => id)];
     const before = await snapshots(engine, ids, signal);
 
-    const made = await withProgram(parts, signal, async (cri) => {
-      note("switch", await checkAnswers(pods, cri, before, signal));
+    const { made, statuses } = await withProgram(parts, signal, async (cri) => {
+      const first = await checkAnswers(pods, cri, before, signal);
+      note("switch", first.problems);
       steps.push({ name: "switch", did: "this program was started and asked for all of them" });
       const result = await makeNew(cri, { directory, image: node.pauseImage, adopted: pods[0] }, signal);
       note("new", result.problems);
       steps.push({ name: "new", did: result.did });
-      note("after", await checkAnswers(pods, cri, before, signal));
+      const second = await checkAnswers(pods, cri, before, signal);
+      note("after", second.problems);
+      note("after", compareStatuses(first.statuses, second.statuses));
       note("after", changed(before, await snapshots(engine, ids, signal)));
-      steps.push({ name: "after", did: "the recorded pods were compared once more" });
-      return result.ids;
+      steps.push({ name: "after", did: "their statuses and processes were compared with those before" });
+      return { made: result, statuses: second.statuses };
     });
 
-    note("back", await checkByLegacyRules([...ids, ...made], engine, signal));
-    if (parts.startOther !== undefined)
-      note("back", await askOther(parts, [...pods.map(({ id }) => id)], signal));
-    const who =
-      parts.startOther === undefined ? "by the rules of dockershim and cri-dockerd" : "by cri-dockerd, too";
-    steps.push({ name: "back", did: `all were read ${who}` });
+    note("back", await checkByLegacyRules([...ids, ...made.ids], engine, signal));
+    note("back", await checkCheckpoints(checkpointsOf(parts), expectedCheckpoints(pods, made, node)));
+    if (parts.startOther !== undefined) note("back", await askOther(parts, pods, statuses, signal));
+    const rules = "names, labels and checkpoints were read by the rules of dockershim and cri-dockerd";
+    const asked = "; cri-dockerd was asked for the statuses of the recorded pods";
+    steps.push({ name: "back", did: `${rules}${parts.startOther === undefined ? "" : asked}` });
   } finally {
     await removeMade(engine, directory, AbortSignal.timeout(cleanUpMs));
   }
@@ -94,7 +100,7 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     as: node.program,
     pods: pods.length,
     containers,
-    notes: notesOf(recorded),
+    notes: notesOf(recorded, node),
     steps,
     findings,
   };
@@ -111,12 +117,9 @@ async function refuseOtherPods(engine: ContainerCalls, signal: AbortSignal): Pro
 
 type Note = (step: StepName, found: readonly Omit<Finding, "step">[]) => void;
 
-async function makePods(
-  { recorded, engine, node, directory }: RehearsalParts,
-  note: Note,
-  signal: AbortSignal,
-): Promise<readonly MadePod[]> {
-  const checkpoints = join(directory, "state", "sandbox");
+async function makePods(parts: RehearsalParts, note: Note, signal: AbortSignal): Promise<readonly MadePod[]> {
+  const { recorded, engine, node, directory } = parts;
+  const checkpoints = checkpointsOf(parts);
   await mkdir(checkpoints, { recursive: true, mode: 0o700 });
   const pods: MadePod[] = [];
   for (const pod of recorded.pods) {
@@ -148,10 +151,11 @@ async function withProgram<T>(
   }
 }
 
-/** Whether a real cri-dockerd lists the pods as ready. */
+/** Whether a real cri-dockerd lists the pods as ready, and says the same of them as this program. */
 async function askOther(
   parts: RehearsalParts,
-  ids: readonly string[],
+  pods: readonly MadePod[],
+  ours: Statuses,
   signal: AbortSignal,
 ): Promise<readonly Omit<Finding, "step">[]> {
   const server = await parts.startOther?.(signal);
@@ -161,15 +165,36 @@ async function askOther(
     try {
       const { items } = await cri.call("ListPodSandbox", { filter: { state: { state: 0 } } }, { signal });
       const ready = new Set(items.map(({ id }) => id));
-      return ids
-        .filter((id) => !ready.has(id))
-        .map((id) => ({ subject: `sandbox ${id}`, text: "cri-dockerd does not list it as ready" }));
+      const missing = pods
+        .filter(({ id }) => !ready.has(id))
+        .map((pod) => ({ subject: podSubject(pod), text: "cri-dockerd does not list it as ready" }));
+      const servers = { left: "dockershim", right: "cri-dockerd" } as const;
+      return [...missing, ...compareStatuses(ours, await readStatuses(pods, cri, signal), servers)];
     } finally {
       cri.close();
     }
   } finally {
     await server.stop();
   }
+}
+
+function checkpointsOf({ directory }: RehearsalParts): string {
+  return join(directory, "state", "sandbox");
+}
+
+function expectedCheckpoints(
+  pods: readonly MadePod[],
+  { sandbox }: NewResult,
+  node: LegacyNode,
+): Parameters<typeof checkCheckpoints>[1] {
+  const recorded = pods.map((pod) => {
+    const { namespace = "", name = "" } = pod.recorded.config.metadata ?? {};
+    return { id: pod.id, subject: podSubject(pod), namespace, name, flavour: flavourOf(node) };
+  });
+  if (sandbox === undefined) return recorded;
+  const { id, namespace, name } = sandbox;
+  const subject = `pod ${namespace}/${name}`;
+  return [...recorded, { id, subject, namespace, name, flavour: "dockershim" }];
 }
 
 async function snapshots(
@@ -197,11 +222,17 @@ function changed(
   });
 }
 
-function notesOf({ unmade }: RecordedPods): readonly string[] {
+function notesOf({ unmade }: RecordedPods, { program }: LegacyNode): readonly string[] {
   return [
     "Containers run the pause image, not their own images and commands.",
-    "Host paths, devices, cgroup parents, AppArmor profiles and SELinux labels were left out.",
-    "Pods have Docker's own network (no-op).",
+    "Host paths, devices, CPU sets, cgroup parents, AppArmor profiles and SELinux labels were left out.",
+    "Pods have Docker's own network (no-op). Host ports were opened on this host.",
+    "Logs, and the removal of pods by the other runtime, were not rehearsed.",
+    ...(program === "cri-dockerd"
+      ? [
+          `Before the way back, checkpoints of new pods are to be converted: ${convertCheckpoints("cri-dockerd")}`,
+        ]
+      : []),
     ...(unmade > 0
       ? [
           `${unmade} pods were there before the recording, and are not in it: record while the kubelet makes them.`,

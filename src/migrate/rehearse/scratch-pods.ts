@@ -1,7 +1,7 @@
 /** Recorded pods on a scratch host: made with the engine, as a legacy program would, and removed again. */
 import { rm } from "node:fs/promises";
-import { join } from "node:path";
-import { encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
+import { basename, isAbsolute, join, normalize } from "node:path";
+import { encodeCheckpoint, type WrittenFlavour } from "../../../checkpoints/checkpoint.js";
 import type { CreateBody } from "../../shim/domain/create-body.js";
 import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
@@ -23,6 +23,15 @@ export interface MadePod {
   readonly containers: readonly MadeContainer[];
 }
 
+export function podSubject({ recorded }: Pick<MadePod, "recorded">): string {
+  const { metadata } = recorded.config;
+  return `pod ${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
+}
+
+export function containerSubject(pod: MadePod, { recorded }: MadeContainer): string {
+  return `${podSubject(pod).replace(/^pod/, "container")}/${recorded.config.metadata?.name ?? ""}`;
+}
+
 export interface ScratchHost {
   readonly engine: ContainerCalls;
   readonly node: LegacyNode;
@@ -39,8 +48,7 @@ export async function makePod(
   const { engine, node, directory, checkpoints } = host;
   const { name, body, checkpoint } = legacySandbox(recorded.config, node);
   const id = await engine.createContainer(name, onScratch(body, node, directory), signal);
-  const flavour = node.program === "dockershim" ? "dockershim" : "criDockerd";
-  await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavour), {
+  await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavourOf(node)), {
     ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o755 },
   });
   await engine.startContainer(id, signal);
@@ -55,13 +63,21 @@ export async function makePod(
   return { id, recorded, containers };
 }
 
+/** Of the checkpoints that the program writes. */
+export function flavourOf({ program }: LegacyNode): WrittenFlavour {
+  return program === "dockershim" ? "dockershim" : "criDockerd";
+}
+
 /**
- * The body without what belongs to the recorded node: its images and what they run, files, devices, cgroups
- * and profiles. All else is as recorded.
+ * The body without what belongs to the recorded node: its images and what they run, files, devices, CPUs,
+ * cgroups, profiles and other containers. All else is as recorded.
  */
-function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: string): CreateBody {
+export function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: string): CreateBody {
   const { Entrypoint: _entrypoint, Cmd: _command, User, HostConfig, ...rest } = body;
-  const { Binds: _binds, Devices: _devices, CgroupParent: _parent, SecurityOpt = [], ...host } = HostConfig;
+  const { Binds: _binds, Devices: _devices, CgroupParent: _parent, ...own } = HostConfig;
+  const { CpusetCpus: _cpus, CpusetMems: _nodes, PidMode, SecurityOpt = [], ...host } = own;
+  // The target of a debug container is an id of the recorded node.
+  const hasPidMode = PidMode !== undefined && (!PidMode.startsWith("container:") || PidMode === host.IpcMode);
   return {
     ...rest,
     ...(User !== undefined && /^\d+(:\d+)?$/.test(User) ? { User } : {}),
@@ -69,25 +85,42 @@ function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: stri
     Labels: { ...body.Labels, [rehearsalLabel]: directory },
     HostConfig: {
       ...host,
+      ...(hasPidMode ? { PidMode } : {}),
       SecurityOpt: SecurityOpt.filter((option) => !/^(?:apparmor|label)=/.test(option)),
     },
   };
 }
 
-/** Removes what rehearsals made: those of `directory`, or of all directories. Answers the directories. */
+/** Removes what the rehearsal of `directory` made. */
 export async function removeMade(
   engine: ContainerCalls,
-  directory: string | undefined,
+  directory: string,
   signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
-  const filter = { labelKey: rehearsalLabel, ...(directory === undefined ? {} : { labelValue: directory }) };
+): Promise<void> {
+  const filter = { labelKey: rehearsalLabel, labelValue: directory };
   const listed = await engine.listContainers(filter, signal);
   const isSandbox = ({ labels }: (typeof listed)[number]): boolean => labels[typeLabel] === sandboxType;
   // Containers before the sandboxes whose namespaces they use.
   for (const { id } of [...listed.filter((one) => !isSandbox(one)), ...listed.filter(isSandbox)]) {
     await engine.removeContainer(id, { force: true }, signal);
   }
-  return new Set(listed.map(({ labels }) => labels[rehearsalLabel] ?? ""));
+}
+
+/** Directories that rehearsals made which still have containers. */
+export async function directoriesOfMade(
+  engine: ContainerCalls,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const listed = await engine.listContainers({ labelKey: rehearsalLabel }, signal);
+  const directories = listed.map(({ labels }) => labels[rehearsalLabel] ?? "");
+  // Anybody can give a container this label.
+  return [...new Set(directories)].filter(isRehearsalDirectory);
+}
+
+export const directoryPrefix = "dockershim-rehearsal-";
+
+function isRehearsalDirectory(path: string): boolean {
+  return isAbsolute(path) && normalize(path) === path && basename(path).startsWith(directoryPrefix);
 }
 
 export async function removeDirectory(path: string): Promise<void> {

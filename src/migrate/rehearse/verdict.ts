@@ -1,4 +1,5 @@
 /** What a rehearsal found, for people and for scripts. */
+import { shownText } from "../../shim/lib/shown-text.js";
 
 export const stepNames = ["make", "switch", "new", "after", "back", "remove"] as const;
 export type StepName = (typeof stepNames)[number];
@@ -25,26 +26,18 @@ export interface Verdict {
 export function verdictPage(verdict: Verdict): string {
   const { recording, as, pods, containers, notes, steps, findings } = verdict;
   const lines = [
-    `Rehearsal of ${shown(recording)}: ${pods} pods, ${containers} containers, made as ${as}`,
+    `Rehearsal of ${shownText(recording)}: ${pods} pods, ${containers} containers, made as ${as}`,
     "",
   ];
   for (const { name, did } of steps) {
     const found = findings.filter(({ step }) => step === name);
-    lines.push(`${found.length === 0 ? "ok     " : "FINDING"}  ${name.padEnd(6)}  ${shown(did)}`);
-    for (const { subject, text } of found) lines.push(`         ${shown(subject)}: ${shown(text)}`);
+    lines.push(`${found.length === 0 ? "ok     " : "FINDING"}  ${name.padEnd(6)}  ${shownText(did)}`);
+    for (const { subject, text } of found) lines.push(`         ${shownText(subject)}: ${shownText(text)}`);
   }
-  if (notes.length > 0) lines.push("", "Not as on the node:", ...notes.map((note) => `- ${shown(note)}`));
+  if (notes.length > 0) lines.push("", "Not as on the node:", ...notes.map((note) => `- ${shownText(note)}`));
   const end =
     findings.length === 0
       ? "Verdict: what was compared of the recorded pods stayed the same, there and on the way back."
       : `Verdict: ${findings.length} findings.`;
   return `${[...lines, "", end].join("\n")}\n`;
-}
-
-/** Recorded text, without what a terminal would act on. */
-function shown(text: string): string {
-  return text.replaceAll(
-    /[\p{Cc}\p{Cf}\u2028\u2029]/gu,
-    (unit) => `\\u{${unit.codePointAt(0)?.toString(16) ?? ""}}`,
-  );
 }

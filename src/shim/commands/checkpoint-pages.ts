@@ -4,25 +4,18 @@ import type { ConvertedFile } from "../../../checkpoints/convert-files.js";
 import { flavourName, type FilesAtRest } from "../../../checkpoints/files-at-rest.js";
 import type { RepairedFile } from "../../../checkpoints/repair-files.js";
 import type { CheckpointPortMapping, PodSandboxCheckpoint } from "../ports/checkpoint-store.js";
+import { shownText } from "../lib/shown-text.js";
 import type { CheckpointProgram } from "./checkpoint-commands.js";
-
-/** What was read from a file, which any program may have written, without what a terminal would act on. */
-function shown(text: string): string {
-  return text.replaceAll(
-    /[\p{Cc}\p{Cf}\u2028\u2029]/gu,
-    (unit) => `\\u{${unit.codePointAt(0)?.toString(16) ?? ""}}`,
-  );
-}
 
 export function listedPage({ intact, corrupt }: FilesAtRest): string {
   const lines: string[] = [];
   for (const directory of directoriesOf([...intact, ...corrupt])) {
-    lines.push(shown(directory));
+    lines.push(shownText(directory));
     for (const { id, checkpoint, flavour } of intact.filter((file) => file.directory === directory)) {
       lines.push(`  ${shortId(id)}  ${podOf(checkpoint)}  (${flavourName(flavour)})${networkOf(checkpoint)}`);
     }
     for (const { id, reason } of corrupt.filter((file) => file.directory === directory)) {
-      lines.push(`  ${shortId(id)}  corrupt: ${shown(reason)}`);
+      lines.push(`  ${shortId(id)}  corrupt: ${shownText(reason)}`);
     }
   }
   const count = `${intact.length} checkpoints, ${corrupt.length} corrupt files`;
@@ -32,24 +25,27 @@ export function listedPage({ intact, corrupt }: FilesAtRest): string {
 export function verifiedPage({ intact, corrupt }: FilesAtRest): string {
   const lines: string[] = [];
   for (const directory of directoriesOf(intact)) {
-    lines.push(shown(directory));
+    lines.push(shownText(directory));
     for (const { id, flavour } of intact.filter((file) => file.directory === directory)) {
       lines.push(`  right  ${shortId(id)}  (${flavourName(flavour)})`);
     }
   }
   for (const { path, reason, content } of corrupt) {
-    lines.push(`corrupt  ${shown(path)}`, `         ${shown(reason)}`);
+    lines.push(`corrupt  ${shownText(path)}`, `         ${shownText(reason)}`);
     if (content !== undefined) lines.push(`         its content can be read: ${podOf(content)}`);
   }
-  if (corrupt.length > 0) lines.push('Next: "dockershim checkpoint repair --dry-run".');
+  if (corrupt.length > 0) {
+    const directories = directoriesOf(corrupt).map((directory) => ` --directory ${shownText(directory)}`);
+    lines.push(`Next: dockershim checkpoint repair --dry-run${directories.join("")}`);
+  }
   return `${[...lines, `${intact.length} right, ${corrupt.length} corrupt`].join("\n")}\n`;
 }
 
 export function convertedPage(files: readonly ConvertedFile[], to: CheckpointProgram): string {
   const written = files.filter((file) => file.written);
   const lines = written.flatMap(({ from, to: target, flavour }) => [
-    `written  ${shown(target)}`,
-    `         was ${flavourName(flavour)}${from === target ? "" : `, in ${shown(dirname(from))}`}`,
+    `written  ${shownText(target)}`,
+    `         was ${flavourName(flavour)}${from === target ? "" : `, in ${shownText(dirname(from))}`}`,
   ]);
   const rest = files.length - written.length;
   return `${[...lines, `${written.length} written for ${to}, ${rest} were right already`].join("\n")}\n`;
@@ -62,16 +58,16 @@ export function repairedPage(
   const lines = files.flatMap(({ path, problem, source, checkpoint, note, quarantined }) => {
     const verb = source === "none" ? "left    " : dryRun ? "would be written" : "written ";
     const detail = [
-      shown(problem),
+      shownText(problem),
       ...(checkpoint === undefined
         ? []
         : [
             `from the ${source === "engine" ? "engine" : "content of the file"}: ${podOf(checkpoint)}${networkOf(checkpoint)}`,
           ]),
-      ...(note === undefined ? [] : [shown(note)]),
-      ...(quarantined === undefined ? [] : [`the bad file: ${shown(quarantined)}`]),
+      ...(note === undefined ? [] : [shownText(note)]),
+      ...(quarantined === undefined ? [] : [`the bad file: ${shownText(quarantined)}`]),
     ];
-    return [`${verb} ${shown(path)}`, ...detail.map((line) => `         ${line}`)];
+    return [`${verb} ${shownText(path)}`, ...detail.map((line) => `         ${line}`)];
   });
   const done = files.filter(({ source }) => source !== "none").length;
   const verb = dryRun ? "to be written" : "written";
@@ -115,7 +111,7 @@ function content({ namespace, name, data }: PodSandboxCheckpoint): object {
 }
 
 function podOf({ namespace, name }: PodSandboxCheckpoint): string {
-  return shown(`${namespace}/${name}`);
+  return shownText(`${namespace}/${name}`);
 }
 
 /** Of many host ports the first ones: JSON has all. */
@@ -134,13 +130,14 @@ function networkOf({ data: { portMappings = [], hostNetwork } }: PodSandboxCheck
 
 /** `8080->80/tcp`, `[fd00::1]:8080->80/tcp`. */
 function portText({ protocol, containerPort, hostPort, hostIp = "" }: CheckpointPortMapping): string {
-  const address = hostIp === "" ? "" : `${hostIp.includes(":") ? `[${shown(hostIp)}]` : shown(hostIp)}:`;
+  const address =
+    hostIp === "" ? "" : `${hostIp.includes(":") ? `[${shownText(hostIp)}]` : shownText(hostIp)}:`;
   return `${address}${hostPort}->${containerPort}/${protocol}`;
 }
 
 /** As Docker shortens ids; other names of files as they are. */
 function shortId(id: string): string {
-  return /^[0-9a-f]{64}$/.test(id) ? id.slice(0, 12) : shown(id);
+  return /^[0-9a-f]{64}$/.test(id) ? id.slice(0, 12) : shownText(id);
 }
 
 function directoriesOf(files: readonly { readonly directory: string }[]): readonly string[] {

@@ -9,7 +9,12 @@ import { connectToServer } from "../../client/cri-connection.js";
 import { openRecording } from "../../compare/recording.js";
 import { readRecordedPods } from "../../migrate/rehearse/recorded-pods.js";
 import { rehearse, type RunningServer } from "../../migrate/rehearse/rehearse.js";
-import { removeDirectory, removeMade } from "../../migrate/rehearse/scratch-pods.js";
+import {
+  directoriesOfMade,
+  directoryPrefix,
+  removeDirectory,
+  removeMade,
+} from "../../migrate/rehearse/scratch-pods.js";
 import { verdictPage } from "../../migrate/rehearse/verdict.js";
 import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
 import { options as table } from "../config/options.js";
@@ -28,7 +33,6 @@ export interface RehearseIo {
   readonly signal: AbortSignal;
 }
 
-const directoryPrefix = "dockershim-rehearsal-";
 const startMs = 60_000;
 const endMs = 20_000;
 
@@ -180,18 +184,21 @@ async function removeEarlier(engine: ContainerCalls, signal: AbortSignal): Promi
     const status = await lstat(directory).catch(() => undefined);
     // Every user can make a name in this directory.
     if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue;
-    if (await isServed(join(directory, "rehearsal.sock"))) {
-      throw new ShimError(
-        "conflict",
-        `another rehearsal runs in ${JSON.stringify(directory)}; wait for its end`,
-      );
-    }
+    await refuseRunning(directory);
     await endServersOf(directory);
     await removeMade(engine, directory, signal);
     await removeDirectory(directory);
   }
-  // Those whose directory is gone.
-  await removeMade(engine, undefined, signal);
+  // Those whose directory is gone, or in another directory for temporary files.
+  for (const directory of await directoriesOfMade(engine, signal)) {
+    await refuseRunning(directory);
+    await removeMade(engine, directory, signal);
+  }
+}
+
+async function refuseRunning(directory: string): Promise<void> {
+  if (!(await isServed(join(directory, "rehearsal.sock")))) return;
+  throw new ShimError("conflict", `another rehearsal runs in ${JSON.stringify(directory)}; wait for its end`);
 }
 
 async function endServersOf(directory: string): Promise<void> {

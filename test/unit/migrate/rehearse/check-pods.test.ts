@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { CriConnection } from "../../../../src/client/cri-connection.js";
+import { encodeCheckpoint } from "../../../../checkpoints/checkpoint.js";
+import { checkCheckpoints } from "../../../../src/migrate/rehearse/check-checkpoints.js";
+import { compareStatuses } from "../../../../src/migrate/rehearse/statuses.js";
 import { checkAnswers, checkByLegacyRules } from "../../../../src/migrate/rehearse/check-pods.js";
-import type { MadePod } from "../../../../src/migrate/rehearse/scratch-pods.js";
+import { directoriesOfMade, type MadePod, onScratch } from "../../../../src/migrate/rehearse/scratch-pods.js";
 import { verdictPage } from "../../../../src/migrate/rehearse/verdict.js";
 import type { Snapshot } from "../../../../src/shim/domain/snapshot.js";
 import { containerSnapshot, idOf, sandboxSnapshot } from "../../../fakes/snapshots.js";
@@ -59,11 +65,15 @@ function check(answers: Readonly<Record<string, unknown>>) {
   return checkAnswers([pod], { call } as unknown as CriConnection, before, signal);
 }
 
+async function problemsOf(answers: Readonly<Record<string, unknown>>) {
+  return (await check(answers)).problems;
+}
+
 const status = right.ContainerStatus.status;
 
 describe("checkAnswers()", () => {
   test("finds nothing where all is as it was", async () => {
-    assert.deepEqual(await check({}), []);
+    assert.deepEqual(await problemsOf({}), []);
   });
 
   for (const [what, answers, subject, text] of [
@@ -106,11 +116,112 @@ describe("checkAnswers()", () => {
     ["an error", { PodSandboxStatus: undefined }, "pod default/web", /no PodSandboxStatus/],
   ] as const) {
     test(`finds ${what}`, async () => {
-      const problems = await check(answers);
+      const problems = await problemsOf(answers);
       const found = problems.find((one) => text.test(one.text));
       assert.equal(found?.subject, subject, JSON.stringify(problems));
     });
   }
+});
+
+describe("compareStatuses()", () => {
+  const mounts = [{ container_path: "/etc/hosts", host_path: "/h", readonly: true }];
+
+  test("finds a change of any field, by its path", async () => {
+    const { statuses: first } = await check({ ContainerStatus: { status: { ...status, mounts } } });
+    const changedMount = { ...mounts[0], readonly: false };
+    const { statuses: second } = await check({
+      ContainerStatus: { status: { ...status, mounts: [changedMount] } },
+    });
+    assert.deepEqual(compareStatuses(first, first), []);
+    assert.deepEqual(
+      compareStatuses(first, second).map(({ subject, text }) => [subject, text]),
+      [
+        [
+          "container default/web/c1",
+          "ContainerStatus: status.mounts[/etc/hosts].readonly is false, was true",
+        ],
+      ],
+    );
+  });
+
+  test("finds an answer that became an error", async () => {
+    const { statuses: first } = await check({});
+    const { statuses: second } = await check({ PodSandboxStatus: undefined });
+    const [problem] = compareStatuses(first, second);
+    assert.equal(problem?.subject, "pod default/web");
+    assert.match(problem.text, /PodSandboxStatus: error/);
+  });
+});
+
+describe("checkCheckpoints()", () => {
+  const expected = { id: sandboxId, subject: "pod default/web", namespace: "default", name: "web" };
+  const file = (flavour: "dockershim" | "criDockerd", name: string): Uint8Array =>
+    encodeCheckpoint({ version: "v1", name, namespace: "default", data: {} }, flavour);
+  for (const [what, bytes, text] of [
+    ["nothing in a file of the right program", file("dockershim", "web"), undefined],
+    [
+      "the checksum of the other program",
+      file("criDockerd", "web"),
+      /checksum of cri-dockerd, not of dockershim/,
+    ],
+    ["another pod", file("dockershim", "db"), /is that of default\/db/],
+    ["a corrupt file", new TextEncoder().encode("{"), /is corrupt: /],
+    ["a missing file", undefined, /is missing/],
+  ] as const) {
+    test(`finds ${what}`, async (t) => {
+      const directory = await mkdtemp(join(tmpdir(), "dockershim-checkpoints-"));
+      t.after(() => rm(directory, { recursive: true }));
+      if (bytes !== undefined) await writeFile(join(directory, sandboxId), bytes);
+      const problems = await checkCheckpoints(directory, [{ ...expected, flavour: "dockershim" }]);
+      assert.equal(problems.length, text === undefined ? 0 : 1);
+      if (text !== undefined) assert.match(problems[0]?.text ?? "", text);
+    });
+  }
+});
+
+describe("what recorded pods are made of on a scratch host", () => {
+  const node = {
+    program: "cri-dockerd",
+    cgroupDriver: "cgroupfs",
+    pauseImage: "p",
+    networkMode: "none",
+  } as const;
+  const made = (host: object) =>
+    onScratch({ Image: "evil", Entrypoint: ["/bin/sh"], HostConfig: host } as never, node, "/tmp/r");
+
+  test("no image, command, host path, device, CPU set or cgroup of the recorded node", () => {
+    const body = made({
+      Binds: ["/:/host"],
+      Devices: [{}],
+      CgroupParent: "/x",
+      CpusetCpus: "0-95",
+      Memory: 5,
+    });
+    assert.deepEqual(body, {
+      ...{ Image: "p", Labels: { "dockershim.rehearsal": "/tmp/r" } },
+      HostConfig: { Memory: 5, SecurityOpt: [] },
+    });
+  });
+
+  test("no namespace of a container that the rehearsal did not make", () => {
+    const own = { IpcMode: "container:made", PidMode: "container:made" };
+    assert.equal(made(own).HostConfig.PidMode, "container:made");
+    assert.equal(made({ ...own, PidMode: "container:other" }).HostConfig.PidMode, undefined);
+    assert.equal(made({ ...own, PidMode: "host" }).HostConfig.PidMode, "host");
+  });
+});
+
+test("only containers of rehearsals are found again, whoever else uses their label", async () => {
+  const labels = [
+    "/tmp/dockershim-rehearsal-a1",
+    "/tmp/dockershim-rehearsal-a1",
+    "/etc",
+    "x",
+    "/a/../dockershim-rehearsal-b",
+  ];
+  const listed = labels.map((value) => ({ labels: { "dockershim.rehearsal": value } }));
+  const engine = { listContainers: () => Promise.resolve(listed) };
+  assert.deepEqual(await directoriesOfMade(engine as never, signal), ["/tmp/dockershim-rehearsal-a1"]);
 });
 
 describe("checkByLegacyRules()", () => {

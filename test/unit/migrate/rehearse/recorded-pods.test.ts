@@ -105,5 +105,7 @@ describe("readRecordedPods()", () => {
   test("refuses more pods than a node has", async () => {
     const many = Array.from({ length: 501 }, (_, at) => run(`p${at}`));
     await assert.rejects(readRecordedPods(calls(...many)), { kind: "exhausted" });
+    const containers = Array.from({ length: 5_001 }, (_, at) => create("web", `c${at}`));
+    await assert.rejects(readRecordedPods(calls(run("web"), ...containers)), /more than 5000 containers/);
   });
 });

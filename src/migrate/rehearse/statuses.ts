@@ -1,0 +1,71 @@
+/** The statuses of all made pods and containers, and whether two servers, or one twice, say the same of them. */
+import type { CriConnection } from "../../client/cri-connection.js";
+import { compareAnswers, type CompareOptions } from "../../compare/compare-answers.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
+import type { Finding } from "./verdict.js";
+
+interface Answer<Message> {
+  readonly subject: string;
+  readonly answer: Message | { readonly error: { readonly code: string; readonly message: string } };
+}
+
+/** By id. */
+export interface Statuses {
+  readonly pods: ReadonlyMap<string, Answer<Awaited<ReturnType<typeof podStatus>>>>;
+  readonly containers: ReadonlyMap<string, Answer<Awaited<ReturnType<typeof containerStatus>>>>;
+}
+
+export async function readStatuses(
+  pods: readonly MadePod[],
+  cri: CriConnection,
+  signal: AbortSignal,
+): Promise<Statuses> {
+  const ofPods = new Map<string, Answer<Awaited<ReturnType<typeof podStatus>>>>();
+  const ofContainers = new Map<string, Answer<Awaited<ReturnType<typeof containerStatus>>>>();
+  const failed = (
+    error: unknown,
+  ): { readonly error: { readonly code: string; readonly message: string } } => {
+    signal.throwIfAborted();
+    return { error: { code: "", message: messageOf(error) } };
+  };
+  for (const pod of pods) {
+    const answer = await podStatus(cri, pod.id, signal).catch(failed);
+    ofPods.set(pod.id, { subject: podSubject(pod), answer });
+    for (const container of pod.containers) {
+      const of = await containerStatus(cri, container.id, signal).catch(failed);
+      ofContainers.set(container.id, { subject: containerSubject(pod, container), answer: of });
+    }
+  }
+  return { pods: ofPods, containers: ofContainers };
+}
+
+/** Differences of the second answers that are not intended. */
+export function compareStatuses(
+  first: Statuses,
+  second: Statuses,
+  servers?: CompareOptions["servers"],
+): readonly Omit<Finding, "step">[] {
+  const options = servers === undefined ? {} : { servers };
+  return [
+    ...[...first.pods].map(([id, one]) => ({ rpc: "PodSandboxStatus", one, other: second.pods.get(id) })),
+    ...[...first.containers].map(([id, one]) => ({
+      ...{ rpc: "ContainerStatus", one, other: second.containers.get(id) },
+    })),
+  ].flatMap(({ rpc, one, other }) =>
+    compareAnswers(rpc, one.answer, other?.answer ?? {}, options)
+      .filter(({ intended }) => intended === undefined)
+      .map(({ field, left, right }) => ({
+        subject: one.subject,
+        text: `${rpc}: ${field} is ${JSON.stringify(right)}, was ${JSON.stringify(left)}`,
+      })),
+  );
+}
+
+function podStatus(cri: CriConnection, id: string, signal: AbortSignal) {
+  return cri.call("PodSandboxStatus", { pod_sandbox_id: id }, { signal });
+}
+
+function containerStatus(cri: CriConnection, id: string, signal: AbortSignal) {
+  return cri.call("ContainerStatus", { container_id: id }, { signal });
+}
