@@ -144,6 +144,15 @@ describe("compareStatuses()", () => {
     );
   });
 
+  test("expects the user of a process, which is known later, and a container more in a pod", async () => {
+    const { statuses: first } = await check({});
+    const { statuses: second } = await check({
+      ContainerStatus: { status: { ...status, user: { linux: { uid: "1" } } } },
+      PodSandboxStatus: { ...right.PodSandboxStatus, containers_statuses: [{ id: "new" }] },
+    });
+    assert.deepEqual(compareStatuses(first, second), []);
+  });
+
   test("finds an answer that became an error", async () => {
     const { statuses: first } = await check({});
     const { statuses: second } = await check({ PodSandboxStatus: undefined });

@@ -1,0 +1,106 @@
+/** What docs/migrating.md says of the other programs, against what was recorded from them. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { decodeCheckpoint, encodeCheckpoint } from "../../../checkpoints/checkpoint.js";
+import { containerName, alternativeName, sandboxName } from "../../../src/shim/domain/names.js";
+import { wayBack } from "../../../src/migrate/way-back.js";
+import { vectors } from "../checkpoints/golden.js";
+import { check, engineWith, golden, idsOf, pod } from "./check-bed.js";
+import { kubeadm123, ours } from "./nodes.js";
+import { idOf } from "../../fakes/snapshots.js";
+
+const bytesOf = (file: string): Uint8Array => new TextEncoder().encode(file);
+/** Contents of files that were edited by hand: no program writes them. */
+const byHand = ["mapping with every pointer absent", "null entry in the list"];
+/** Those that the programs write, and read back themselves. */
+const readable = vectors.filter(
+  ({ name, dockershim, criDockerd }) =>
+    !byHand.includes(name) &&
+    [dockershim, criDockerd].every(({ readBackError }) => readBackError === undefined),
+);
+
+describe("checkpoints on the way back", () => {
+  for (const { name, dockershim, criDockerd } of readable) {
+    test(`${name}: the bytes of dockershim, and converted those of cri-dockerd`, () => {
+      const found = decodeCheckpoint(bytesOf(dockershim.file));
+      assert.ok(found.kind === "checkpoint");
+      const again = (flavour: "dockershim" | "criDockerd"): string =>
+        new TextDecoder().decode(encodeCheckpoint(found.checkpoint, flavour));
+      assert.equal(again("dockershim"), dockershim.file);
+      assert.equal(again("criDockerd"), criDockerd.file);
+    });
+  }
+
+  test("each program refuses the checksums of the other one, for every content", () => {
+    assert.ok(readable.length > 10);
+    for (const { name, dockershim, criDockerd } of readable)
+      assert.notEqual(dockershim.checksum, criDockerd.checksum, name);
+  });
+
+  test("a pod with host ports gets the command that converts its checkpoint for the target", async (t) => {
+    for (const [target, tree, directory, text, version] of [
+      ["cri-dockerd", ours, "dockershim", golden.dockershim, "1.30.1"],
+      ["dockershim-in-tree", kubeadm123, "cri-dockerd", criDockerdWithPorts(), "1.23.17"],
+    ] as const) {
+      const report = await check(t, {
+        tree: { ...tree, [`/var/lib/${directory}/sandbox/${idOf("a1")}`]: text },
+        engine: engineWith(pod({ name: "a", id: "a1" })),
+        ...{ target, version },
+      });
+      const next = report.findings.find(({ id }) => id === "way-back-host-ports")?.next ?? "";
+      const to = target === "cri-dockerd" ? "cri-dockerd" : "dockershim";
+      assert.ok(
+        next.endsWith(
+          `: dockershim checkpoint convert --to ${to} --directory /var/lib/${directory}/sandbox --output-directory /var/lib/${to}/sandbox`,
+        ),
+        next,
+      );
+    }
+  });
+});
+
+function criDockerdWithPorts(): string {
+  const file = readable.find(({ name }) => name === "one tcp mapping")?.criDockerd.file;
+  assert.ok(file !== undefined);
+  return file;
+}
+
+describe("names on the way back", () => {
+  const bodies = JSON.parse(
+    readFileSync(new URL("../../golden/create-bodies.json", import.meta.url), "utf8"),
+  ) as Readonly<Record<"dockershim" | "cri-dockerd", Readonly<Record<string, { readonly name: string }>>>>;
+  const web = { name: "web-0", namespace: "default", uid: "uid-1", attempt: 2 };
+
+  test("the three programs give the same names", () => {
+    for (const program of ["dockershim", "cri-dockerd"] as const) {
+      assert.equal(bodies[program]["sandbox: full"]?.name, sandboxName(web));
+      const own = containerName(web, { name: "c1", attempt: 1 });
+      assert.equal(bodies[program]["container: full"]?.name, own);
+    }
+  });
+
+  test("an escaped name has the seven fields that they read, with a random number the eight that they refuse", async (t) => {
+    const escaped = sandboxName({ ...web, name: "web_0" });
+    assert.equal(escaped.split("_").length, 7);
+    const random = alternativeName(escaped, 0xbeef);
+    assert.equal(random.split("_").length, 8);
+    const findings = async (dockerName: string): Promise<readonly string[]> => {
+      const engine = engineWith(pod({ name: "web_0", id: "a1", isOurs: true, dockerName }), {
+        facts: { engineApiVersion: "1.51" },
+      });
+      return idsOf(await check(t, { tree: ours, engine, target: "cri-dockerd" }));
+    };
+    assert.ok((await findings(escaped)).includes("way-back-escaped-name"));
+    assert.ok((await findings(random)).includes("way-back-escaped-random"));
+    assert.ok(!(await findings(sandboxName(web))).some((id) => id.startsWith("way-back-escaped")));
+  });
+});
+
+test("rows that no fact of the node can show have no test, and are the only ones", () => {
+  const untested = wayBack.filter((row) => row.pod === undefined && row.container === undefined);
+  assert.deepEqual(
+    untested.map(({ id }) => id),
+    ["way-back-cdi-fields"],
+  );
+});
