@@ -60,7 +60,7 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
   const values = new Map<string, { value: string; line: number }>();
   let problem: string | undefined;
   try {
-    const { isMap, isScalar, LineCounter, parseDocument } = await import("../../shim/lib/yaml.js");
+    const { isAlias, isMap, isScalar, LineCounter, parseDocument } = await import("../../shim/lib/yaml.js");
     const lineCounter = new LineCounter();
     const document = parseDocument(text, { lineCounter });
     const [error] = document.errors;
@@ -69,11 +69,12 @@ export async function readConfig(files: NodeFiles, path: string): Promise<Kubele
     } else if (!isMap(document.contents)) {
       problem = "is no mapping of YAML";
     } else {
-      for (const { key, value } of document.contents.items) {
+      for (const { key, value: written } of document.contents.items) {
+        const value = isAlias(written) ? written.resolve(document) : written;
         if (!isScalar(key) || !isScalar(value)) continue;
         const scalar: unknown = value.value;
         if (typeof scalar !== "string" && typeof scalar !== "number" && typeof scalar !== "boolean") continue;
-        const [start] = value.range;
+        const [start] = (isAlias(written) ? written.range : value.range) ?? [0];
         values.set(String(key.value), { value: String(scalar), line: lineCounter.linePos(start).line });
       }
     }

@@ -105,7 +105,7 @@ export async function readRecords(
     const reading = await files.read(path);
     try {
       const record = reading.kind === "read" ? (JSON.parse(reading.text) as PodRecordShape) : undefined;
-      pods.set(name.slice(0, -".json".length), { path, plugin: record?.network?.plugin ?? "" });
+      pods.set(name.slice(0, -".json".length), { path, plugin: pluginOf(record) });
     } catch {
       problems.push({ place: path, text: "is no JSON; dockershim moves it to quarantine/ at its start" });
     }
@@ -115,7 +115,13 @@ export async function readRecords(
   return { pods, limits, problems };
 }
 
-/** The part of a record that is read; a foreign value shows as an unknown plugin. */
+/** The part of a record that is read. */
 interface PodRecordShape {
-  readonly network?: { readonly plugin?: string };
+  readonly network?: { readonly plugin?: unknown } | null;
+}
+
+/** Empty, which counts as unknown, for a value that this program does not write. */
+function pluginOf(record: PodRecordShape | null | undefined): string {
+  const plugin = record?.network?.plugin;
+  return typeof plugin === "string" && /^[a-z-]{1,32}$/.test(plugin) ? plugin : "";
 }

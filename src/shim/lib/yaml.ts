@@ -3,6 +3,7 @@
  * package in CommonJS exports if the package itself were imported so late.
  */
 export {
+  isAlias,
   isMap,
   isScalar,
   isSeq,

@@ -140,6 +140,20 @@ staticPodPath: /etc/kubernetes/manifests
 `,
 };
 
+/** The same with kubenet: no CNI configuration. */
+export const kubenet123: NodeTree = {
+  ...Object.fromEntries(Object.entries(kubeadm123).filter(([path]) => !path.startsWith("/etc/cni/"))),
+  "/var/lib/kubelet/kubeadm-flags.env":
+    'KUBELET_KUBEADM_ARGS="--network-plugin=kubenet --non-masquerade-cidr=10.0.0.0/8 --pod-cidr=10.180.0.0/24"\n',
+};
+
+/** The same without a network plugin: pods are on Docker's bridge. */
+export const noop123: NodeTree = {
+  ...kubenet123,
+  "/var/lib/kubelet/kubeadm-flags.env":
+    'KUBELET_KUBEADM_ARGS="--pod-infra-container-image=k8s.gcr.io/pause:3.6"\n',
+};
+
 /** kubeadm 1.30 with cri-dockerd. */
 export const kubeadm130: NodeTree = {
   ...docker,
