@@ -1,4 +1,4 @@
-/** Whether the checkpoints of a rehearsal are those that the ancestors would read. */
+/** Whether the checkpoints of a rehearsal are those that dockershim and cri-dockerd would read. */
 import { join } from "node:path";
 import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import type { Flavour } from "../../../checkpoints/checksum.js";

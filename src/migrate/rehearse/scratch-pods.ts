@@ -113,7 +113,7 @@ export async function directoriesOfMade(
 ): Promise<readonly string[]> {
   const listed = await engine.listContainers({ labelKey: rehearsalLabel }, signal);
   const directories = listed.map(({ labels }) => labels[rehearsalLabel] ?? "");
-  // Anybody can give a container this label.
+  // Every user of the engine can give a container this label.
   return [...new Set(directories)].filter(isRehearsalDirectory);
 }
 

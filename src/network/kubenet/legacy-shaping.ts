@@ -91,7 +91,7 @@ export class LegacyShaping {
 
 /**
  * The filters of the output of `tc filter show` that dockershim made: priority 1, and one address as the only
- * match. One that matches more is somebody else's.
+ * match. One that matches more is that of another program.
  */
 export function parseFilters(output: string): readonly ShapingFilter[] {
   const filters: ShapingFilter[] = [];

@@ -1,47 +1,16 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { gatherFacts } from "../../../src/migrate/gather.js";
-import {
-  type MigrationPlan,
-  makePlan,
-  previousTarget,
-  reversePlan,
-} from "../../../src/migrate/plan/make-plan.js";
+import { makePlan, previousTarget, reversePlan } from "../../../src/migrate/plan/make-plan.js";
 import { renderPlan } from "../../../src/migrate/plan/render-plan.js";
 import { defaultProgram, shimUnit } from "../../../src/migrate/plan/shim-unit.js";
 import { unifiedDiff } from "../../../src/migrate/plan/unified-diff.js";
-import { undoPlan, writePlan } from "../../../src/migrate/plan/write-plan.js";
 import { configuredRuntime } from "../../../src/migrate/target.js";
-import type { MigrationFacts } from "../../../src/migrate/facts.js";
+import { factsOf, kubeadmFlags, planOf, program, snapshot, type Target } from "./plan-bed.js";
 import { kubeadm123, kubeadm130, kubeadm134, makeNode, type NodeTree, ours, plainUnits } from "./nodes.js";
-
-type Target = "dockershim" | "dockershim-in-tree" | "cri-dockerd";
-const program = defaultProgram;
-
-function factsOf(root: string, kubeletVersion: string): Promise<MigrationFacts> {
-  const askProgram = (): Promise<undefined> => Promise.resolve(undefined);
-  const options = { root, endpoint: "", engine: undefined, kubeletVersion, askProgram };
-  return gatherFacts(options, new AbortController().signal);
-}
-
-async function planOf(root: string, version: string, target: Target = "dockershim"): Promise<MigrationPlan> {
-  return makePlan(await factsOf(root, version), { target, program });
-}
-
-/** All files below a directory with their texts. */
-async function snapshot(root: string): Promise<Record<string, string>> {
-  const files: Record<string, string> = {};
-  for (const entry of await readdir(root, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    const path = join(entry.parentPath, entry.name);
-    files[path.slice(root.length)] = await readFile(path, "utf8");
-  }
-  return files;
-}
 
 function hasPatch(): boolean {
   try {
@@ -51,8 +20,6 @@ function hasPatch(): boolean {
     return false;
   }
 }
-
-const kubeadmFlags = "/var/lib/kubelet/kubeadm-flags.env";
 
 test("shimUnit() is the example's unit", async () => {
   const example = await readFile(new URL("../../../examples/dockershim.service", import.meta.url), "utf8");
@@ -276,104 +243,6 @@ test("previousTarget() is cri-dockerd where its units are, else the kubelet's ow
   assert.equal(previousTarget(await factsOf(await makeNode(t, plainUnits), "1.22")), "dockershim-in-tree");
   const facts = await factsOf(await makeNode(t, plainUnits), "1.30");
   assert.throws(() => previousTarget(facts), /name it with --to/);
-});
-
-describe("writePlan() and undoPlan()", () => {
-  test("keep modes, keep copies in a private directory, and restore every file", async (t) => {
-    const root = await makeNode(t, kubeadm130);
-    await chmod(join(root, kubeadmFlags), 0o600);
-    const before = await snapshot(root);
-    const { edits } = await planOf(root, "1.30.0");
-    const directory = await writePlan(root, edits);
-    assert.equal((await stat(directory)).mode & 0o777, 0o700);
-    assert.equal((await stat(join(root, kubeadmFlags))).mode & 0o777, 0o600);
-    assert.deepEqual((await planOf(root, "1.30.0")).edits, []);
-    await undoPlan(directory);
-    await undoPlan(directory);
-    await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
-    assert.deepEqual(await snapshot(root), before);
-  });
-
-  test("undoPlan() refuses when a file has changed since, and changes nothing", async (t) => {
-    const root = await makeNode(t, kubeadm130);
-    const directory = await writePlan(root, (await planOf(root, "1.30.0")).edits);
-    await writeFile(join(root, kubeadmFlags), "by hand\n");
-    const before = await snapshot(root);
-    await assert.rejects(undoPlan(directory), /kubeadm-flags\.env" has changed since; what it had is in/);
-    assert.deepEqual(await snapshot(root), before);
-  });
-
-  test("writePlan() refuses when a file has changed since the plan, and writes nothing", async (t) => {
-    const root = await makeNode(t, kubeadm130);
-    const { edits } = await planOf(root, "1.30.0");
-    await writeFile(join(root, kubeadmFlags), "by hand\n");
-    const before = await snapshot(root);
-    await assert.rejects(writePlan(root, edits), /has changed since it was read/);
-    assert.deepEqual(await snapshot(root), before);
-  });
-
-  test("undoPlan() removes the directories that writePlan() made, and leaves those with other files", async (t) => {
-    const dropIns = "/etc/systemd/system/kubelet.service.d";
-    for (const isShared of [false, true]) {
-      const root = await makeNode(t, plainUnits);
-      const directory = await writePlan(root, (await planOf(root, "1.22.0")).edits);
-      assert.ok((await stat(join(root, dropIns))).isDirectory());
-      if (isShared) await writeFile(join(root, dropIns, "50-own.conf"), "");
-      await undoPlan(directory);
-      const names = await readdir(join(root, dropIns)).catch(() => undefined);
-      assert.deepEqual(names, isShared ? ["50-own.conf"] : undefined);
-    }
-  });
-
-  test("a file that changes while the others are written stays as it is", async (t) => {
-    const root = await makeNode(t, { "/etc/a": "a\n" });
-    // The second edit of one file stands for another writer between the check of all files and the writing.
-    const edits = [
-      { path: "/etc/a", before: "a\n", after: "b\n" },
-      { path: "/etc/a", before: "a\n", after: "c\n" },
-    ];
-    await assert.rejects(writePlan(root, edits), /has changed since it was read.*all files are as before/);
-    assert.equal(await readFile(join(root, "/etc/a"), "utf8"), "a\n");
-  });
-
-  test("when one file cannot be written, those before it are restored", async (t) => {
-    const root = await makeNode(t, kubeadm130);
-    const { edits } = await planOf(root, "1.30.0");
-    // A directory of that name cannot be made where a file is.
-    await writeFile(join(root, "/etc/blocked"), "");
-    const blocked = { path: "/etc/blocked/file", before: undefined, after: "x\n" };
-    const before = await snapshot(root);
-    await assert.rejects(writePlan(root, [...edits, blocked]), /all files are as before/);
-    await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
-    assert.deepEqual(await snapshot(root), before);
-  });
-
-  test("undoPlan() names what is wrong with a directory that is none of --write", async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), "dockershim-undo-"));
-    t.after(() => rm(directory, { recursive: true }));
-    await assert.rejects(
-      undoPlan(directory),
-      /there is no manifest\.json; give the directory that --write printed/,
-    );
-    await writeFile(join(directory, "manifest.json"), "{");
-    await assert.rejects(undoPlan(directory), /manifest\.json is no JSON/);
-    const manifest = {
-      ...{ format: "dockershim-migrate-undo", version: 2, root: "/", files: [], directories: [] },
-    };
-    await writeFile(join(directory, "manifest.json"), JSON.stringify(manifest));
-    await assert.rejects(undoPlan(directory), /newer version/);
-    const file = { path: "/../etc/passwd", backup: null, mode: 0, uid: 0, gid: 0, writtenSha256: null };
-    await writeFile(
-      join(directory, "manifest.json"),
-      JSON.stringify({ ...manifest, version: 1, files: [file] }),
-    );
-    await assert.rejects(undoPlan(directory), /not of this program/);
-    await writeFile(
-      join(directory, "manifest.json"),
-      JSON.stringify({ ...manifest, version: 1, directories: ["/etc/../home"] }),
-    );
-    await assert.rejects(undoPlan(directory), /not of this program/);
-  });
 });
 
 test("an endpoint in a YAML file with too many aliases is left alone and named", async (t) => {

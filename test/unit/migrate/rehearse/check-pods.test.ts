@@ -220,7 +220,7 @@ describe("what recorded pods are made of on a scratch host", () => {
   });
 });
 
-test("only containers of rehearsals are found again, whoever else uses their label", async () => {
+test("only containers of rehearsals are found again, and no others with their label", async () => {
   const labels = [
     "/tmp/dockershim-rehearsal-a1",
     "/tmp/dockershim-rehearsal-a1",
