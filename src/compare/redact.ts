@@ -15,7 +15,7 @@ type Message = Readonly<Record<string, unknown>>;
 
 /** Of a name: an environment variable, an annotation, a flag, a key of JSON. */
 const secretName =
-  /token|passw|passphrase|pwd|secret|credential|api[-_.]?key|access[-_.]?key|private|auth|cookie|session|signature|dsn|\bkeys?$|[-_.]key$|dockercfg|dockerconfig|connection[-_.]?string/i;
+  /token|passw|passphrase|pass(?:$|[-_.])|pwd|secret|credential|api[-_.]?key|access[-_.]?key|private|auth|cookie|session|signature|\bsig$|dsn|\bkeys?$|[-_.]key$|dockercfg|dockerconfig|connection[-_.]?string/i;
 
 /** Annotations that hold whole manifests, with the environment of the containers. */
 const manifestName = /last-applied-configuration$|\/applied$|\/original$/;
@@ -30,8 +30,10 @@ const largestAnnotation = 4096;
 const secretTexts: readonly RegExp[] = [
   // Keys and certificates.
   /()-----BEGIN [\s\S]*?(?:-----END [A-Z ]*-----|$)/g,
-  // https://user:password@host
-  /(\b[a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/@"']+@/gi,
+  // https://user:password@host; a password may contain "@".
+  /(\b[a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/"']+@/gi,
+  // Authorization: Token x
+  /(\bauthorization\\?["']?\s{0,20}[:=]\s{0,20}\\?["']?)[^\s"'\\][^"'\\\r\n]*/gi,
   // Authorization: Bearer x
   /(\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}/gi,
   // JSON Web Tokens, and what common services hand out.
@@ -39,9 +41,12 @@ const secretTexts: readonly RegExp[] = [
   /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
   /()\b(?:gh[pousr]_|glpat-|xox[abprs]-|sk-|sk_live_|hvs\.)[\w-]{10,}/g,
 ];
-/** NAME=value, --name=value, --name value, "name": "value"; the name decides. */
+/**
+ * NAME=value, --name=value, --name value, "name": "value", and the last with its quotes escaped; the name
+ * decides.
+ */
 const assignment =
-  /([\w.-]{1,100}["']?\s*(?:=|:)\s*|--?[\w.-]{1,100}\s+)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;&|)]+)/g;
+  /([\w.-]{1,100}(?:\\{0,7}["'])?\s*(?:=|:)\s*|--?[\w.-]{1,100}\s+)("(?:[^"\\]|\\.)*"|'[^']*'|\\{1,7}["'][^"'\\]*|[^\s"',;&|)]+)/g;
 /** curl -u user:secret */
 const userFlag = /((?:^|\s)(?:-u|--user)[\s=]*[^\s:"']+:)([^\s"']+)/g;
 /** Clients whose flag of one letter is a password: mysql -pSECRET, redis-cli -a SECRET. */
@@ -82,17 +87,31 @@ export class Redactor {
 
   /** The message of an error: secrets that requests contained are found again. */
   text(text: string): string {
-    let redacted = text;
-    for (const known of this.#known) {
-      if (redacted.includes(known)) redacted = redacted.replaceAll(known, () => this.#secret(known));
-    }
-    return this.#text(redacted);
+    // In one pass: what replaces a secret may contain another, such as "redacted". The longest first: a secret
+    // may begin with another.
+    const found = [...this.#known]
+      .filter((known) => text.includes(known))
+      .sort((a, b) => b.length - a.length);
+    if (found.length === 0) return this.#text(text);
+    const pattern = new RegExp(
+      found.map((known) => known.replaceAll(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|"),
+      "g",
+    );
+    return this.#text(text.replace(pattern, (known) => this.#secret(known)));
   }
 
   #message(message: Message): Record<string, unknown> {
     const result: Record<string, unknown> = {};
+    const { command, args } = message;
+    // One command line: the program may be in the one list, and its flag or the secret in the other.
+    const line =
+      Array.isArray(command) && Array.isArray(args) ? this.#arguments([...command, ...args]) : undefined;
+    const lines: Record<string, readonly string[]> =
+      line === undefined || !Array.isArray(command)
+        ? {}
+        : { command: line.slice(0, command.length), args: line.slice(command.length) };
     for (const [name, value] of Object.entries(message)) {
-      const redacted = this.#field(name, value);
+      const redacted = lines[name] ?? this.#field(name, value);
       if (this.options.keepDefaults === true || !isDefault(redacted)) result[name] = redacted;
     }
     return result;
@@ -177,12 +196,12 @@ export class Redactor {
     }
     const found = (match: string, kept: string, value: string): string =>
       value.includes("redacted:") || harmless.test(value) ? match : kept + this.#secret(value);
-    return redacted
-      .replace(assignment, (match: string, name: string, value: string) =>
-        secretName.test(name) ? found(match, name, value) : match,
-      )
-      .replace(userFlag, found)
-      .replace(clientFlag, found);
+    // The value of another flag may be a whole command: sh -c "app --password x".
+    const assigned = (all: string): string =>
+      all.replace(assignment, (match: string, name: string, value: string) =>
+        secretName.test(name.replace(/[^\w.-]+$/, "")) ? found(match, name, value) : name + assigned(value),
+      );
+    return assigned(redacted).replace(userFlag, found).replace(clientFlag, found);
   }
 
   #secret(value: string): string {

@@ -174,6 +174,14 @@ describe("commands", () => {
     ["app", '{"apiKey": "S3CRET"}'],
     ["sh", "-c", "export AWS_SECRET_ACCESS_KEY=S3CRET; app"],
     ["sh", "-c", "app --client-secret S3CRET --port 80"],
+    ["redis-cli", "--pass", "S3CRET"],
+    ["app", "--encryption-key=S3CRET"],
+    ["sh", "-c", 'su app -c "export TOKEN=S3CRET; app"'],
+    ["env", "DB_PASS=S3CRET", "app"],
+    ["app", "postgres://me:a@S3CRET@db:5432/x"],
+    ["curl", "-H", "Authorization: Token S3CRET"],
+    ["sh", "-c", 'curl -d "{\\"password\\": \\"S3CRET\\"}" http://x'],
+    ["curl", "https://account.example.com/container?sv=1&sig=S3CRET"],
   ];
   for (const command of secret) {
     test(`the secret of ${command.join(" ")} is redacted`, () => {
@@ -221,6 +229,23 @@ test("equal secrets have equal numbers, and errors do not repeat a secret", () =
     redactor.text('create container: invalid environment variable "B=second-secret"'),
     'create container: invalid environment variable "B=redacted:2"',
   );
+});
+
+test("a secret that is a part of another, or of what replaces it, is found once", () => {
+  const redactor = new Redactor();
+  const envs = ["redacted", "hunter2", "hunter2-longer"].map((value) => ({ key: "A", value }));
+  redactor.message({ envs });
+  assert.equal(
+    redactor.text("no hunter2-longer, no hunter2, redacted"),
+    "no redacted:3, no redacted:2, redacted:1",
+  );
+});
+
+test("the command and the arguments of a container are one command line", () => {
+  const { command, args } = new Redactor().message({ command: ["mysql"], args: ["-u", "root", "-pS3CRET"] });
+  assert.deepEqual([command, args], [["mysql"], ["-u", "root", "-predacted:1"]]);
+  const flag = new Redactor().message({ command: ["app", "--password"], args: ["S3CRET"] });
+  assert.deepEqual(flag, { command: ["app", "--password"], args: ["redacted:1"] });
 });
 
 test("a streaming URL keeps its server alone", () => {
