@@ -102,19 +102,19 @@ export class Redactor {
 
   #message(message: Message): Record<string, unknown> {
     const result: Record<string, unknown> = {};
-    const { command, args } = message;
-    // One command line: the program may be in the one list, and its flag or the secret in the other.
-    const line =
-      Array.isArray(command) && Array.isArray(args) ? this.#arguments([...command, ...args]) : undefined;
-    const lines: Record<string, readonly string[]> =
-      line === undefined || !Array.isArray(command)
-        ? {}
-        : { command: line.slice(0, command.length), args: line.slice(command.length) };
+    const lines = this.#commandLine(message["command"], message["args"]);
     for (const [name, value] of Object.entries(message)) {
       const redacted = lines[name] ?? this.#field(name, value);
       if (this.options.keepDefaults === true || !isDefault(redacted)) result[name] = redacted;
     }
     return result;
+  }
+
+  /** One command line: the program may be in the one list, and its flag or the secret in the other. */
+  #commandLine(command: unknown, args: unknown): Readonly<Record<string, readonly string[]>> {
+    if (!Array.isArray(command) || !Array.isArray(args)) return {};
+    const line = this.#arguments([...(command as unknown[]), ...(args as unknown[])]);
+    return { command: line.slice(0, command.length), args: line.slice(command.length) };
   }
 
   #field(name: string, value: unknown): unknown {

@@ -1,7 +1,7 @@
 /** What a shadow has seen, by RPC and field. Its size has a limit, however long it runs. */
 import type { Difference } from "./compare-answers.js";
 
-/** One kind of difference. */
+/** One kind of difference: of one RPC, field and, where it is intended, reason. */
 export interface ReportedDifference {
   readonly rpc: string;
   /** Path in the answer; `[]` stands for any entry of a list. */
@@ -65,7 +65,7 @@ export class ReportBuilder {
   readonly #kinds = new Map<string, ReportedDifference>();
 
   constructor(readonly report: ShadowReport) {
-    for (const kind of report.differences) this.#kinds.set(keyOf(kind.rpc, kind.field), kind);
+    for (const kind of report.differences) this.#kinds.set(keyOf(kind), kind);
   }
 
   /** Counts of what is held. */
@@ -81,36 +81,28 @@ export class ReportBuilder {
   }
 
   /** Whether the kind of the difference is known, so that it need not be confirmed again. */
-  isKnown({ rpc, field }: Difference): boolean {
-    return this.#kinds.has(keyOf(rpc, patternOf(field)));
+  isKnown(difference: Difference): boolean {
+    return this.#kinds.has(keyOf(kindOf(difference)));
   }
 
   /** Whether the difference would be an example. */
-  wantsExample({ rpc, field }: Difference): boolean {
-    const kind = this.#kinds.get(keyOf(rpc, patternOf(field)));
+  wantsExample(difference: Difference): boolean {
+    const kind = this.#kinds.get(keyOf(kindOf(difference)));
     return kind === undefined || kind.examples.length < largestExamples;
   }
 
   /** `example`: the same difference between answers without secrets. */
   add(difference: Difference, example: Difference | undefined, now: string): void {
-    const { rpc, field, intended } = difference;
-    const pattern = patternOf(field);
-    let kind = this.#kinds.get(keyOf(rpc, pattern));
+    const { field } = difference;
+    const key = keyOf(kindOf(difference));
+    let kind = this.#kinds.get(key);
     if (kind === undefined) {
       if (this.#kinds.size >= largestKinds) {
         this.report.moreKinds += 1;
         return;
       }
-      kind = {
-        rpc,
-        field: pattern,
-        ...(intended && { intended }),
-        count: 0,
-        first: now,
-        last: now,
-        examples: [],
-      };
-      this.#kinds.set(keyOf(rpc, pattern), kind);
+      kind = { ...kindOf(difference), count: 0, first: now, last: now, examples: [] };
+      this.#kinds.set(key, kind);
       this.report.differences.push(kind);
     }
     kind.count += 1;
@@ -126,13 +118,17 @@ export class ReportBuilder {
   }
 }
 
+type Kind = Pick<ReportedDifference, "rpc" | "field" | "intended">;
+
 /** Keys of entries differ from pod to pod. */
-function patternOf(field: string): string {
-  return shown(field.replaceAll(/\[[^\]]*\]/g, "[]"));
+function kindOf({ rpc, field, intended }: Difference): Kind {
+  const pattern = shown(field.replaceAll(/\[[^\]]*\]/g, "[]"));
+  return { rpc, field: pattern, ...(intended && { intended }) };
 }
 
-function keyOf(rpc: string, field: string): string {
-  return `${rpc} ${field}`;
+/** A field may differ as intended in one pod, and otherwise in another. */
+function keyOf({ rpc, field, intended }: Kind): string {
+  return `${rpc} ${field} ${intended?.key ?? ""}`;
 }
 
 function shown(text: string | undefined): string {

@@ -32,6 +32,21 @@ test("the page names counts and differences, at most 100 columns wide, without c
   assert.ok(!/[\p{Cc}\p{Cf}]/u.test(page.replaceAll("\n", "")));
 });
 
+test("a difference that is not intended stays one beside an intended one of the same field", () => {
+  const report = reportOf({ key: "k", reason: "because" });
+  const builder = new ReportBuilder(report);
+  const other = { rpc: "Status", subject: "server", field: "a[y].b", left: 1, right: 2 };
+  assert.equal(builder.isKnown(other), false);
+  builder.add(other, other, "2026-01-31T00:00:02Z");
+  assert.deepEqual(
+    report.differences.map(({ intended, count }) => [intended?.key, count]),
+    [
+      ["k", 1],
+      [undefined, 1],
+    ],
+  );
+});
+
 test("the exit code is 2 when a difference is not intended", async () => {
   await using directory = await temporaryDirectory();
   const path = join(directory.path, "report");
