@@ -25,8 +25,6 @@ export interface ObservedStatus {
 export interface ObservedCall {
   /** As `/runtime.v1.RuntimeService/Version`. */
   readonly path: string;
-  /** Of the request, without those of HTTP/2 itself. */
-  readonly metadata: Readonly<Record<string, string>>;
   readonly requests: readonly ObservedMessage[];
   readonly responses: readonly ObservedMessage[];
   /** Messages are missing: they were too large, or too many. */
@@ -51,7 +49,6 @@ export interface CallObserverOptions {
 
 interface OpenCall {
   readonly path: string;
-  readonly metadata: Readonly<Record<string, string>>;
   readonly requests: MessageReader;
   readonly responses: MessageReader;
   readonly startedMs: number;
@@ -65,6 +62,7 @@ const largestTableBytes = 64 * 1024;
 /** Servers allow some hundred. */
 const maximumOpenCalls = 2000;
 const largestText = 64 * 1024;
+const largestPath = 256;
 
 /** One direction of a connection. */
 class Direction {
@@ -160,8 +158,7 @@ export class CallObserver implements Tap {
     if (this.#calls.size >= maximumOpenCalls) throw new ProtocolError("too many calls at a time");
     const { budget, now } = this.options;
     this.#calls.set(streamId, {
-      path: valueOf(fields, ":path") ?? "",
-      metadata: metadataOf(fields),
+      path: (valueOf(fields, ":path") ?? "").slice(0, largestPath),
       requests: new MessageReader(budget),
       responses: new MessageReader(budget),
       startedMs: now(),
@@ -185,11 +182,10 @@ export class CallObserver implements Tap {
 
   #endCall(streamId: number, call: OpenCall, end: ObservedCall["end"]): void {
     this.#calls.delete(streamId);
-    const { path, metadata, requests, responses, startedMs, status } = call;
+    const { path, requests, responses, startedMs, status } = call;
     try {
       this.options.onCall({
         path,
-        metadata,
         requests: requests.messages,
         responses: responses.messages,
         isTruncated: requests.isTruncated || responses.isTruncated,
@@ -209,14 +205,6 @@ const unknownStatus = 2;
 
 function valueOf(fields: readonly HeaderField[], name: string): string | undefined {
   return fields.findLast((field) => field.name === name)?.value;
-}
-
-function metadataOf(fields: readonly HeaderField[]): Record<string, string> {
-  return Object.fromEntries(
-    fields
-      .filter(({ name }) => !name.startsWith(":"))
-      .map(({ name, value }) => [name, value.slice(0, largestText)]),
-  );
 }
 
 /** `grpc-message`, as far as it is encoded as the protocol says. */

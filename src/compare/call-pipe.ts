@@ -12,7 +12,7 @@ export interface Unobserved {
 }
 
 /** A call without its messages, which follow as bytes. */
-interface Head extends Omit<ObservedCall, "requests" | "responses" | "metadata"> {
+interface Head extends Omit<ObservedCall, "requests" | "responses"> {
   readonly requests: readonly MessageHead[];
   readonly responses: readonly MessageHead[];
   readonly unobserved: Unobserved;
@@ -27,7 +27,7 @@ interface MessageHead {
 const lengthBytes = 4;
 const largestCallBytes = 128 * 1024 * 1024;
 
-export function encodeCall(call: Omit<ObservedCall, "metadata">, unobserved: Unobserved): Buffer {
+export function encodeCall(call: ObservedCall, unobserved: Unobserved): Buffer {
   const { path, isTruncated, status, end, startedMs, endedMs, requests, responses } = call;
   const head: Head = {
     path,
@@ -55,7 +55,7 @@ function headOf({ bytes, compressed }: ObservedMessage): MessageHead {
   return { length: bytes.length, compressed };
 }
 
-export interface PipedCall extends Omit<ObservedCall, "metadata"> {
+export interface PipedCall extends ObservedCall {
   readonly unobserved: Unobserved;
 }
 

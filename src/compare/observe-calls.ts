@@ -37,19 +37,28 @@ export interface ShadowTask {
 
 export type ObserverTask = RecordTask | ShadowTask;
 
-/** Returns the exit code. Signals must not end this process: the end of `input` does. */
+/**
+ * Returns the exit code. Signals must not end this process: the end of `input` does. When it ends for another
+ * reason, the relay lives, and so does its link.
+ */
 export async function observeCalls(task: ObserverTask, input: AsyncIterable<Buffer>): Promise<number> {
   const log = createLogger("info");
-  try {
-    return task.kind === "record" ? await record(task, input) : await shadow(task, input, log);
-  } finally {
-    // A relay that ended in order has done it already.
-    const moved = await pointAtPrimary(task.paths).catch((error: unknown) => {
-      log.error({ err: messageOf(error), link: task.paths.listen }, "cannot point the link at the server");
-    });
-    if (moved === true)
-      log.error({ link: task.paths.listen }, "the relay has died, the link points at the server");
-  }
+  const watched = untilRelayEnds(input, task.paths, log);
+  return task.kind === "record" ? record(task, watched) : shadow(task, watched, log);
+}
+
+/** Before anything else at the end, such as writing to a disk that hangs: clients wait for the link. */
+async function* untilRelayEnds(
+  input: AsyncIterable<Buffer>,
+  paths: RelayPaths,
+  log: Logger,
+): AsyncGenerator<Buffer> {
+  yield* input;
+  // A relay that ended in order has done it already.
+  const moved = await pointAtPrimary(paths).catch((error: unknown) => {
+    log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
+  });
+  if (moved === true) log.error({ link: paths.listen }, "the relay has died, the link points at the server");
 }
 
 async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<number> {
@@ -74,6 +83,7 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
   const stop = new AbortController();
   const report = await continuedReport(task);
   report.starts += 1;
+  report.complete = false;
   const builder = new ReportBuilder(report);
   let comparison: ShadowComparison | undefined;
   const connecting = connectBoth(task, stop.signal, log)
@@ -99,10 +109,12 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
       log.error({ err: messageOf(error) }, "the report was not written");
     });
   };
+  await save();
   const first = setTimeout(() => void save(), firstReportMs);
   const timer = setInterval(() => void save(), reportEveryMs);
   try {
     for await (const call of readCalls(input)) offer(comparison, call, report);
+    report.complete = true;
     return 0;
   } finally {
     clearTimeout(first);
@@ -110,7 +122,6 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
     stop.abort();
     await connecting;
     await comparison?.stop();
-    report.complete = true;
     await save();
   }
 }

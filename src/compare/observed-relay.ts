@@ -21,8 +21,11 @@ const observerLimitMs = 10_000;
 export interface ObservedRelay {
   readonly relay: Relay;
   readonly observer: ObserverProcess;
-  /** The link leads to the server, and open connections have ended, within 20 s. Never throws. */
-  stop(options?: { readonly graceMs?: number }): Promise<void>;
+  /**
+   * The link leads to the server, and open connections have ended, within 20 s. Whether the observer has worked
+   * on all that it got. Never throws.
+   */
+  stop(options?: { readonly graceMs?: number }): Promise<boolean>;
 }
 
 /** Clients reach the relay when it resolves. When it rejects, nothing has changed. */
@@ -64,7 +67,7 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
         log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
       });
       await relay.stop(limitMs);
-      await observer.stop(observerLimitMs);
+      return observer.stop(observerLimitMs);
     },
   };
 }

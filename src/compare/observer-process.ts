@@ -4,6 +4,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";
+import { messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import type { ObservedCall } from "./call-observer.js";
 import { encodeCall, type Unobserved } from "./call-pipe.js";
@@ -33,6 +34,7 @@ export class ObserverProcess {
   #delayMs: number;
   #stopped = false;
   #starts = 0;
+  #hasSucceeded = false;
   #unobserved = { dropped: 0, givenUp: 0 };
   #ended: Promise<void> = Promise.resolve();
 
@@ -48,23 +50,19 @@ export class ObserverProcess {
     return this.#child?.pid;
   }
 
+  /** Never throws: a process that cannot be started is tried again. */
   start(): void {
-    const { command, log } = this.options;
-    const [program, ...args] = command;
+    const { log } = this.options;
     const startedMs = performance.now();
-    const child = spawn(program, args, { stdio: ["pipe", "inherit", "inherit"] });
-    this.#child = child;
     this.#starts += 1;
-    // What it does can wait for the relay, and for the runtime.
-    if (child.pid !== undefined) setPriority(child.pid, observerNiceness);
-    // EPIPE of a process that died; 'close' follows.
-    child.stdin.on("error", () => undefined);
+    this.#hasSucceeded = false;
     this.#ended = new Promise((resolve) => {
       let told = false;
       const onEnd = (reason: string, code: number | null): void => {
         if (told) return;
         told = true;
         this.#child = undefined;
+        this.#hasSucceeded = code === 0 || code === doneExitCode;
         resolve();
         if (this.#stopped) return;
         if (code === doneExitCode) {
@@ -78,13 +76,30 @@ export class ObserverProcess {
         }, this.#delayMs);
         this.#delayMs = Math.min(this.#delayMs * 2, this.options.longestDelayMs ?? 60_000);
       };
-      child.once("error", (error) => {
-        onEnd(error.message, null);
-      });
-      child.once("close", (code, signal) => {
-        onEnd(signal ?? `exit code ${String(code)}`, code);
-      });
+      try {
+        this.#spawn(onEnd);
+      } catch (error) {
+        // No memory or no file descriptors for a process.
+        this.#child?.kill("SIGKILL");
+        onEnd(messageOf(error), null);
+      }
     });
+  }
+
+  #spawn(onEnd: (reason: string, code: number | null) => void): void {
+    const [program, ...args] = this.options.command;
+    const child = spawn(program, args, { stdio: ["pipe", "inherit", "inherit"] });
+    this.#child = child;
+    child.once("error", (error) => {
+      onEnd(error.message, null);
+    });
+    child.once("close", (code, signal) => {
+      onEnd(signal ?? `exit code ${String(code)}`, code);
+    });
+    // EPIPE of a process that died; 'close' follows.
+    child.stdin.on("error", () => undefined);
+    // What it does can wait for the relay, and for the runtime.
+    if (child.pid !== undefined) setPriority(child.pid, observerNiceness);
   }
 
   offer(call: ObservedCall): void {
@@ -100,15 +115,16 @@ export class ObserverProcess {
     this.#unobserved.givenUp += 1;
   }
 
-  /** Lets it work on what it has, for `limitMs`, and ends it then. */
-  async stop(limitMs: number): Promise<void> {
+  /** Lets it work on what it has, for `limitMs`, and ends it then. Whether it has ended with success. */
+  async stop(limitMs: number): Promise<boolean> {
     this.#stopped = true;
     clearTimeout(this.#timer);
     const child = this.#child;
-    if (child === undefined) return;
+    if (child === undefined) return this.#hasSucceeded;
     child.stdin?.end();
     const timer = setTimeout(() => child.kill("SIGKILL"), limitMs);
     await this.#ended;
     clearTimeout(timer);
+    return this.#hasSucceeded;
   }
 }

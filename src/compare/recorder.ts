@@ -58,6 +58,8 @@ export class Recorder {
       await recorder.file.truncate(bytes);
       recorder.#bytes = bytes;
       recorder.#calls = lines - 1;
+      // Of the recorder before this one: each of its numbers took more than a byte.
+      if (recorder.#calls > 0) options.redactor.skipNumbers(bytes);
       return recorder;
     } catch (error) {
       throw fileError("write recording", path, error);

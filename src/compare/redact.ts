@@ -80,6 +80,11 @@ export class Redactor {
     return { numbers: this.#numbers.size, known: this.#known.size };
   }
 
+  /** The next `count` numbers may stand for other secrets already. */
+  skipNumbers(count: number): void {
+    this.#last += count;
+  }
+
   /** The message in the form of recordings, without secrets. */
   message(message: object): Record<string, unknown> {
     return this.#message(message as Message);

@@ -1,11 +1,10 @@
 /** `dockershim record` and `dockershim shadow`: a relay between a CRI server and its clients. */
-import { readFile, rm } from "node:fs/promises";
+import { access, constants, readFile, rm } from "node:fs/promises";
 import { arch, cpus, release, totalmem } from "node:os";
+import { dirname, resolve } from "node:path";
 import { connectAsked } from "../../compare/asked-endpoint.js";
 import {
-  newReport,
   observeCalls,
-  writeReport,
   type ObserverTask,
   type RecordTask,
   type ShadowTask,
@@ -37,14 +36,19 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   await createRecording(output, headerOf(server.version));
   const log = createLogger("info");
   let full = (): void => undefined;
-  const done = new Promise<void>((resolve) => {
-    full = resolve;
+  const done = new Promise<void>((ended) => {
+    full = ended;
   });
   const command = commandOf(io, task);
   const relay = await orRemove(output, startObservedRelay({ paths, log, command, onDone: full }));
   io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
   await endOf(io.signal, durationMs, done);
-  await finish(relay, log);
+  if (!(await finish(relay, log))) {
+    throw new ShimError(
+      "unknown",
+      `record into ${JSON.stringify(output)}: the recorder failed, the log tells why; use the file up to its last whole line`,
+    );
+  }
   io.writeOut(`recorded into ${output}; ${listen} leads to ${primary}\n`);
   return 0;
 }
@@ -62,12 +66,16 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   await checkReport(report);
   for (const socket of [primary, endpoint]) (await connectAsked(socket, io.signal)).close();
   const task: ShadowTask = { kind: "shadow", paths, endpoint, report, startedAt: new Date().toISOString() };
-  await writeReport(report, newReport(task));
   const log = createLogger("info");
-  const relay = await orRemove(report, startObservedRelay({ paths, log, command: commandOf(io, task) }));
+  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task) });
   io.writeOut(`comparing ${endpoint} with ${primary}; the report is ${report}\n${pointer(listen)}`);
   await endOf(io.signal, undefined, new Promise(() => undefined));
-  await finish(relay, log);
+  if (!(await finish(relay, log))) {
+    throw new ShimError(
+      "unknown",
+      `shadow: the observer failed, the log tells why; the report ${JSON.stringify(report)} is that of the last minute`,
+    );
+  }
   io.writeOut(`${listen} leads to ${primary}; read the report with: dockershim shadow report ${report}\n`);
   return 0;
 }
@@ -113,9 +121,9 @@ async function endOf(
   done: Promise<void>,
 ): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
-  await new Promise<void>((resolve) => {
+  await new Promise<void>((ended) => {
     const end = (): void => {
-      resolve();
+      ended();
     };
     if (signal.aborted) end();
     signal.addEventListener("abort", end, { once: true });
@@ -126,13 +134,19 @@ async function endOf(
   clearTimeout(timer);
 }
 
-async function finish(relay: ObservedRelay, log: Logger): Promise<void> {
-  await relay.stop();
+/** Whether the observer has worked on all that it got. */
+async function finish(relay: ObservedRelay, log: Logger): Promise<boolean> {
+  const isWhole = await relay.stop();
   log.info({ ...relay.relay.counts, ...relay.observer.counts }, "the relay has ended");
+  return isWhole;
 }
 
-/** A report of an earlier shadow may be replaced, nothing else. */
+/** A report of an earlier shadow may be replaced, nothing else. It stays when the relay does not start. */
 async function checkReport(path: string): Promise<void> {
+  const directory = dirname(resolve(path));
+  await access(directory, constants.W_OK).catch((error: unknown) => {
+    throw ShimError.from(error, "precondition").within(`write report into ${JSON.stringify(directory)}`);
+  });
   let text: string;
   try {
     text = await readFile(path, "utf8");

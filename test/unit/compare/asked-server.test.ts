@@ -1,50 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { criMethods } from "../../../src/client/cri-connection.js";
 import { connectAsked } from "../../../src/compare/asked-server.js";
+import { type CriHandler as Handler, startCriServer as serve, temporaryDirectory } from "./grpc-peers.js";
 
 const { signal } = new AbortController();
 const limits = { connectMs: 300, callMs: 300, probeMs: 300 };
-
-type Handler = (done: (error: object | null, answer?: object) => void) => void;
-
-async function socketPath(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "asked-"));
-  t.after(() => rm(directory, { recursive: true }));
-  return join(directory, "s");
-}
-
-/** Handlers may be replaced while it serves. */
-async function serve(t: TestContext, handlers: Record<string, Handler>): Promise<string> {
-  const socket = await socketPath(t);
-  const server = new Server();
-  for (const name of Object.keys(handlers)) {
-    const method = criMethods().get(name);
-    assert.ok(method);
-    server.register(
-      method.path,
-      (_call: unknown, done: Parameters<Handler>[0]) => handlers[name]?.(done),
-      method.responseSerialize,
-      method.requestDeserialize,
-      "unary",
-    );
-  }
-  await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
-      if (error === null) resolve();
-      else reject(error);
-    });
-  });
-  t.after(() => {
-    server.forceShutdown();
-  });
-  return socket;
-}
 
 const version: Handler = (done) => {
   done(null, { runtime_name: "docker", runtime_api_version: "v1" });
@@ -55,7 +17,7 @@ const status: Handler = (done) => {
 
 /** What listens there speaks no gRPC: it says `text`, or nothing. */
 async function listen(t: TestContext, text: string): Promise<string> {
-  const socket = await socketPath(t);
+  const socket = join(temporaryDirectory(t), "s");
   const open = new Set<Socket>();
   const server = createServer((connection) => {
     open.add(connection);

@@ -80,14 +80,13 @@ async function relayed(
   return { client, observed, chunks };
 }
 
-test("CallObserver tells request, answer and metadata of a unary call", async (t) => {
+test("CallObserver tells request and answer of a unary call, and passes metadata", async (t) => {
   const { client, observed } = await relayed(t);
   const { bytes, trailers } = await callUnary(client, "Echo", Buffer.from("hello"), { mark: "m1" });
   assert.equal(bytes?.toString(), "hello");
   assert.deepEqual(trailers?.get("seen"), ["m1"]);
   const [call] = observed.calls;
   assert.equal(call?.path, "/test.Service/Echo");
-  assert.equal(call.metadata["mark"], "m1");
   assert.deepEqual(call.requestBytes.map(String), ["hello"]);
   assert.deepEqual(call.responseBytes.map(String), ["hello"]);
   assert.equal(call.status?.code, 0);

@@ -1,4 +1,5 @@
 /** A gRPC server and client that echo bytes, for tests of what stands between them. */
+import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +14,7 @@ import {
   type handleUnaryCall,
   type ServiceError,
 } from "@grpc/grpc-js";
+import { criMethods } from "../../../src/client/cri-connection.js";
 
 export const bytesAsTheyAre = (bytes: Buffer): Buffer => bytes;
 export const method = (name: string): string => `/test.Service/${name}`;
@@ -127,4 +129,36 @@ export function callStream(client: Client, name: string, request: Buffer): Promi
       resolve(received);
     });
   });
+}
+
+export type CriHandler = (done: (error: object | null, answer?: object) => void) => void;
+
+/** A CRI server with some RPCs; returns its socket. Handlers may be replaced while it serves. */
+export async function startCriServer(
+  t: { after(work: () => void): void },
+  handlers: Record<string, CriHandler>,
+): Promise<string> {
+  const socket = join(temporaryDirectory(t), "s");
+  const server = new Server();
+  for (const name of Object.keys(handlers)) {
+    const method = criMethods().get(name);
+    assert.ok(method);
+    server.register(
+      method.path,
+      (_call: unknown, done: Parameters<CriHandler>[0]) => handlers[name]?.(done),
+      method.responseSerialize,
+      method.requestDeserialize,
+      "unary",
+    );
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+  t.after(() => {
+    server.forceShutdown();
+  });
+  return socket;
 }

@@ -77,6 +77,19 @@ test("a recorder that is started again goes on behind the last whole line", asyn
   assert.equal((end as { calls: number }).calls, 2);
 });
 
+test("a recorder that is started again gives no number a second time", async (t) => {
+  const path = join(temporaryDirectory(t), "recording");
+  await createRecording(path, header);
+  for (const value of ["first", "second"]) {
+    const recorder = await Recorder.open(path, { redactor: new Redactor(), startedMs: 0, limitBytes: 1e6 });
+    const config = { envs: [{ key: "A", value: Buffer.from(value) }] };
+    await recorder.write(piped("CreateContainer", { config }, {}));
+  }
+  const numbers = readFileSync(path, "utf8").match(/redacted:\d+/g) ?? [];
+  assert.equal(numbers[0], "redacted:1");
+  assert.equal(new Set(numbers).size, 2);
+});
+
 test("a recording ends at its largest size", async (t) => {
   const path = join(temporaryDirectory(t), "recording");
   await createRecording(path, header);
