@@ -212,7 +212,7 @@ export const intendedOfPods: readonly IntendedDifference[] = [
     against: legacy,
     rpcs: ["ContainerStatus"],
     fields: ["status.mounts[].image", "status.mounts[].image_sub_path", "status.mounts[].host_path"],
-    when: ({ there, here }) => (typeof here === "object" ? there === null : here === "" || there === ""),
+    when: isOfImageVolume,
     what: "ContainerStatus: mounts of image volumes",
     they: "Docker's volume",
     here: "image and sub path",
@@ -293,4 +293,13 @@ function isSameDigest({ there, here }: Values): boolean {
 function usedNothing({ subjectThere }: Values): boolean {
   const stats = valueAt(subjectThere, "stats") ?? subjectThere;
   return textAt(stats, "cpu", "usage_core_nano_seconds", "value") === "0";
+}
+
+/** The mount is one of an image, by this program's answer. */
+function isOfImageVolume({ key, subjectHere }: Values): boolean {
+  const mounts = valueAt(subjectHere, "status", "mounts");
+  return (
+    Array.isArray(mounts) &&
+    mounts.some((mount) => textAt(mount, "container_path") === key && isMessage(valueAt(mount, "image")))
+  );
 }

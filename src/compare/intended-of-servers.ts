@@ -5,8 +5,9 @@ import {
   onlyOnOneSide,
   onlyThere,
   textOf,
+  type Values,
 } from "./intended-difference.js";
-import { valueAt } from "./answer-shape.js";
+import { textsAt, valueAt } from "./answer-shape.js";
 
 const legacy = ["kubelet-dockershim", "cri-dockerd"] as const;
 const others = ["containerd", "cri-o"] as const;
@@ -136,7 +137,7 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     against: legacy,
     rpcs: ["ListImages", "ImageStatus"],
     fields: ["images[].repo_tags[]", "images[].repo_digests[]", "image.repo_tags[]", "image.repo_digests[]"],
-    when: ({ there, here }) => here === null && /<none>|@sha256:|^sha256:/.test(textOf(there)),
+    when: isNoName,
     what: "images: names of an image without a tag",
     they: "`<none>:<none>` of older engines; digests among the tags with the containerd image store",
     here: "left out",
@@ -208,3 +209,11 @@ export const intendedOfServers: readonly IntendedDifference[] = [
     reason: "kubelets evict pods by both",
   },
 ];
+
+/** Among digests every name has one. */
+function isNoName({ there, here, subjectThere }: Values): boolean {
+  const image = valueAt(subjectThere, "image") ?? subjectThere;
+  const name = textOf(there);
+  const isTag = textsAt(image, "repo_tags").includes(name);
+  return here === null && (isTag ? /<none>|@sha256:|^sha256:/ : /<none>/).test(name);
+}

@@ -226,6 +226,30 @@ describe("compareAnswers() knows as intended", () => {
       keys: ["names-without-tag", "-"],
     },
     {
+      name: "a digest among the tags, not a missing digest",
+      rpc: "ImageStatus",
+      there: image({ repo_tags: ["a@sha256:1"], repo_digests: ["a@sha256:2", "<none>@<none>"] }),
+      here: image({ repo_tags: [], repo_digests: [] }),
+      keys: ["names-without-tag", "-", "names-without-tag"],
+    },
+    {
+      name: "the path of an image volume, not a missing path of another mount",
+      rpc: "ContainerStatus",
+      there: status({
+        mounts: [
+          { container_path: "/image", host_path: "/var/lib/docker/volumes/x", image: null },
+          { container_path: "/data", host_path: "/data", image: null },
+        ],
+      }),
+      here: status({
+        mounts: [
+          { container_path: "/image", host_path: "", image: { image: "sha256:1" } },
+          { container_path: "/data", host_path: "", image: null },
+        ],
+      }),
+      keys: ["image-volumes", "image-volumes", "-"],
+    },
+    {
       name: "pods and images that only containerd has",
       rpc: "ListImages",
       there: { images: [{ id: "sha256:1", size: "5" }, { id: "sha256:2" }] },
