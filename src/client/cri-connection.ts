@@ -15,7 +15,7 @@ import {
   type ServiceError,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { linkAbort } from "../shim/lib/abort.js";
+import { formatDuration, linkAbort } from "../shim/lib/abort.js";
 import { type ErrorKind, isKind, ShimError } from "../shim/lib/errors.js";
 import { packageDirectory } from "../shim/lib/package-directory.js";
 import type { Answer, ImageService, RuntimeService } from "../shim/domain/cri.js";
@@ -111,7 +111,7 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
 
 /**
  * A connection in the version that the server has: v1, else v1alpha2 (dockershim in the tree, kubelets until
- * 1.22). Throws `unavailable` when nobody serves the socket. `timeoutMs` is for each version.
+ * 1.22). Throws `unavailable`, naming the socket and the next step, when nobody serves it. `timeoutMs` is for each version.
  */
 export async function connectToServer(
   endpoint: string,
@@ -125,10 +125,21 @@ export async function connectToServer(
       return connection;
     } catch (error) {
       connection.close();
-      if (version === "v1alpha2" || !isKind(error, "unsupported")) throw error;
+      if (version === "v1" && isKind(error, "unsupported")) continue;
+      throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error, timeoutMs);
     }
   }
   throw new ShimError("internal", "no version left");
+}
+
+/** The error for `error`, after which nothing more is asked: names the socket and the next step. */
+export function notServed(endpoint: string, error: unknown, limitMs: number): ShimError {
+  const known = ShimError.from(error);
+  const reason = known.kind === "timeout" ? `no answer within ${formatDuration(limitMs)}` : known.message;
+  // That nobody serves it names the socket already.
+  const message = reason.startsWith("connect to ") ? reason : `ask "${endpoint}": ${reason}`;
+  const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
+  return new ShimError("unavailable", `${message}; ${next}`, {}, { cause: error });
 }
 
 let loaded: ReadonlyMap<string, CriMethod> | undefined;

@@ -1,5 +1,5 @@
 /** A CRI server that is asked read-only questions. */
-import { ShimError, isKind } from "../shim/lib/errors.js";
+import { isKind } from "../shim/lib/errors.js";
 import { formatDuration } from "../shim/lib/abort.js";
 import {
   answeredError,
@@ -7,6 +7,7 @@ import {
   type CriVersion,
   codeName,
   connectToServer,
+  notServed,
   type UnaryRpc,
 } from "../client/cri-connection.js";
 import { textAt } from "./answer-shape.js";
@@ -47,13 +48,10 @@ const codesOfLostServers = ["UNAVAILABLE", "DEADLINE_EXCEEDED"];
 export async function connectAsked(
   endpoint: string,
   signal: AbortSignal,
-  limits: AskLimits = usualLimits,
+  given: Partial<AskLimits> = {},
 ): Promise<AskedServer> {
-  const connection = await connectToServer(endpoint, signal, { timeoutMs: limits.connectMs }).catch(
-    (error: unknown) => {
-      throw isKind(error, "invalid", "cancelled") ? error : notServed(endpoint, error, limits.connectMs);
-    },
-  );
+  const limits = { ...usualLimits, ...given };
+  const connection = await connectToServer(endpoint, signal, { timeoutMs: limits.connectMs });
   try {
     const ask = asker(connection, limits);
     const [version, status] = await Promise.all([ask("Version", {}, signal), ask("Status", {}, signal)]);
@@ -72,6 +70,11 @@ export async function connectAsked(
     connection.close();
     throw error;
   }
+}
+
+/** As `docker 28.5.2 (cri-dockerd)`. */
+export function serverName({ runtimeName, runtimeVersion, kind }: AskedServer): string {
+  return `${runtimeName} ${runtimeVersion} (${kind})`;
 }
 
 function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): AskedServer["ask"] {
@@ -97,13 +100,4 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
       return { error: { code: answered.code, message } } satisfies ErrorAnswer;
     }
   };
-}
-
-function notServed(endpoint: string, error: unknown, limitMs: number): ShimError {
-  const known = ShimError.from(error);
-  const reason = known.kind === "timeout" ? `no answer within ${formatDuration(limitMs)}` : known.message;
-  // That nobody serves it names the socket already.
-  const message = reason.startsWith("connect to ") ? reason : `ask "${endpoint}": ${reason}`;
-  const next = "name the socket of a CRI server that runs (crictl -r SOCKET version tells)";
-  return new ShimError("unavailable", `${message}; ${next}`, {}, { cause: error });
 }

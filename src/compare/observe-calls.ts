@@ -7,7 +7,7 @@ import { messageOf } from "../shim/lib/errors.js";
 import { writeFileAtomically } from "../shim/lib/files/atomic-file.js";
 import { createLogger, type Logger } from "../shim/lib/log.js";
 import { sleep } from "../shim/lib/abort.js";
-import { connectAsked, type AskedEndpoint } from "./asked-endpoint.js";
+import { connectAsked, serverName, type AskedServer } from "./asked-server.js";
 import { readCalls, type PipedCall } from "./call-pipe.js";
 import { compareAnswers } from "./compare-answers.js";
 import { doneExitCode } from "./observer-process.js";
@@ -88,8 +88,8 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
   let comparison: ShadowComparison | undefined;
   const connecting = connectBoth(task, stop.signal, log)
     .then(([primary, own]) => {
-      report.primary = { socket: task.paths.primary, server: primary.name };
-      report.shadow = { socket: task.endpoint, server: own.name };
+      report.primary = { socket: task.paths.primary, server: serverName(primary) };
+      report.shadow = { socket: task.endpoint, server: serverName(own) };
       comparison = new ShadowComparison({
         askPrimary: (...question) => primary.ask(...question),
         askShadow: (...question) => own.ask(...question),
@@ -139,8 +139,8 @@ async function connectBoth(
   { paths, endpoint }: ShadowTask,
   signal: AbortSignal,
   log: Logger,
-): Promise<readonly [AskedEndpoint, AskedEndpoint]> {
-  const one = async (socket: string): Promise<AskedEndpoint> => {
+): Promise<readonly [AskedServer, AskedServer]> {
+  const one = async (socket: string): Promise<AskedServer> => {
     for (;;) {
       try {
         return await connectAsked(socket, signal);

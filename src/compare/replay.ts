@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises";
 import type { UnaryRpc } from "../client/cri-connection.js";
 import { sleep } from "../shim/lib/abort.js";
 import { ShimError } from "../shim/lib/errors.js";
-import type { AskedEndpoint } from "./asked-endpoint.js";
+import type { AskedServer } from "./asked-server.js";
 import type { VolatileField } from "./answer-shape.js";
 import type { CompareOptions, Difference } from "./compare-answers.js";
 import type { RecordedCall } from "./recording.js";
@@ -12,7 +12,7 @@ import type { ReportBuilder } from "./shadow-report.js";
 
 export interface ReplayOptions {
   readonly calls: AsyncIterable<RecordedCall>;
-  readonly endpoint: Pick<AskedEndpoint, "ask">;
+  readonly endpoint: Pick<AskedServer, "ask">;
   readonly fast: boolean;
   /** An empty directory, for logs. */
   readonly directory: string;
@@ -162,7 +162,8 @@ class Replay {
     const { endpoint, signal } = this.options;
     const { rpc } = call;
     const unknown = this.#target.unknownIds(call.request ?? {});
-    if (unknown.length > 0 && call.error === undefined) {
+    // A call that failed at the recorded server, too, must not change a pod that has this id here.
+    if (unknown.length > 0 && (call.error === undefined || playedRpcs.has(rpc))) {
       this.#skip("of a pod from before the recording, or one that was not made here");
       return;
     }
@@ -174,7 +175,9 @@ class Replay {
     }
     if (rpc === "CreateContainer") request = await this.#withImage(request);
     // The recording has the messages of this RPC.
-    const answer = await endpoint.ask(rpc as UnaryRpc, request, signal);
+    // The id of a pod comes with the answer alone, and by its id it is removed.
+    const limit = rpc === "RunPodSandbox" ? new AbortController().signal : signal;
+    const answer = await endpoint.ask(rpc as UnaryRpc, request, limit);
     this.#played += 1;
     const sandbox = rpc === "RunPodSandbox" ? textOf(answer, "pod_sandbox_id") : "";
     if (sandbox !== "") this.#sandboxes.add(sandbox);

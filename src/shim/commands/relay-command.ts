@@ -2,7 +2,7 @@
 import { access, constants, readFile, rm } from "node:fs/promises";
 import { arch, cpus, release, totalmem } from "node:os";
 import { dirname, resolve } from "node:path";
-import { connectAsked } from "../../compare/asked-endpoint.js";
+import { connectAsked } from "../../compare/asked-server.js";
 import {
   observeCalls,
   type ObserverTask,
@@ -30,10 +30,11 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   const paths = relayPaths(listen, primary);
   await checkLink(paths);
   const server = await connectAsked(primary, io.signal);
+  const version = await server.ask("Version", {}, io.signal);
   server.close();
   const startedMs = performance.timeOrigin + performance.now();
   const task: RecordTask = { kind: "record", paths, output, startedMs, durationMs, limitBytes, withOutput };
-  await createRecording(output, headerOf(server.version));
+  await createRecording(output, headerOf(version));
   const log = createLogger("info");
   let full = (): void => undefined;
   const done = new Promise<void>((ended) => {

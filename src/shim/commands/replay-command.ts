@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connectAsked } from "../../compare/asked-endpoint.js";
+import { type AskedServer, connectAsked, serverName } from "../../compare/asked-server.js";
 import { compareAnswers } from "../../compare/compare-answers.js";
 import { newReport } from "../../compare/observe-calls.js";
 import { openRecording, type Recording } from "../../compare/recording.js";
@@ -10,6 +10,7 @@ import { replay, type Replayed } from "../../compare/replay.js";
 import { serverKind } from "../../compare/server-kind.js";
 import { ReportBuilder, type ShadowReport } from "../../compare/shadow-report.js";
 import { ShimError } from "../lib/errors.js";
+import { shownText } from "../lib/shown-text.js";
 import type { ReplayOptions } from "./relay-commands.js";
 import { renderReport } from "./show-report.js";
 
@@ -17,6 +18,9 @@ export interface ReplayIo {
   readonly writeOut: (text: string) => void;
   readonly signal: AbortSignal;
 }
+
+/** As long as a kubelet waits for a pod with its images. */
+const callMs = 240_000;
 
 /** The exit code: 2 when answers differ in a way that is not intended, or pods are left. */
 export async function runReplay(options: ReplayOptions, io: ReplayIo): Promise<number> {
@@ -33,23 +37,17 @@ async function replayRecording(
   { recording: file, endpoint: socket, fast, anyway, format }: ReplayOptions,
   { writeOut, signal }: ReplayIo,
 ): Promise<number> {
-  const endpoint = await connectAsked(socket, signal);
+  const endpoint = await connectAsked(socket, signal, { callMs });
   const directory = await mkdtemp(join(tmpdir(), "dockershim-replay-"));
   try {
-    const { items } = (await endpoint.ask("ListPodSandbox", {}, signal)) as { items?: readonly unknown[] };
-    if (!anyway && items !== undefined && items.length > 0) {
-      throw new ShimError(
-        "conflict",
-        `replay at ${JSON.stringify(socket)}: it has ${String(items.length)} pods; use a server without pods, or --anyway`,
-      );
-    }
+    if (!anyway) await requireNoPods(endpoint, socket, signal);
     const { server } = recording.header;
     const startedAt = new Date().toISOString();
     const paths = { listen: "", relay: "", primary: file };
     const report = newReport({ paths, endpoint: socket, startedAt });
     const recorded = `${server.runtime_name ?? ""} ${server.runtime_version ?? ""}`;
     report.primary = { socket: file, server: recorded };
-    report.shadow = { socket, server: endpoint.name };
+    report.shadow = { socket, server: serverName(endpoint) };
     const replayed = await replay({
       calls: recording.calls,
       endpoint,
@@ -76,7 +74,24 @@ async function replayRecording(
   }
 }
 
-function page(report: ShadowReport, replayed: Replayed, isWhole: boolean): string {
+/** Throws `conflict` when the server has pods, `unavailable` when it does not tell. */
+export async function requireNoPods(
+  endpoint: Pick<AskedServer, "ask">,
+  socket: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { items } = (await endpoint.ask("ListPodSandbox", {}, signal)) as { items?: readonly unknown[] };
+  const action = `replay at ${JSON.stringify(socket)}`;
+  if (items === undefined)
+    throw new ShimError("unavailable", `${action}: it does not list its pods; see crictl -r ${socket} pods`);
+  if (items.length === 0) return;
+  throw new ShimError(
+    "conflict",
+    `${action}: it has ${String(items.length)} pods; use a server without pods, or --anyway`,
+  );
+}
+
+export function page(report: ShadowReport, replayed: Replayed, isWhole: boolean): string {
   const { played, notPlayed, missingImages, missingPaths, left } = replayed;
   const lines = [
     `${String(played)} calls played${isWhole ? "" : "; the recording is cut off, all before the cut was played"}`,
@@ -86,5 +101,5 @@ function page(report: ShadowReport, replayed: Replayed, isWhole: boolean): strin
     ...(missingPaths.length > 20 ? [`and ${String(missingPaths.length - 20)} more mounts`] : []),
     ...left.map((id) => `pod could not be removed: ${id}`),
   ];
-  return `${lines.join("\n")}\n\n${renderReport(report, { left: "recorded", right: "replayed" })}`;
+  return `${lines.map(shownText).join("\n")}\n\n${renderReport(report, { left: "recorded", right: "replayed" })}`;
 }

@@ -60,6 +60,6 @@ for (const version of ["v1", "v1alpha2"] as const) {
 test("connectToServer() names the socket that nobody serves", async () => {
   await assert.rejects(
     connectToServer("/nowhere/cri.sock", signal),
-    /connect to "\/nowhere\/cri\.sock": no CRI server answers there/,
+    /connect to "\/nowhere\/cri\.sock": no CRI server answers there; name the socket of a CRI server/,
   );
 });

@@ -72,7 +72,7 @@ const podCalls: readonly RecordedCall[] = [
 
 interface Server {
   readonly asked: [rpc: string, request: Record<string, unknown>][];
-  readonly ask: (rpc: string, request: object) => Promise<object>;
+  readonly ask: (rpc: string, request: object, signal?: AbortSignal) => Promise<object>;
 }
 
 /** A server that answers after a while, with ids of its own, and has the image by its name alone. */
@@ -211,6 +211,40 @@ test("replay() removes its pods when it is interrupted", async (t) => {
   });
   assert.deepEqual(
     endpoint.asked.map(([rpc]) => rpc).filter((rpc) => rpc.endsWith("PodSandbox")),
+    ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
+  );
+});
+
+test("replay() changes no pod that it has not made, also where the recorded call failed", async (t) => {
+  const endpoint = server();
+  const request = { pod_sandbox_id: id("e"), container_id: id("e") };
+  const error = { code: 4, message: "deadline" };
+  const calls = ["StopPodSandbox", "RemovePodSandbox", "RemoveContainer", "ExecSync", "ContainerStatus"].map(
+    (rpc, at) => ({ at, ms: 0, rpc, request, error }),
+  );
+  const { replayed } = await play(t, endpoint, { calls });
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc),
+    ["ContainerStatus"],
+  );
+  assert.deepEqual(Object.values(replayed.notPlayed), [4]);
+});
+
+test("replay() removes the pod that is made while it is interrupted", async (t) => {
+  const endpoint = server();
+  const stop = new AbortController();
+  const interrupting: Server = {
+    ...endpoint,
+    ask: async (rpc, request, signal) => {
+      if (rpc === "RunPodSandbox") stop.abort();
+      const answer = await endpoint.ask(rpc, request);
+      signal?.throwIfAborted();
+      return answer;
+    },
+  };
+  await play(t, interrupting, { calls: podCalls.slice(0, 1), signal: stop.signal }).catch(() => undefined);
+  assert.deepEqual(
+    endpoint.asked.map(([rpc]) => rpc),
     ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"],
   );
 });
