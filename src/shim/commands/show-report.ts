@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import type { ShadowReport } from "../../compare/shadow-report.js";
 import { messageOf, ShimError } from "../lib/errors.js";
+import { shownText } from "../lib/shown-text.js";
 
 /** The exit code: 2 when there are differences that are not intended. */
 export async function showReport(path: string, writeOut: (text: string) => void): Promise<number> {
@@ -69,18 +70,11 @@ export function renderReport(
       );
     }
   }
-  return `${lines.map((line) => cut(printable(line))).join("\n")}\n`;
+  return `${lines.map((line) => cut(shownText(line))).join("\n")}\n`;
 }
 
 function row(name: string, ...cells: readonly string[]): string {
   return name.padEnd(24) + cells.map((cell) => cell.padStart(12)).join("");
-}
-
-/** Values come from pods. */
-function printable(line: string): string {
-  return line.replaceAll(/[\p{Cc}\p{Cf}]/gu, (character) => {
-    return `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`;
-  });
 }
 
 function cut(line: string): string {
