@@ -76,7 +76,6 @@ async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<n
 }
 
 const reportEveryMs = 60_000;
-const firstReportMs = 5_000;
 const retryMs = 5_000;
 
 async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logger): Promise<number> {
@@ -86,6 +85,18 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
   report.complete = false;
   const builder = new ReportBuilder(report);
   let comparison: ShadowComparison | undefined;
+  let saving = Promise.resolve();
+  const save = (): Promise<void> => {
+    // One after the other: the last one counts.
+    saving = saving.then(async () => {
+      report.updatedAt = now();
+      await writeReport(task.report, report).catch((error: unknown) => {
+        log.error({ err: messageOf(error) }, "the report was not written");
+      });
+    });
+    return saving;
+  };
+  void save();
   const connecting = connectBoth(task, stop.signal, log)
     .then(([primary, own]) => {
       report.primary = { socket: task.paths.primary, server: serverName(primary) };
@@ -99,25 +110,17 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
         redactor: new Redactor({ keepDefaults: true }),
         now,
       });
+      return save();
     })
     .catch((error: unknown) => {
       if (!stop.signal.aborted) throw error;
     });
-  const save = async (): Promise<void> => {
-    report.updatedAt = now();
-    await writeReport(task.report, report).catch((error: unknown) => {
-      log.error({ err: messageOf(error) }, "the report was not written");
-    });
-  };
-  await save();
-  const first = setTimeout(() => void save(), firstReportMs);
   const timer = setInterval(() => void save(), reportEveryMs);
   try {
     for await (const call of readCalls(input)) offer(comparison, call, report);
     report.complete = true;
     return 0;
   } finally {
-    clearTimeout(first);
     clearInterval(timer);
     stop.abort();
     await connecting;
