@@ -81,6 +81,39 @@ async function collect(child: ChildProcess): Promise<Exit> {
   return { code, signal, ...texts };
 }
 
+/** A command that runs until a signal ends it. */
+export class CommandProcess {
+  #output = "";
+  readonly #exited: Promise<Exit>;
+
+  private constructor(private readonly child: ChildProcess) {
+    child.stdout?.on("data", (text: Buffer) => (this.#output += text.toString()));
+    this.#exited = collect(child);
+  }
+
+  static start(argv: readonly string[]): CommandProcess {
+    return new CommandProcess(spawnProgram(argv, {}));
+  }
+
+  /** Throws with what the command printed when it ends before. */
+  async untilPrinted(pattern: RegExp): Promise<void> {
+    const ended = this.#exited.then(({ stdout, stderr }) => {
+      throw new Error(`the command ended:\n${stdout}${stderr}`);
+    });
+    const printed = new Promise<void>((resolve) => {
+      this.child.stdout?.on("data", () => {
+        if (pattern.test(this.#output)) resolve();
+      });
+    });
+    await Promise.race([printed, ended]);
+  }
+
+  async end(signal: NodeJS.Signals): Promise<Exit> {
+    this.child.kill(signal);
+    return this.#exited;
+  }
+}
+
 export class ShimProcess implements AsyncDisposable {
   readonly socket: string;
   readonly endpoint: string;
