@@ -111,7 +111,8 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
 
 /**
  * A connection in the version that the server has: v1, else v1alpha2 (dockershim in the tree, kubelets until
- * 1.22). Throws `unavailable`, naming the socket and the next step, when nobody serves it. `timeoutMs` is for each version.
+ * 1.22). Throws `unavailable`, naming the socket and the next step, when nobody serves it. `timeoutMs` is for
+ * each version.
  */
 export async function connectToServer(
   endpoint: string,
