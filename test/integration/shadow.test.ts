@@ -61,8 +61,8 @@ describe("dockershim shadow, record and replay", { skip: await reasonToSkip() },
       );
     await until("both servers have answered", async () => (await serverOf()) !== "");
     // Another PID mode is known from the record of the server that made the pod.
-    const linux = { security_context: { namespace_options: { pid: 1 } } };
-    await using pod = await bed.runPod(cri, { linux });
+    const overrides: object = { linux: { security_context: { namespace_options: { pid: 1 } } } };
+    await using pod = await bed.runPod(cri, overrides);
     const container = await pod.start();
     assert.deepEqual(await askAbout(cri, pod, container), await askAbout(bed.shim.cri, pod, container));
     await assert.rejects(second.cri.StopPodSandbox({ pod_sandbox_id: pod.id }), /only reads/);
