@@ -73,6 +73,15 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
       next: "restore the file, or remove the flag",
     });
   }
+  const directory = lastFlag(kubelet.service?.flags ?? [], "config-dir");
+  if (directory !== undefined) {
+    add({
+      ...{ id: "kubelet-config-dir", level: "change", source: `${directory.file}:${directory.line}` },
+      text: `the files of ${directory.value} were not read`,
+      reason: "the kubelet's flag --config-dir merges them into its configuration",
+      next: "look for containerRuntimeEndpoint, cgroupDriver, failCgroupV1 and staticPodPath in them",
+    });
+  }
   if (daemonConfig?.problem !== undefined) {
     add({
       ...{ id: "daemon-config-broken", level: "blocked", source: daemonConfig.path },

@@ -60,8 +60,18 @@ export async function makePlan(
   for (const config of [kubelet.config, kubelet.instanceConfig])
     if (config?.problem !== undefined)
       throw precondition(`${config.path}: ${config.problem}; correct it first`);
+  const directory = lastFlag(service.flags, "config-dir");
+  if (directory !== undefined)
+    throw precondition(
+      `${directory.file}:${directory.line}: --config-dir ${directory.value} can replace what a plan changes: edit the kubelet's configuration by hand`,
+    );
   checkTarget(facts, target, version.minor);
   const from = configuredRuntime(facts);
+  // A plan for it would leave the present runtime as it is, and drop its flags.
+  if (from.runtime === "unknown" && from.endpoint !== "")
+    throw precondition(
+      `${from.source}: no unit here serves the endpoint "${from.endpoint}": if it is the link of record or shadow, give the kubelet its runtime's own endpoint first`,
+    );
   const endpoint = endpointOf(facts, target);
   const files = new WorkingFiles(facts.root);
   const change = kubeletChange(

@@ -176,7 +176,7 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
     const tree = {
       ...kubeadm130,
       [kubeadmFlags]:
-        'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x.sock --v=2 --container-runtime-endpoint=unix:///x.sock"\n',
+        'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/cri-dockerd.sock --v=2 --container-runtime-endpoint=unix:///run/cri-dockerd.sock"\n',
     };
     const root = await makeNode(t, tree);
     const { edits, notUnderstood } = await planOf(root, "1.30.0");
@@ -207,6 +207,21 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
       [kubeadm130, "1.30", "dockershim-in-tree", /1\.30 has no dockershim inside/],
       [rest, "1.30", "cri-dockerd", /install cri-dockerd first/],
       [broken, "1.30", "dockershim", /config\.yaml: line \d/],
+      [
+        { ...kubeadm130, "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\n" },
+        ...([
+          "1.30",
+          "dockershim",
+          /--config-dir \/etc\/kubelet\.d .*edit the kubelet's configuration by hand/,
+        ] as const),
+      ],
+      [
+        {
+          ...kubeadm130,
+          "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=unix:///run/link.sock\n",
+        },
+        ...(["1.30", "dockershim", /run\/link\.sock": if it is the link of record or shadow/] as const),
+      ],
     ];
     for (const [tree, version, target, message] of cases)
       await assert.rejects(planOf(await makeNode(t, tree), version, target), message);
