@@ -225,7 +225,7 @@ function changed(
 function notesOf({ unmade }: RecordedPods, { program }: LegacyNode): readonly string[] {
   return [
     "Containers run the pause image, not their own images and commands.",
-    "Host paths, devices, CPU sets, cgroup parents, AppArmor profiles and SELinux labels were left out.",
+    "Host paths, devices, CPU sets, OOM scores, cgroup parents, AppArmor and SELinux options were left out.",
     "Pods have Docker's own network (no-op). Host ports were opened on this host.",
     "Logs, and the removal of pods by the other runtime, were not rehearsed.",
     ...(program === "cri-dockerd"

@@ -70,12 +70,14 @@ export function flavourOf({ program }: LegacyNode): WrittenFlavour {
 
 /**
  * The body without what belongs to the recorded node: its images and what they run, files, devices, CPUs,
- * cgroups, profiles and other containers. All else is as recorded.
+ * cgroups, profiles and other containers; and without OOM scores, which not every host may lower. All else is
+ * as recorded.
  */
 export function onScratch(body: CreateBody, { pauseImage }: LegacyNode, directory: string): CreateBody {
   const { Entrypoint: _entrypoint, Cmd: _command, User, HostConfig, ...rest } = body;
   const { Binds: _binds, Devices: _devices, CgroupParent: _parent, ...own } = HostConfig;
-  const { CpusetCpus: _cpus, CpusetMems: _nodes, PidMode, SecurityOpt = [], ...host } = own;
+  const { CpusetCpus: _cpus, CpusetMems: _nodes, OomScoreAdj: _score, ...others } = own;
+  const { PidMode, SecurityOpt = [], ...host } = others;
   // The target of a debug container is an id of the recorded node.
   const hasPidMode = PidMode !== undefined && (!PidMode.startsWith("container:") || PidMode === host.IpcMode);
   return {

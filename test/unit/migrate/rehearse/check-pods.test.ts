@@ -198,12 +198,14 @@ describe("what recorded pods are made of on a scratch host", () => {
   const made = (host: object) =>
     onScratch({ Image: "evil", Entrypoint: ["/bin/sh"], HostConfig: host } as never, node, "/tmp/r");
 
-  test("no image, command, host path, device, CPU set or cgroup of the recorded node", () => {
+  test("no image, command, host path, device, CPU set, OOM score or cgroup of the recorded node", () => {
     const body = made({
       Binds: ["/:/host"],
       Devices: [{}],
       CgroupParent: "/x",
       CpusetCpus: "0-95",
+      // Not every host may lower scores.
+      OomScoreAdj: -998,
       Memory: 5,
     });
     assert.deepEqual(body, {
