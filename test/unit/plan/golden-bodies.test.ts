@@ -16,8 +16,6 @@ import {
   containerLinux,
   containerSecurity,
   createRequest,
-  device,
-  mount,
   namespaces,
   nodeFacts,
   runRequest,
@@ -26,6 +24,7 @@ import {
   sandboxLinux,
   sandboxSecurity,
 } from "./builders.js";
+import { recordedContainer } from "./recorded-requests.js";
 
 type LegacyShim = "dockershim" | "cri-dockerd";
 type Body = Readonly<Record<string, unknown>>;
@@ -169,72 +168,10 @@ const cases: readonly Case[] = [
     name: "container: full",
     plan: () =>
       planContainer(
-        createRequest(
-          {
-            image: {
-              image: `sha256:${"ab".repeat(32)}`,
-              annotations: {},
-              user_specified_image: "",
-              runtime_handler: "",
-              image_ref: "",
-            },
-            command: ["/bin/sh", "-c"],
-            args: ["sleep 1"],
-            working_dir: "/w",
-            envs: [
-              { key: "A", value: Buffer.from("b=c") },
-              { key: "E", value: Buffer.alloc(0) },
-            ],
-            mounts: [
-              mount({ host_path: "/h", container_path: "/c" }),
-              mount({
-                host_path: "/h2",
-                container_path: "/c2",
-                readonly: true,
-                selinux_relabel: true,
-                propagation: 1,
-              }),
-              mount({ host_path: "/h3", container_path: "/c3", propagation: 2 }),
-            ],
-            devices: [device()],
-            labels: { "io.kubernetes.container.name": "c1" },
-            annotations: { k: "v" },
-            log_path: "c1/0.log",
-            stdin: true,
-            stdin_once: true,
-            tty: true,
-            linux: containerLinux({
-              resources: resources({
-                cpu_period: "100000",
-                cpu_quota: "50000",
-                cpu_shares: "512",
-                memory_limit_in_bytes: "104857600",
-                oom_score_adj: "900",
-                cpuset_cpus: "0-1",
-                cpuset_mems: "0",
-              }),
-              security_context: containerSecurity({
-                capabilities: {
-                  add_capabilities: ["NET_ADMIN"],
-                  drop_capabilities: ["ALL"],
-                  add_ambient_capabilities: [],
-                },
-                namespace_options: namespaces({ pid: 1 }),
-                selinux_options: { user: "", role: "", type: "", level: "s0" },
-                run_as_user: { value: "0" },
-                run_as_group: { value: "7" },
-                supplemental_groups: ["8"],
-                readonly_rootfs: true,
-                no_new_privs: true,
-                masked_paths: ["/proc/kcore"],
-                readonly_paths: ["/proc/bus"],
-                apparmor_profile: "localhost/prof",
-                seccomp_profile_path: "runtime/default",
-              }),
-            }),
-          },
-          { log_directory: "/var/log/pods/web-0", linux: sandboxLinux({ cgroup_parent: cgroupParent }) },
-        ),
+        createRequest(recordedContainer(), {
+          log_directory: "/var/log/pods/web-0",
+          linux: sandboxLinux({ cgroup_parent: cgroupParent }),
+        }),
         containerContext({
           inputs: {
             hostPaths: new Map(["/h", "/h2", "/h3"].map((path) => [path, "present"])),
