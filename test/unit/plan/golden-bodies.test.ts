@@ -16,15 +16,13 @@ import {
   containerLinux,
   containerSecurity,
   createRequest,
-  namespaces,
   nodeFacts,
   runRequest,
   sandboxContext,
   sandboxId,
   sandboxLinux,
-  sandboxSecurity,
 } from "./builders.js";
-import { recordedContainer } from "./recorded-requests.js";
+import { cgroupParent, recordedContainer, recordedLinux } from "./recorded-requests.js";
 
 type LegacyShim = "dockershim" | "cri-dockerd";
 type Body = Readonly<Record<string, unknown>>;
@@ -50,8 +48,6 @@ interface Difference {
   readonly only?: LegacyShim;
 }
 
-const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
-
 const fullPod = {
   hostname: "web",
   labels: { app: "web", "io.kubernetes.pod.name": "web" },
@@ -64,22 +60,6 @@ const fullPod = {
     { protocol: 0, container_port: 9, host_port: 0, host_ip: "" },
   ],
 } as const;
-
-function fullLinux(options: Parameters<typeof namespaces>[0] = {}) {
-  return sandboxLinux({
-    cgroup_parent: cgroupParent,
-    sysctls: { "net.core.somaxconn": "1024" },
-    security_context: sandboxSecurity({
-      namespace_options: namespaces(options),
-      selinux_options: { user: "u", role: "r", type: "t", level: "s0:c1,c2" },
-      run_as_user: { value: "1000" },
-      run_as_group: { value: "3000" },
-      readonly_rootfs: true,
-      supplemental_groups: ["5", "6"],
-      privileged: true,
-    }),
-  });
-}
 
 const cniOnSystemd: Partial<SandboxContext> = {
   facts: nodeFacts({ cgroupDriver: "systemd" }),
@@ -118,7 +98,7 @@ interface Case {
 const cases: readonly Case[] = [
   {
     name: "sandbox: full",
-    plan: () => planSandbox(runRequest({ ...fullPod, linux: fullLinux() }), sandboxContext()),
+    plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext()),
     differences: [noLogFile, privilegedSandbox],
   },
   {
@@ -135,14 +115,14 @@ const cases: readonly Case[] = [
   },
   {
     name: "sandbox: full, cni, systemd",
-    plan: () => planSandbox(runRequest({ ...fullPod, linux: fullLinux() }), sandboxContext(cniOnSystemd)),
+    plan: () => planSandbox(runRequest({ ...fullPod, linux: recordedLinux() }), sandboxContext(cniOnSystemd)),
     differences: [noLogFile, privilegedSandbox, ...unpublished],
   },
   {
     name: "sandbox: host namespaces, cni, systemd",
     plan: () => {
       // The recorded request also had a net.* sysctl, which the plan refuses with the host's network (below).
-      const { sysctls: _refused, ...linux } = fullLinux({ network: 2, pid: 2, ipc: 2 });
+      const { sysctls: _refused, ...linux } = recordedLinux({ network: 2, pid: 2, ipc: 2 });
       return planSandbox(
         runRequest({
           ...fullPod,

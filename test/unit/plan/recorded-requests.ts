@@ -1,6 +1,36 @@
 /** Requests for which the bodies of test/golden/create-bodies.json were recorded. */
 import { containerResources as resources } from "../../fakes/requests.js";
-import { containerConfig, containerLinux, containerSecurity, device, mount, namespaces } from "./builders.js";
+import {
+  containerConfig,
+  containerLinux,
+  containerSecurity,
+  device,
+  mount,
+  namespaces,
+  sandboxLinux,
+  sandboxSecurity,
+} from "./builders.js";
+
+export const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
+
+/** "sandbox: full" */
+export function recordedLinux(
+  options: Parameters<typeof namespaces>[0] = {},
+): ReturnType<typeof sandboxLinux> {
+  return sandboxLinux({
+    cgroup_parent: cgroupParent,
+    sysctls: { "net.core.somaxconn": "1024" },
+    security_context: sandboxSecurity({
+      namespace_options: namespaces(options),
+      selinux_options: { user: "u", role: "r", type: "t", level: "s0:c1,c2" },
+      run_as_user: { value: "1000" },
+      run_as_group: { value: "3000" },
+      readonly_rootfs: true,
+      supplemental_groups: ["5", "6"],
+      privileged: true,
+    }),
+  });
+}
 
 /** "container: full" */
 export const recordedContainer = (

@@ -13,13 +13,11 @@ import {
   containerConfig,
   containerLinux,
   containerSecurity,
-  namespaces,
   podConfig,
   sandboxId,
   sandboxLinux,
-  sandboxSecurity,
 } from "../../plan/builders.js";
-import { recordedContainer } from "../../plan/recorded-requests.js";
+import { cgroupParent, recordedContainer, recordedLinux } from "../../plan/recorded-requests.js";
 
 interface Recorded {
   readonly name: string;
@@ -30,9 +28,7 @@ const golden = JSON.parse(
   readFileSync(new URL("../../../golden/create-bodies.json", import.meta.url), "utf8"),
 ) as Readonly<Record<LegacyNode["program"], Readonly<Record<string, Recorded>>>>;
 
-const cgroupParent = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid1.slice";
-
-function fullPod(options: Parameters<typeof namespaces>[0] = {}) {
+function fullPod(options: Parameters<typeof recordedLinux>[0] = {}) {
   return podConfig({
     hostname: "web",
     labels: { app: "web", "io.kubernetes.pod.name": "web" },
@@ -43,19 +39,7 @@ function fullPod(options: Parameters<typeof namespaces>[0] = {}) {
       { protocol: 0, container_port: 80, host_port: 8081, host_ip: "" },
       { protocol: 0, container_port: 9, host_port: 0, host_ip: "" },
     ],
-    linux: sandboxLinux({
-      cgroup_parent: cgroupParent,
-      sysctls: { "net.core.somaxconn": "1024" },
-      security_context: sandboxSecurity({
-        namespace_options: namespaces(options),
-        selinux_options: { user: "u", role: "r", type: "t", level: "s0:c1,c2" },
-        run_as_user: { value: "1000" },
-        run_as_group: { value: "3000" },
-        readonly_rootfs: true,
-        supplemental_groups: ["5", "6"],
-        privileged: true,
-      }),
-    }),
+    linux: recordedLinux(options),
   });
 }
 
