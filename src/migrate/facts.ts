@@ -23,12 +23,19 @@ export interface ServiceFacts {
   readonly flags: readonly FlagFact[];
 }
 
+/** A value of the kubelet's configuration, and where it stands. */
+export interface KubeletSetting {
+  readonly value: string;
+  readonly path: string;
+  readonly line: number;
+}
+
 /** A YAML file of the kubelet with the values that matter here. */
 export interface KubeletConfigFacts {
   readonly path: string;
   readonly text: string;
-  /** Top-level scalars as text, with their lines. */
-  readonly values: ReadonlyMap<string, { readonly value: string; readonly line: number }>;
+  /** Top-level scalars as text; undefined for null. */
+  readonly values: ReadonlyMap<string, KubeletSetting | undefined>;
   /** Why it could not be parsed. */
   readonly problem: string | undefined;
 }
@@ -46,6 +53,10 @@ export interface KubeletFacts {
   /** Undefined: no unit of that name. */
   readonly service: ServiceFacts | undefined;
   readonly config: KubeletConfigFacts | undefined;
+  /** Files of `--config-dir`, in the order in which the kubelet merges them. */
+  readonly dropIns: readonly KubeletConfigFacts[];
+  /** Of all these files together. */
+  readonly settings: ReadonlyMap<string, KubeletSetting>;
   /** kubeadm's file for this node alone, from 1.32 on. */
   readonly instanceConfig: KubeletConfigFacts | undefined;
   readonly version: KubeletVersion | undefined;

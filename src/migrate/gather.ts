@@ -124,9 +124,9 @@ function valueOf(services: readonly (ServiceFacts | undefined)[], name: string):
   return undefined;
 }
 
-function manifestDirectory({ service, config }: MigrationFacts["kubelet"]): string {
+function manifestDirectory({ service, settings }: MigrationFacts["kubelet"]): string {
   const flag = lastFlag(service?.flags ?? [], "pod-manifest-path")?.value;
-  return flag ?? config?.values.get("staticPodPath")?.value ?? "/etc/kubernetes/manifests";
+  return flag ?? settings.get("staticPodPath")?.value ?? "/etc/kubernetes/manifests";
 }
 
 async function readNodeName(

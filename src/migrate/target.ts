@@ -1,5 +1,5 @@
 /** The runtimes that a node can have, and which one a kubelet uses. */
-import type { KubeletFacts, MigrationFacts } from "./facts.js";
+import type { FlagFact, MigrationFacts } from "./facts.js";
 import { lastFlag } from "./kubelet/flags.js";
 
 /**
@@ -40,32 +40,22 @@ export interface KubeletRuntime {
 
 /** Which runtime the kubelet uses by its files. */
 export function configuredRuntime(facts: Pick<MigrationFacts, "kubelet" | "services">): KubeletRuntime {
-  const { service, config } = facts.kubelet;
-  const source = config === undefined ? "" : config.path;
-  const configured = config?.values.get("containerRuntimeEndpoint");
-  return runtimeOf(
-    facts,
-    service?.flags ?? [],
-    configured === undefined ? undefined : { ...configured, place: `${source}:${configured.line}` },
-  );
+  return runtimeOf(facts, facts.kubelet.service?.flags ?? []);
 }
 
 /** Which runtime the kubelet uses that runs; undefined without one. */
 export function runningRuntime(
   facts: Pick<MigrationFacts, "kubelet" | "services">,
 ): KubeletRuntime | undefined {
-  const { running, config } = facts.kubelet;
-  if (running === undefined) return undefined;
-  const configured = config?.values.get("containerRuntimeEndpoint");
-  const place = `${config?.path ?? ""}:${configured?.line ?? 1}`;
-  return runtimeOf(facts, running.flags, configured === undefined ? undefined : { ...configured, place });
+  const { running } = facts.kubelet;
+  return running === undefined ? undefined : runtimeOf(facts, running.flags);
 }
 
 function runtimeOf(
   facts: Pick<MigrationFacts, "kubelet" | "services">,
-  flags: NonNullable<KubeletFacts["service"]>["flags"],
-  configured: { readonly value: string; readonly place: string } | undefined,
+  flags: readonly FlagFact[],
 ): KubeletRuntime {
+  const configured = facts.kubelet.settings.get("containerRuntimeEndpoint");
   const minor = facts.kubelet.version?.minor;
   const kind = lastFlag(flags, "container-runtime");
   const endpoint = lastFlag(flags, "container-runtime-endpoint");
@@ -73,13 +63,13 @@ function runtimeOf(
   const inTree = (place: string): KubeletRuntime => ({
     ...{ runtime: "dockershim-in-tree", endpoint: "", source: place },
   });
-  const placeOf = (flag: { file: string; line: number }): string => `${flag.file}:${flag.line}`;
+  const placeOf = (flag: FlagFact): string => `${flag.file}:${flag.line}`;
   if (kind?.value === "docker") return inTree(placeOf(kind));
   if (isOld && kind === undefined) return inTree(`kubelet ${facts.kubelet.version?.text ?? ""}, no flag`);
   if (endpoint !== undefined && endpoint.value !== "")
     return atSocket(facts, endpoint.value, placeOf(endpoint));
   if (configured !== undefined && configured.value !== "")
-    return atSocket(facts, configured.value, configured.place);
+    return atSocket(facts, configured.value, `${configured.path}:${configured.line}`);
   const plugin = lastFlag(flags, "network-plugin");
   if (minor === undefined && plugin !== undefined) return inTree(placeOf(plugin));
   if (minor === undefined) return { runtime: "unknown", endpoint: "", source: "" };

@@ -64,12 +64,11 @@ function judgeCgroups(
   add: Add,
 ): void {
   const flag = lastFlag(kubelet.service?.flags ?? [], "cgroup-driver");
-  const configured = kubelet.config?.values.get("cgroupDriver");
+  const configured = kubelet.settings.get("cgroupDriver");
   const minor = kubelet.version?.minor;
-  const place =
-    flag === undefined
-      ? `${kubelet.config?.path ?? "the kubelet's default"}${configured === undefined ? "" : `:${configured.line}`}`
-      : `${flag.file}:${flag.line}`;
+  const unset = kubelet.config?.path ?? "the kubelet's default";
+  const inFile = configured === undefined ? unset : `${configured.path}:${configured.line}`;
+  const place = flag === undefined ? inFile : `${flag.file}:${flag.line}`;
   const driver = flag?.value ?? configured?.value ?? "cgroupfs";
   const asks = minor !== undefined && minor >= asksForDriverMinor && target !== "dockershim-in-tree";
   if (usesDocker(target) && kubelet.service !== undefined && driver !== cgroupDriver) {
@@ -91,7 +90,7 @@ function judgeCgroups(
       );
   }
   if (cgroupVersion === 1 && minor !== undefined && minor >= refusesCgroupV1Minor) {
-    const permitted = kubelet.config?.values.get("failCgroupV1")?.value === "false";
+    const permitted = kubelet.settings.get("failCgroupV1")?.value === "false";
     add(
       ...(["cgroup-version", permitted ? "note" : "blocked"] as const),
       "the node has cgroup version 1",

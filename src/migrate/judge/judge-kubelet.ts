@@ -55,7 +55,7 @@ export function judgeKubelet(facts: MigrationFacts, target: Target): readonly Fi
 }
 
 function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): void {
-  for (const config of [kubelet.config, kubelet.instanceConfig]) {
+  for (const config of [kubelet.config, ...kubelet.dropIns, kubelet.instanceConfig]) {
     if (config?.problem === undefined) continue;
     add({
       ...{ id: "kubelet-config-broken", level: "blocked", source: config.path },
@@ -71,15 +71,6 @@ function judgeConfigFiles({ kubelet, daemonConfig }: MigrationFacts, add: Add): 
       text: `${configFlag.value} is missing`,
       reason: "the kubelet's flag --config names it",
       next: "restore the file, or remove the flag",
-    });
-  }
-  const directory = lastFlag(kubelet.service?.flags ?? [], "config-dir");
-  if (directory !== undefined) {
-    add({
-      ...{ id: "kubelet-config-dir", level: "change", source: `${directory.file}:${directory.line}` },
-      text: `the files of ${directory.value} were not read`,
-      reason: "the kubelet's flag --config-dir merges them into its configuration",
-      next: "look for containerRuntimeEndpoint, cgroupDriver, failCgroupV1 and staticPodPath in them",
     });
   }
   if (daemonConfig?.problem !== undefined) {

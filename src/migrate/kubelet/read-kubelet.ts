@@ -1,11 +1,11 @@
 /** The kubelet of a node: unit, flags, configuration files, version and process. */
 import { basename, join } from "node:path/posix";
-import { messageOf } from "../../shim/lib/errors.js";
-import type { KubeletConfigFacts, KubeletFacts, KubeletVersion, ServiceFacts } from "../facts.js";
+import type { KubeletFacts, KubeletVersion, ServiceFacts } from "../facts.js";
 import type { NodeFiles } from "../node/node-files.js";
 import { loadUnit } from "../systemd/load-unit.js";
 import { unitCommand } from "../systemd/unit-command.js";
 import { flagsOf, lastFlag } from "./flags.js";
+import { mergeSettings, readConfig, readConfigDirectory } from "./read-config.js";
 
 export const kubeadmFlagsFile = "/var/lib/kubelet/kubeadm-flags.env";
 const instanceConfigFile = "/var/lib/kubelet/instance-config.yaml";
@@ -28,15 +28,19 @@ export async function readKubelet(
 ): Promise<KubeletFacts> {
   const service = await readService(files, "kubelet.service");
   const running = await findRunningKubelet(files);
-  const configPath = lastFlag(service?.flags ?? running?.flags ?? [], "config")?.value;
+  const flags = service?.flags ?? running?.flags ?? [];
+  const configPath = lastFlag(flags, "config")?.value;
   const config = configPath === undefined ? undefined : await readConfig(files, configPath);
+  const directory = lastFlag(flags, "config-dir")?.value ?? "";
+  const dropIns = directory === "" ? [] : await readConfigDirectory(files, directory);
+  const settings = mergeSettings(config === undefined ? dropIns : [config, ...dropIns]);
   const instanceConfig = await readConfig(files, instanceConfigFile);
   const isKubeadm = (await files.kindOf(kubeadmFlagsFile)) !== "absent" || instanceConfig !== undefined;
   const program = service?.command.words[0]?.text;
   const version =
     parseVersion(givenVersion, "flag --kubelet-version") ??
     (isKubelet(program) ? parseVersion(await askProgram(program), `${program} --version`) : undefined);
-  return { service, config, instanceConfig, version, running, isKubeadm };
+  return { service, config, dropIns, settings, instanceConfig, version, running, isKubeadm };
 }
 
 /** A shell, Docker or a wrapper would answer with a version of its own, or start what it wraps. */
@@ -48,40 +52,6 @@ function isKubelet(program: string | undefined): program is string {
 export function parseVersion(text: string | undefined, source: string): KubeletVersion | undefined {
   const [, version, minor] = /(?:^|v|\s)(1\.(\d{1,3})(?:\.\d+)?)(?=$|[\s+-])/.exec(text ?? "") ?? [];
   return version === undefined ? undefined : { text: version, minor: Number(minor), source };
-}
-
-/** Undefined when there is no such file. */
-export async function readConfig(files: NodeFiles, path: string): Promise<KubeletConfigFacts | undefined> {
-  const reading = await files.read(path);
-  if (reading.kind === "absent") return undefined;
-  if (reading.kind === "unreadable")
-    return { path, text: "", values: new Map<string, never>(), problem: reading.reason };
-  const { text } = reading;
-  const values = new Map<string, { value: string; line: number }>();
-  let problem: string | undefined;
-  try {
-    const { isAlias, isMap, isScalar, LineCounter, parseDocument } = await import("../../shim/lib/yaml.js");
-    const lineCounter = new LineCounter();
-    const document = parseDocument(text, { lineCounter });
-    const [error] = document.errors;
-    if (error !== undefined) {
-      problem = `line ${lineCounter.linePos(error.pos[0]).line}: ${error.message.split("\n")[0] ?? ""}`;
-    } else if (!isMap(document.contents)) {
-      problem = "is no mapping of YAML";
-    } else {
-      for (const { key, value: written } of document.contents.items) {
-        const value = isAlias(written) ? written.resolve(document) : written;
-        if (!isScalar(key) || !isScalar(value)) continue;
-        const scalar: unknown = value.value;
-        if (typeof scalar !== "string" && typeof scalar !== "number" && typeof scalar !== "boolean") continue;
-        const [start] = (isAlias(written) ? written.range : value.range) ?? [0];
-        values.set(String(key.value), { value: String(scalar), line: lineCounter.linePos(start).line });
-      }
-    }
-  } catch (error) {
-    problem = messageOf(error);
-  }
-  return { path: reading.path, text, values, problem };
 }
 
 async function findRunningKubelet(files: NodeFiles): Promise<KubeletFacts["running"]> {

@@ -1,23 +1,26 @@
-/** Sets one scalar of a YAML mapping and keeps every other byte: comments, order and quotes. */
+/**
+ * Sets one scalar of a YAML mapping and keeps every other byte: comments, order and quotes. Of several documents
+ * the first is edited: the kubelet reads no other.
+ */
 
 /** Undefined when the text is not one mapping, or when the result would say something else as well. */
 export async function setYamlValue(text: string, key: string, value: string): Promise<string | undefined> {
-  const { isMap, isScalar, parseAllDocuments, parseDocument } = await import("../../shim/lib/yaml.js");
-  const documents = parseAllDocuments(text);
-  const [document, ...others] = [...documents];
-  if (others.length > 0) return undefined;
+  const { isMap, isScalar, parseAllDocuments } = await import("../../shim/lib/yaml.js");
+  const [document, ...others] = [...parseAllDocuments(text)];
   if (document === undefined || document.errors.length > 0 || !isMap(document.contents)) return undefined;
   const pair = document.contents.items.find((item) => isScalar(item.key) && item.key.value === key);
   const range = pair !== undefined && isScalar(pair.value) ? pair.value.range : undefined;
   if (pair !== undefined && range === undefined) return undefined;
+  const end = others.length === 0 ? text.length : document.range[1];
+  const own = text.slice(0, end);
   const edited =
     range === undefined
-      ? `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${key}: ${value}\n`
+      ? `${own}${own === "" || own.endsWith("\n") ? "" : "\n"}${key}: ${value}\n${text.slice(end)}`
       : `${text.slice(0, range[0])}${range[0] === range[1] ? ` ${value}` : value}${text.slice(range[1])}`;
-  const result = parseDocument(edited);
+  const [result] = [...parseAllDocuments(edited)];
   if (hasTooManyAliases(document)) return undefined;
   const expected = { ...(document.toJS() as Record<string, unknown>), [key]: value };
-  const isRight = result.errors.length === 0 && isSame(result.toJS(), expected);
+  const isRight = result?.errors.length === 0 && isSame(result.toJS(), expected);
   return isRight ? edited : undefined;
 }
 

@@ -57,14 +57,9 @@ export async function makePlan(
     throw precondition(
       `the version of the kubelet of ${service.unit.path} is not known: give --kubelet-version`,
     );
-  for (const config of [kubelet.config, kubelet.instanceConfig])
+  for (const config of [kubelet.config, ...kubelet.dropIns, kubelet.instanceConfig])
     if (config?.problem !== undefined)
       throw precondition(`${config.path}: ${config.problem}; correct it first`);
-  const directory = lastFlag(service.flags, "config-dir");
-  if (directory !== undefined)
-    throw precondition(
-      `${directory.file}:${directory.line}: --config-dir ${directory.value} can replace what a plan changes: edit the kubelet's configuration by hand`,
-    );
   checkTarget(facts, target, version.minor);
   const from = configuredRuntime(facts);
   // A plan for it would leave the present runtime as it is, and drop its flags.
@@ -79,7 +74,7 @@ export async function makePlan(
       minor: version.minor,
       flags: service.flags,
       hasConfig: kubelet.config !== undefined,
-      hasConfigEndpoint: (kubelet.config?.values.get("containerRuntimeEndpoint")?.value ?? "") !== "",
+      hasConfigEndpoint: (kubelet.settings.get("containerRuntimeEndpoint")?.value ?? "") !== "",
     },
     target,
     endpoint,
@@ -158,23 +153,28 @@ function networkFlags(service: ServiceFacts | undefined): ReadonlyMap<string, st
   return flags;
 }
 
+/** Each setting in the file whose value counts. */
 async function editConfigs(
   files: WorkingFiles,
-  { kubelet }: MigrationFacts,
+  { kubelet: { config, settings, instanceConfig } }: MigrationFacts,
   endpoint: string,
 ): Promise<readonly NotUnderstood[]> {
-  const problems: NotUnderstood[] = [];
-  for (const config of [kubelet.config, kubelet.instanceConfig]) {
-    if (config === undefined) continue;
-    if (config === kubelet.instanceConfig && !config.values.has("containerRuntimeEndpoint")) continue;
-    let text: string | undefined = config.text;
-    text = await setYamlValue(text, "containerRuntimeEndpoint", endpoint);
-    if (text !== undefined && config.values.has("imageServiceEndpoint"))
-      text = await setYamlValue(text, "imageServiceEndpoint", endpoint);
-    if (text === undefined) problems.push({ place: config.path, text: "is not one plain mapping of YAML" });
-    else files.set(config.path, text);
+  const places: (readonly [path: string, key: string])[] = [];
+  const endpointPath = settings.get("containerRuntimeEndpoint")?.path ?? config?.path;
+  if (endpointPath !== undefined) places.push([endpointPath, "containerRuntimeEndpoint"]);
+  const imagePath = settings.get("imageServiceEndpoint")?.path;
+  if (imagePath !== undefined) places.push([imagePath, "imageServiceEndpoint"]);
+  // kubeadm's file for the node, which it writes over config.yaml.
+  if (instanceConfig?.values.has("containerRuntimeEndpoint") === true)
+    for (const key of ["containerRuntimeEndpoint", "imageServiceEndpoint"])
+      if (instanceConfig.values.has(key)) places.push([instanceConfig.path, key]);
+  const problems = new Map<string, NotUnderstood>();
+  for (const [path, key] of places) {
+    const text = await setYamlValue((await files.text(path)) ?? "", key, endpoint);
+    if (text === undefined) problems.set(path, { place: path, text: "is not one plain mapping of YAML" });
+    else files.set(path, text);
   }
-  return problems;
+  return [...problems.values()];
 }
 
 /** Reads the planned files as systemd and the kubelet would, and refuses a plan that does not lead there. */

@@ -1,5 +1,6 @@
 /** The command of a service: `ExecStart=` with the variables of `Environment=` and `EnvironmentFile=`. */
 import type { NodeFiles } from "../node/node-files.js";
+import { matchingPaths } from "./matching-paths.js";
 import { listValues, type LoadedUnit } from "./load-unit.js";
 import { logicalLines, type Problem, type UnitEntry } from "./unit-file.js";
 import { expandWords, type PlacedWord, splitWords, type Variable } from "./words.js";
@@ -30,15 +31,24 @@ export async function unitCommand(files: NodeFiles, unit: LoadedUnit): Promise<U
   const environmentFiles: string[] = [];
   // As in systemd, the files win over Environment=.
   for (const entry of listValues(unit, "Service", "EnvironmentFile")) {
-    const path = entry.value.replace(/^-/, "");
-    const reading = await files.read(path);
-    if (reading.kind === "read") {
-      environmentFiles.push(reading.path);
-      problems.push(...readEnvironmentFile(reading.path, reading.text, variables));
-    } else if (reading.kind === "unreadable") {
-      problems.push({ place: path, text: reading.reason });
-    } else if (!entry.value.startsWith("-")) {
-      problems.push({ place: path, text: `is missing, but ${entry.file}:${entry.line} needs it` });
+    const pattern = entry.value.replace(/^-/, "");
+    const isOptional = entry.value.startsWith("-");
+    const missing = (path: string): Problem => ({
+      place: path,
+      text: `is missing, but ${entry.file}:${entry.line} needs it`,
+    });
+    const paths = await matchingPaths(files, pattern);
+    if (paths.length === 0 && !isOptional) problems.push(missing(pattern));
+    for (const path of paths) {
+      const reading = await files.read(path);
+      if (reading.kind === "read") {
+        environmentFiles.push(reading.path);
+        problems.push(...readEnvironmentFile(reading.path, reading.text, variables));
+      } else if (reading.kind === "unreadable") {
+        problems.push({ place: path, text: reading.reason });
+      } else if (!isOptional) {
+        problems.push(missing(path));
+      }
     }
   }
   const entry = listValues(unit, "Service", "ExecStart").at(-1);

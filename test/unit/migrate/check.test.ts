@@ -198,12 +198,6 @@ describe("migrate check", () => {
       "cni-config-broken",
     ],
     [
-      "a directory of kubelet configurations",
-      { tree: { ...kubeadm130, "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\n" } },
-      "change",
-      "kubelet-config-dir",
-    ],
-    [
       "a unit that reads Docker's files",
       {
         tree: {

@@ -208,14 +208,6 @@ ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --container
       [rest, "1.30", "cri-dockerd", /install cri-dockerd first/],
       [broken, "1.30", "dockershim", /config\.yaml: line \d/],
       [
-        { ...kubeadm130, "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--config-dir=/etc/kubelet.d\n" },
-        ...([
-          "1.30",
-          "dockershim",
-          /--config-dir \/etc\/kubelet\.d .*edit the kubelet's configuration by hand/,
-        ] as const),
-      ],
-      [
         {
           ...kubeadm130,
           "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=unix:///run/link.sock\n",

@@ -147,6 +147,36 @@ ExecStart=-/usr/bin/kubelet $A --x=\${B} $NONE --y=%H
     );
   });
 
+  test("EnvironmentFile= may have wildcards, whose files are read in order", async (t) => {
+    const files = await nodeOf(t, {
+      "/etc/systemd/system/kubelet.service": `[Service]
+EnvironmentFile=/etc/k*/[a-c]?.env
+EnvironmentFile=-/etc/none*.env
+EnvironmentFile=/etc/needed[!x]*
+EnvironmentFile=-/etc/[z-a]
+ExecStart=/usr/bin/kubelet $A $B
+`,
+      "/etc/kube/b1.env": "A=--b1\nB=--b\n",
+      "/etc/kube/a1.env": "A=--a1\n",
+      "/etc/kube/.a.env": "A=--hidden\n",
+      "/etc/kube/d1.env": "A=--d1\n",
+      "/etc/neededx1": "A=--x\n",
+    });
+    const service = await readService(files, "kubelet.service");
+    assert.deepEqual(
+      service?.flags.map(({ name, file }) => [name, file]),
+      [
+        ["b1", "/etc/kube/b1.env"],
+        ["b", "/etc/kube/b1.env"],
+      ],
+    );
+    assert.deepEqual(service.command.environmentFiles, ["/etc/kube/a1.env", "/etc/kube/b1.env"]);
+    assert.deepEqual(
+      service.command.problems.map(({ place }) => place),
+      ["/etc/needed[!x]*"],
+    );
+  });
+
   test("reads the units of cri-dockerd", async (t) => {
     const files = await nodeOf(t, kubeadm130);
     const service = await readService(files, "cri-docker.service");
