@@ -121,8 +121,14 @@ async function restore(
   return failed;
 }
 
-/** Answers the paths that were restored. Refuses when a file is not as the plan left it. */
-export async function undoPlan(directory: string): Promise<readonly string[]> {
+/** `removed`: the file was not there before. */
+export interface UndoneFile {
+  readonly path: string;
+  readonly change: "restored" | "removed";
+}
+
+/** Refuses when a file is not as the plan left it. */
+export async function undoPlan(directory: string): Promise<readonly UndoneFile[]> {
   const { root, files, directories } = await readManifest(directory);
   const contents: (string | undefined)[] = [];
   for (const { path, backup, writtenSha256 } of files) {
@@ -141,7 +147,7 @@ export async function undoPlan(directory: string): Promise<readonly string[]> {
   const edits = files.map(({ path }, index) => ({ path, before: undefined, after: contents[index] }));
   for (const [index, { after }] of edits.entries()) await put(root, files[index], after);
   await removeDirectories(root, directories);
-  return files.map(({ path }) => path);
+  return files.map(({ path, backup }) => ({ path, change: backup === null ? "removed" : "restored" }));
 }
 
 async function readManifest(directory: string): Promise<Manifest> {

@@ -46,8 +46,8 @@ export async function runMigrateCheck(options: MigrateCheckOptions, io: MigrateI
 export async function runMigratePlan(options: MigratePlanOptions, io: MigrateIo): Promise<number> {
   const { root, undo, write, output } = options;
   if (undo !== undefined) {
-    const restored = await undoPlan(undo);
-    io.writeOut(`${restored.map((path) => `restored ${path}`).join("\n")}\n`);
+    const undone = await undoPlan(undo);
+    io.writeOut(`${undone.map(({ path, change }) => `${change} ${path}`).join("\n")}\n`);
     io.writeOut(`Then: systemctl daemon-reload, and start the services of before. ${undo} may be removed.\n`);
     return 0;
   }

@@ -17,7 +17,11 @@ describe("writePlan() and undoPlan()", () => {
     assert.equal((await stat(directory)).mode & 0o777, 0o700);
     assert.equal((await stat(join(root, kubeadmFlags))).mode & 0o777, 0o600);
     assert.deepEqual((await planOf(root, "1.30.0")).edits, []);
-    await undoPlan(directory);
+    const undone = await undoPlan(directory);
+    assert.deepEqual(undone, [
+      { path: "/etc/systemd/system/dockershim.service", change: "removed" },
+      { path: kubeadmFlags, change: "restored" },
+    ]);
     await undoPlan(directory);
     await rm(join(root, "/var/lib/dockershim-migrate"), { recursive: true });
     assert.deepEqual(await snapshot(root), before);
