@@ -102,6 +102,8 @@ export interface ContainerFact {
   readonly image: string;
   readonly imageId: string;
   readonly isRunning: boolean;
+  /** Why the engine told no more of it than its list: then other fields are empty. */
+  readonly notInspected: string | undefined;
   readonly mounts: readonly MountFact[];
   readonly logDriver: string;
   readonly logOptions: Readonly<Record<string, string>>;
@@ -174,7 +176,6 @@ export interface MigrationFacts {
   readonly kubelet: KubeletFacts;
   readonly services: {
     readonly docker: ServiceFacts | undefined;
-    readonly dockerSocket: LoadedUnit | undefined;
     readonly criDocker: ServiceFacts | undefined;
     readonly criDockerSocket: LoadedUnit | undefined;
     readonly dockershim: ServiceFacts | undefined;

@@ -1,19 +1,17 @@
 /** Reads a node: files below one root directory, and the engine. Writes nothing and makes no directory. */
-import { connect } from "node:net";
 import { hostname } from "node:os";
-import { basename } from "node:path/posix";
 import { messageOf } from "../shim/lib/errors.js";
-import { hasCode } from "../shim/lib/files/file-errors.js";
 import type { Engine } from "../shim/ports/engine.js";
 import type { DaemonConfig, DockerUser, MigrationFacts, ServiceFacts } from "./facts.js";
 import { lastFlag } from "./kubelet/flags.js";
 import { readKubelet, readService } from "./kubelet/read-kubelet.js";
 import { usersAmongContainers, usersAmongManifests, usersAmongUnits } from "./node/docker-users.js";
+import { listenerOf } from "./node/listeners.js";
 import { NodeFiles } from "./node/node-files.js";
 import { readCheckpoints, readNetwork, readRecords } from "./node/read-network.js";
 import { readEngine } from "./node/read-engine.js";
-import { listValues, type LoadedUnit, loadUnit } from "./systemd/load-unit.js";
-import { configuredRuntime, socketPath } from "./target.js";
+import { loadUnit } from "./systemd/load-unit.js";
+import { configuredRuntime } from "./target.js";
 
 const daemonConfigPath = "/etc/docker/daemon.json";
 
@@ -26,15 +24,16 @@ export interface GatherOptions {
   readonly kubeletVersion: string | undefined;
   /** Runs a program with `--version`; undefined where that is not possible. */
   readonly askProgram: (program: string) => Promise<string | undefined>;
+  /** For the answer about one container; for tests. */
+  readonly inspectMs?: number;
 }
 
 export async function gatherFacts(options: GatherOptions, signal: AbortSignal): Promise<MigrationFacts> {
-  const { root, endpoint, engine, kubeletVersion, askProgram } = options;
+  const { root, endpoint, engine, kubeletVersion, askProgram, inspectMs } = options;
   const files = new NodeFiles(root);
   const kubelet = await readKubelet(files, kubeletVersion, askProgram);
   const services = {
     docker: await readService(files, "docker.service"),
-    dockerSocket: await loadUnit(files, "docker.socket"),
     criDocker: await readService(files, "cri-docker.service"),
     criDockerSocket: await loadUnit(files, "cri-docker.socket"),
     dockershim: await readService(files, "dockershim.service"),
@@ -60,10 +59,11 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   const records = await readRecords(files, stateDirectories[0] ?? "/var/lib/dockershim");
   problems.push(...records.problems);
 
-  const sources = { endpoint, files, checkpoints, network, limits: records.limits, records: records.pods };
+  const ofRecords = { limits: records.limits, records: records.pods };
+  const sources = { endpoint, files, checkpoints, network, inspectMs, ...ofRecords };
   let engineFacts: MigrationFacts["engine"] = { endpoint, problem: "not asked" };
   const users: DockerUser[] = [];
-  const asleep = await sleepingEngine(files, endpoint, services.dockerSocket);
+  const asleep = await sleepingEngine(files, endpoint);
   try {
     if (asleep !== undefined) engineFacts = { endpoint, problem: asleep };
     else if (engine !== undefined) engineFacts = await readEngine({ ...sources, engine }, signal);
@@ -78,8 +78,6 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
   users.push(...manifests.users);
   problems.push(...manifests.problems);
   const { endpoint: endpointOfKubelet } = configuredRuntime({ kubelet, services });
-  const isActivated =
-    services.criDockerSocket !== undefined && socketPath(endpointOfKubelet).endsWith("/cri-dockerd.sock");
   return {
     root,
     node: await readNodeName(files, kubelet.service),
@@ -90,30 +88,16 @@ export async function gatherFacts(options: GatherOptions, signal: AbortSignal): 
     network,
     checkpoints,
     dockerUsers: users,
-    socketProblem: await trySocket(files, endpointOfKubelet, { isActivated }),
+    socketProblem: await problemOfSocket(files, endpointOfKubelet),
     problems,
   };
 }
 
 /** Where systemd listens for an engine that does not run, a question would start it. */
-async function sleepingEngine(
-  files: NodeFiles,
-  endpoint: string,
-  unit: LoadedUnit | undefined,
-): Promise<string | undefined> {
-  if (unit === undefined || unit.isMasked) return undefined;
-  const listens = listValues(unit, "Socket", "ListenStream").map(({ value }) => value.replace(/^%t/, "/run"));
-  if (!listens.some((path) => socketPath(path) === socketPath(endpoint))) return undefined;
-  const processes = (await files.names("/proc")).filter((name) => /^\d+$/.test(name));
-  for (const name of processes) {
-    const reading = await files.read(`/proc/${name}/cmdline`);
-    const [program = ""] = reading.kind === "read" ? reading.text.split("\0") : [];
-    // Also dockerd-current, and "docker daemon" of old.
-    if (/^docker(d|d-.*)?$/.test(basename(program))) return undefined;
-  }
-  // Without a single process this is no running node: a copy of its files.
-  if (processes.length === 0) return undefined;
-  return `it does not run; asking it would make systemd start it, by ${unit.path}`;
+async function sleepingEngine(files: NodeFiles, endpoint: string): Promise<string | undefined> {
+  if (!endpoint.startsWith("unix:///")) return undefined;
+  const listener = await listenerOf(files, endpoint.slice("unix://".length));
+  return listener === "systemd" ? "it does not run; asking it would make systemd start it" : undefined;
 }
 
 function valueOf(services: readonly (ServiceFacts | undefined)[], name: string): string | undefined {
@@ -160,33 +144,13 @@ async function readDaemonConfig(
   }
 }
 
-const connectTimeoutMs = 2_000;
-
-/** Connects and closes at once. A fault of this program's own (a path that is too long) is no problem. */
-async function trySocket(
-  files: NodeFiles,
-  endpoint: string,
-  { isActivated }: { readonly isActivated: boolean },
-): Promise<string | undefined> {
+/** Nothing is connected: that could start the service. */
+async function problemOfSocket(files: NodeFiles, endpoint: string): Promise<string | undefined> {
   if (!/^(unix:\/\/)?\//.test(endpoint)) return undefined;
   const path = endpoint.replace(/^unix:\/\//, "");
-  if ((await files.kindOf(path)) === "absent") {
-    // Nothing runs below another root directory.
-    return files.root === "/" ? "there is no such socket" : undefined;
-  }
-  // systemd would start the service of a socket unit.
-  if (isActivated) return undefined;
-  const local = files.local(await files.resolve(path));
-  return new Promise((resolve) => {
-    const socket = connect({ path: local });
-    const end = (problem: string | undefined): void => {
-      socket.destroy();
-      resolve(problem);
-    };
-    socket.setTimeout(connectTimeoutMs, () => end("it does not accept connections"));
-    socket.once("connect", () => end(undefined));
-    socket.once("error", (error) => {
-      end(hasCode(error, "ECONNREFUSED", "ENOTSOCK") ? "it refuses connections" : undefined);
-    });
-  });
+  const kind = await files.kindOf(await files.resolve(path).catch(() => path));
+  // Nothing runs below another root directory.
+  if (kind === "absent") return files.root === "/" ? "there is no such socket" : undefined;
+  if (kind !== "other") return "it is no socket";
+  return (await listenerOf(files, path)) === "none" ? "no process listens on it" : undefined;
 }

@@ -153,7 +153,8 @@ export const wayBack: readonly WayBackRow[] = [
     targets: both,
     level: "change",
     text: "its hugepage and unified limits are not set again after a restart of the container",
-    reason: "Docker has no fields for them; this program writes them after each start",
+    reason:
+      "Docker has no fields for them; this program writes them after each start. Those that kubelets send for every container do not count",
     next: "delete the pod after the switch; new containers have no such limits there",
     container: ({ hasLimitsRecord }) => hasLimitsRecord,
   },

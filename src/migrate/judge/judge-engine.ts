@@ -1,5 +1,5 @@
 /** The engine against the target and the kubelet. Pure. */
-import type { EngineFacts, MigrationFacts } from "../facts.js";
+import type { ContainerFact, EngineFacts, MigrationFacts } from "../facts.js";
 import type { Finding, Level } from "../finding.js";
 import { lastFlag } from "../kubelet/flags.js";
 import { type Target, targetNames, usesDocker } from "../target.js";
@@ -28,6 +28,15 @@ export function judgeEngine(facts: MigrationFacts, engine: EngineFacts, target: 
       "update the engine to 23 or later, or install cri-dockerd 0.3",
     );
   }
+  for (const container of containersOf(engine)) {
+    if (container.notInspected === undefined) continue;
+    found.push({
+      ...{ id: "container-not-inspected", level: "change", subject: `container ${container.name}`, source },
+      text: `the engine does not tell what it is: ${container.notInspected}`,
+      reason: "its mounts, log, network and runtime are not judged",
+      next: `docker inspect ${container.id.slice(0, 12)}; if that hangs, see the engine's log, and restart the engine`,
+    });
+  }
   judgeCgroups(facts, info, target, add);
   if (target === "dockershim" && info.security.usernsRemap)
     add(
@@ -53,6 +62,14 @@ export function judgeEngine(facts: MigrationFacts, engine: EngineFacts, target: 
       "",
     );
   return found;
+}
+
+function containersOf({ pods, foreign, outside }: EngineFacts): readonly ContainerFact[] {
+  const ofPods = pods.flatMap(({ sandbox, containers }) => [
+    ...(sandbox === undefined ? [] : [sandbox]),
+    ...containers,
+  ]);
+  return [...ofPods, ...foreign, ...outside];
 }
 
 type Add = (id: string, level: Level, text: string, reason: string, next: string, at?: string) => void;

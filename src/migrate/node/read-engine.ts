@@ -10,8 +10,10 @@ import {
   sandboxType,
   typeLabel,
 } from "../../shim/domain/labels.js";
+import { withDeadline } from "../../shim/lib/abort.js";
+import { ShimError } from "../../shim/lib/errors.js";
 import { parseName } from "../../shim/domain/names.js";
-import type { ListedImage, Snapshot } from "../../shim/domain/snapshot.js";
+import type { ListedContainer, ListedImage, Snapshot } from "../../shim/domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts.js";
 import type { NodeFiles } from "./node-files.js";
@@ -19,6 +21,7 @@ import type { PodRecordFact } from "./read-network.js";
 
 /** Inspects under way at one time. */
 const inspectsAtOnce = 8;
+const defaultInspectMs = 10_000;
 const helperContainer = /^dockershim-(scratch|image)-/;
 
 export interface EngineSources {
@@ -29,6 +32,8 @@ export interface EngineSources {
   readonly records: ReadonlyMap<string, PodRecordFact>;
   readonly limits: ReadonlySet<string>;
   readonly network: NetworkFacts;
+  /** For each container; for tests. */
+  readonly inspectMs?: number | undefined;
 }
 
 export async function readEngine(sources: EngineSources, signal: AbortSignal): Promise<EngineFacts> {
@@ -37,23 +42,65 @@ export async function readEngine(sources: EngineSources, signal: AbortSignal): P
   const listed = await engine.listContainers({}, signal);
   const containers: ContainerFact[] = [];
   for (let start = 0; start < listed.length; start += inspectsAtOnce) {
-    const snapshots = await Promise.all(
-      listed.slice(start, start + inspectsAtOnce).map(({ id }) => engine.inspectContainer(id, signal)),
-    );
-    for (const snapshot of snapshots) {
-      // Removed since it was listed.
-      if (snapshot !== undefined) containers.push(await toContainer(sources, snapshot));
+    const batch = listed.slice(start, start + inspectsAtOnce);
+    const answers = await Promise.all(batch.map((one) => inspect(sources, one, signal)));
+    const failed = answers.filter((answer) => answer instanceof ShimError);
+    // More than single containers.
+    if (failed[0] !== undefined && failed.length === inspectsAtOnce) throw failed[0];
+    for (const [index, answer] of answers.entries()) {
+      const one = batch[index];
+      if (answer instanceof ShimError && one !== undefined)
+        containers.push(await toListedContainer(sources, one, answer.message));
+      // Else removed since it was listed.
+      else if (answer !== undefined && !(answer instanceof ShimError))
+        containers.push(await toContainer(sources, answer));
     }
   }
   const images = await engine.listImages(signal);
   return { endpoint, facts, ...sortContainers(sources, containers), localImages: localImages(images) };
 }
 
+/** An error in place of an answer: a container that hangs must not hide the others. */
+async function inspect(
+  { engine, inspectMs = defaultInspectMs }: EngineSources,
+  { id }: ListedContainer,
+  signal: AbortSignal,
+): Promise<Snapshot | ShimError | undefined> {
+  try {
+    return await withDeadline(signal, inspectMs, "inspect", (limited) =>
+      engine.inspectContainer(id, limited),
+    );
+  } catch (error) {
+    signal.throwIfAborted();
+    return ShimError.from(error);
+  }
+}
+
+/** What the list of containers tells of one. */
+async function toListedContainer(
+  { files, limits }: EngineSources,
+  { id, names, labels, imageName, imageId, status }: ListedContainer,
+  notInspected: string,
+): Promise<ContainerFact> {
+  return {
+    ...{ id, labels, imageId, notInspected, mounts: [], logDriver: "", logOptions: {}, runtime: "" },
+    name: names[0] ?? id,
+    image: imageName,
+    isRunning: status === "running",
+    networkMode: "",
+    privileged: false,
+    restartCount: undefined,
+    isMadeHere: isMadeHere(labels),
+    log: await logAt(files, labels[logPathLabel] ?? ""),
+    hasLimitsRecord: limits.has(id),
+  };
+}
+
 async function toContainer({ files, limits }: EngineSources, snapshot: Snapshot): Promise<ContainerFact> {
   const { id, name, labels, mounts, state } = snapshot;
   const restarts = Number(labels[restartCountLabel] ?? Number.NaN);
   return {
-    ...{ id, name, labels },
+    ...{ id, name, labels, notInspected: undefined },
     image: snapshot.imageName,
     imageId: snapshot.imageId,
     isRunning: state.running,

@@ -4,6 +4,7 @@ import { decodeCheckpoint } from "../../../checkpoints/checkpoint.js";
 import { legacyResultDirs } from "../../network/libcni/cache.js";
 import { readConfigurationFiles } from "../../network/libcni/configuration-files.js";
 import { messageOf } from "../../shim/lib/errors.js";
+import { needsCgroup } from "../../shim/plan/cgroups.js";
 import { isFileKey } from "../../shim/lib/files/state-files.js";
 import type { CheckpointFact, NetworkFacts } from "../facts.js";
 import type { Problem } from "../systemd/unit-file.js";
@@ -83,12 +84,17 @@ export async function readCheckpoints(
   return facts;
 }
 
+const notJson = "is no JSON; dockershim moves it to quarantine/ at its start";
+
 export interface PodRecordFact {
   readonly plugin: string;
   readonly path: string;
 }
 
-/** Records of this program by sandbox, from `pods/` of its state directory, and names in `containers/`. */
+/**
+ * Records of this program by sandbox, from `pods/` of its state directory, and those containers of `containers/`
+ * that have limits beyond what kubelets send for every container.
+ */
 export async function readRecords(
   files: NodeFiles,
   stateDirectory: string,
@@ -107,15 +113,42 @@ export async function readRecords(
       const record = reading.kind === "read" ? (JSON.parse(reading.text) as PodRecordShape) : undefined;
       pods.set(name.slice(0, -".json".length), { path, plugin: pluginOf(record) });
     } catch {
-      problems.push({ place: path, text: "is no JSON; dockershim moves it to quarantine/ at its start" });
+      problems.push({ place: path, text: notJson });
     }
   }
-  const names = await files.names(join(stateDirectory, "containers"));
-  const limits = new Set(names.map((name) => name.replace(/\.json$/, "")));
+  const limits = new Set<string>();
+  for (const name of await files.names(join(stateDirectory, "containers"))) {
+    if (!name.endsWith(".json") || name.startsWith(".")) continue;
+    const path = join(stateDirectory, "containers", name);
+    const reading = await files.read(path);
+    try {
+      if (reading.kind === "read" && hasLimits(JSON.parse(reading.text) as ContainerRecordShape))
+        limits.add(name.slice(0, -".json".length));
+    } catch {
+      problems.push({ place: path, text: notJson });
+    }
+  }
   return { pods, limits, problems };
 }
 
-/** The part of a record that is read. */
+/** The part of a container's record that is read. */
+interface ContainerRecordShape {
+  readonly cgroup?: {
+    readonly unified?: Readonly<Record<string, string>>;
+    readonly hugepages?: readonly { readonly limitBytes?: string }[];
+  } | null;
+}
+
+/** Throws for a value that this program does not write. */
+function hasLimits(record: ContainerRecordShape | null): boolean {
+  const { unified = {}, hugepages = [] } = record?.cgroup ?? {};
+  return needsCgroup({
+    unified,
+    hugepages: hugepages.map(({ limitBytes }) => ({ pageSize: "", limitBytes: BigInt(limitBytes ?? 0) })),
+  });
+}
+
+/** The part of a pod's record that is read. */
 interface PodRecordShape {
   readonly network?: { readonly plugin?: unknown } | null;
 }

@@ -100,13 +100,21 @@ export interface CheckRule {
   readonly engine?: FakeEngine;
   readonly target?: Target;
   readonly version?: string;
+  readonly inspectMs?: number;
 }
 
 export async function check(t: Parameters<typeof makeNode>[0], rule: CheckRule): Promise<CheckReport> {
-  const { tree = kubeadm130, engine = engineWith([]), target = "dockershim", version = "1.30.1" } = rule;
+  const {
+    tree = kubeadm130,
+    engine = engineWith([]),
+    target = "dockershim",
+    version = "1.30.1",
+    inspectMs = 10_000,
+  } = rule;
   const root = await makeNode(t, tree);
   const askProgram = (): Promise<undefined> => Promise.resolve(undefined);
-  const options = { root, endpoint: "unix:///run/docker.sock", engine, kubeletVersion: version, askProgram };
+  const endpoint = "unix:///run/docker.sock";
+  const options = { root, endpoint, engine, kubeletVersion: version, askProgram, inspectMs };
   const facts = await gatherFacts(options, new AbortController().signal);
   return judge(facts, target, { program: "1.2.3", at: "2026-11-23T14:00:00Z" });
 }

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ShimError } from "../../../src/shim/lib/errors.js";
 import { idOf, snapshotOf } from "../../fakes/snapshots.js";
 import { cached, check, type CheckRule, engineWith, golden, idsOf, pod } from "./check-bed.js";
 import { kubeadm123, kubeadm130, type NodeTree, ours } from "./nodes.js";
+
+function limitsRecord(id: string, cgroup: object): NodeTree {
+  const record = { version: 1, containerId: idOf(id), cgroup };
+  return { [`/var/lib/dockershim/containers/${idOf(id)}.json`]: JSON.stringify(record) };
+}
 
 describe("migrate check", () => {
   test("a healthy node of cri-dockerd has exit code 0, and all pods are adopted as they are", async (t) => {
@@ -78,7 +82,11 @@ describe("migrate check", () => {
       ...ours,
       ...["a1", "a2", "a3", "a4", "a5", "a6"].map(cached).reduce((all, one) => ({ ...all, ...one }), {}),
       [`/var/lib/dockershim/sandbox/${idOf("a2")}`]: golden.dockershim,
-      [`/var/lib/dockershim/containers/${idOf("a6c")}.json`]: "{}",
+      ...limitsRecord("a6c", { unified: { "memory.high": "1" }, hugepages: [] }),
+      ...limitsRecord("a1c", {
+        unified: { "memory.oom.group": "1", "memory.swap.max": "0" },
+        hugepages: [{ pageSize: "2MB", limitBytes: "0" }],
+      }),
       "/var/log/pods/plain/0.log": "2026-11-21T20:00:00.123456789Z stdout F x\n",
     };
     const report = await check(t, {
@@ -251,49 +259,5 @@ describe("migrate check", () => {
     });
     const found = report.findings.find(({ id }) => id === "checkpoint-corrupt");
     assert.deepEqual([found?.level, found?.subject, found?.source], ["change", "pod ns/web", path]);
-  });
-
-  test("an engine that does not answer blocks, names the socket, and the files are judged", async (t) => {
-    const error = new ShimError("unavailable", "cannot connect");
-    const engine = { ...engineWith([]), connect: () => Promise.reject(error) };
-    const report = await check(t, { engine });
-    assert.match(
-      report.findings[0]?.text ?? "",
-      /unix:\/\/\/run\/docker\.sock does not answer: cannot connect/,
-    );
-    assert.equal(report.kubelet.runtime, "cri-dockerd");
-    assert.equal(report.summary.exitCode, 2);
-  });
-
-  test("an engine that systemd would start is not asked", async (t) => {
-    const asked: string[] = [];
-    const connect = (): Promise<never> => {
-      asked.push("connect");
-      return Promise.reject(new ShimError("unavailable", "cannot connect"));
-    };
-    const engine = { ...engineWith([]), connect };
-    const tree = {
-      ...kubeadm130,
-      "/usr/lib/systemd/system/docker.socket": "[Socket]\nListenStream=/var/run/docker.sock\n",
-    };
-    const sleeping = { ...tree, "/proc/1/cmdline": "/sbin/init\0", "/proc/7/cmdline": "docker-proxy\0" };
-    const { findings } = await check(t, { tree: sleeping, engine });
-    assert.deepEqual(asked, []);
-    assert.match(findings[0]?.text ?? "", /asking it would make systemd start it, by .*\/docker\.socket/);
-    assert.match(findings[0]?.next ?? "", /start it/);
-    await check(t, { tree: { ...sleeping, "/proc/8/cmdline": "/usr/bin/dockerd\0-H\0fd://\0" }, engine });
-    await check(t, { tree, engine });
-    assert.equal(asked.length, 2);
-  });
-
-  test("a kubelet's socket that is no socket is found", async (t) => {
-    const tree = {
-      ...ours,
-      "/var/lib/kubelet/kubeadm-flags.env":
-        'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/dockershim.sock"\n',
-      "/run/dockershim.sock": "",
-    };
-    assert.ok(idsOf(await check(t, { tree }), "change").includes("socket-not-served"));
-    assert.ok(!idsOf(await check(t, { tree: ours })).includes("socket-not-served"));
   });
 });
