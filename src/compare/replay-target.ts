@@ -17,11 +17,15 @@ export class ReplayTarget {
   /** Directories of logs of the recording. */
   readonly #logDirectories = new Map<string, string>();
   readonly missingPaths = new Set<string>();
+  readonly imageLabels = new Set<string>();
+  /** By id of the recording and by id of the replay: the keys of labels in the request. */
+  readonly #requestedLabels = new Map<string, ReadonlySet<string>>();
 
-  /** `directory`: for logs. */
+  /** `directory`: for logs. `isComparedImage`: of an entry of a list of images. */
   constructor(
     private readonly directory: string,
     private readonly exists: (path: string) => boolean = existsSync,
+    private readonly isComparedImage: (image: unknown) => boolean = () => true,
   ) {}
 
   /** Ids that the replay made. */
@@ -34,11 +38,15 @@ export class ReplayTarget {
   }
 
   /** To be called with each answer that names a new object. */
-  learn({ rpc, response }: RecordedCall, answer: Message): void {
+  learn({ rpc, request, response }: RecordedCall, answer: Message): void {
     const name = rpc === "RunPodSandbox" ? "pod_sandbox_id" : rpc === "CreateContainer" ? "container_id" : "";
     const [recorded, actual] = [textOf(response, name), textOf(answer, name)];
     if (recorded === "" || actual === "") return;
     this.#ids.set(recorded, actual);
+    const config = request?.["config"];
+    const labels = isMessage(config) && isMessage(config["labels"]) ? config["labels"] : {};
+    const keys = new Set(Object.keys(labels));
+    this.#requestedLabels.set(recorded, keys).set(actual, keys);
   }
 
   /** The error with the ids of this node. */
@@ -91,7 +99,8 @@ export class ReplayTarget {
   /** The recorded answer as it would be here. Of lists, only objects that the replay made. */
   expected(rpc: string, response: Message): Message {
     const containers = arrayOf(response["containers"]).length;
-    const own = this.#ownDirectories(this.#ownIds(this.#onlyMade(response))) as Message;
+    const made = this.#onlyRequestedLabels(this.#onlyMade(response)) as Message;
+    const own = this.#ownDirectories(this.#ownIds(made)) as Message;
     const { status } = own;
     if (rpc !== "ContainerStatus" || containers > 0 || !isMessage(status)) return own;
     const leftOut = this.#leftOut.get(textOf(response["status"], "id"));
@@ -104,11 +113,30 @@ export class ReplayTarget {
   /** Of lists, only objects that the replay made. */
   actual(response: Message): Message {
     const made = new Set(this.made);
-    return mapLists(response, (entry) => made.has(idOf(entry)));
+    const own = mapLists(response, (entry) => made.has(idOf(entry)), this.isComparedImage);
+    return this.#onlyRequestedLabels(own) as Message;
   }
 
   #onlyMade(response: Message): Message {
-    return mapLists(response, (entry) => this.#ids.has(idOf(entry)));
+    return mapLists(response, (entry) => this.#ids.has(idOf(entry)), this.isComparedImage);
+  }
+
+  /** Docker adds the labels of the image, which dockershim and cri-dockerd show and this program does not. */
+  #onlyRequestedLabels(value: unknown): unknown {
+    if (Array.isArray(value)) return value.map((entry) => this.#onlyRequestedLabels(entry));
+    if (!isMessage(value) || Buffer.isBuffer(value)) return value;
+    const keys = this.#requestedLabels.get(textOf(value, "id"));
+    return Object.fromEntries(
+      Object.entries(value).map(([name, entry]) => {
+        if (name !== "labels" || keys === undefined || !isMessage(entry))
+          return [name, this.#onlyRequestedLabels(entry)];
+        const isRequested = ([key]: readonly [string, unknown]): boolean => {
+          if (!keys.has(key)) this.imageLabels.add(key);
+          return keys.has(key);
+        };
+        return [name, Object.fromEntries(Object.entries(entry).filter(isRequested))];
+      }),
+    );
   }
 
   #podRequest(request: Message): Message {
@@ -159,17 +187,22 @@ export class ReplayTarget {
   }
 }
 
-/** The lists of pods, containers and their statistics. */
-function mapLists(response: Message, keep: (entry: Message) => boolean): Message {
+/** The lists of pods, containers, their statistics and metrics, and of images. */
+function mapLists(
+  response: Message,
+  keep: (entry: Message) => boolean,
+  keepImage: (image: Message) => boolean,
+): Message {
   const changed: Record<string, unknown> = { ...response };
-  for (const name of ["items", "containers", "stats"]) {
-    if (Array.isArray(changed[name])) changed[name] = arrayOf(changed[name]).filter(keep);
+  for (const name of ["items", "containers", "stats", "pod_metrics", "images"]) {
+    if (Array.isArray(changed[name]))
+      changed[name] = arrayOf(changed[name]).filter(name === "images" ? keepImage : keep);
   }
   return changed;
 }
 
 function idOf(entry: Message): string {
-  return textOf(entry, "id") || textOf(entry["attributes"], "id");
+  return textOf(entry, "id") || textOf(entry["attributes"], "id") || textOf(entry, "pod_sandbox_id");
 }
 
 /** The protocol has bytes there; recordings have the number of the secret. */

@@ -4,9 +4,10 @@ import type { UnaryRpc } from "../client/cri-connection.js";
 import { sleep } from "../shim/lib/abort.js";
 import { ShimError } from "../shim/lib/errors.js";
 import type { AskedServer } from "./asked-server.js";
-import type { VolatileField } from "./answer-shape.js";
 import type { CompareOptions, Difference } from "./compare-answers.js";
 import type { RecordedCall } from "./recording.js";
+import { ReplayImages } from "./replay-images.js";
+import { asList, concernsOnePod, ofOtherObjects, replayRule } from "./replay-rules.js";
 import { ReplayTarget, textOf } from "./replay-target.js";
 import type { ReportBuilder } from "./shadow-report.js";
 
@@ -31,45 +32,11 @@ export interface Replayed {
   readonly missingImages: readonly string[];
   /** Of mounts that were left out. */
   readonly missingPaths: readonly string[];
+  /** Keys of labels that no request had: those of images. They are not compared. */
+  readonly imageLabels: readonly string[];
   /** Pods that could not be removed at the end. */
   readonly left: readonly string[];
 }
-
-const playedRpcs: ReadonlySet<string> = new Set<UnaryRpc>([
-  "RunPodSandbox",
-  "StopPodSandbox",
-  "RemovePodSandbox",
-  "CreateContainer",
-  "StartContainer",
-  "StopContainer",
-  "RemoveContainer",
-  "UpdateContainerResources",
-  "UpdatePodSandboxResources",
-  "ReopenContainerLog",
-  "ExecSync",
-  "PullImage",
-]);
-const comparedRpcs: ReadonlySet<string> = new Set<UnaryRpc>([
-  "Version",
-  "Status",
-  "ListPodSandbox",
-  "PodSandboxStatus",
-  "ListContainers",
-  "ContainerStatus",
-  "ContainerStats",
-  "ListContainerStats",
-  "PodSandboxStats",
-  "ListPodSandboxStats",
-  "ImageStatus",
-]);
-
-/** The replay made other objects at another time. */
-const ofOtherObjects: readonly VolatileField[] = [
-  "created_at",
-  "started_at",
-  "finished_at",
-  "network.ip",
-].map((name) => ({ field: `*${name}`, compared: "by presence", reason: "the replay made another object" }));
 
 /** Calls are in the order of their ends; so many are looked at to find their order at the begin. */
 const windowCalls = 500;
@@ -89,6 +56,7 @@ export async function replay(options: ReplayOptions): Promise<Replayed> {
 
 class Replay {
   readonly #target: ReplayTarget;
+  readonly #images: ReplayImages;
   readonly #pending = new Set<Pending>();
   readonly #notPlayed: Record<string, number> = {};
   readonly #missingImages = new Set<string>();
@@ -96,7 +64,8 @@ class Replay {
   #played = 0;
 
   constructor(private readonly options: ReplayOptions) {
-    this.#target = new ReplayTarget(options.directory, options.exists);
+    this.#images = new ReplayImages(options.endpoint);
+    this.#target = new ReplayTarget(options.directory, options.exists, (image) => this.#images.isUsed(image));
   }
 
   async run(): Promise<Replayed> {
@@ -108,7 +77,7 @@ class Replay {
         const waitMs = call.at - (performance.now() - startedMs);
         if (!fast && waitMs > 0) await sleep(waitMs, signal);
         signal.throwIfAborted();
-        await this.#start(call);
+        await this.#start(asList(call));
       }
       await this.#settled();
       left = await this.#cleanUp();
@@ -123,6 +92,7 @@ class Replay {
       notPlayed: this.#notPlayed,
       missingImages: [...this.#missingImages],
       missingPaths: [...this.#target.missingPaths],
+      imageLabels: [...this.#target.imageLabels],
       left,
     };
   }
@@ -137,7 +107,7 @@ class Replay {
       this.#skip("cancelled, or not recorded whole");
       return;
     }
-    if (!playedRpcs.has(rpc) && !comparedRpcs.has(rpc)) {
+    if (replayRule(rpc) === undefined) {
       this.#skip(`${rpc} is not played`);
       return;
     }
@@ -163,22 +133,32 @@ class Replay {
     const { rpc } = call;
     const unknown = this.#target.unknownIds(call.request ?? {});
     // A call that failed at the recorded server, too, must not change a pod that has this id here.
-    if (unknown.length > 0 && (call.error === undefined || playedRpcs.has(rpc))) {
+    if (unknown.length > 0 && (call.error === undefined || concernsOnePod(rpc))) {
       this.#skip("of a pod from before the recording, or one that was not made here");
       return;
     }
     let request = this.#target.request(call);
+    const image = textOf(request["image"], "image");
+    if (rpc === "RemoveImage" && !(await this.#images.mayRemove(image, signal))) {
+      this.#skip("RemoveImage of an image that the replay has not pulled");
+      return;
+    }
+    if (rpc === "PullImage") await this.#images.beforePull(signal);
     if (rpc === "RunPodSandbox" || rpc === "CreateContainer") {
       const config = rpc === "RunPodSandbox" ? request["config"] : request["sandbox_config"];
       const logs = textOf(config, "log_directory");
       if (logs !== "") await mkdir(logs, { recursive: true, mode: 0o700 });
     }
-    if (rpc === "CreateContainer") request = await this.#withImage(request);
+    if (rpc === "CreateContainer") {
+      this.#images.use(call);
+      request = await this.#withImage(request);
+    }
     // The recording has the messages of this RPC.
     // The id of a pod comes with the answer alone, and by its id it is removed.
     const limit = rpc === "RunPodSandbox" ? new AbortController().signal : signal;
     const answer = await endpoint.ask(rpc as UnaryRpc, request, limit);
     this.#played += 1;
+    if (rpc === "PullImage") await this.#images.afterPull(image, signal);
     const sandbox = rpc === "RunPodSandbox" ? textOf(answer, "pod_sandbox_id") : "";
     if (sandbox !== "") this.#sandboxes.add(sandbox);
     if (rpc === "RemovePodSandbox" && !("error" in answer))
@@ -201,9 +181,7 @@ class Replay {
   }
 
   async #hasImage(image: string): Promise<boolean> {
-    const { endpoint, signal } = this.options;
-    const answer = await endpoint.ask("ImageStatus", { image: { image } }, signal);
-    return "image" in answer && answer.image !== null && answer.image !== undefined;
+    return (await this.#images.idOf(image, this.options.signal)) !== "";
   }
 
   #compare(call: RecordedCall, answer: Readonly<Record<string, unknown>>): void {
@@ -214,12 +192,14 @@ class Replay {
     const left =
       error === undefined ? this.#target.expected(rpc, response) : { error: this.#target.error(error) };
     // Ids of new objects differ, and output is not in the recording.
-    const isChange = error === undefined && !("error" in answer) && playedRpcs.has(rpc);
+    const isSuccess = error === undefined && !("error" in answer);
+    const isChange = isSuccess && replayRule(rpc) === "play";
+    const isEqual = isSuccess && replayRule(rpc) === "ask";
     const counts = report.counts(rpc);
     counts.observed += 1;
     counts.compared += 1;
     const differences =
-      isChange && (isCreation || rpc !== "ExecSync")
+      isEqual || (isChange && (isCreation || rpc !== "ExecSync"))
         ? []
         : compare(rpc, withoutOutput(left), withoutOutput(this.#target.actual(answer)), {
             ...compareOptions,

@@ -92,13 +92,16 @@ export async function requireNoPods(
 }
 
 export function page(report: ShadowReport, replayed: Replayed, isWhole: boolean): string {
-  const { played, notPlayed, missingImages, missingPaths, left } = replayed;
+  const { played, notPlayed, missingImages, missingPaths, imageLabels, left } = replayed;
   const lines = [
     `${String(played)} calls played${isWhole ? "" : "; the recording is cut off, all before the cut was played"}`,
     ...Object.entries(notPlayed).map(([reason, count]) => `${String(count)} not played: ${reason}`),
     ...missingImages.map((image) => `image missing at the endpoint, pull it first: ${image}`),
     ...missingPaths.slice(0, 20).map((path) => `mount left out, the path is not on this node: ${path}`),
     ...(missingPaths.length > 20 ? [`and ${String(missingPaths.length - 20)} more mounts`] : []),
+    ...(imageLabels.length === 0
+      ? []
+      : [`labels not compared, no request had them: ${imageLabels.slice(0, 20).join(", ")}`]),
     ...left.map((id) => `pod could not be removed: ${id}`),
   ];
   return `${lines.map(shownText).join("\n")}\n\n${renderReport(report, { left: "recorded", right: "replayed" })}`;
