@@ -139,7 +139,7 @@ export const wayBack: readonly WayBackRow[] = [
   {
     id: "way-back-runtime-handler",
     what: "pods with a RuntimeClass",
-    targets: both,
+    targets: ["dockershim-in-tree"],
     level: "lost",
     text: "it runs on, but cannot be made again",
     reason: "the target refuses every runtime handler but docker",
@@ -160,11 +160,11 @@ export const wayBack: readonly WayBackRow[] = [
   },
   {
     id: "way-back-cdi",
-    what: "CDI devices",
+    what: "CDI devices that an annotation names",
     targets: both,
     level: "lost",
     text: "it runs on, but its devices are missing when it is made again",
-    reason: "the target does not know CDI",
+    reason: "the target does not read the annotations cdi.k8s.io/…",
     next: "move the pod to another node",
     container: ({ labels }) => Object.keys(labels).some((key) => key.startsWith("annotation.cdi.k8s.io/")),
   },
@@ -180,7 +180,7 @@ export const wayBack: readonly WayBackRow[] = [
   },
   {
     id: "way-back-cdi-fields",
-    what: "CDI devices that a device plugin named, recursive read-only mounts, stop signals, swap limits",
+    what: "recursive read-only mounts, stop signals, swap limits",
     targets: both,
     level: "lost",
     text: "containers keep them; a container that is made again does not have them",
@@ -193,6 +193,8 @@ export const wayBack: readonly WayBackRow[] = [
 export const wayBackHarmless: readonly (readonly [what: string, reason: string])[] = [
   ["names and labels", "the three programs have the same"],
   ["typed mounts (`Mounts` in place of `Binds`)", "statuses read what the engine mounted"],
+  ["pods with a RuntimeClass, for cri-dockerd 0.4", "it gives new pods and containers the same runtime"],
+  ["CDI devices that a device plugin names, for cri-dockerd 0.4", "it reads the same field of the request"],
   ["log driver `none` of the pause container", "no program reads its log"],
   ["`StopTimeout`, stop signals, annotations, ulimits", "the engine keeps them with the container"],
   ["containers in one containerd-shim with their pod", "only their creation differs"],

@@ -6,28 +6,20 @@
  * cri-dockerd in DOCKERSHIM_TEST_CRI_DOCKERD it is that one: for an engine with API 1.42 or later.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { connectCri } from "../support/cri-client.js";
-import { dockerEndpoint } from "../support/docker.js";
+import { criDockerd, type CriServer, startCriDockerd } from "../support/cri-dockerd.js";
 import { SwitchLoad } from "../support/switch-load.js";
 import { long, reasonToSkip, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
 
 const switches = Number(process.env["DOCKERSHIM_TEST_SWITCHES"] ?? (long ? 100 : 6));
-const criDockerd = process.env["DOCKERSHIM_TEST_CRI_DOCKERD"] ?? "";
 /** For both servers, as `--network-plugin=cni`. */
 const flags = (process.env["DOCKERSHIM_TEST_SWITCH_FLAGS"] ?? "").split(" ").filter((flag) => flag !== "");
 /** Every n-th switch is a crash, the others let calls in flight end. */
 const crashEvery = 4;
-
-interface Server {
-  end(signal: "SIGTERM" | "SIGKILL"): Promise<unknown>;
-}
 
 describe("switches between two servers", { skip: await reasonToSkip() }, () => {
   const bed = TestBed.ofSuite();
@@ -37,12 +29,12 @@ describe("switches between two servers", { skip: await reasonToSkip() }, () => {
     const others = criDockerd === "" ? join(directory, "other") : "/var/lib/cri-dockerd";
     const socket = join(directory, "cri.sock");
 
-    async function startOurs(): Promise<Server> {
+    async function startOurs(): Promise<CriServer> {
       const shim = await bed.startShim({ directory, flags });
       return { end: (signal) => (signal === "SIGTERM" ? shim.stop() : shim.kill()) };
     }
-    async function startOther(): Promise<Server> {
-      if (criDockerd !== "") return startCriDockerd(bed, socket, others);
+    async function startOther(): Promise<CriServer> {
+      if (criDockerd !== "") return startCriDockerd(bed, { socket, root: others, flags });
       const shim = await bed.startShim({ directory, flags: [...flags, `--state-dir=${others}`] });
       return { end: (signal) => (signal === "SIGTERM" ? shim.stop() : shim.kill()) };
     }
@@ -103,34 +95,6 @@ describe("switches between two servers", { skip: await reasonToSkip() }, () => {
     assert.ok(lived > 0);
   });
 });
-
-async function startCriDockerd(bed: TestBed, socket: string, root: string): Promise<Server> {
-  const child = spawn(
-    criDockerd,
-    [
-      ...["--container-runtime-endpoint", `unix://${socket}`, "--docker-endpoint", dockerEndpoint],
-      ...["--cri-dockerd-root-directory", root, "--pod-infra-container-image", builtinPauseReference],
-      ...["--network-plugin=", "--streaming-bind-addr=127.0.0.1:0", ...flags],
-    ],
-    { stdio: "ignore" },
-  );
-  const ended = once(child, "exit");
-  bed.onClose(() => Promise.resolve(child.kill("SIGKILL")));
-  using cri = connectCri(socket);
-  await until("cri-dockerd", async () => {
-    if (child.exitCode !== null) throw new Error(`cri-dockerd ended with ${child.exitCode}`);
-    return cri.Version({}, { timeoutMs: 2_000 }).then(
-      () => true,
-      () => false,
-    );
-  });
-  return {
-    end: (signal) => {
-      child.kill(signal);
-      return ended;
-    },
-  };
-}
 
 async function namesIn(directory: string): Promise<readonly string[]> {
   return readdir(directory).catch(() => []);

@@ -83,6 +83,7 @@ export interface InspectedContainer {
     readonly SecurityOpt: readonly string[] | null;
     readonly OomScoreAdj: number;
     readonly CgroupParent: string;
+    readonly Runtime: string;
     readonly Memory: number;
     readonly MaskedPaths: readonly string[] | null;
     readonly Ulimits:

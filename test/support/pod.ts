@@ -37,6 +37,11 @@ export class Pod implements AsyncDisposable {
     return new Pod(source, cri, pod_sandbox_id, config);
   }
 
+  /** The same pod, asked at another server. */
+  through(cri: CriClient): Pod {
+    return new Pod(this.source, cri, this.id, this.config);
+  }
+
   async status(): Promise<PodSandboxStatus> {
     const { status } = await this.cri.PodSandboxStatus({ pod_sandbox_id: this.id });
     if (status === null) throw new Error("PodSandboxStatus without a status");
