@@ -126,10 +126,11 @@ describe("the way back to cri-dockerd", { skip }, () => {
 
   test("hugepage limits stay, and are not set for a new container", async (t) => {
     const hugepage_limits = [{ page_size: "2MB", limit: "4194304" }];
-    if (
-      !(await readFile("/sys/fs/cgroup/cgroup.subtree_control", "utf8").catch(() => "")).includes("hugetlb")
-    )
-      return void t.skip("no cgroup version 2 with hugepages");
+    const controllers = await readFile("/sys/fs/cgroup/cgroup.subtree_control", "utf8").catch(() => "");
+    if (!controllers.includes("hugetlb")) {
+      t.skip("no cgroup version 2 with hugepages");
+      return;
+    }
     const there = await switched(t, { linux: { resources: { hugepage_limits } } });
     const limit = async (id: string): Promise<string> => {
       const pid = (await inspectContainer(id))?.State.Pid ?? 0;
