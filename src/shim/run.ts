@@ -116,7 +116,10 @@ process.exitCode = await runCommandLine(
     rehearse: async (options) => {
       abortWhenInterrupted();
       const { runRehearse } = await import("./commands/rehearse-command.js");
-      return runRehearse(options, { environment: process.env, writeOut, signal: interrupted.signal });
+      const again = [...relayIo().self, ...process.argv.slice(2)];
+      return runRehearse(options, {
+        ...{ environment: process.env, writeOut, signal: interrupted.signal, again },
+      });
     },
     play: async (options) => {
       abortWhenInterrupted();

@@ -1,6 +1,7 @@
 /** The pods that run at the end of a recording, from the calls that made them. */
 import { criMethods } from "../../client/cri-connection.js";
 import type { RecordedCall } from "../../compare/recording.js";
+import { type ServerKind, serverKind } from "../../compare/server-kind.js";
 import type {
   ContainerConfig,
   CreateContainerRequest,
@@ -9,17 +10,33 @@ import type {
 } from "../../shim/domain/cri.js";
 import { ShimError } from "../../shim/lib/errors.js";
 
+/** The last answers about one pod or container after its last change. */
+export interface LastAnswers {
+  /** To PodSandboxStatus or ContainerStatus. */
+  readonly status?: Json;
+  /** Its entry in the list. */
+  readonly listed?: Json;
+}
+
 export interface RecordedContainer {
+  /** Of the recording. */
+  readonly id: string;
   readonly config: ContainerConfig;
   readonly started: boolean;
+  readonly answers: LastAnswers;
 }
 
 export interface RecordedPod {
+  /** Of the recording. */
+  readonly id: string;
   readonly config: PodSandboxConfig;
   readonly containers: readonly RecordedContainer[];
+  readonly answers: LastAnswers;
 }
 
 export interface RecordedPods {
+  /** Who answered. */
+  readonly server: ServerKind;
   readonly pods: readonly RecordedPod[];
   /** Sandboxes that were listed and whose creation is not in the recording. */
   readonly unmade: number;
@@ -31,24 +48,62 @@ const maximumContainers = 5_000;
 /** Ids that are remembered to count pods without a creation. */
 const maximumIds = 100_000;
 
-interface Pod {
+/** What is known of a pod or container; `changedAt`: when its last changing call ended. */
+interface Known {
+  readonly id: string;
+  answers: LastAnswers;
+  changedAt: number;
+}
+
+interface Container extends Known {
+  readonly config: ContainerConfig;
+  started: boolean;
+}
+
+interface Pod extends Known {
   readonly config: PodSandboxConfig;
-  readonly containers: Map<string, { config: ContainerConfig; started: boolean }>;
+  readonly containers: Map<string, Container>;
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Throws `exhausted` for more pods than a node has, and what reading the calls throws. */
-export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Promise<RecordedPods> {
+/**
+ * `version`: the recorded server's answer to Version. Throws `exhausted` for more pods than a node has, and
+ * what reading the calls throws.
+ */
+export async function readRecordedPods(
+  calls: AsyncIterable<RecordedCall>,
+  version: object = {},
+): Promise<RecordedPods> {
   const pods = new Map<string, Pod>();
   const removed = new Set<string>();
   const listed = new Set<string>();
   const podOf = new Map<string, Pod>();
-  for await (const { rpc, request = {}, response, error } of calls) {
+  let status: Json = {};
+  for await (const { rpc, request = {}, response, error, at, ms } of calls) {
     if (error !== undefined || response === undefined) continue;
     const sandboxId = idIn(request, "pod_sandbox_id");
     const container = podOf.get(idIn(request, "container_id"))?.containers;
+    const keep = (known: Known | undefined, answers: LastAnswers): void => {
+      // An answer to a call that began before the end of a change may be older than the change.
+      if (known !== undefined && at >= known.changedAt) known.answers = { ...known.answers, ...answers };
+    };
     switch (rpc) {
+      case "Status":
+        status = response;
+        break;
+      case "PodSandboxStatus":
+        keep(pods.get(sandboxId), { status: response });
+        break;
+      case "ContainerStatus":
+        keep(container?.get(idIn(request, "container_id")), { status: response });
+        break;
+      case "ListContainers":
+        for (const item of asList(response["containers"])) {
+          const id = idIn(item, "id");
+          keep(podOf.get(id)?.containers.get(id), { listed: item });
+        }
+        break;
       case "RunPodSandbox": {
         const { config } = complete(rpc, request) as RunPodSandboxRequest;
         if (!config?.metadata) break;
@@ -58,7 +113,8 @@ export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Prom
             `the recording has more than ${maximumPods} pods; use a shorter one`,
           );
         }
-        pods.set(idIn(response, "pod_sandbox_id"), { config, containers: new Map() });
+        const id = idIn(response, "pod_sandbox_id");
+        pods.set(id, { id, config, containers: new Map(), answers: {}, changedAt: at + ms });
         break;
       }
       case "CreateContainer": {
@@ -72,14 +128,15 @@ export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Prom
             `the recording has more than ${maximumContainers} containers; use a shorter one`,
           );
         }
-        pod.containers.set(id, { config, started: false });
+        pod.containers.set(id, { id, config, started: false, answers: {}, changedAt: at + ms });
         podOf.set(id, pod);
         break;
       }
       case "StartContainer":
       case "StopContainer": {
         const found = container?.get(idIn(request, "container_id"));
-        if (found !== undefined) found.started = rpc === "StartContainer";
+        if (found === undefined) break;
+        Object.assign(found, { started: rpc === "StartContainer", answers: {}, changedAt: at + ms });
         break;
       }
       case "RemoveContainer":
@@ -91,17 +148,18 @@ export async function readRecordedPods(calls: AsyncIterable<RecordedCall>): Prom
         if (removed.size < maximumIds) removed.add(sandboxId);
         break;
       case "ListPodSandbox":
-        for (const item of asList(response["items"]))
-          if (listed.size < maximumIds) listed.add(idIn(item, "id"));
+        for (const item of asList(response["items"])) {
+          const id = idIn(item, "id");
+          keep(pods.get(id), { listed: item });
+          if (listed.size < maximumIds) listed.add(id);
+        }
         break;
     }
   }
   const made = [...listed].filter((id) => !pods.has(id) && !removed.has(id));
   return {
-    pods: [...pods.values()].map(({ config, containers }) => ({
-      config,
-      containers: [...containers.values()],
-    })),
+    server: serverKind(version, status),
+    pods: [...pods.values()].map((pod) => ({ ...pod, containers: [...pod.containers.values()] })),
     unmade: made.length,
   };
 }

@@ -14,7 +14,11 @@ import { checkCheckpoints } from "./check-checkpoints.js";
 import { checkAnswers, checkByLegacyRules } from "./check-pods.js";
 import type { LegacyNode } from "./legacy-bodies.js";
 import { makeNew, type NewResult } from "./new-pods.js";
+import type { PodNetworks } from "./pod-networks.js";
+import { compareRecorded } from "./recorded-answers.js";
 import type { RecordedPods } from "./recorded-pods.js";
+import { type Relisting, whileRelisting } from "./relist.js";
+import { findLeft, removePods } from "./remove-pods.js";
 import { flavourOf, makePod, type MadePod, podSubject, rehearsalLabel, removeMade } from "./scratch-pods.js";
 import { compareStatuses, readStatuses, type Statuses } from "./statuses.js";
 import type { Finding, StepName, Verdict } from "./verdict.js";
@@ -33,6 +37,12 @@ export interface RehearsalParts {
   readonly node: LegacyNode;
   /** Private, of this rehearsal; the caller removes it. */
   readonly directory: string;
+  /** Of the checkpoints of the program that made the pods. */
+  readonly checkpoints: string;
+  /** Undefined: pods have Docker's own network. */
+  readonly networks?: PodNetworks | undefined;
+  /** What the caller did in another way than the node. */
+  readonly notes: readonly string[];
   /** Although the engine has pods. */
   readonly anyway: boolean;
   /** Starts this program with the state directory `<directory>/state`; returns when it serves. */
@@ -53,6 +63,7 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     findings.push(...found.map((one) => ({ step, ...one })));
   };
   let pods: readonly MadePod[] = [];
+  let ended = 0;
   try {
     // So that the pause image is there.
     await withProgram(parts, signal, async (cri) => {
@@ -65,26 +76,46 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     const before = await snapshots(engine, ids, signal);
 
     const { made, statuses } = await withProgram(parts, signal, async (cri) => {
-      const first = await checkAnswers(pods, cri, before, signal);
-      note("switch", first.problems);
-      steps.push({ name: "switch", did: "this program was started and asked for all of them" });
-      const result = await makeNew(cri, { directory, image: node.pauseImage, adopted: pods[0] }, signal);
-      note("new", result.problems);
-      steps.push({ name: "new", did: result.did });
-      const second = await checkAnswers(pods, cri, before, signal);
-      note("after", second.problems);
-      note("after", compareStatuses(first.statuses, second.statuses));
-      note("after", changed(before, await snapshots(engine, ids, signal)));
-      steps.push({ name: "after", did: "their statuses and processes were compared with those before" });
-      return { made: result, statuses: second.statuses };
+      const relisted = await whileRelisting(pods, cri, signal, async () => {
+        const first = await checkAnswers(pods, cri, before, signal);
+        note("switch", first.problems);
+        const recordedThen = compareRecorded(pods, first.statuses, recorded.server);
+        note("switch", recordedThen.problems);
+        ended = recordedThen.ended;
+        steps.push({
+          name: "switch",
+          did: `this program adopted all of them; ${recordedThen.compared} recorded answers were compared with its own`,
+        });
+        const result = await makeNew(cri, { directory, image: node.pauseImage, adopted: pods[0] }, signal);
+        note("new", result.problems);
+        steps.push({ name: "new", did: result.did });
+        const second = await checkAnswers(pods, cri, before, signal);
+        note("after", second.problems);
+        note("after", compareStatuses(first.statuses, second.statuses));
+        note("after", changed(before, await snapshots(engine, ids, signal)));
+        return { made: result, statuses: second.statuses };
+      });
+      note("after", relisted.relisting.problems);
+      steps.push({ name: "after", did: afterText(relisted.relisting) });
+      return relisted.result;
     });
 
     note("back", await checkByLegacyRules([...ids, ...made.ids], engine, signal));
-    note("back", await checkCheckpoints(checkpointsOf(parts), expectedCheckpoints(pods, made, node)));
-    if (parts.startOther !== undefined) note("back", await askOther(parts, pods, statuses, signal));
-    const rules = "names, labels and checkpoints were read by the rules of dockershim and cri-dockerd";
-    const asked = "; cri-dockerd was asked for the statuses of the recorded pods";
-    steps.push({ name: "back", did: `${rules}${parts.startOther === undefined ? "" : asked}` });
+    note("back", await checkCheckpoints(parts.checkpoints, recordedCheckpoints(pods, node)));
+    note("back", await checkCheckpoints(ownCheckpoints(parts), newCheckpoint(made)));
+    const byOther = parts.startOther === undefined ? [] : pods.filter((_, number) => number % 2 === 1);
+    const asked = await askOther(parts, { pods, byOther, made }, statuses, signal);
+    note("back", asked.problems);
+    steps.push({ name: "back", did: asked.did });
+
+    const rest = pods.filter((pod) => !byOther.includes(pod)).map(({ id }) => id);
+    const own = parts.startOther === undefined && made.sandbox !== undefined ? [made.sandbox.id] : [];
+    note(
+      "remove",
+      await withProgram(parts, signal, (cri) => removePods(cri, [...rest, ...own], signal)),
+    );
+    const files = [parts.checkpoints, ownCheckpoints(parts)];
+    note("remove", await findLeft(engine, { directory, files, networks: parts.networks }, signal));
   } finally {
     await removeMade(engine, directory, AbortSignal.timeout(cleanUpMs));
   }
@@ -93,17 +124,21 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     "remove",
     left.map(({ id }) => ({ subject: `container ${id}`, text: "is still there" })),
   );
-  steps.push({ name: "remove", did: "everything that was made is removed" });
+  steps.push({ name: "remove", did: "all pods were stopped and removed, and what is left was looked for" });
   const containers = pods.reduce((sum, pod) => sum + pod.containers.length, 0);
   return {
     recording,
     as: node.program,
     pods: pods.length,
     containers,
-    notes: notesOf(recorded, node),
+    notes: [...parts.notes, ...notesOf(parts, containers, ended)],
     steps,
     findings,
   };
+}
+
+function afterText({ lists }: Relisting): string {
+  return `their statuses and processes were compared with those before; ${lists} lists in the meantime had all of them`;
 }
 
 async function refuseOtherPods(engine: ContainerCalls, signal: AbortSignal): Promise<void> {
@@ -118,13 +153,12 @@ async function refuseOtherPods(engine: ContainerCalls, signal: AbortSignal): Pro
 type Note = (step: StepName, found: readonly Omit<Finding, "step">[]) => void;
 
 async function makePods(parts: RehearsalParts, note: Note, signal: AbortSignal): Promise<readonly MadePod[]> {
-  const { recorded, engine, node, directory } = parts;
-  const checkpoints = checkpointsOf(parts);
+  const { recorded, engine, node, directory, checkpoints, networks } = parts;
   await mkdir(checkpoints, { recursive: true, mode: 0o700 });
   const pods: MadePod[] = [];
   for (const pod of recorded.pods) {
     try {
-      pods.push(await makePod(pod, { engine, node, directory, checkpoints }, signal));
+      pods.push(await makePod(pod, { engine, node, directory, checkpoints, networks }, signal));
     } catch (error) {
       signal.throwIfAborted();
       note("make", [{ subject: podSubject({ recorded: pod }), text: messageOf(error) }]);
@@ -151,15 +185,26 @@ async function withProgram<T>(
   }
 }
 
-/** Whether a real cri-dockerd lists the pods as ready, and says the same of them as this program. */
+interface Returned {
+  readonly pods: readonly MadePod[];
+  /** Of them, those that a real cri-dockerd removes. */
+  readonly byOther: readonly MadePod[];
+  readonly made: NewResult;
+}
+
+/**
+ * Whether a real cri-dockerd, where one is given, lists the pods as ready, says the same of them as this
+ * program, and can remove them.
+ */
 async function askOther(
   parts: RehearsalParts,
-  pods: readonly MadePod[],
+  { pods, byOther, made }: Returned,
   ours: Statuses,
   signal: AbortSignal,
-): Promise<readonly Omit<Finding, "step">[]> {
+): Promise<{ readonly did: string; readonly problems: readonly Omit<Finding, "step">[] }> {
+  const rules = "names, labels and checkpoints were read by the rules of dockershim and cri-dockerd";
   const server = await parts.startOther?.(signal);
-  if (server === undefined) return [];
+  if (server === undefined) return { did: `${rules}; neither of them was run`, problems: [] };
   try {
     const cri = await connectToServer(server.endpoint, signal);
     try {
@@ -169,7 +214,13 @@ async function askOther(
         .filter(({ id }) => !ready.has(id))
         .map((pod) => ({ subject: podSubject(pod), text: "cri-dockerd does not list it as ready" }));
       const servers = { left: "dockershim", right: "cri-dockerd" } as const;
-      return [...missing, ...compareStatuses(ours, await readStatuses(pods, cri, signal), servers)];
+      const different = compareStatuses(ours, await readStatuses(pods, cri, signal), servers);
+      const ids = [...byOther.map(({ id }) => id), ...(made.sandbox === undefined ? [] : [made.sandbox.id])];
+      const failed = await removePods(cri, ids, signal);
+      return {
+        did: `${rules}; cri-dockerd was asked for the recorded pods, and removed ${ids.length} pods`,
+        problems: [...missing, ...different, ...failed],
+      };
     } finally {
       cri.close();
     }
@@ -178,23 +229,23 @@ async function askOther(
   }
 }
 
-function checkpointsOf({ directory }: RehearsalParts): string {
+function ownCheckpoints({ directory }: RehearsalParts): string {
   return join(directory, "state", "sandbox");
 }
 
-function expectedCheckpoints(
-  pods: readonly MadePod[],
-  { sandbox }: NewResult,
-  node: LegacyNode,
-): Parameters<typeof checkCheckpoints>[1] {
-  const recorded = pods.map((pod) => {
+type Expected = Parameters<typeof checkCheckpoints>[1];
+
+function recordedCheckpoints(pods: readonly MadePod[], node: LegacyNode): Expected {
+  return pods.map((pod) => {
     const { namespace = "", name = "" } = pod.recorded.config.metadata ?? {};
     return { id: pod.id, subject: podSubject(pod), namespace, name, flavour: flavourOf(node) };
   });
-  if (sandbox === undefined) return recorded;
+}
+
+function newCheckpoint({ sandbox }: NewResult): Expected {
+  if (sandbox === undefined) return [];
   const { id, namespace, name } = sandbox;
-  const subject = `pod ${namespace}/${name}`;
-  return [...recorded, { id, subject, namespace, name, flavour: "dockershim" }];
+  return [{ id, subject: `pod ${namespace}/${name}`, namespace, name, flavour: "dockershim" }];
 }
 
 async function snapshots(
@@ -222,12 +273,23 @@ function changed(
   });
 }
 
-function notesOf({ unmade }: RecordedPods, { program }: LegacyNode): readonly string[] {
+function notesOf(
+  { recorded: { unmade }, node: { program }, networks, startOther }: RehearsalParts,
+  containers: number,
+  ended: number,
+): readonly string[] {
   return [
-    "Containers run the pause image, not their own images and commands.",
+    `${containers} containers ran the pause image in place of their own images and commands.`,
     "Host paths, devices, CPU sets, OOM scores, cgroup parents, AppArmor and SELinux options were left out.",
-    "Pods have Docker's own network (no-op). Host ports were opened on this host.",
-    "Logs, and the removal of pods by the other runtime, were not rehearsed.",
+    ...(networks === undefined
+      ? ["Pods had Docker's own network (no-op). Host ports were opened on this host."]
+      : ["Network, caches and host ports were in namespaces of the rehearsal."]),
+    ...(ended > 0
+      ? [`${ended} containers had ended on the node. They ran here, and their answers were not compared.`]
+      : []),
+    ...(startOther === undefined
+      ? ["The way back was not made: --cri-dockerd PATH runs a cri-dockerd. No dockershim was run."]
+      : []),
     ...(program === "cri-dockerd"
       ? [
           `Before the way back, checkpoints of new pods are to be converted: ${convertCheckpoints("cri-dockerd")}`,

@@ -7,6 +7,7 @@ import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { type LegacyNode, legacyContainer, legacySandbox } from "./legacy-bodies.js";
+import type { PodNetworks } from "./pod-networks.js";
 import type { RecordedPod } from "./recorded-pods.js";
 
 /** On everything that a rehearsal makes; the value is its directory. */
@@ -19,6 +20,8 @@ export interface MadeContainer {
 
 export interface MadePod {
   readonly id: string;
+  /** That the network plugin gave; undefined where Docker gives them. */
+  readonly addresses?: readonly string[] | undefined;
   readonly recorded: RecordedPod;
   readonly containers: readonly MadeContainer[];
 }
@@ -38,6 +41,8 @@ export interface ScratchHost {
   /** Of this rehearsal. */
   readonly directory: string;
   readonly checkpoints: string;
+  /** Undefined: Docker's own network. */
+  readonly networks?: Pick<PodNetworks, "attach"> | undefined;
 }
 
 export async function makePod(
@@ -45,13 +50,15 @@ export async function makePod(
   host: ScratchHost,
   signal: AbortSignal,
 ): Promise<MadePod> {
-  const { engine, node, directory, checkpoints } = host;
+  const { engine, node, directory, checkpoints, networks } = host;
   const { name, body, checkpoint } = legacySandbox(recorded.config, node);
   const id = await engine.createContainer(name, onScratch(body, node, directory), signal);
   await writeFileAtomically(join(checkpoints, id), encodeCheckpoint(checkpoint, flavourOf(node)), {
     ...{ mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o755 },
   });
   await engine.startContainer(id, signal);
+  const pid = (await engine.inspectContainer(id, signal))?.state.pid ?? 0;
+  const addresses = await networks?.attach({ id, pid, config: recorded.config }, signal);
   const containers: MadeContainer[] = [];
   for (const container of recorded.containers) {
     const request = { sandboxId: id, config: container.config, sandboxConfig: recorded.config };
@@ -60,7 +67,7 @@ export async function makePod(
     if (container.started) await engine.startContainer(madeId, signal);
     containers.push({ id: madeId, recorded: container });
   }
-  return { id, recorded, containers };
+  return { id, addresses, recorded, containers };
 }
 
 /** Of the checkpoints that the program writes. */

@@ -1,6 +1,7 @@
-/** The statuses of all made pods and containers, and whether two servers, or one twice, say the same of them. */
+/** What a server says of all made pods and containers, and whether two servers, or one twice, say the same. */
 import type { CriConnection } from "../../client/cri-connection.js";
 import { compareAnswers, type CompareOptions } from "../../compare/compare-answers.js";
+import type { Container, PodSandbox } from "../../shim/domain/cri.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { containerSubject, type MadePod, podSubject } from "./scratch-pods.js";
 import type { Finding } from "./verdict.js";
@@ -14,6 +15,8 @@ interface Answer<Message> {
 export interface Statuses {
   readonly pods: ReadonlyMap<string, Answer<Awaited<ReturnType<typeof podStatus>>>>;
   readonly containers: ReadonlyMap<string, Answer<Awaited<ReturnType<typeof containerStatus>>>>;
+  readonly listedPods: ReadonlyMap<string, PodSandbox>;
+  readonly listedContainers: ReadonlyMap<string, Container>;
 }
 
 const volatile: NonNullable<CompareOptions["volatile"]> = [
@@ -50,7 +53,13 @@ export async function readStatuses(
       ofContainers.set(container.id, { subject: containerSubject(pod, container), answer: of });
     }
   }
-  return { pods: ofPods, containers: ofContainers };
+  const { items } = await cri.call("ListPodSandbox", {}, { signal });
+  const { containers } = await cri.call("ListContainers", {}, { signal });
+  return {
+    ...{ pods: ofPods, containers: ofContainers },
+    listedPods: new Map(items.map((item) => [item.id, item])),
+    listedContainers: new Map(containers.map((item) => [item.id, item])),
+  };
 }
 
 /** Differences of the second answers that are not intended. */

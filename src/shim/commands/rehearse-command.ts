@@ -3,10 +3,13 @@ import { spawn } from "node:child_process";
 import { lstat, mkdir, mkdtemp, readdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectToServer } from "../../client/cri-connection.js";
 import { openRecording } from "../../compare/recording.js";
+import type { LegacyProgram } from "../../migrate/rehearse/legacy-bodies.js";
+import type { NetworkPluginName } from "../../migrate/rehearse/network-plugins.js";
+import { PodNetworks, rehearsalPodCidr } from "../../migrate/rehearse/pod-networks.js";
 import { readRecordedPods } from "../../migrate/rehearse/recorded-pods.js";
 import { rehearse, type RunningServer } from "../../migrate/rehearse/rehearse.js";
 import {
@@ -16,7 +19,7 @@ import {
   removeMade,
 } from "../../migrate/rehearse/scratch-pods.js";
 import { verdictPage } from "../../migrate/rehearse/verdict.js";
-import { createEngine, engineEndpoint, type Environment } from "../app/open-engine.js";
+import { createEngine, engineEndpoint } from "../app/open-engine.js";
 import { options as table } from "../config/options.js";
 import { resolveConfig } from "../config/resolve.js";
 import { ShimError } from "../lib/errors.js";
@@ -25,12 +28,18 @@ import { silentLogger } from "../lib/log.js";
 import { bindUnixSocket, isServed } from "../lib/unix-socket.js";
 import { builtinPauseReference } from "../pause/pause-image.js";
 import type { ContainerCalls } from "../ports/engine.js";
+import { criDockerdCheckpoints } from "../state/state-directory.js";
 import type { RehearseOptions } from "./rehearse-commands.js";
+import {
+  type NamespacesIo,
+  networkInside,
+  networkListDirectory,
+  prepareInside,
+  runInside,
+} from "./rehearse-namespaces.js";
 
-export interface RehearseIo {
-  readonly environment: Environment;
+export interface RehearseIo extends NamespacesIo {
   writeOut(text: string): void;
-  readonly signal: AbortSignal;
 }
 
 const startMs = 60_000;
@@ -39,8 +48,11 @@ const endMs = 20_000;
 /** Exit code 0 without findings, else 2. */
 export async function runRehearse(options: RehearseOptions, io: RehearseIo): Promise<number> {
   const { signal } = io;
+  const plugin = networkInside(io.environment);
+  if (plugin === undefined) return runInside(options, io);
+  await prepareInside(plugin, signal);
   const recording = await openRecording(options.recording);
-  const recorded = await readRecordedPods(recording.calls).finally(() => {
+  const recorded = await readRecordedPods(recording.calls, recording.header.server).finally(() => {
     recording.close();
   });
   if (recorded.pods.length === 0) {
@@ -67,23 +79,33 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
     const claim = createServer((socket) => socket.destroy());
     try {
       await bindUnixSocket(claim, join(directory, "rehearsal.sock"));
+      const program = options.as ?? (recorded.server === "cri-dockerd" ? "cri-dockerd" : "dockershim");
+      const network = await networkOf(options, plugin, directory, signal);
+      const own = programWords(directory, text, network.ownFlags);
+      const other = options.criDockerd === undefined ? undefined : criDockerdWords(options.criDockerd);
       const verdict = await rehearse(
         {
           recording: options.recording,
           recorded,
           engine,
           node: {
-            program: options.as,
+            program,
             cgroupDriver: facts.cgroupDriver,
             pauseImage: builtinPauseReference,
-            networkMode: "default",
+            networkMode: plugin === "no-op" ? "default" : "none",
           },
           directory,
+          checkpoints: program === "cri-dockerd" ? criDockerdCheckpoints : join(directory, "state", "sandbox"),
+          networks: await network.open(program),
+          notes: network.notes,
           anyway: options.anyway,
-          startProgram: (own) => startServer(programWords(directory, text), directory, "cri.sock", own),
-          ...(options.criDockerd === undefined
+          startProgram: (limit) => startServer(own, directory, "cri.sock", limit),
+          ...(other === undefined
             ? {}
-            : { startOther: startCriDockerd(options.criDockerd, directory, text) }),
+            : {
+                startOther: (limit: AbortSignal) =>
+                  startServer(other(directory, text, network.otherFlags), directory, "other.sock", limit),
+              }),
         },
         signal,
       );
@@ -103,9 +125,47 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
   }
 }
 
-function programWords(directory: string, dockerEndpoint: string): readonly string[] {
+interface Network {
+  readonly ownFlags: readonly string[];
+  /** Of cri-dockerd. */
+  readonly otherFlags: readonly string[];
+  readonly notes: readonly string[];
+  open(program: LegacyProgram): Promise<PodNetworks | undefined>;
+}
+
+async function networkOf(
+  options: RehearseOptions,
+  plugin: NetworkPluginName,
+  directory: string,
+  signal: AbortSignal,
+): Promise<Network> {
+  const { cniBinDirs: binDirs, networkPlugin } = options;
+  if (plugin === "no-op") {
+    const missing = `CNI was not rehearsed: its plugins are not in ${binDirs.join(" or ")}.`;
+    return {
+      ...{ ownFlags: ["--network-plugin=no-op"], otherFlags: ["--network-plugin="] },
+      notes: networkPlugin === "auto" ? [missing] : [],
+      open: () => Promise.resolve(undefined),
+    };
+  }
+  const confDir = plugin === "cni" ? await networkListDirectory(options, directory, signal) : "";
+  const ofPlugin = plugin === "cni" ? `--cni-conf-dir=${confDir}` : `--pod-cidr=${rehearsalPodCidr}`;
+  const flags = [`--network-plugin=${plugin}`, `--cni-bin-dir=${binDirs.join(",")}`, ofPlugin];
+  const given = options.cniConfDir === undefined ? "an example of a CNI configuration" : confDir;
+  return {
+    ...{ ownFlags: flags, otherFlags: flags },
+    notes: plugin === "cni" ? [`The network is that of ${given}, not the one of the node.`] : [],
+    open: (program) => PodNetworks.open({ plugin, program, confDir, binDirs }),
+  };
+}
+
+function programWords(
+  directory: string,
+  dockerEndpoint: string,
+  network: readonly string[],
+): readonly string[] {
   return [
-    ...[process.execPath, ...process.execArgv, process.argv[1] ?? "", "serve", "--network-plugin=no-op"],
+    ...[process.execPath, ...process.execArgv, process.argv[1] ?? "", "serve", ...network],
     `--state-dir=${join(directory, "state")}`,
     `--container-runtime-endpoint=unix://${join(directory, "cri.sock")}`,
     `--docker-endpoint=${dockerEndpoint}`,
@@ -113,20 +173,14 @@ function programWords(directory: string, dockerEndpoint: string): readonly strin
   ];
 }
 
-function startCriDockerd(path: string, directory: string, dockerEndpoint: string) {
-  return (signal: AbortSignal): Promise<RunningServer> =>
-    startServer(
-      [
-        ...[path, "--network-plugin=", "--streaming-bind-addr=127.0.0.1:0"],
-        `--cri-dockerd-root-directory=${join(directory, "cri-dockerd")}`,
-        `--container-runtime-endpoint=unix://${join(directory, "other.sock")}`,
-        `--docker-endpoint=${dockerEndpoint}`,
-        `--pod-infra-container-image=${builtinPauseReference}`,
-      ],
-      directory,
-      "other.sock",
-      signal,
-    );
+function criDockerdWords(path: string) {
+  return (directory: string, dockerEndpoint: string, network: readonly string[]): readonly string[] => [
+    ...[path, ...network, "--streaming-bind-addr=127.0.0.1:0"],
+    `--cri-dockerd-root-directory=${dirname(criDockerdCheckpoints)}`,
+    `--container-runtime-endpoint=unix://${join(directory, "other.sock")}`,
+    `--docker-endpoint=${dockerEndpoint}`,
+    `--pod-infra-container-image=${builtinPauseReference}`,
+  ];
 }
 
 /** Returns when it answers; throws with the end of its output when it ends instead. */

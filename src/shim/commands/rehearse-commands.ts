@@ -1,13 +1,20 @@
 /** `dockershim migrate rehearse RECORDING` as commander sees it. */
 import { type Command, Option } from "commander";
+import { type NetworkPluginName, networkPlugins } from "../../migrate/rehearse/network-plugins.js";
+import { options as table } from "../config/options.js";
 import { ShimError } from "../lib/errors.js";
 import type { CommandParts } from "./command-parts.js";
 import { sayExitCodes } from "./exit-codes.js";
 
 export interface RehearseOptions {
   readonly recording: string;
-  readonly as: "dockershim" | "cri-dockerd";
+  /** By the recording when it is not given. */
+  readonly as?: "dockershim" | "cri-dockerd";
   readonly dockerEndpoint?: string;
+  readonly networkPlugin: "auto" | NetworkPluginName;
+  /** Where the network list is; an example of its own when it is not given. */
+  readonly cniConfDir?: string;
+  readonly cniBinDirs: readonly string[];
   /** Path of a cri-dockerd to ask in the end. */
   readonly criDockerd?: string;
   readonly anyway: boolean;
@@ -15,7 +22,10 @@ export interface RehearseOptions {
 }
 
 interface GivenFlags {
-  readonly as: "dockershim" | "cri-dockerd";
+  readonly as?: "dockershim" | "cri-dockerd";
+  readonly networkPlugin: "auto" | NetworkPluginName;
+  readonly cniConfDir?: string;
+  readonly cniBinDir: string;
   readonly output: "page" | "json";
   readonly dockerEndpoint?: string;
   readonly criDockerd?: string;
@@ -35,25 +45,37 @@ export function addRehearseCommand(migrate: Command, actions: RehearseActions, p
     .addOption(
       new Option(
         "--as <program>",
-        "as whose the pods are made: the dockershim inside the kubelet, or cri-dockerd",
-      )
-        .choices(["dockershim", "cri-dockerd"])
-        .default("dockershim"),
+        "as whose the pods are made: the dockershim inside the kubelet, or cri-dockerd (default: the recorded one)",
+      ).choices(["dockershim", "cri-dockerd"]),
     )
     .option(
       "--docker-endpoint <endpoint>",
       "engine of the scratch host (default: unix:///var/run/docker.sock)",
     )
-    .option("--cri-dockerd <path>", "a cri-dockerd, which is started in the end and asked for the pods")
+    .addOption(
+      new Option(
+        "--network-plugin <name>",
+        "network of the pods; auto: cni where its plugins are installed, else no-op",
+      )
+        .choices(["auto", ...networkPlugins])
+        .default("auto"),
+    )
+    .option("--cni-conf-dir <path>", "network list for cni (default: an example of its own)")
+    .option("--cni-bin-dir <paths>", "CNI plugins, separated by commas", table.cniBinDirs.default)
+    .option(
+      "--cri-dockerd <path>",
+      "a cri-dockerd, which is started for the way back, asked for the pods, and removes some",
+    )
     .option("--anyway", "rehearse although the engine has pods")
     .addOption(new Option("-o, --output <format>", "page or json").choices(["page", "json"]).default("page"))
-    .action(async ({ output, ...given }: GivenFlags) => {
+    .action(async ({ output, cniBinDir, ...given }: GivenFlags) => {
       parts.refuseServeFlags("migrate");
       const [recording, ...rest] = command.args;
       if (recording === undefined || rest.length > 0) {
         throw new ShimError("invalid", 'command "migrate rehearse": name one recording');
       }
       const anyway = given.anyway === true;
-      parts.ended(await actions.rehearse({ ...given, recording, anyway, format: output }));
+      const cniBinDirs = cniBinDir.split(",").filter((path) => path !== "");
+      parts.ended(await actions.rehearse({ ...given, cniBinDirs, recording, anyway, format: output }));
     });
 }

@@ -19,11 +19,17 @@ const [sandboxId, containerId] = [idOf("a"), idOf("c")];
 const metadata = { name: "web", namespace: "default", uid: "uid-1", attempt: 2 };
 const pod: MadePod = {
   id: sandboxId,
-  recorded: { config: podConfig({ metadata, labels: { app: "web" } }), containers: [] },
+  recorded: {
+    ...{ id: idOf("1"), answers: {}, containers: [] },
+    config: podConfig({ metadata, labels: { app: "web" } }),
+  },
   containers: [
     {
       id: containerId,
-      recorded: { config: containerConfig({ metadata: { name: "c1", attempt: 1 } }), started: true },
+      recorded: {
+        ...{ id: idOf("2"), answers: {}, started: true },
+        config: containerConfig({ metadata: { name: "c1", attempt: 1 } }),
+      },
     },
   ],
 };

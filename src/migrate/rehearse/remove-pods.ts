@@ -1,0 +1,52 @@
+/** The end of rehearsed pods as a kubelet makes it, and what they leave behind. */
+import type { CriConnection } from "../../client/cri-connection.js";
+import { messageOf } from "../../shim/lib/errors.js";
+import { namesIn } from "../../shim/lib/files/directories.js";
+import type { ContainerCalls } from "../../shim/ports/engine.js";
+import type { PodNetworks } from "./pod-networks.js";
+import { rehearsalLabel } from "./scratch-pods.js";
+import type { Finding } from "./verdict.js";
+
+type Problem = Omit<Finding, "step">;
+
+/** Stops and removes sandboxes by their ids. */
+export async function removePods(
+  cri: Pick<CriConnection, "call">,
+  ids: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly Problem[]> {
+  const problems: Problem[] = [];
+  for (const id of ids) {
+    try {
+      await cri.call("StopPodSandbox", { pod_sandbox_id: id }, { signal });
+      await cri.call("RemovePodSandbox", { pod_sandbox_id: id }, { signal });
+    } catch (error) {
+      signal.throwIfAborted();
+      problems.push({ subject: `sandbox ${id}`, text: `its removal failed: ${messageOf(error)}` });
+    }
+  }
+  return problems;
+}
+
+/** `files`: directories with a file for each pod. */
+export async function findLeft(
+  engine: Pick<ContainerCalls, "listContainers">,
+  {
+    directory,
+    files,
+    networks,
+  }: {
+    readonly directory: string;
+    readonly files: readonly string[];
+    readonly networks: Pick<PodNetworks, "leftovers"> | undefined;
+  },
+  signal: AbortSignal,
+): Promise<readonly Problem[]> {
+  const listed = await engine.listContainers({ labelKey: rehearsalLabel, labelValue: directory }, signal);
+  const checkpoints = (await Promise.all([...new Set(files)].map((path) => namesIn(path)))).flat();
+  return [
+    ...listed.map(({ id }) => `container ${id} was not removed with its pod`),
+    ...checkpoints.map((name) => `checkpoint ${name} is left`),
+    ...((await networks?.leftovers(signal)) ?? []).map((what) => `${what} is left`),
+  ].map((text) => ({ subject: "rehearsal", text }));
+}
