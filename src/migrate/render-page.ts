@@ -160,7 +160,7 @@ export function clean(text: string): string {
 }
 
 /** Words longer than a line are cut, so that no line is longer. */
-function wrap(text: string, indent: string, columns = width): readonly string[] {
+export function wrap(text: string, indent: string, columns = width): readonly string[] {
   const room = columns - indent.length - 2;
   const lines: string[] = [];
   let line = "";

@@ -1,8 +1,8 @@
 /** `dockershim migrate rehearse` with the built program: verdicts, refusals, and nothing left after a kill. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
@@ -19,13 +19,21 @@ import { builtMain } from "../../scripts/setup/paths.mjs";
 import { runProgram } from "../support/shim-process.js";
 import { TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
+import { command } from "./kubenet-support.js";
 
 const label = "dockershim.rehearsal";
 
-/** Two pods that run, one of them with a host port and one in the host's network, and one that is gone. */
-function recordingText(): string {
+/** As cri-dockerd answers Version. */
+const criDockerdVersion = { runtime_name: "docker", runtime_api_version: "v1" };
+
+/**
+ * Two pods that run, one of them with a host port and one in the host's network, and one that is gone.
+ * `webStatus`: what the server said of the first one.
+ */
+function recordingText(webStatus: object = {}): string {
   const header = {
-    ...{ format: "dockershim-recording", version: 1, startedAt: "2026-01-01T00:00:00Z", server: {} },
+    ...{ format: "dockershim-recording", version: 1, startedAt: "2026-01-01T00:00:00Z" },
+    server: criDockerdVersion,
     node: { kernel: "6.1", architecture: "x64", cpus: 2, memoryBytes: 1 },
   };
   const calls: object[] = [];
@@ -68,6 +76,15 @@ function recordingText(): string {
       add("StartContainer", { container_id: id }, {});
     }
   }
+  const metadata = { name: "web", namespace: "default", uid: "uid-web", attempt: 2 };
+  const options = { pid: 1, target_id: "" };
+  const status = {
+    ...{ id: "sandbox-web", metadata, created_at: "1", network: { ip: "10.1.2.3" } },
+    ...{ labels: { app: "web", "io.kubernetes.pod.name": "web", "of.the.image": "x" } },
+    annotations: { "kubernetes.io/config.source": "api" },
+    ...{ linux: { namespaces: { options } }, runtime_handler: "runc", ...webStatus },
+  };
+  add("PodSandboxStatus", { pod_sandbox_id: "sandbox-web" }, { status });
   add("StopPodSandbox", { pod_sandbox_id: "sandbox-gone" }, {});
   add("ListPodSandbox", {}, { items: [{ id: "sandbox-web" }, { id: "sandbox-older" }] });
   const lines = [header, ...calls, { end: true, calls: calls.length, dropped: 0, reason: "stopped" }];
@@ -79,7 +96,7 @@ interface Verdict {
   readonly containers: number;
   readonly findings: readonly unknown[];
   readonly notes: readonly string[];
-  readonly steps: readonly { readonly name: string }[];
+  readonly steps: readonly { readonly name: string; readonly did: string }[];
 }
 
 await withOwnEngine(import.meta.url, [], () => {
@@ -101,18 +118,28 @@ await withOwnEngine(import.meta.url, [], () => {
       assert.deepEqual(directories, []);
     }
 
-    for (const as of ["dockershim", "cri-dockerd"]) {
-      test(`pods as ${as} made them are taken over and given back without a finding, and nothing is left`, async () => {
-        const { code, stdout, stderr } = await runProgram([
-          ...flags,
-          "--as",
-          as,
-          "-o",
-          "json",
-          await recording(),
-        ]);
+    /** What network plugins make on a host. */
+    async function hostNetwork(): Promise<readonly string[]> {
+      const links = await command("ip", "-brief", "link");
+      const rules = await command("iptables-save");
+      const files = await readdir("/var/lib/cni", { recursive: true }).catch(() => ["no directory"]);
+      return [links, rules.replaceAll(/^#.*$|\[\d+:\d+\]/gm, ""), files.join("\n")];
+    }
+
+    for (const [plugin, as] of [
+      ["cni", "dockershim"],
+      ["cni", "cri-dockerd"],
+      ["kubenet", "dockershim"],
+      ["kubenet", "cri-dockerd"],
+      ["no-op", "dockershim"],
+    ] as const) {
+      test(`pods as ${as} made them with ${plugin} are taken over and given back, and nothing is left`, async () => {
+        const before = await hostNetwork();
+        const own = ["--as", as, "--network-plugin", plugin, "-o", "json"];
+        const { code, stdout, stderr } = await runProgram([...flags, ...own, await recording()]);
         assert.equal(stderr, "");
         const verdict = JSON.parse(stdout) as Verdict;
+        // One of them would be that the pod has no address: the recorded one had.
         assert.deepEqual(verdict.findings, []);
         assert.equal(code, 0);
         assert.deepEqual([verdict.pods, verdict.containers], [2, 4]);
@@ -120,10 +147,48 @@ await withOwnEngine(import.meta.url, [], () => {
           verdict.steps.map(({ name }) => name),
           ["make", "switch", "new", "after", "back", "remove"],
         );
+        assert.match(verdict.steps[1]?.did ?? "", /2 recorded answers were compared/);
         assert.ok(verdict.notes.some((note) => note.startsWith("1 pods were there before the recording")));
         await assertNothingLeft();
+        assert.deepEqual(await hostNetwork(), before);
       });
     }
+
+    test("what the recorded server said and this program does not say is a finding", async () => {
+      const path = await recording();
+      await writeFile(path, recordingText({ annotations: {}, network: {} }));
+      const { code, stdout } = await runProgram([...flags, path]);
+      assert.equal(code, 2, stdout);
+      assert.match(stdout, /FINDING {2}switch .*\n.*pod default\/web: PodSandboxStatus: .*network/);
+      assert.match(
+        stdout,
+        /annotations\[kubernetes\.io\/config\.source\] is "api", was null on the recorded/,
+      );
+      assert.match(stdout, /Verdict: 2 findings\./);
+    });
+
+    test("without plugins it says that CNI is not rehearsed, and refuses when it was asked for", async () => {
+      const absent = ["--cni-bin-dir", "/nowhere"];
+      const { code, stdout } = await runProgram([...flags, ...absent, await recording()]);
+      assert.equal(code, 0, stdout);
+      assert.match(stdout, /CNI was not rehearsed: its plugins are not in \/nowhere\./);
+      const asked = await runProgram([...flags, ...absent, "--network-plugin", "cni", await recording()]);
+      assert.equal(asked.code, 1);
+      assert.match(asked.stderr, /the CNI plugins bridge and host-local are not in \/nowhere; install them/);
+    });
+
+    test("a pod without a network is a finding, and its containers are removed", async () => {
+      const confDir = await bed.newDirectory();
+      const list = {
+        cniVersion: "0.4.0",
+        name: "bad",
+        plugins: [{ type: "bridge", ipam: { type: "none" } }],
+      };
+      await writeFile(join(confDir, "10-bad.conflist"), JSON.stringify(list));
+      const { code, stdout } = await runProgram([...flags, "--cni-conf-dir", confDir, await recording()]);
+      assert.equal(code, 1, stdout);
+      await assertNothingLeft();
+    });
 
     test("a pod that cannot be made is a finding, and the others are rehearsed", async () => {
       const path = await recording();
@@ -164,25 +229,49 @@ await withOwnEngine(import.meta.url, [], () => {
       await assertNothingLeft();
     });
 
-    for (const signal of ["SIGINT", "SIGKILL"] as const) {
-      test(`after a ${signal} in the middle nothing is left${signal === "SIGKILL" ? " by the next run" : ""}`, async () => {
-        const child = spawn(process.execPath, [builtMain, ...flags, await recording()], { stdio: "ignore" });
-        const ended = once(child, "exit");
-        await until("a recorded pod", async () => {
-          const listed = (await dockerJson("GET", "/containers/json?all=1")) as readonly {
-            Names: string[];
-          }[];
-          return listed.some(({ Names }) => Names[0]?.startsWith("/k8s_side_web_") === true);
-        });
+    for (const signal of ["SIGINT", "SIGTERM", "SIGKILL"] as const) {
+      test(`after a ${signal} in the middle nothing is left`, async () => {
+        const child = await startUntilPod(await recording());
+        const inside = await childrenOf(child.pid ?? 0);
         child.kill(signal);
-        await ended;
-        if (signal === "SIGKILL") {
-          assert.ok((await containersWithLabel(label)).length > 0);
-          const { code, stdout } = await runProgram([...flags, await recording()]);
-          assert.equal(code, 0, stdout);
-        }
+        await until("the end", async () => (await running(inside)).length === 0);
         await assertNothingLeft();
       });
     }
+
+    test("after a kill of all its processes, the next run removes what was left", async () => {
+      const path = await recording();
+      const child = await startUntilPod(path);
+      const inside = await childrenOf(child.pid ?? 0);
+      const ended = once(child, "exit");
+      for (const pid of [child.pid ?? 0, ...inside]) process.kill(pid, "SIGKILL");
+      await ended;
+      assert.ok((await containersWithLabel(label)).length > 0);
+      const { code, stdout } = await runProgram([...flags, path]);
+      assert.equal(code, 0, stdout);
+      await assertNothingLeft();
+    });
+
+    /** Returns when it has made its last container. */
+    async function startUntilPod(path: string): Promise<ChildProcess> {
+      const child = spawn(process.execPath, [builtMain, ...flags, path], { stdio: "ignore" });
+      await until("a recorded pod", async () => {
+        const listed = (await dockerJson("GET", "/containers/json?all=1")) as readonly { Names: string[] }[];
+        return listed.some(({ Names }) => Names[0]?.startsWith("/k8s_side_web_") === true);
+      });
+      return child;
+    }
   });
 });
+
+async function childrenOf(pid: number): Promise<readonly number[]> {
+  const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
+  return text.trim().split(" ").map(Number);
+}
+
+async function running(pids: readonly number[]): Promise<readonly number[]> {
+  const states = await Promise.all(
+    pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")),
+  );
+  return pids.filter((_, number) => states[number] !== "");
+}

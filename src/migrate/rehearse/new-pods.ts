@@ -1,9 +1,14 @@
-/** One of everything new, through the CRI: a pod, a container, an exec, and the restart of an adopted container. */
+/** One of everything new, through the CRI: a pod, a container, sessions, and the restart of an adopted container. */
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { CriConnection } from "../../client/cri-connection.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { type MadePod, rehearsalLabel } from "./scratch-pods.js";
+import { streamOnce } from "./stream-once.js";
 import type { Finding } from "./verdict.js";
+
+const closedPort = 9;
+const sessionMs = 30_000;
 
 export interface NewOptions {
   readonly directory: string;
@@ -34,6 +39,7 @@ export async function makeNew(
   const did: string[] = [];
   const problems: Omit<Finding, "step">[] = [];
   const labels = { [rehearsalLabel]: directory };
+  const limited = (): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(sessionMs)]);
   const attempt = async (what: string, work: () => Promise<void>): Promise<void> => {
     try {
       await work();
@@ -93,6 +99,32 @@ export async function makeNew(
     );
     if (exit_code !== 126 && exit_code !== 127)
       throw new Error(`exit code ${exit_code} for a missing program`);
+  });
+  await attempt("a streamed exec", async () => {
+    const { url } = await cri.call(
+      "Exec",
+      { container_id: id, cmd: ["/dockershim-no-such-program"], stdout: true, stderr: true },
+      { signal },
+    );
+    await streamOnce(url, /exit code 12[67]|no such file/, limited());
+  });
+  await attempt("a port-forward", async () => {
+    // Nobody listens there: the refusal comes from inside of the pod.
+    const { url } = await cri.call(
+      "PortForward",
+      { pod_sandbox_id: sandboxId, port: [closedPort] },
+      { signal },
+    );
+    await streamOnce(url, /refused/, limited());
+  });
+  await attempt("a log", async () => {
+    await stat(join(directory, "logs", "new-0.log"));
+    await cri.call("ReopenContainerLog", { container_id: id }, { signal });
+  });
+  await attempt("statistics", async () => {
+    const { stats } = await cri.call("ContainerStats", { container_id: id }, { signal });
+    if (stats?.attributes?.id !== id) throw new Error("they are of no container");
+    await cri.call("PodSandboxStats", { pod_sandbox_id: sandboxId }, { signal });
   });
   const [old] = adopted?.containers ?? [];
   if (adopted !== undefined && old !== undefined) {

@@ -5,17 +5,19 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CriConnection, connectToServer } from "../../client/cri-connection.js";
+import { type ServerKind, serverKinds } from "../../compare/server-kind.js";
 import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
 import type { Snapshot } from "../../shim/domain/snapshot.js";
 import { messageOf, ShimError } from "../../shim/lib/errors.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
+import { convertFiles } from "../../../checkpoints/convert-files.js";
 import { convertCheckpoints } from "../way-back.js";
 import { checkCheckpoints } from "./check-checkpoints.js";
 import { checkAnswers, checkByLegacyRules } from "./check-pods.js";
 import type { LegacyNode } from "./legacy-bodies.js";
 import { makeNew, type NewResult } from "./new-pods.js";
 import type { PodNetworks } from "./pod-networks.js";
-import { compareRecorded } from "./recorded-answers.js";
+import { compareRecorded, type RecordedComparison } from "./recorded-answers.js";
 import type { RecordedPods } from "./recorded-pods.js";
 import { type Relisting, whileRelisting } from "./relist.js";
 import { findLeft, removePods } from "./remove-pods.js";
@@ -39,6 +41,8 @@ export interface RehearsalParts {
   readonly directory: string;
   /** Of the checkpoints of the program that made the pods. */
   readonly checkpoints: string;
+  /** Of cri-dockerd, into which those of this program are converted for the way back to it. */
+  readonly criDockerdCheckpoints: string;
   /** Undefined: pods have Docker's own network. */
   readonly networks?: PodNetworks | undefined;
   /** What the caller did in another way than the node. */
@@ -52,6 +56,7 @@ export interface RehearsalParts {
 }
 
 const cleanUpMs = 120_000;
+const none: RecordedComparison = { compared: 0, ended: 0, problems: [] };
 
 /** Removes everything that it made, whatever happens. Throws what made it impossible. */
 export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Promise<Verdict> {
@@ -79,12 +84,14 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
       const relisted = await whileRelisting(pods, cri, signal, async () => {
         const first = await checkAnswers(pods, cri, before, signal);
         note("switch", first.problems);
-        const recordedThen = compareRecorded(pods, first.statuses, recorded.server);
-        note("switch", recordedThen.problems);
-        ended = recordedThen.ended;
+        const then = isComparable(recorded.server)
+          ? compareRecorded(pods, first.statuses, recorded.server)
+          : none;
+        note("switch", then.problems);
+        ended = then.ended;
         steps.push({
           name: "switch",
-          did: `this program adopted all of them; ${recordedThen.compared} recorded answers were compared with its own`,
+          did: `this program adopted all of them; ${then.compared} recorded answers were compared with its own`,
         });
         const result = await makeNew(cri, { directory, image: node.pauseImage, adopted: pods[0] }, signal);
         note("new", result.problems);
@@ -110,12 +117,12 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
 
     const rest = pods.filter((pod) => !byOther.includes(pod)).map(({ id }) => id);
     const own = parts.startOther === undefined && made.sandbox !== undefined ? [made.sandbox.id] : [];
-    note(
-      "remove",
-      await withProgram(parts, signal, (cri) => removePods(cri, [...rest, ...own], signal)),
-    );
-    const files = [parts.checkpoints, ownCheckpoints(parts)];
-    note("remove", await findLeft(engine, { directory, files, networks: parts.networks }, signal));
+    note("remove", await withProgram(parts, signal, (cri) => removePods(cri, [...rest, ...own], signal)));
+    const directories = [ownCheckpoints(parts), parts.criDockerdCheckpoints];
+    // cri-dockerd does not know the files of this program.
+    const kept = asked.removed.map((id) => join(ownCheckpoints(parts), id));
+    const looked = { directory, directories, kept, networks: parts.networks };
+    note("remove", await findLeft(engine, looked, signal));
   } finally {
     await removeMade(engine, directory, AbortSignal.timeout(cleanUpMs));
   }
@@ -137,8 +144,13 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
   };
 }
 
+/** Pods are made as one of these makes them. */
+function isComparable(server: ServerKind): boolean {
+  return server === "cri-dockerd" || server === "kubelet-dockershim";
+}
+
 function afterText({ lists }: Relisting): string {
-  return `their statuses and processes were compared with those before; ${lists} lists in the meantime had all of them`;
+  return `their statuses and processes were compared with those before; ${lists} lists were read in the meantime`;
 }
 
 async function refuseOtherPods(engine: ContainerCalls, signal: AbortSignal): Promise<void> {
@@ -201,10 +213,17 @@ async function askOther(
   { pods, byOther, made }: Returned,
   ours: Statuses,
   signal: AbortSignal,
-): Promise<{ readonly did: string; readonly problems: readonly Omit<Finding, "step">[] }> {
+): Promise<{
+  readonly did: string;
+  readonly problems: readonly Omit<Finding, "step">[];
+  /** Sandboxes. */
+  readonly removed: readonly string[];
+}> {
   const rules = "names, labels and checkpoints were read by the rules of dockershim and cri-dockerd";
-  const server = await parts.startOther?.(signal);
-  if (server === undefined) return { did: `${rules}; neither of them was run`, problems: [] };
+  if (parts.startOther === undefined)
+    return { did: `${rules}; neither of them was run`, problems: [], removed: [] };
+  await convertFiles([ownCheckpoints(parts)], { to: "criDockerd", output: parts.criDockerdCheckpoints });
+  const server = await parts.startOther(signal);
   try {
     const cri = await connectToServer(server.endpoint, signal);
     try {
@@ -218,7 +237,8 @@ async function askOther(
       const ids = [...byOther.map(({ id }) => id), ...(made.sandbox === undefined ? [] : [made.sandbox.id])];
       const failed = await removePods(cri, ids, signal);
       return {
-        did: `${rules}; cri-dockerd was asked for the recorded pods, and removed ${ids.length} pods`,
+        removed: ids,
+        did: `${rules}; checkpoints were converted; cri-dockerd was asked for all pods, and removed ${ids.length}`,
         problems: [...missing, ...different, ...failed],
       };
     } finally {
@@ -274,7 +294,7 @@ function changed(
 }
 
 function notesOf(
-  { recorded: { unmade }, node: { program }, networks, startOther }: RehearsalParts,
+  { recorded: { unmade, server }, node: { program }, networks, startOther }: RehearsalParts,
   containers: number,
   ended: number,
 ): readonly string[] {
@@ -287,10 +307,13 @@ function notesOf(
     ...(ended > 0
       ? [`${ended} containers had ended on the node. They ran here, and their answers were not compared.`]
       : []),
+    ...(isComparable(server)
+      ? []
+      : [`The recorded answers are those of ${serverKinds[server]}, and were not compared.`]),
     ...(startOther === undefined
       ? ["The way back was not made: --cri-dockerd PATH runs a cri-dockerd. No dockershim was run."]
       : []),
-    ...(program === "cri-dockerd"
+    ...(program === "cri-dockerd" && startOther === undefined
       ? [
           `Before the way back, checkpoints of new pods are to be converted: ${convertCheckpoints("cri-dockerd")}`,
         ]

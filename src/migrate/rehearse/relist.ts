@@ -32,8 +32,9 @@ export async function whileRelisting<T>(
     const key = `${subject} ${text}`;
     if (!problems.has(key)) problems.set(key, { subject, text });
   };
+  const isOver = (): boolean => ended.signal.aborted || signal.aborted;
   const relist = async (): Promise<void> => {
-    while (!ended.signal.aborted && !signal.aborted) {
+    while (!isOver()) {
       try {
         const { items } = await cri.call("ListPodSandbox", {}, { signal });
         const { containers } = await cri.call("ListContainers", {}, { signal });
@@ -44,7 +45,7 @@ export async function whileRelisting<T>(
           else if (states.get(id) !== state) add(subject, `a list had it with the state ${states.get(id)}`);
         }
       } catch (error) {
-        if (!signal.aborted) add("rehearsal", `a list failed: ${messageOf(error)}`);
+        if (!isOver()) add("rehearsal", `a list failed: ${messageOf(error)}`);
       }
       await sleep(everyMs, undefined, { signal: ended.signal }).catch(() => undefined);
     }
@@ -64,9 +65,7 @@ function expectedIn(
     { id: pod.id, subject: podSubject(pod), state: PodSandboxState.SANDBOX_READY },
     ...pod.containers.map((container) => ({
       ...{ id: container.id, subject: containerSubject(pod, container) },
-      state: container.recorded.started
-        ? ContainerState.CONTAINER_RUNNING
-        : ContainerState.CONTAINER_CREATED,
+      state: container.recorded.started ? ContainerState.CONTAINER_RUNNING : ContainerState.CONTAINER_CREATED,
     })),
   ]);
 }

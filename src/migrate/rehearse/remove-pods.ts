@@ -1,4 +1,5 @@
 /** The end of rehearsed pods as a kubelet makes it, and what they leave behind. */
+import { join } from "node:path";
 import type { CriConnection } from "../../client/cri-connection.js";
 import { messageOf } from "../../shim/lib/errors.js";
 import { namesIn } from "../../shim/lib/files/directories.js";
@@ -28,25 +29,30 @@ export async function removePods(
   return problems;
 }
 
-/** `files`: directories with a file for each pod. */
+/** `directories` have a file for each pod; `kept` are paths that may stay. */
 export async function findLeft(
   engine: Pick<ContainerCalls, "listContainers">,
   {
     directory,
-    files,
+    directories,
+    kept,
     networks,
   }: {
     readonly directory: string;
-    readonly files: readonly string[];
+    readonly directories: readonly string[];
+    readonly kept: readonly string[];
     readonly networks: Pick<PodNetworks, "leftovers"> | undefined;
   },
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
   const listed = await engine.listContainers({ labelKey: rehearsalLabel, labelValue: directory }, signal);
-  const checkpoints = (await Promise.all([...new Set(files)].map((path) => namesIn(path)))).flat();
+  const checkpoints: string[] = [];
+  for (const path of directories) {
+    checkpoints.push(...(await namesIn(path)).map((name) => join(path, name)));
+  }
   return [
     ...listed.map(({ id }) => `container ${id} was not removed with its pod`),
-    ...checkpoints.map((name) => `checkpoint ${name} is left`),
+    ...checkpoints.filter((path) => !kept.includes(path)).map((path) => `the checkpoint ${path} is left`),
     ...((await networks?.leftovers(signal)) ?? []).map((what) => `${what} is left`),
   ].map((text) => ({ subject: "rehearsal", text }));
 }

@@ -1,5 +1,8 @@
 /** What a rehearsal found, for people and for scripts. */
+import { wrap } from "../render-page.js";
 import { shownText } from "../../shim/lib/shown-text.js";
+
+const pageWidth = 100;
 
 export const stepNames = ["make", "switch", "new", "after", "back", "remove"] as const;
 export type StepName = (typeof stepNames)[number];
@@ -31,10 +34,17 @@ export function verdictPage(verdict: Verdict): string {
   ];
   for (const { name, did } of steps) {
     const found = findings.filter(({ step }) => step === name);
-    lines.push(`${found.length === 0 ? "ok     " : "FINDING"}  ${name.padEnd(6)}  ${shownText(did)}`);
+    const head = `${found.length === 0 ? "ok     " : "FINDING"}  ${name.padEnd(6)}  `;
+    const [first = "", ...rest] = wrap(shownText(did), "", pageWidth - head.length);
+    lines.push(head + first, ...rest.map((line) => " ".repeat(head.length) + line));
     for (const { subject, text } of found) lines.push(`         ${shownText(subject)}: ${shownText(text)}`);
   }
-  if (notes.length > 0) lines.push("", "Not as on the node:", ...notes.map((note) => `- ${shownText(note)}`));
+  if (notes.length > 0)
+    lines.push(
+      "",
+      "Not as on the node:",
+      ...notes.flatMap((note) => wrap(`- ${shownText(note)}`, " ").map((line) => line.slice(1))),
+    );
   const end =
     findings.length === 0
       ? "Verdict: what was compared of the recorded pods stayed the same, there and on the way back."

@@ -95,7 +95,9 @@ export async function runRehearse(options: RehearseOptions, io: RehearseIo): Pro
             networkMode: plugin === "no-op" ? "default" : "none",
           },
           directory,
-          checkpoints: program === "cri-dockerd" ? criDockerdCheckpoints : join(directory, "state", "sandbox"),
+          checkpoints:
+            program === "cri-dockerd" ? criDockerdCheckpoints : join(directory, "state", "sandbox"),
+          criDockerdCheckpoints,
           networks: await network.open(program),
           notes: network.notes,
           anyway: options.anyway,

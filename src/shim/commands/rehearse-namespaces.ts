@@ -3,7 +3,7 @@
  * nobody: in a network namespace and in mounts of the rehearsal alone, they end with it, also after a kill.
  */
 import { spawn } from "node:child_process";
-import { mkdir, rmdir } from "node:fs/promises";
+import { mkdir, readlink, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { exampleForPlugins } from "../../network/example/example-conflist.js";
 import { outputOf, runCommand } from "../../network/iptables/run-command.js";
@@ -20,6 +20,8 @@ import type { RehearseOptions } from "./rehearse-commands.js";
 
 /** Set in the program inside; the value is the network plugin. Servers refuse unknown names that begin with DOCKERSHIM_. */
 const insideVariable = "_DOCKERSHIM_REHEARSAL_NETWORK";
+/** Of this command; unshare and setpriv have larger ones. */
+const largestExitCode = 2;
 /** Of CNI plugins and of cri-dockerd: the host's own are not seen inside, and not changed. */
 const ownDirectories = ["/var/lib/cni", dirname(criDockerdCheckpoints)] as const;
 
@@ -65,7 +67,9 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
         reject(new ShimError("precondition", `run unshare and setpriv of util-linux: ${error.message}`));
       });
       child.once("exit", (code, name) => {
-        if (code !== null) resolve(code);
+        if (code !== null && code <= largestExitCode) resolve(code);
+        else if (code !== null)
+          reject(new ShimError("precondition", `run unshare and setpriv of util-linux: exit code ${code}`));
         else reject(new ShimError("cancelled", `the rehearsal was ended by ${name ?? "a signal"}`));
       });
     }).finally(() => {
@@ -79,6 +83,16 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
 
 /** Empty directories of its own, and a loopback device that works. */
 export async function prepareInside(plugin: NetworkPluginName, signal: AbortSignal): Promise<void> {
+  // A variable that somebody exported must not cover directories of the host.
+  const [own, outer] = await Promise.all(
+    ["self", String(process.ppid)].map((of) => readlink(`/proc/${of}/ns/mnt`)),
+  );
+  if (own === outer) {
+    throw new ShimError(
+      "invalid",
+      `environment variable ${insideVariable}: it is set by this program alone; unset it`,
+    );
+  }
   for (const path of ownDirectories) {
     await outputOf(runCommand, "mount", ["-t", "tmpfs", "-o", "mode=755", "rehearsal", path], { signal });
   }

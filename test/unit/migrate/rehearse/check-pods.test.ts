@@ -284,5 +284,14 @@ test("verdictPage() shows findings at their step and prints no character that a 
   });
   assert.match(page, /ok {7}make {4}made\nFINDING {2}switch {2}asked\n {9}pod a\/\\u\{1b\}\[2J: is gone/);
   assert.match(page, /- a note/);
+  const long = "word ".repeat(60).trim();
+  const lines = verdictPage({
+    ...{ recording: "r", as: "dockershim", pods: 1, containers: 0, notes: [long], findings: [] },
+    steps: [{ name: "make", did: long }],
+  }).split("\n");
+  assert.deepEqual(
+    lines.filter((line) => line.length > 100),
+    [],
+  );
   assert.match(page, /Verdict: 1 findings\./);
 });

@@ -102,6 +102,30 @@ describe("readRecordedPods()", () => {
     assert.equal(unmade, 1);
   });
 
+  test("keeps the last answers about each pod and container, none from before its last change", async () => {
+    const status = (at: number, attempt: number): Partial<RecordedCall> => ({
+      ...{ ...on("ContainerStatus", "c-a"), at },
+      response: { status: { state: attempt } },
+    });
+    const start = { ...on("StartContainer", "c-a"), at: 10, ms: 5 };
+    const list = { rpc: "ListPodSandbox", at: 30, response: { items: [{ id: "s-web", state: 7 }] } };
+    const made = [run("web"), create("web", "a")];
+    // This one began during the start.
+    const { pods } = await readRecordedPods(calls(...made, status(5, 1), start, status(12, 2), list));
+    assert.deepEqual(pods[0]?.answers, { listed: { id: "s-web", state: 7 } });
+    assert.deepEqual(pods[0].containers[0]?.answers, {});
+    const later = await readRecordedPods(calls(...made, start, status(16, 3), status(20, 4)));
+    assert.deepEqual(later.pods[0]?.containers[0]?.answers, { status: { status: { state: 4 } } });
+  });
+
+  test("says who answered", async () => {
+    const version = { runtime_name: "docker", runtime_api_version: "v1" };
+    assert.equal((await readRecordedPods(calls(run("web")), version)).server, "cri-dockerd");
+    const own = { ...version, runtime_api_version: "1.51.0" };
+    const status = { rpc: "Status", response: { features: { x: true } } };
+    assert.equal((await readRecordedPods(calls(run("web"), status), own)).server, "dockershim");
+  });
+
   test("refuses more pods than a node has", async () => {
     const many = Array.from({ length: 501 }, (_, at) => run(`p${at}`));
     await assert.rejects(readRecordedPods(calls(...many)), { kind: "exhausted" });
