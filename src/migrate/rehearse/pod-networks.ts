@@ -126,7 +126,7 @@ export class PodNetworks {
   }
 
   /** What pods that are removed left behind. */
-  async leftovers(signal: AbortSignal): Promise<readonly string[]> {
+  async whatIsLeft(signal: AbortSignal): Promise<readonly string[]> {
     const results = (await namesIn(resultsDirectory)).filter((name) => !name.startsWith("."));
     const networks = await namesIn(join(cniDirectory, "networks"));
     const stores = networks.map(async (network) =>

@@ -41,7 +41,7 @@ export async function findLeft(
     readonly directory: string;
     readonly directories: readonly string[];
     readonly kept: readonly string[];
-    readonly networks: Pick<PodNetworks, "leftovers"> | undefined;
+    readonly networks: Pick<PodNetworks, "whatIsLeft"> | undefined;
   },
   signal: AbortSignal,
 ): Promise<readonly Problem[]> {
@@ -53,6 +53,6 @@ export async function findLeft(
   return [
     ...listed.map(({ id }) => `container ${id} was not removed with its pod`),
     ...checkpoints.filter((path) => !kept.includes(path)).map((path) => `the checkpoint ${path} is left`),
-    ...((await networks?.leftovers(signal)) ?? []).map((what) => `${what} is left`),
+    ...((await networks?.whatIsLeft(signal)) ?? []).map((what) => `${what} is left`),
   ].map((text) => ({ subject: "rehearsal", text }));
 }

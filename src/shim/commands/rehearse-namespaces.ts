@@ -83,10 +83,9 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
 
 /** Empty directories of its own, and a loopback device that works. */
 export async function prepareInside(plugin: NetworkPluginName, signal: AbortSignal): Promise<void> {
-  // A variable that somebody exported must not cover directories of the host.
-  const [own, outer] = await Promise.all(
-    ["self", String(process.ppid)].map((of) => readlink(`/proc/${of}/ns/mnt`)),
-  );
+  // A variable that a user exported must not cover directories of the host.
+  const own = await readlink("/proc/self/ns/mnt");
+  const outer = await readlink(`/proc/${process.ppid}/ns/mnt`).catch(() => own);
   if (own === outer) {
     throw new ShimError(
       "invalid",

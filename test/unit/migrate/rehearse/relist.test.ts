@@ -70,7 +70,7 @@ test("findLeft() finds containers, checkpoints and what the network plugin left"
   const engine = (ids: readonly string[]) => ({
     listContainers: () => Promise.resolve(ids.map((one) => ({ id: one }))) as never,
   });
-  const networks = { leftovers: () => Promise.resolve(["the link veth1"]) };
+  const networks = { whatIsLeft: () => Promise.resolve(["the link veth1"]) };
   const [path, other] = [join(directory, "abc"), join(directory, "def")];
   const looked = { directory, directories: [directory], kept: [other] };
   await writeFile(other, "");
