@@ -76,7 +76,7 @@ export async function runInside(options: RehearseOptions, io: NamespacesIo): Pro
       signal.removeEventListener("abort", stop);
     });
   } finally {
-    // Empty unless somebody else uses them by now.
+    // Empty, unless another program uses them by now.
     for (const path of made) await rmdir(path).catch(() => undefined);
   }
 }
