@@ -156,7 +156,8 @@ await withOwnEngine(import.meta.url, [], () => {
         assert.match(verdict.steps[1]?.did ?? "", /2 recorded answers were compared/);
         assert.ok(verdict.notes.some((note) => note.startsWith("1 pods were there before the recording")));
         await assertNothingLeft();
-        assert.deepEqual(await hostNetwork(), before);
+        // With no-op the engine works on its own bridge and rules.
+        if (plugin !== "no-op") assert.deepEqual(await hostNetwork(), before);
       });
     }
 
