@@ -4,60 +4,31 @@
  * and releases everything at the end of the pod.
  */
 import assert from "node:assert/strict";
-import { access, mkdir, readdir, writeFile } from "node:fs/promises";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import { runCommand } from "../../src/network/iptables/run-command.js";
-import { hostPortChainNames } from "../../src/network/hostport/legacy-chains.js";
 import { builtinPauseReference } from "../../src/shim/pause/pause-image.js";
 import { createContainer, inspectContainer, startContainer } from "../support/docker.js";
 import { pluginDirs, withOwnEngine } from "../support/isolated-engine.js";
+import {
+  addToNetwork,
+  type HostPort,
+  kubenetCidr,
+  type LegacyNetwork,
+  legacyNetworks,
+  networkList,
+  openHostPort,
+  usualCacheDirectory,
+} from "../support/legacy-network.js";
 import type { ShimProcess } from "../support/shim-process.js";
 import { runLabel, TestBed } from "../support/test-bed.js";
 import { until } from "../support/wait.js";
-import { command, feed } from "./kubenet-support.js";
+import { command } from "./kubenet-support.js";
 
-const never = new AbortController().signal;
-const cacheResults = "/var/lib/cni/cache/results";
-const kubenetCidr = "10.183.0.0/24";
-
-interface Kind {
-  readonly plugin: "kubenet" | "cni";
-  readonly network: string;
-  readonly bridge: string;
-  /** As dockershim gave it to the bridge plugin. */
-  readonly configuration: Readonly<Record<string, unknown>>;
-}
-
-const ipam = (subnet: string): object => ({
-  type: "host-local",
-  ranges: [[{ subnet }]],
-  routes: [{ dst: "0.0.0.0/0" }],
-});
-
-const kinds: readonly Kind[] = [
-  {
-    plugin: "kubenet",
-    network: "kubenet",
-    bridge: "cbr0",
-    configuration: {
-      ...{ cniVersion: "0.1.0", name: "kubenet", type: "bridge", bridge: "cbr0", mtu: 1460, addIf: "eth0" },
-      ...{ isGateway: true, ipMasq: false, hairpinMode: false, ipam: ipam(kubenetCidr) },
-    },
-  },
-  {
-    plugin: "cni",
-    network: "old",
-    bridge: "cni-old0",
-    configuration: {
-      ...{ cniVersion: "0.3.1", name: "old", type: "bridge", bridge: "cni-old0", isGateway: true },
-      ipam: ipam("10.184.0.0/24"),
-    },
-  },
-];
+const cacheResults = join(usualCacheDirectory, "results");
 
 await withOwnEngine(import.meta.url, [], () => {
-  for (const kind of kinds) {
+  for (const kind of Object.values<LegacyNetwork>(legacyNetworks)) {
     describe(`pods of dockershim with ${kind.plugin}`, () => {
       const bed = TestBed.ofSuite();
       let confDir: string;
@@ -66,9 +37,7 @@ await withOwnEngine(import.meta.url, [], () => {
       before(async () => {
         confDir = await bed.newDirectory();
         directory = await bed.newDirectory();
-        const { cniVersion, name, ...plugin } = kind.configuration;
-        const list = { cniVersion, name, plugins: [plugin] };
-        if (kind.plugin === "cni") await writeFile(join(confDir, "10-old.conflist"), JSON.stringify(list));
+        if (kind.plugin === "cni") await writeFile(join(confDir, "10-old.conflist"), networkList(kind));
         // So that the pause image is there.
         await using shim = await start();
         await (await bed.runPod(shim.cri))[Symbol.asyncDispose]();
@@ -113,8 +82,8 @@ await withOwnEngine(import.meta.url, [], () => {
       test("host ports and bandwidth limits of dockershim's kubenet end with the pod, and no other ones", async () => {
         const pod = await makePod(bed, kind, { cached: true });
         const neighbour = await makePod(bed, kind, { cached: true });
-        await openHostPort(pod, 18_080);
-        await openHostPort(neighbour, 18_081);
+        await openHostPort(tcpPort(pod, 18_080));
+        await openHostPort(tcpPort(neighbour, 18_081));
         await command("tc", "qdisc", "add", "dev", "cbr0", "root", "handle", "1:", "htb", "default", "30");
         await limit(pod.address, 1);
         await limit(neighbour.address, 2);
@@ -149,7 +118,7 @@ interface AdoptedPod {
 /** A sandbox with its network, as dockershim made both. */
 async function makePod(
   bed: TestBed,
-  kind: Kind,
+  kind: LegacyNetwork,
   { cached }: { readonly cached: boolean },
 ): Promise<AdoptedPod> {
   const name = bed.newName("net");
@@ -166,47 +135,14 @@ async function makePod(
     HostConfig: { NetworkMode: "none", IpcMode: "shareable" },
   });
   await startContainer(id);
-  const netns = `/proc/${(await inspectContainer(id))?.State.Pid ?? 0}/ns/net`;
-  const environment = {
-    ...{ CNI_COMMAND: "ADD", CNI_CONTAINERID: id, CNI_NETNS: netns, CNI_IFNAME: "eth0" },
-    ...{ CNI_PATH: pluginDirs.join(":"), CNI_ARGS: "" },
-  };
-  const words = Object.entries(environment).map(([key, value]) => `${key}=${value}`);
-  const config = JSON.stringify(kind.configuration);
-  const exit = await runCommand("env", [...words, await pluginPath("bridge")], {
-    signal: never,
-    input: config,
-  });
-  assert.equal(exit.exitCode, 0, exit.stdout);
-  const result = JSON.parse(exit.stdout) as { ip4?: { ip: string }; ips?: { address: string }[] };
-  const address = (result.ip4?.ip ?? result.ips?.[0]?.address ?? "").split("/")[0] ?? "";
-  if (cached) {
-    await mkdir(cacheResults, { recursive: true, mode: 0o700 });
-    const entry = {
-      ...{ kind: "cniCacheV1", containerId: id, ifName: "eth0", networkName: kind.network, cniArgs: null },
-      config: Buffer.from(config).toString("base64"),
-      result,
-    };
-    await writeFile(join(cacheResults, `${kind.network}-${id}-eth0`), JSON.stringify(entry), { mode: 0o600 });
-  }
+  const address = await addToNetwork(kind, id, cached ? usualCacheDirectory : undefined);
   return { id, name, address };
 }
 
-async function pluginPath(name: string): Promise<string> {
-  for (const directory of pluginDirs) {
-    const path = join(directory, name);
-    if (
-      await access(path).then(
-        () => true,
-        () => false,
-      )
-    )
-      return path;
-  }
-  throw new Error(`no plugin ${name}`);
-}
-
-async function assertReleased({ network, bridge }: Kind, { id, address }: AdoptedPod): Promise<void> {
+async function assertReleased(
+  { network, bridge }: LegacyNetwork,
+  { id, address }: AdoptedPod,
+): Promise<void> {
   assert.equal(await inspectContainer(id), undefined);
   const addresses = `/var/lib/cni/networks/${network}`;
   assert.ok(!(await readdir(addresses)).includes(address), `${address} is still reserved`);
@@ -218,28 +154,8 @@ async function assertReleased({ network, bridge }: Kind, { id, address }: Adopte
   assert.equal(ports.split("\n").filter((line) => line !== "").length, held.length, ports);
 }
 
-/** As dockershim 1.20 writes it; its chains have their names from it. */
-async function openHostPort({ id, name, address }: AdoptedPod, port: number): Promise<void> {
-  const [chain = ""] = hostPortChainNames(id, { protocol: "tcp", hostPort: port, hostIp: "" });
-  const comment = `-m comment --comment "${name}_old-ns hostport ${port}"`;
-  const table = await command("iptables-save", "-t", "nat");
-  const isFirst = !table.includes(":KUBE-HOSTPORTS");
-  const portals =
-    '-m comment --comment "kube hostport portals" -m addrtype --dst-type LOCAL -j KUBE-HOSTPORTS';
-  await feed(
-    [
-      "*nat",
-      ...(isFirst ? [":KUBE-HOSTPORTS - [0:0]", ":KUBE-MARK-MASQ - [0:0]"] : []),
-      `:${chain} - [0:0]`,
-      ...(isFirst ? [`-A PREROUTING ${portals}`, `-A OUTPUT ${portals}`] : []),
-      `-I KUBE-HOSTPORTS ${comment} -m tcp -p tcp --dport ${port} -j ${chain}`,
-      `-A ${chain} ${comment} -s ${address} -j KUBE-MARK-MASQ`,
-      `-A ${chain} ${comment} -m tcp -p tcp -j DNAT --to-destination=${address}:80`,
-      "COMMIT",
-      "",
-    ].join("\n"),
-    ...(["iptables-restore", "--noflush"] as const),
-  );
+function tcpPort({ id, name, address }: AdoptedPod, hostPort: number): HostPort {
+  return { id, pod: `${name}_old-ns`, address, port: { hostPort, containerPort: 80, protocol: "tcp" } };
 }
 
 /** As dockershim's kubenet limits a pod. */
