@@ -35,8 +35,13 @@ export interface NodeOfPod {
 
 const both: readonly Ancestor[] = ["dockershim-in-tree", "cri-dockerd"];
 
-function hasHostPorts(pod: PodFact): boolean {
-  return pod.checkpoints.some((checkpoint) => checkpoint.hasHostPorts);
+/** Docker releases those of its own network, and a pod in the network of the host opens none. */
+const releasesNothing: readonly string[] = ["default", "bridge", "host"];
+
+/** Whether host ports are open that the target has to release. */
+function hasHostPorts({ sandbox, checkpoints }: PodFact): boolean {
+  if (releasesNothing.includes(sandbox?.networkMode ?? "")) return false;
+  return checkpoints.some((checkpoint) => checkpoint.hasHostPorts);
 }
 
 /** Whether the target finds a checkpoint of the pod, in its own directory and with a checksum of its own. */
@@ -74,7 +79,7 @@ export const wayBack: readonly WayBackRow[] = [
   },
   {
     id: "way-back-host-ports",
-    what: "checkpoints of pods with host ports",
+    what: "checkpoints of pods with host ports (cni, kubenet)",
     targets: both,
     level: "change",
     text: "its host ports are not released when the target stops it",
@@ -91,7 +96,7 @@ export const wayBack: readonly WayBackRow[] = [
     level: "note",
     text: "the target finds no checkpoint of it",
     reason:
-      "without host ports, the checkpoint counts only when another program removes the sandbox's container",
+      "without host ports to release, the checkpoint counts only when another program removes the sandbox's container",
     next: "",
     ofAnyMaker: true,
     pod: (pod, node) => !hasHostPorts(pod) && lacksCheckpointOf(pod, node),

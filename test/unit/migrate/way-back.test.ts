@@ -60,6 +60,24 @@ describe("checkpoints on the way back", () => {
   });
 });
 
+describe("host ports that the target need not release", () => {
+  for (const [networkMode, why] of [
+    ["default", "Docker publishes and releases them itself"],
+    ["host", "a pod in the network of the host opens none, also where kubelets name them"],
+  ] as const) {
+    test(`${networkMode}: ${why}`, async (t) => {
+      const report = await check(t, {
+        tree: { ...ours, [`/var/lib/dockershim/sandbox/${idOf("a1")}`]: golden.dockershim },
+        engine: engineWith(pod({ name: "a", id: "a1", sandbox: { networkMode } })),
+        ...{ target: "cri-dockerd", version: "1.30.1" },
+      });
+      const [found] = report.pods;
+      assert.deepEqual(found?.findings, ["way-back-checkpoint"]);
+      assert.equal(found.level, "note");
+    });
+  }
+});
+
 function criDockerdWithPorts(): string {
   const file = readable.find(({ name }) => name === "one tcp mapping")?.criDockerd.file;
   assert.ok(file !== undefined);
