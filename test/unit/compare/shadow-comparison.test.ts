@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compareAnswers } from "../../../src/compare/compare-answers.js";
+import { compareAnswers, type CompareOptions } from "../../../src/compare/compare-answers.js";
 import type { PipedCall } from "../../../src/compare/call-pipe.js";
 import { newReport } from "../../../src/compare/observe-calls.js";
 import { Redactor } from "../../../src/compare/redact.js";
@@ -15,7 +15,7 @@ interface Bench {
   readonly redactor: Redactor;
 }
 
-function bench(answers: { primary?: Ask; shadow: Ask }): Bench {
+function bench(answers: { primary?: Ask; shadow: Ask; compareOptions?: CompareOptions }): Bench {
   const paths = { listen: "/l", relay: "/r", primary: "/p" };
   const report = newReport({ paths, endpoint: "/e", startedAt: "2026-01-31T00:00:00Z" });
   const builder = new ReportBuilder(report);
@@ -24,7 +24,7 @@ function bench(answers: { primary?: Ask; shadow: Ask }): Bench {
     askPrimary: answers.primary ?? (() => assert.fail("the primary was asked")),
     askShadow: answers.shadow,
     compare: compareAnswers,
-    compareOptions: {},
+    compareOptions: answers.compareOptions ?? {},
     report: builder,
     redactor,
     now: () => "now",
@@ -70,6 +70,17 @@ test("ShadowComparison reports nothing when the answers are equal at the second 
   await comparison.settled();
   assert.deepEqual(report.differences, []);
   assert.equal(report.rpcs["ListPodSandbox"]?.passing, 1);
+});
+
+test("ShadowComparison reports intended differences without a second question", async () => {
+  const { comparison, report } = bench({
+    shadow: () => Promise.resolve({ items: [{ ...pod("a", 0), created_at: "1795446187316905154" }] }),
+    compareOptions: { servers: { left: "cri-dockerd", right: "dockershim" } },
+  });
+  comparison.offer(list({ ...pod("a", 0), created_at: "1795446187000000000" }));
+  await comparison.settled();
+  const found = report.differences.map(({ field, intended }) => [field, intended?.key]);
+  assert.deepEqual(found, [["items[].created_at", "created-at-seconds"]]);
 });
 
 test("ShadowComparison shows no secret of an annotation", async () => {
