@@ -189,12 +189,13 @@ export class FakeContainers {
     this.#emit("update", container.id);
   }
 
-  list({ labelKey, labelValue, ancestor }: ContainerFilter): readonly ListedContainer[] {
+  list({ labelKey, labelValue, ancestor, id }: ContainerFilter): readonly ListedContainer[] {
     return [...this.#containers.values()]
       .filter((container) => {
         const value = labelKey === undefined ? "" : mergedLabels(container)[labelKey];
         return value !== undefined && (labelValue === undefined || value === labelValue);
       })
+      .filter((container) => id === undefined || container.id === id)
       .filter((container) => ancestor === undefined || toSnapshot(container).imageId === ancestor)
       .map((container) => {
         const { id, name, body, state, imageId, created } = container;

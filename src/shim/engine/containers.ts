@@ -48,11 +48,12 @@ export function containerCalls(client: EngineClient): ContainerCalls {
   return {
     inspectContainer,
 
-    async listContainers({ labelKey, labelValue, ancestor }, signal, onProgress) {
+    async listContainers({ labelKey, labelValue, ancestor, id }, signal, onProgress) {
       const label = labelValue === undefined ? labelKey : `${labelKey ?? ""}=${labelValue}`;
       const filters = {
         ...(label === undefined ? {} : { label: [label] }),
         ...(ancestor === undefined ? {} : { ancestor: [ancestor] }),
+        ...(id === undefined ? {} : { id: [id] }),
       };
       const query = { all: "1", filters: JSON.stringify(filters) };
       return client.list(

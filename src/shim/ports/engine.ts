@@ -136,6 +136,7 @@ export interface ContainerFilter {
   readonly labelKey?: string;
   readonly labelValue?: string;
   readonly ancestor?: string;
+  readonly id?: string;
 }
 
 /** Milliseconds. */
@@ -167,8 +168,8 @@ export interface SystemCalls {
 export interface ContainerCalls {
   /**
    * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that
-   * exact value; made from image `ancestor`, or from one that was built on it. The list may have any size:
-   * `onProgress` is told each time that a part of it has arrived. An entry of more than 32 KiB has only the
+   * exact value; made from image `ancestor`, or from one that was built on it; of that full `id`. The list may
+   * have any size: `onProgress` is told each time that a part of it has arrived. An entry of more than 32 KiB has only the
    * labels that matter (domain/labels.ts).
    */
   listContainers(

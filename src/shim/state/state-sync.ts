@@ -8,6 +8,7 @@ import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
 import type { Snapshot } from "../domain/snapshot.js";
 import type { Engine, EngineEvent } from "../ports/engine.js";
 import type { EngineLink } from "./engine-link.js";
+import { expectUnlessInspected } from "./first-inspects.js";
 import { Inspector } from "./inspector.js";
 import { OwnChanges } from "./own-changes.js";
 import type { ReadModel } from "./read-model.js";
@@ -24,6 +25,8 @@ export interface StateSyncOptions {
   readonly retryMs: number;
   /** How long a comparison waits for one inspect, which then ends in the background. */
   readonly inspectWaitMs: number;
+  /** How long the first inspect of a container may take before the engine's list is asked about it. */
+  readonly firstInspectMs: number;
   readonly connectTimeoutMs: number;
   /** Pauses between attempts to reach a lost engine. */
   readonly reconnectMs: BackoffTimes;
@@ -34,6 +37,7 @@ export const defaultStateSyncOptions: StateSyncOptions = {
   inspectTimeoutMs: 10_000,
   retryMs: 500,
   inspectWaitMs: 1_000,
+  firstInspectMs: 100,
   connectTimeoutMs: 10_000,
   reconnectMs: { first: 100, longest: 3_000 },
 };
@@ -290,9 +294,19 @@ export class StateSync {
   }
 
   #refreshInBackground(id: string): void {
+    if (!this.deps.model.has(id)) this.#expectUnlessInspected(id);
     this.#refresher.refresh(id).catch((error: unknown) => {
       this.#warnOfStale(id, error);
     });
+  }
+
+  #expectUnlessInspected(id: string): void {
+    const { connectTimeoutMs: timeoutMs, firstInspectMs: patienceMs } = this.options;
+    const isInspecting = (one: string): boolean => this.#refresher.has(one);
+    expectUnlessInspected(id, { ...this.deps, isInspecting, patienceMs, timeoutMs }, this.#stop.signal).catch(
+      // The inspect that is under way, or the next comparison, tells of the container as well.
+      () => undefined,
+    );
   }
 
   /** Logs once, until an inspect succeeds. */

@@ -14,6 +14,7 @@ const slowTimers: StateSyncOptions = {
   inspectTimeoutMs: 60_000,
   retryMs: 60_000,
   inspectWaitMs: 60_000,
+  firstInspectMs: 60_000,
   connectTimeoutMs: 60_000,
   reconnectMs: { first: 1, longest: 2 },
 };
