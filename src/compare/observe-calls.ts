@@ -11,7 +11,8 @@ import { connectAsked, serverName, type AskedServer } from "./asked-server.js";
 import { readCalls, type PipedCall } from "./call-pipe.js";
 import { compareAnswers } from "./compare-answers.js";
 import { doneExitCode } from "./observer-process.js";
-import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
+import { untilRelayEnds } from "./keep-link.js";
+import type { RelayPaths } from "./relay-link.js";
 import { Recorder } from "./recorder.js";
 import { Redactor } from "./redact.js";
 import { ShadowComparison } from "./shadow-comparison.js";
@@ -43,22 +44,8 @@ export type ObserverTask = RecordTask | ShadowTask;
  */
 export async function observeCalls(task: ObserverTask, input: AsyncIterable<Buffer>): Promise<number> {
   const log = createLogger("info");
-  const watched = untilRelayEnds(input, task.paths, log);
+  const watched = untilRelayEnds(input, task.paths);
   return task.kind === "record" ? record(task, watched) : shadow(task, watched, log);
-}
-
-/** Before anything else at the end, such as writing to a disk that hangs: clients wait for the link. */
-async function* untilRelayEnds(
-  input: AsyncIterable<Buffer>,
-  paths: RelayPaths,
-  log: Logger,
-): AsyncGenerator<Buffer> {
-  yield* input;
-  // A relay that ended in order has done it already.
-  const moved = await pointAtPrimary(paths).catch((error: unknown) => {
-    log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
-  });
-  if (moved === true) log.error({ link: paths.listen }, "the relay has died, the link points at the server");
 }
 
 async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<number> {

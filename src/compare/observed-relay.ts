@@ -7,7 +7,9 @@ import { ObserverProcess, type ObserverProcessOptions } from "./observer-process
 import { checkLink, pointAtPrimary, pointAtRelay, type RelayPaths } from "./relay-link.js";
 import { Relay } from "./relay.js";
 
-export interface ObservedRelayOptions extends ObserverProcessOptions {
+export interface ObservedRelayOptions extends Omit<ObserverProcessOptions, "name"> {
+  /** Starts the link keeper, as `command` the observer. */
+  readonly keeperCommand: ObserverProcessOptions["command"];
   readonly paths: RelayPaths;
   readonly log: Logger;
 }
@@ -17,10 +19,12 @@ const budgetBytes = 128 * 1024 * 1024;
 /** Of connections that clients do not end: a kubelet keeps its one. */
 const graceMs = 10_000;
 const observerLimitMs = 10_000;
+const keeperLimitMs = 1_000;
 
 export interface ObservedRelay {
   readonly relay: Relay;
   readonly observer: ObserverProcess;
+  readonly keeper: ObserverProcess;
   /**
    * The link leads to the server, and open connections have ended, within 20 s. True when the observer has
    * worked on all that it got. Never throws.
@@ -30,8 +34,9 @@ export interface ObservedRelay {
 
 /** Clients reach the relay when it resolves. When it rejects, nothing has changed. */
 export async function startObservedRelay(options: ObservedRelayOptions): Promise<ObservedRelay> {
-  const { paths, log } = options;
-  const observer = new ObserverProcess(options);
+  const { paths, log, keeperCommand } = options;
+  const observer = new ObserverProcess({ ...options, name: "observer" });
+  const keeper = new ObserverProcess({ name: "link keeper", command: keeperCommand, log });
   const budget = new Budget(budgetBytes);
   await checkLink(paths);
   const relay = new Relay({
@@ -53,21 +58,24 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
   });
   await relay.start();
   observer.start();
+  keeper.start();
   try {
     await pointAtRelay(paths);
   } catch (error) {
-    await Promise.all([relay.stop(0), observer.stop(0)]);
+    await Promise.all([relay.stop(0), observer.stop(0), keeper.stop(0)]);
     throw error;
   }
   return {
     relay,
     observer,
+    keeper,
     stop: async ({ graceMs: limitMs = graceMs } = {}) => {
       await pointAtPrimary(paths).catch((error: unknown) => {
         log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
       });
       await relay.stop(limitMs);
-      return observer.stop(observerLimitMs);
+      const [isWhole] = await Promise.all([observer.stop(observerLimitMs), keeper.stop(keeperLimitMs)]);
+      return isWhole;
     },
   };
 }

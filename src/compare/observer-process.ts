@@ -1,6 +1,7 @@
 /**
- * The process that works on observed calls. Its CPU time, memory, faults and end are not the relay's: it is
- * started again, and while it does not keep up, calls are dropped and counted.
+ * A process beside the relay: the observer, which works on calls, or the link keeper, which gets none. Its CPU
+ * time, memory, faults and end are not the relay's: it is started again, and while it does not keep up, calls
+ * are dropped and counted.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";
@@ -10,6 +11,8 @@ import type { ObservedCall } from "./call-observer.js";
 import { encodeCall, type Unobserved } from "./call-pipe.js";
 
 export interface ObserverProcessOptions {
+  /** For the log, as `observer`. */
+  readonly name: string;
   /** Program and arguments. Calls come on its standard input, whose end tells it to end. */
   readonly command: readonly [program: string, ...args: string[]];
   readonly log: Logger;
@@ -52,7 +55,7 @@ export class ObserverProcess {
 
   /** Never throws: a process that cannot be started is tried again. */
   start(): void {
-    const { log } = this.options;
+    const { log, name } = this.options;
     const startedMs = performance.now();
     this.#starts += 1;
     this.#hasSucceeded = false;
@@ -69,7 +72,7 @@ export class ObserverProcess {
           this.options.onDone?.();
           return;
         }
-        log.error({ reason }, "the observer process ended, the relay goes on without it");
+        log.error({ reason }, `the ${name} process ended, the relay goes on without it`);
         if (performance.now() - startedMs > healthyMs) this.#delayMs = this.options.firstDelayMs ?? 1000;
         this.#timer = setTimeout(() => {
           this.start();

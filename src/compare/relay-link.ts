@@ -3,8 +3,8 @@
  * socket otherwise. It changes by rename, so a client finds one or the other at every moment.
  */
 import { randomBytes } from "node:crypto";
-import { lstat, mkdir, readlink, rename, symlink, unlink } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { lstat, mkdir, readlink, realpath, rename, symlink, unlink } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { messageOf, ShimError } from "../shim/lib/errors.js";
 import { hasCode } from "../shim/lib/files/file-errors.js";
 
@@ -17,13 +17,43 @@ export interface RelayPaths {
 }
 
 export function relayPaths(listen: string, primary: string): RelayPaths {
-  if (listen === primary) {
+  return { listen, primary, relay: join(dirname(listen), `.${basename(listen)}.relay`) };
+}
+
+/**
+ * Throws `invalid` when a socket that is dialled here leads back to the relay: over links, or because its path
+ * is another name of the link's. Its calls would come in again for ever.
+ */
+export async function refuseLoop(flag: string, socket: string, { listen, relay }: RelayPaths): Promise<void> {
+  const ours = await Promise.all([listen, relay].map(inRealDirectory));
+  for await (const path of linksFrom(socket)) {
+    if (!ours.includes(path)) continue;
     throw new ShimError(
       "invalid",
-      `relay ${JSON.stringify(primary)}: --listen and --primary are the same path; choose another for --listen`,
+      `flag "${flag}": ${JSON.stringify(socket)} leads to ${JSON.stringify(listen)}, where this relay listens; ` +
+        `name the server's own socket`,
     );
   }
-  return { listen, primary, relay: join(dirname(listen), `.${basename(listen)}.relay`) };
+}
+
+/** As many as the kernel follows. */
+const longestChain = 40;
+
+/** The path and what it leads to, link by link, each in a directory without links. */
+async function* linksFrom(path: string): AsyncGenerator<string> {
+  let at = path;
+  for (let link = 0; link <= longestChain; link += 1) {
+    at = await inRealDirectory(at);
+    yield at;
+    const target = await readlink(at).catch(() => undefined);
+    if (target === undefined) return;
+    at = resolve(dirname(at), target);
+  }
+}
+
+/** Where there is no such directory, nothing leads to it. */
+async function inRealDirectory(path: string): Promise<string> {
+  return join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path));
 }
 
 /**

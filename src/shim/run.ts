@@ -30,6 +30,10 @@ const abortWhenInterrupted = (): void => {
     });
   }
 };
+/** A terminal and systemd send their signals to the processes beside a relay, too. It tells them when to end. */
+const ignoreSignals = (): void => {
+  for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
+};
 const relayIo = (): RelayIo => ({
   writeOut,
   signal: interrupted.signal,
@@ -95,9 +99,14 @@ process.exitCode = await runCommandLine(
       const { runReplay } = await import("./commands/replay-command.js");
       return runReplay(options, { writeOut, signal: interrupted.signal });
     },
+    keepLink: async (paths) => {
+      ignoreSignals();
+      const { keepLink } = await import("../compare/keep-link.js");
+      await keepLink(paths, process.stdin);
+      return 0;
+    },
     observeCalls: async (task) => {
-      // A terminal and systemd send their signals to this process, too. The relay tells it when to end.
-      for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
+      ignoreSignals();
       const { runObserveCalls } = await import("./commands/relay-command.js");
       return runObserveCalls(task, process.stdin);
     },

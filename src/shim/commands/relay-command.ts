@@ -1,5 +1,5 @@
 /** `dockershim record` and `dockershim shadow`: a relay between a CRI server and its clients. */
-import { access, constants, readFile, rm } from "node:fs/promises";
+import { access, constants, readFile, realpath, rm } from "node:fs/promises";
 import { arch, cpus, release, totalmem } from "node:os";
 import { dirname, resolve } from "node:path";
 import { connectAsked } from "../../compare/asked-server.js";
@@ -9,10 +9,14 @@ import {
   type RecordTask,
   type ShadowTask,
 } from "../../compare/observe-calls.js";
-import { startObservedRelay, type ObservedRelay } from "../../compare/observed-relay.js";
+import {
+  startObservedRelay,
+  type ObservedRelay,
+  type ObservedRelayOptions,
+} from "../../compare/observed-relay.js";
 import { createRecording } from "../../compare/recorder.js";
 import { recordingFormat, recordingVersion, type RecordingHeader } from "../../compare/recording.js";
-import { checkLink, relayPaths } from "../../compare/relay-link.js";
+import { checkLink, refuseLoop, relayPaths } from "../../compare/relay-link.js";
 import { ShimError } from "../lib/errors.js";
 import { hasCode } from "../lib/files/file-errors.js";
 import { createLogger, type Logger } from "../lib/log.js";
@@ -28,6 +32,7 @@ export interface RelayIo {
 export async function runRecord(options: RecordOptions, io: RelayIo): Promise<number> {
   const { primary, listen, output, durationMs, limitBytes, withOutput } = options;
   const paths = relayPaths(listen, primary);
+  await refuseLoop("--primary", primary, paths);
   await checkLink(paths);
   const server = await connectAsked(primary, io.signal);
   const version = await server.ask("Version", {}, io.signal);
@@ -40,8 +45,10 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
   const done = new Promise<void>((ended) => {
     full = ended;
   });
-  const command = commandOf(io, task);
-  const relay = await orRemove(output, startObservedRelay({ paths, log, command, onDone: full }));
+  const relay = await orRemove(
+    output,
+    startObservedRelay({ ...commandsOf(io, task), paths, log, onDone: full }),
+  );
   io.writeOut(`recording the calls of ${primary} into ${output}\n${pointer(listen)}`);
   await endOf(io.signal, durationMs, done);
   if (!(await finish(relay, log))) {
@@ -57,10 +64,12 @@ export async function runRecord(options: RecordOptions, io: RelayIo): Promise<nu
 export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<number> {
   const { primary, listen, endpoint, report } = options;
   const paths = relayPaths(listen, primary);
-  if (endpoint === primary || endpoint === listen) {
+  await refuseLoop("--primary", primary, paths);
+  await refuseLoop("--endpoint", endpoint, paths);
+  if (await isSameFile(endpoint, primary)) {
     throw new ShimError(
       "invalid",
-      `shadow: --endpoint is ${JSON.stringify(endpoint)}, which clients use already`,
+      `flag "--endpoint": ${JSON.stringify(endpoint)} is the socket of --primary; name that of the second server`,
     );
   }
   await checkLink(paths);
@@ -68,7 +77,7 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   for (const socket of [primary, endpoint]) (await connectAsked(socket, io.signal)).close();
   const task: ShadowTask = { kind: "shadow", paths, endpoint, report, startedAt: new Date().toISOString() };
   const log = createLogger("info");
-  const relay = await startObservedRelay({ paths, log, command: commandOf(io, task) });
+  const relay = await startObservedRelay({ ...commandsOf(io, task), paths, log });
   io.writeOut(`comparing ${endpoint} with ${primary}; the report is ${report}\n${pointer(listen)}`);
   await endOf(io.signal, undefined, new Promise(() => undefined));
   if (!(await finish(relay, log))) {
@@ -86,6 +95,13 @@ export async function runObserveCalls(task: string, input: AsyncIterable<Buffer>
   return observeCalls(JSON.parse(task) as ObserverTask, input);
 }
 
+/** A socket that is missing is the same as none: that nobody serves it is said later. */
+async function isSameFile(left: string, right: string): Promise<boolean> {
+  if (left === right) return true;
+  const [first, second] = await Promise.all([left, right].map((path) => realpath(path).catch(() => "")));
+  return first !== "" && first === second;
+}
+
 /** When the relay does not start, nothing is left of what was made for it. */
 async function orRemove<T>(file: string, started: Promise<T>): Promise<T> {
   try {
@@ -96,9 +112,14 @@ async function orRemove<T>(file: string, started: Promise<T>): Promise<T> {
   }
 }
 
-function commandOf({ self }: RelayIo, task: ObserverTask): [string, ...string[]] {
-  const [program, ...args] = self;
-  return [program, ...args, "observe-calls", JSON.stringify(task)];
+function commandsOf(
+  { self }: RelayIo,
+  task: ObserverTask,
+): Pick<ObservedRelayOptions, "command" | "keeperCommand"> {
+  return {
+    command: [...self, "observe-calls", JSON.stringify(task)],
+    keeperCommand: [...self, "keep-link", JSON.stringify(task.paths)],
+  };
 }
 
 function pointer(listen: string): string {

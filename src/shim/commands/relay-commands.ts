@@ -38,7 +38,9 @@ export interface RelayActions {
   /** Prints the report of a shadow. */
   showReport(path: string): Promise<number>;
   replay(options: ReplayOptions): Promise<number>;
-  /** The process beside the relay; `task` is JSON. */
+  /** The process that keeps the link of a relay; `paths` is JSON. */
+  keepLink(paths: string): Promise<number>;
+  /** The process that observes the calls of a relay; `task` is JSON. */
   observeCalls(task: string): Promise<number>;
 }
 
@@ -48,7 +50,11 @@ export function addRelayCommands(actions: RelayActions, parts: CommandParts): vo
   addRecord(actions, parts);
   addReplay(actions, parts);
   addShadow(actions, parts);
-  const observe = parts.addCommand("observe-calls", "the process beside a relay", { hidden: true });
+  const keep = parts.addCommand("keep-link", "the process that keeps the link of a relay", { hidden: true });
+  keep.action(async () => {
+    parts.ended(await actions.keepLink(oneArgument(keep, "the paths")));
+  });
+  const observe = parts.addCommand("observe-calls", "the process that observes a relay", { hidden: true });
   observe.action(async () => {
     parts.ended(await actions.observeCalls(oneArgument(observe, "a task")));
   });

@@ -59,6 +59,7 @@ export async function run(
       shadow: (options) => note("shadow", options),
       replay: (options) => note("replay", options),
       showReport: (path) => note("showReport", path),
+      keepLink: (paths) => note("keepLink", paths),
       observeCalls: (task) => note("observeCalls", task),
       migrateCheck: (options) => {
         noted.checked = options;

@@ -63,7 +63,7 @@ test("an observer process that cannot be started is tried again", async () => {
   log.error = () => {
     if (observer.counts.starts === 2) done();
   };
-  const observer = new ObserverProcess({ command, log, firstDelayMs: 1 });
+  const observer = new ObserverProcess({ name: "observer", command, log, firstDelayMs: 1 });
   observer.start();
   await again;
   assert.equal(await observer.stop(0), false);

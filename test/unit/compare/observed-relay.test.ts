@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, lstatSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -23,6 +23,7 @@ interface Bench {
   readonly primary: string;
   readonly recording: string;
   readonly command: [string, ...string[]];
+  readonly keeperCommand: [string, ...string[]];
 }
 
 async function bench(t: TestContext): Promise<Bench> {
@@ -54,15 +55,17 @@ async function bench(t: TestContext): Promise<Bench> {
     primary,
     recording,
     command: [...program, "observe-calls", JSON.stringify(task)],
+    keeperCommand: [...program, "keep-link", JSON.stringify(task.paths)],
   };
 }
 
 test("a killed observer is started again with a back-off, and calls go on meanwhile", async (t) => {
-  const { listen, primary, command } = await bench(t);
+  const { listen, primary, command, keeperCommand } = await bench(t);
   const relay = await startObservedRelay({
     paths: relayPaths(listen, primary),
     log: silentLogger(),
     command,
+    keeperCommand,
     firstDelayMs: 50,
   });
   const client = connectClient(listen);
@@ -88,11 +91,12 @@ test("a killed observer is started again with a back-off, and calls go on meanwh
 });
 
 test("an observer that hangs delays no call; calls above the backlog are dropped and counted", async (t) => {
-  const { listen, primary, command } = await bench(t);
+  const { listen, primary, command, keeperCommand } = await bench(t);
   const relay = await startObservedRelay({
     paths: relayPaths(listen, primary),
     log: silentLogger(),
     command,
+    keeperCommand,
   });
   const client = connectClient(listen);
   t.after(async () => {
@@ -110,24 +114,47 @@ test("an observer that hangs delays no call; calls above the backlog are dropped
   process.kill(pid, "SIGKILL");
 });
 
-test("when the relay is killed, the link leads to the server, and the client's next call is answered", async (t) => {
-  const { directory, listen, primary, command, recording } = await bench(t);
+/** A relay in a process of its own, which can be killed. It prints the process ids of the observer and keeper. */
+async function startRelayProcess(
+  t: TestContext,
+  { listen, primary, command, keeperCommand }: Bench,
+): Promise<{ readonly relay: ChildProcess; readonly observer: number; readonly keeper: number }> {
+  const module = (path: string): string => JSON.stringify(join(process.cwd(), "src", path));
   const script = `
-    import { startObservedRelay } from ${JSON.stringify(join(process.cwd(), "src/compare/observed-relay.ts"))};
-    import { relayPaths } from ${JSON.stringify(join(process.cwd(), "src/compare/relay-link.ts"))};
-    import { silentLogger } from ${JSON.stringify(join(process.cwd(), "src/shim/lib/log.ts"))};
-    await startObservedRelay({
+    import { startObservedRelay } from ${module("compare/observed-relay.ts")};
+    import { relayPaths } from ${module("compare/relay-link.ts")};
+    import { silentLogger } from ${module("shim/lib/log.ts")};
+    const { observer, keeper } = await startObservedRelay({
       paths: relayPaths(${JSON.stringify(listen)}, ${JSON.stringify(primary)}),
       log: silentLogger(),
       command: ${JSON.stringify(command)},
+      keeperCommand: ${JSON.stringify(keeperCommand)},
+      firstDelayMs: 3_600_000,
     });
-    process.stdout.write("ready");
+    process.stdout.write(JSON.stringify([observer.pid, keeper.pid]));
   `;
   const relay = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "--eval", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   t.after(() => relay.kill("SIGKILL"));
-  await once(relay.stdout, "data");
+  const [printed] = (await once(relay.stdout, "data")) as [Buffer];
+  const [observer = 0, keeper = 0] = JSON.parse(printed.toString()) as number[];
+  return { relay, observer, keeper };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    // A process that ended and that its parent has not waited for yet is a zombie.
+    return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+  } catch {
+    return false;
+  }
+}
+
+test("when the relay is killed, the link leads to the server, and the client's next call is answered", async (t) => {
+  const made = await bench(t);
+  const { directory, listen, primary, recording } = made;
+  const { relay } = await startRelayProcess(t, made);
   assert.equal(readlinkSync(listen), join(directory, ".cri.sock.relay"));
   const client = connectClient(listen);
   t.after(() => {
@@ -145,13 +172,40 @@ test("when the relay is killed, the link leads to the server, and the client's n
   await until(() => readFileSync(recording, "utf8").includes('"end":true'));
 });
 
+test("when the relay is killed while its observer waits for its next start, the link leads to the server", async (t) => {
+  const made = await bench(t);
+  const { relay, observer } = await startRelayProcess(t, made);
+  process.kill(observer, "SIGKILL");
+  await until(() => !isAlive(observer));
+  relay.kill("SIGKILL");
+  await until(() => readlinkSync(made.listen) === made.primary);
+});
+
+test("when the relay is killed while its observer hangs, the link leads to the server", async (t) => {
+  const made = await bench(t);
+  const { relay, observer } = await startRelayProcess(t, made);
+  process.kill(observer, "SIGSTOP");
+  t.after(() => process.kill(observer, "SIGKILL"));
+  relay.kill("SIGKILL");
+  await until(() => readlinkSync(made.listen) === made.primary);
+});
+
+test("when the relay is killed after its link keeper, the link leads to the server", async (t) => {
+  const made = await bench(t);
+  const { relay, keeper } = await startRelayProcess(t, made);
+  process.kill(keeper, "SIGKILL");
+  await until(() => !isAlive(keeper));
+  relay.kill("SIGKILL");
+  await until(() => readlinkSync(made.listen) === made.primary);
+});
+
 test("a second relay on one path changes nothing", async (t) => {
-  const { listen, primary, command } = await bench(t);
+  const { listen, primary, command, keeperCommand } = await bench(t);
   const paths = relayPaths(listen, primary);
-  const first = await startObservedRelay({ paths, log: silentLogger(), command });
+  const first = await startObservedRelay({ paths, log: silentLogger(), command, keeperCommand });
   t.after(() => first.stop({ graceMs: 0 }));
   const before = lstatSync(listen).ino;
-  await assert.rejects(startObservedRelay({ paths, log: silentLogger(), command }), {
+  await assert.rejects(startObservedRelay({ paths, log: silentLogger(), command, keeperCommand }), {
     kind: "conflict",
     message: /another server answers there/,
   });

@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
-import { lstatSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { Relay, type RelayOptions } from "../../../src/compare/relay.js";
-import { checkLink, pointAtPrimary, pointAtRelay, relayPaths } from "../../../src/compare/relay-link.js";
+import {
+  checkLink,
+  pointAtPrimary,
+  pointAtRelay,
+  refuseLoop,
+  relayPaths,
+} from "../../../src/compare/relay-link.js";
 import { silentLogger } from "../../../src/shim/lib/log.js";
 import { temporaryDirectory } from "./grpc-peers.js";
 
@@ -219,5 +225,32 @@ test("the link points at the relay and back at the primary, and nothing else is 
     await assert.rejects(pointAtRelay(relayPaths(path, paths.primary)), { kind: "conflict", message });
     assert.equal(lstatSync(path).ino, before);
   }
-  assert.throws(() => relayPaths(listen, listen), /are the same path/);
+});
+
+test("a socket that leads back to the relay is refused, by whatever name", async (t) => {
+  const directory = temporaryDirectory(t);
+  const at = (name: string): string => join(directory, name);
+  mkdirSync(at("real"));
+  symlinkSync("real", at("other-name"));
+  symlinkSync("real/primary.sock", at("link-to-primary"));
+  symlinkSync("second", at("first"));
+  symlinkSync("real/listen.sock", at("second"));
+  symlinkSync("circle", at("circle"));
+  const paths = relayPaths(at("real/listen.sock"), at("real/primary.sock"));
+  const looping = ["real/listen.sock", "other-name/listen.sock", "first", "real/.listen.sock.relay"];
+  for (const isListening of [false, true]) {
+    for (const name of looping) {
+      await assert.rejects(refuseLoop("--primary", at(name), paths), {
+        kind: "invalid",
+        message:
+          `flag "--primary": ${JSON.stringify(at(name))} leads to ${JSON.stringify(paths.listen)}, ` +
+          "where this relay listens; name the server's own socket",
+      });
+    }
+    for (const name of ["real/primary.sock", "link-to-primary", "circle", "missing/listen.sock"]) {
+      await refuseLoop("--primary", at(name), paths);
+    }
+    // What an ended shadow leaves: its link leads to the primary, and may be used again.
+    if (!isListening) symlinkSync(paths.primary, paths.listen);
+  }
 });

@@ -1,0 +1,31 @@
+/**
+ * What the processes beside the relay do when it has died: they point the clients' link at the server. One of
+ * them, the link keeper, does nothing else. So the link is kept while the observer hangs or waits for its next
+ * start.
+ */
+import { messageOf } from "../shim/lib/errors.js";
+import { createLogger } from "../shim/lib/log.js";
+import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
+
+/**
+ * The link keeper. `paths` are JSON; `input` is a pipe from the relay, which sends nothing and whose end is that
+ * of the relay. Signals must not end this process.
+ */
+export async function keepLink(paths: string, input: AsyncIterable<Buffer>): Promise<void> {
+  // The relay of this program wrote it.
+  await untilRelayEnds(input, JSON.parse(paths) as RelayPaths).next();
+}
+
+/** Before anything else at the end, such as writing to a disk that hangs: clients wait for the link. */
+export async function* untilRelayEnds(
+  input: AsyncIterable<Buffer>,
+  paths: RelayPaths,
+): AsyncGenerator<Buffer> {
+  yield* input;
+  const log = createLogger("info");
+  // A relay that ended in order has done it already.
+  const moved = await pointAtPrimary(paths).catch((error: unknown) => {
+    log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
+  });
+  if (moved === true) log.error({ link: paths.listen }, "the relay has died, the link points at the server");
+}
