@@ -5,16 +5,18 @@
  * - files, processes and networks of the node are only looked at; no network plugin is run or started, no log
  *   written, nothing repaired or cleaned up.
  */
-import { mkdtemp, rm } from "node:fs/promises";
+import { lstat, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ShimError } from "../lib/errors.js";
+import { messageOf, ShimError } from "../lib/errors.js";
+import { namesIn } from "../lib/files/directories.js";
 import type { Lifetime } from "../lib/lifetime.js";
 import type { Logger } from "../lib/log.js";
 import type { Rpc, Rpcs } from "../grpc/handlers.js";
 import type { CheckpointStore } from "../ports/checkpoint-store.js";
 import type { HostAccess } from "../ports/host.js";
 import type { NetworkPlugin } from "../ports/network-plugin.js";
+import { isStateDirectoryClaimed } from "../state/state-directory.js";
 import { openStores, type Stores } from "./open-stores.js";
 
 function refuse(action: string): Promise<never> {
@@ -31,13 +33,36 @@ export function readOnlyRpcs(rpcs: Rpcs): Rpcs {
   );
 }
 
-/** Stores in a temporary directory, which is removed at the end. */
+const directoryPrefix = "dockershim-read-only-";
+
+/** Stores in a temporary directory, which is removed at the end; those of killed servers are removed now. */
 export async function openReadOnlyStores(root: string, log: Logger, lifetime: Lifetime): Promise<Stores> {
-  const directory = await mkdtemp(join(tmpdir(), "dockershim-read-only-"));
+  await removeLeftDirectories(tmpdir()).catch((error: unknown) => {
+    log.warn({ err: messageOf(error) }, "temporary state directories of killed servers were not removed");
+  });
+  const directory = await mkdtemp(join(tmpdir(), directoryPrefix));
   lifetime.onClose("temporary state directory", () => rm(directory, { recursive: true, force: true }));
   const stores = await openStores(directory, log, lifetime, [join(root, "sandbox")]);
   const { checkpoints } = stores.records;
   return { ...stores, records: { ...stores.records, checkpoints: readOnlyCheckpoints(checkpoints) } };
+}
+
+/** A server claims its directory within this time. */
+const claimedMs = 60_000;
+
+/**
+ * Removes the temporary directories of killed servers. Everybody can make files of their names where temporary
+ * files are: only directories of this user count, and no link is followed.
+ */
+export async function removeLeftDirectories(parent: string): Promise<void> {
+  for (const name of await namesIn(parent)) {
+    if (!name.startsWith(directoryPrefix)) continue;
+    const path = join(parent, name);
+    const found = await lstat(path).catch(() => undefined);
+    if (found?.isDirectory() !== true || found.uid !== process.geteuid?.()) continue;
+    if (Date.now() - found.mtimeMs < claimedMs || (await isStateDirectoryClaimed(path))) continue;
+    await rm(path, { recursive: true, force: true });
+  }
 }
 
 function readOnlyCheckpoints(store: CheckpointStore): CheckpointStore {

@@ -1,8 +1,7 @@
 /** Which program uses a checkpoint directory at this moment. */
 import { readdir, readFile } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
-import { criDockerdCheckpoints } from "../state/state-directory.js";
-import { isServed } from "../lib/unix-socket.js";
+import { dirname, resolve } from "node:path";
+import { criDockerdCheckpoints, isStateDirectoryClaimed } from "../state/state-directory.js";
 
 /** Where this program and the kubelet's dockershim serve, as the kernel lists their sockets. */
 const dockershimSockets = ["/run/dockershim.sock", "/var/run/dockershim.sock"];
@@ -14,7 +13,7 @@ const listening = "00010000";
 /** The program, as a message names it; undefined when there is none. */
 export async function servingProgram(directory: string): Promise<string | undefined> {
   const root = dirname(resolve(directory));
-  if (await isServed(join(root, "instance.sock"))) return "dockershim";
+  if (await isStateDirectoryClaimed(root)) return "dockershim";
   for (const { pid, root: other } of await criDockerds()) {
     if (resolve(other) === root) return `cri-dockerd (process ${pid})`;
   }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { ownTemporaryName, sweepTemporaryFiles } from "../lib/files/atomic-file.js";
 import { createDirectory, namesIn } from "../lib/files/directories.js";
 import { ShimError } from "../lib/errors.js";
-import { bindUnixSocket } from "../lib/unix-socket.js";
+import { bindUnixSocket, isServed } from "../lib/unix-socket.js";
 
 /** Where cri-dockerd keeps its checkpoints: pods that it made are released with them. */
 export const criDockerdCheckpoints = "/var/lib/cri-dockerd/sandbox";
@@ -20,6 +20,8 @@ export interface StateDirectory {
   readonly quarantine: string;
 }
 
+const claimSocket = "instance.sock";
+
 /** Names that this program, its set-up, dockershim and cri-dockerd create in it: docs/files-on-disk.md. */
 const contents = new Set([
   "sandbox",
@@ -30,7 +32,7 @@ const contents = new Set([
   "play",
   "engine-id",
   "pod-cidrs.json",
-  "instance.sock",
+  claimSocket,
   "setup.json",
   "setup-packages.log",
   "dockerd.log",
@@ -63,6 +65,11 @@ async function isOursAlone(root: string): Promise<boolean> {
   return (await namesIn(root)).every((name) => contents.has(name) || temporary.test(name));
 }
 
+/** Whether a process has claimed it. Throws raw system errors. */
+export function isStateDirectoryClaimed(root: string): Promise<boolean> {
+  return isServed(join(root, claimSocket));
+}
+
 /**
  * Claims the state directory for this process until it ends or releases it, by a listening socket inside: a
  * lock file would outlive a crash. Then removes temporary files of a killed process. Throws `conflict` when
@@ -71,7 +78,7 @@ async function isOursAlone(root: string): Promise<boolean> {
 export async function claimStateDirectory(root: string): Promise<{ release(): Promise<void> }> {
   const server = createServer((socket) => socket.destroy());
   try {
-    const bound = await bindUnixSocket(server, join(root, "instance.sock"));
+    const bound = await bindUnixSocket(server, join(root, claimSocket));
     server.unref();
     // A failure is harmless here; the first write reports it.
     await sweepTemporaryFiles(root, { patterns: [ownTemporaryName] }).catch(() => undefined);

@@ -1,18 +1,30 @@
 import assert from "node:assert/strict";
-import { lstat, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import {
+  chown,
+  lstat,
+  lutimes,
+  mkdir,
+  readdir,
+  readFile,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
+import { basename, join } from "node:path";
 import { test } from "node:test";
 import {
   openReadOnlyStores,
   readOnlyHost,
   readOnlyNetwork,
   readOnlyRpcs,
+  removeLeftDirectories,
 } from "../../../src/shim/app/read-only.js";
 import { rpcs } from "../../../src/shim/cri/rpcs.js";
 import type { Rpc } from "../../../src/shim/grpc/handlers.js";
 import { Lifetime } from "../../../src/shim/lib/lifetime.js";
 import type { HostAccess } from "../../../src/shim/ports/host.js";
 import type { NetworkPlugin } from "../../../src/shim/ports/network-plugin.js";
+import { claimStateDirectory } from "../../../src/shim/state/state-directory.js";
 import { recordingLog } from "../../fakes/recording-log.js";
 import { temporaryDirectory } from "../lib/temporary-directory.js";
 
@@ -72,6 +84,36 @@ test("openReadOnlyStores() reads checkpoints of the state directory and leaves i
   await lifetime.close();
   assert.deepEqual(await readdir(root, { recursive: true }), before);
   assert.equal(await readFile(join(root, "sandbox", id), "utf8"), "not a checkpoint");
+});
+
+test("removeLeftDirectories() removes what killed servers left, and nothing else", async () => {
+  await using directory = await temporaryDirectory();
+  const at = (name: string): string => join(directory.path, name);
+  const [left, served, young, link, foreign, file, other] = [
+    ...["left", "served", "young", "link", "foreign", "file"].map((name) => `dockershim-read-only-${name}`),
+    "dockershim-other",
+  ].map(at) as [string, string, string, string, string, string, string];
+  for (const made of [left, served, young, foreign, other]) {
+    await mkdir(made);
+    await writeFile(join(made, "x"), "");
+  }
+  await writeFile(file, "");
+  await symlink(other, link);
+  // A link inside is removed, not what it leads to.
+  await symlink(other, join(left, "link"));
+  const isRoot = process.geteuid?.() === 0;
+  if (isRoot) await chown(foreign, 65534, 65534);
+  const claim = await claimStateDirectory(served);
+  const old = new Date(Date.now() - 3_600_000);
+  for (const made of [left, served, foreign, other]) await utimes(made, old, old);
+  await lutimes(link, old, old);
+
+  await removeLeftDirectories(directory.path);
+  await claim.release();
+  const kept = [served, young, link, file, other, ...(isRoot ? [foreign] : [])];
+  assert.deepEqual((await readdir(directory.path)).sort(), kept.map((path) => basename(path)).sort());
+  assert.deepEqual(await readdir(other), ["x"]);
+  await removeLeftDirectories(at("missing"));
 });
 
 test("readOnlyHost() keeps the log link of a container that the other runtime has removed", async () => {
