@@ -94,6 +94,8 @@ function asker(connection: CriConnection, { callMs, probeMs }: AskLimits): Asked
       const answered = answeredError(error);
       if (answered === undefined) throw notServed(socket, error, callMs);
       const name = codeName(answered.code);
+      // Nobody here has cancelled it: the server ended.
+      if (name === "CANCELLED") throw notServed(socket, error, callMs);
       if (codesOfLostServers.includes(name)) await probe(signal);
       const late = name === "DEADLINE_EXCEEDED";
       const message = late ? `no answer within ${formatDuration(callMs)}` : answered.message;

@@ -64,6 +64,8 @@ async function record(task: RecordTask, input: AsyncIterable<Buffer>): Promise<n
 
 const reportEveryMs = 60_000;
 const retryMs = 5_000;
+/** Shorter than the relay waits for this process. */
+const settleMs = 5_000;
 
 async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logger): Promise<number> {
   const stop = new AbortController();
@@ -105,6 +107,8 @@ async function shadow(task: ShadowTask, input: AsyncIterable<Buffer>, log: Logge
   const timer = setInterval(() => void save(), reportEveryMs);
   try {
     for await (const call of readCalls(input)) offer(comparison, call, report);
+    // The last calls count, too, unless a server hangs.
+    await Promise.race([comparison?.settled(), sleep(settleMs, stop.signal).catch(() => undefined)]);
     report.complete = true;
     return 0;
   } finally {

@@ -73,6 +73,21 @@ test("ask() answers an error of the server by its code and message", async (t) =
   assert.equal(((await server.ask("ImageFsInfo", {}, signal)) as { error: { code: number } }).error.code, 12);
 });
 
+test("ask() takes a call that a server cancels at its end for no answer", async (t) => {
+  const socket = await serve(t, {
+    Version: version,
+    Status: status,
+    ListImages: (done) => {
+      done({ code: 1, details: "Call cancelled" });
+    },
+  });
+  const server = await connectAsked(socket, signal, limits);
+  t.after(() => {
+    server.close();
+  });
+  await assert.rejects(server.ask("ListImages", {}, signal), { kind: "unavailable" });
+});
+
 test("ask() takes a call that hangs for an answer while the server answers others, else it throws", async (t) => {
   const handlers: Record<string, Handler> = {
     Version: version,

@@ -14,7 +14,7 @@ import {
   type handleUnaryCall,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { criMethods } from "../../../src/client/cri-connection.js";
+import { criMethods, type CriVersion } from "../../../src/client/cri-connection.js";
 
 export const bytesAsTheyAre = (bytes: Buffer): Buffer => bytes;
 export const method = (name: string): string => `/test.Service/${name}`;
@@ -139,12 +139,25 @@ export async function startCriServer(
   handlers: Record<string, CriHandler>,
 ): Promise<string> {
   const socket = join(temporaryDirectory(t), "s");
+  const server = await serveCri(socket, handlers);
+  t.after(() => {
+    server.stop();
+  });
+  return socket;
+}
+
+/** As `startCriServer`, with the services of one version alone. */
+export async function serveCri(
+  socket: string,
+  handlers: Record<string, CriHandler>,
+  version: CriVersion = "v1",
+): Promise<{ stop(): void }> {
   const server = new Server();
   for (const name of Object.keys(handlers)) {
     const method = criMethods().get(name);
     assert.ok(method);
     server.register(
-      method.path,
+      method.path.replace("/runtime.v1.", `/runtime.${version}.`),
       (_call: unknown, done: Parameters<CriHandler>[0]) => handlers[name]?.(done),
       method.responseSerialize,
       method.requestDeserialize,
@@ -157,8 +170,9 @@ export async function startCriServer(
       else reject(error);
     });
   });
-  t.after(() => {
-    server.forceShutdown();
-  });
-  return socket;
+  return {
+    stop: () => {
+      server.forceShutdown();
+    },
+  };
 }
