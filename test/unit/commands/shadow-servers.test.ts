@@ -26,7 +26,7 @@ interface Shadow {
   /** A client of the relay. */
   readonly client: CriConnection;
   /** Ends the shadow, and reads its report. */
-  report(): Promise<ShadowReport>;
+  readonly report: () => Promise<ShadowReport>;
 }
 
 /** Both servers must serve. Their names are `primary` and `endpoint`, in one directory. */
