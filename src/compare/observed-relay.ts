@@ -7,7 +7,7 @@ import { ObserverProcess, type ObserverProcessOptions } from "./observer-process
 import { checkLink, pointAtPrimary, pointAtRelay, type RelayPaths } from "./relay-link.js";
 import { Relay } from "./relay.js";
 
-export interface ObservedRelayOptions extends Omit<ObserverProcessOptions, "name"> {
+export interface ObservedRelayOptions extends Omit<ObserverProcessOptions, "name" | "niceness"> {
   /** Starts the link keeper, as `command` the observer. */
   readonly keeperCommand: ObserverProcessOptions["command"];
   readonly paths: RelayPaths;
@@ -20,6 +20,8 @@ const budgetBytes = 128 * 1024 * 1024;
 const graceMs = 10_000;
 const observerLimitMs = 10_000;
 const keeperLimitMs = 1_000;
+/** What it does can wait for the relay, and for the runtime. Clients wait for the link keeper. */
+const observerNiceness = 10;
 
 export interface ObservedRelay {
   readonly relay: Relay;
@@ -35,7 +37,7 @@ export interface ObservedRelay {
 /** Clients reach the relay when it resolves. When it rejects, nothing has changed. */
 export async function startObservedRelay(options: ObservedRelayOptions): Promise<ObservedRelay> {
   const { paths, log, keeperCommand } = options;
-  const observer = new ObserverProcess({ ...options, name: "observer" });
+  const observer = new ObserverProcess({ ...options, name: "observer", niceness: observerNiceness });
   const keeper = new ObserverProcess({ name: "link keeper", command: keeperCommand, log });
   const budget = new Budget(budgetBytes);
   await checkLink(paths);

@@ -13,6 +13,8 @@ import { encodeCall, type Unobserved } from "./call-pipe.js";
 export interface ObserverProcessOptions {
   /** For the log, as `observer`. */
   readonly name: string;
+  /** 0 when not given. */
+  readonly niceness?: number;
   /** Program and arguments. Calls come on its standard input, whose end tells it to end. */
   readonly command: readonly [program: string, ...args: string[]];
   readonly log: Logger;
@@ -27,7 +29,6 @@ export interface ObserverProcessOptions {
 const largestBacklogBytes = 32 * 1024 * 1024;
 /** A process that lived so long has not failed at its start. */
 const healthyMs = 60_000;
-const observerNiceness = 10;
 /** Its exit code when its work is done. */
 export const doneExitCode = 3;
 
@@ -101,8 +102,8 @@ export class ObserverProcess {
     });
     // EPIPE of a process that died; 'close' follows.
     child.stdin.on("error", () => undefined);
-    // What it does can wait for the relay, and for the runtime.
-    if (child.pid !== undefined) setPriority(child.pid, observerNiceness);
+    const { niceness } = this.options;
+    if (child.pid !== undefined && niceness !== undefined) setPriority(child.pid, niceness);
   }
 
   offer(call: ObservedCall): void {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, lstatSync, readFileSync, readlinkSync } from "node:fs";
+import { getPriority } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { startObservedRelay } from "../../../src/compare/observed-relay.js";
@@ -79,6 +80,9 @@ test("a killed observer is started again with a back-off, and calls go on meanwh
   await echo();
   const { pid } = relay.observer;
   assert.ok(pid !== undefined);
+  // Clients wait for the link keeper, and for the relay before the observer.
+  const { pid: keeper } = relay.keeper;
+  assert.deepEqual([getPriority(pid), getPriority(keeper)], [10, getPriority()]);
   process.kill(pid, "SIGKILL");
   await until(() => relay.observer.pid === undefined);
   await echo();
