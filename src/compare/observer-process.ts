@@ -1,7 +1,7 @@
 /**
- * A process beside the relay: the observer, which works on calls, or the link keeper, which gets none. Its CPU
- * time, memory, faults and end are not the relay's: it is started again, and while it does not keep up, calls
- * are dropped and counted.
+ * A process beside the relay: the observer, which works on calls, or the link keeper, which gets none. Its
+ * CPU time, memory, faults and end are not the relay's: it is started again, and while it does not keep up,
+ * calls are dropped and counted.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { setPriority } from "node:os";

@@ -21,8 +21,8 @@ export function relayPaths(listen: string, primary: string): RelayPaths {
 }
 
 /**
- * Throws `invalid` when a socket that is dialled here leads back to the relay: over links, or because its path
- * is another name of the link's. Its calls would come in again for ever.
+ * Throws `invalid` when a socket that is dialled here leads back to the relay: over links, or because its
+ * path is another name of the link's. Its calls would come in again for ever.
  */
 export async function refuseLoop(flag: string, socket: string, { listen, relay }: RelayPaths): Promise<void> {
   const ours = await Promise.all([listen, relay].map(inRealDirectory));
@@ -30,8 +30,8 @@ export async function refuseLoop(flag: string, socket: string, { listen, relay }
     if (!ours.includes(path)) continue;
     throw new ShimError(
       "invalid",
-      `flag "${flag}": ${JSON.stringify(socket)} leads to ${JSON.stringify(listen)}, where this relay listens; ` +
-        `name the server's own socket`,
+      `flag "${flag}": ${JSON.stringify(socket)} leads to ${JSON.stringify(listen)}, where this relay ` +
+        "listens; name the server's own socket",
     );
   }
 }

@@ -30,7 +30,7 @@ const abortWhenInterrupted = (): void => {
     });
   }
 };
-/** A terminal and systemd send their signals to the processes beside a relay, too. It tells them when to end. */
+/** A terminal and systemd send their signals to the processes beside a relay, too: it tells them to end. */
 const ignoreSignals = (): void => {
   for (const name of ["SIGINT", "SIGTERM"] as const) process.on(name, () => undefined);
 };

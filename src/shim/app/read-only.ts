@@ -51,8 +51,8 @@ export async function openReadOnlyStores(root: string, log: Logger, lifetime: Li
 const claimedMs = 60_000;
 
 /**
- * Removes the temporary directories of killed servers. Everybody can make files of their names where temporary
- * files are: only directories of this user count, and no link is followed.
+ * Removes the temporary directories of killed servers. Everybody can make files of their names where
+ * temporary files are: only directories of this user count, and no link is followed.
  */
 export async function removeLeftDirectories(parent: string): Promise<void> {
   for (const name of await namesIn(parent)) {

@@ -69,7 +69,8 @@ export async function runShadow(options: ShadowOptions, io: RelayIo): Promise<nu
   if (await isSameFile(endpoint, primary)) {
     throw new ShimError(
       "invalid",
-      `flag "--endpoint": ${JSON.stringify(endpoint)} is the socket of --primary; name that of the second server`,
+      `flag "--endpoint": ${JSON.stringify(endpoint)} is the socket of --primary; ` +
+        "name that of the second server",
     );
   }
   await checkLink(paths);
@@ -95,7 +96,7 @@ export async function runObserveCalls(task: string, input: AsyncIterable<Buffer>
   return observeCalls(JSON.parse(task) as ObserverTask, input);
 }
 
-/** A socket that is missing is the same as none: that nobody serves it is said later. */
+/** False for a socket that is missing: that nobody serves it is said later. */
 async function isSameFile(left: string, right: string): Promise<boolean> {
   if (left === right) return true;
   const [first, second] = await Promise.all([left, right].map((path) => realpath(path).catch(() => "")));

@@ -168,9 +168,9 @@ export interface SystemCalls {
 export interface ContainerCalls {
   /**
    * All containers of the engine, running or not, that pass the filter: with label `labelKey`, and of that
-   * exact value; made from image `ancestor`, or from one that was built on it; of that full `id`. The list may
-   * have any size: `onProgress` is told each time that a part of it has arrived. An entry of more than 32 KiB has only the
-   * labels that matter (domain/labels.ts).
+   * exact value; made from image `ancestor`, or from one that was built on it; of that full `id`. The list
+   * may have any size: `onProgress` is told each time that a part of it has arrived. An entry of more than
+   * 32 KiB has only the labels that matter (domain/labels.ts).
    */
   listContainers(
     filter: ContainerFilter,

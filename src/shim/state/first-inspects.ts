@@ -16,9 +16,9 @@ export interface FirstInspectDeps {
 }
 
 /**
- * Shows a container whose first inspect takes long by what the engine's list says of it. The engine answers no
- * inspect while it starts the container, which takes seconds when many start at once; its list does not wait.
- * Without this, a container that another program has made is missing until its start has ended.
+ * Shows a container whose first inspect takes long by what the engine's list says of it. The engine answers
+ * no inspect while it starts the container, which takes seconds when many start at once; its list does not
+ * wait. Without this, a container that another program has made is missing until its start has ended.
  *
  * Called when the first inspect of a container begins. Rejects with the error of the list or of `signal`.
  */

@@ -1,7 +1,7 @@
 import { linkAbort, orAbort, sleep, withDeadline } from "../lib/abort.js";
 import { runInCall } from "../lib/call.js";
 import { messageOf, ShimError } from "../lib/errors.js";
-import { Backoff, type BackoffTimes } from "../lib/sync/backoff.js";
+import { Backoff } from "../lib/sync/backoff.js";
 import type { Logger } from "../lib/log.js";
 import { typeLabel } from "../domain/labels.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
@@ -15,32 +15,7 @@ import type { ReadModel } from "./read-model.js";
 import { Refresher } from "./refresher.js";
 import { Retries } from "./retries.js";
 import { Resync } from "./resync.js";
-
-export interface StateSyncOptions {
-  /** Interval of full comparisons with the engine's list, because events can be lost. */
-  readonly resyncIntervalMs: number;
-  /** Limit of one inspect. */
-  readonly inspectTimeoutMs: number;
-  /** First pause before a failed inspect is tried again; it doubles up to `resyncIntervalMs`. */
-  readonly retryMs: number;
-  /** How long a comparison waits for one inspect, which then ends in the background. */
-  readonly inspectWaitMs: number;
-  /** How long the first inspect of a container may take before the engine's list is asked about it. */
-  readonly firstInspectMs: number;
-  readonly connectTimeoutMs: number;
-  /** Pauses between attempts to reach a lost engine. */
-  readonly reconnectMs: BackoffTimes;
-}
-
-export const defaultStateSyncOptions: StateSyncOptions = {
-  resyncIntervalMs: 30_000,
-  inspectTimeoutMs: 10_000,
-  retryMs: 500,
-  inspectWaitMs: 1_000,
-  firstInspectMs: 100,
-  connectTimeoutMs: 10_000,
-  reconnectMs: { first: 100, longest: 3_000 },
-};
+import { defaultStateSyncOptions, type StateSyncOptions } from "./state-sync-options.js";
 
 export interface StateSyncDeps {
   readonly engine: Engine;

@@ -118,7 +118,7 @@ test("an observer that hangs delays no call; calls above the backlog are dropped
   process.kill(pid, "SIGKILL");
 });
 
-/** A relay in a process of its own, which can be killed. It prints the process ids of the observer and keeper. */
+/** A relay in a process of its own, which can be killed, and the ids of the processes beside it. */
 async function startRelayProcess(
   t: TestContext,
   { listen, primary, command, keeperCommand }: Bench,
