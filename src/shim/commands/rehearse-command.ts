@@ -193,7 +193,7 @@ async function startServer(
   signal: AbortSignal,
 ): Promise<RunningServer> {
   await mkdir(join(directory, "state"), { recursive: true, mode: 0o700 });
-  const child = spawn(program, words, { cwd: directory, stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(program, words, { stdio: ["ignore", "ignore", "pipe"] });
   let output = "";
   child.stderr.on("data", (data: Buffer) => (output = (output + data.toString()).slice(-4096)));
   let failure: Error | undefined;
