@@ -6,8 +6,8 @@ import type { RecordedCall } from "./recording.js";
 export class ReplayImages {
   /** Ids and names that recorded containers use. */
   readonly #used = new Set<string>();
-  /** Ids at the endpoint before the first pull. */
-  #before: Promise<ReadonlySet<string>> | undefined;
+  /** Ids at the endpoint before the first pull; undefined while they are not known. */
+  #before: Promise<ReadonlySet<string> | undefined> | undefined;
   readonly #pulled = new Set<string>();
 
   constructor(private readonly endpoint: Pick<AskedServer, "ask">) {}
@@ -26,19 +26,20 @@ export class ReplayImages {
     return names.some((name) => this.#used.has(name));
   }
 
-  /** To be called before each PullImage. */
+  /** To be called before each PullImage. Where the list fails, no image of this pull counts as pulled. */
   async beforePull(signal: AbortSignal): Promise<void> {
     this.#before ??= this.endpoint.ask("ListImages", {}, signal).then((answer) => {
+      if ("error" in answer) return undefined;
       const { images = [] } = answer as { images?: readonly unknown[] };
       return new Set(images.map((image) => textAt(image, "id")));
     });
-    await this.#before;
+    if ((await this.#before) === undefined) this.#before = undefined;
   }
 
   /** To be called after each PullImage. */
   async afterPull(image: string, signal: AbortSignal): Promise<void> {
     const id = await this.idOf(image, signal);
-    if (id !== "" && this.#before !== undefined && !(await this.#before).has(id)) this.#pulled.add(id);
+    if (id !== "" && (await this.#before)?.has(id) === false) this.#pulled.add(id);
   }
 
   /** Whether the replay brought the image here. */

@@ -89,6 +89,33 @@ test("replay() removes only images that it has pulled itself", async (t) => {
   assert.deepEqual(replayed.notPlayed, { "RemoveImage of an image that the replay has not pulled": 2 });
 });
 
+test("replay() removes no image that it may not have pulled, because the list before the pull failed", async (t) => {
+  const call = (rpc: string, image: string, at: number): RecordedCall => ({
+    ...{ at, ms: 1, rpc, request: { image: { image } }, response: {} },
+  });
+  const calls = [
+    call("PullImage", "old", 0),
+    call("RemoveImage", "old", 10),
+    call("PullImage", "other", 20),
+    call("RemoveImage", "other", 30),
+  ];
+  const endpoint = imageServer(["old"]);
+  let lists = 0;
+  const failing: Server = {
+    ...endpoint,
+    ask: (rpc, request) => {
+      if (rpc !== "ListImages" || ++lists > 1) return endpoint.ask(rpc, request);
+      return Promise.resolve({ error: { code: 2, message: "busy" } });
+    },
+  };
+  const { replayed } = await play(t, failing, { calls });
+  assert.deepEqual(
+    endpoint.asked.filter(([rpc]) => rpc === "RemoveImage").map(([, request]) => request),
+    [{ image: { image: "other" } }],
+  );
+  assert.deepEqual(replayed.notPlayed, { "RemoveImage of an image that the replay has not pulled": 1 });
+});
+
 test("replay() compares lists of images by those that recorded containers use", async (t) => {
   const image = { id: id("1"), repo_tags: ["busybox:1"], size: "5" };
   const listed: RecordedCall = {
