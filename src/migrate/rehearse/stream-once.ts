@@ -28,13 +28,14 @@ export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Pr
       fail(`HTTP status ${response.statusCode ?? 0}`);
     });
     asked.once("upgrade", (_response, socket, head) => {
-      let received: Buffer = head;
-      socket.on("data", (data: Buffer) => {
+      let received = Buffer.alloc(0);
+      const receive = (data: Buffer): void => {
         received = Buffer.concat([received, data]);
         if (wanted.test(received.toString())) resolve();
         else if (received.length <= largestAnswerBytes) return;
         socket.destroy();
-      });
+      };
+      socket.on("data", receive);
       socket.once("error", (error) => {
         fail(error.message);
       });
@@ -44,6 +45,8 @@ export function streamOnce(url: string, wanted: RegExp, signal: AbortSignal): Pr
       const stop = (): void => void socket.destroy();
       signal.addEventListener("abort", stop, { once: true });
       socket.once("end", stop);
+      // Frames that came in one packet with the answer to the request.
+      receive(head);
     });
     asked.end();
   });
