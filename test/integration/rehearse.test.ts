@@ -208,6 +208,16 @@ await withOwnEngine(import.meta.url, [], () => {
       await assertNothingLeft();
     });
 
+    test("a pod of which only a part can be made is one finding, and is removed like the others", async () => {
+      const path = await recording();
+      await writeFile(path, recordingText().replace('"name":"side"', '"name":"si de"'));
+      const { code, stdout } = await runProgram([...flags, path]);
+      assert.equal(code, 2, stdout);
+      assert.match(stdout, /FINDING {2}make .*1 pods and 2 containers were made\n.*pod default\/web: /);
+      assert.match(stdout, /Verdict: 1 findings\./);
+      await assertNothingLeft();
+    });
+
     test("refuses a host with pods, and leaves them", async () => {
       const body = { Image: bed.image, Labels: { "io.kubernetes.docker.type": "podsandbox" } };
       const id = await createContainer("k8s_POD_a_b_c_0", body);

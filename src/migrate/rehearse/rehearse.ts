@@ -21,7 +21,15 @@ import { compareRecorded, type RecordedComparison } from "./recorded-answers.js"
 import type { RecordedPods } from "./recorded-pods.js";
 import { type Relisting, whileRelisting } from "./relist.js";
 import { findLeft, removePods } from "./remove-pods.js";
-import { flavourOf, makePod, type MadePod, podSubject, rehearsalLabel, removeMade } from "./scratch-pods.js";
+import {
+  flavourOf,
+  makePod,
+  type MadePod,
+  podSubject,
+  rehearsalLabel,
+  removeMade,
+  sandboxesOf,
+} from "./scratch-pods.js";
 import { compareStatuses, readStatuses, type Statuses } from "./statuses.js";
 import type { Finding, StepName, Verdict } from "./verdict.js";
 
@@ -115,9 +123,9 @@ export async function rehearse(parts: RehearsalParts, signal: AbortSignal): Prom
     note("back", asked.problems);
     steps.push({ name: "back", did: asked.did });
 
-    const rest = pods.filter((pod) => !byOther.includes(pod)).map(({ id }) => id);
-    const own = parts.startOther === undefined && made.sandbox !== undefined ? [made.sandbox.id] : [];
-    note("remove", await withProgram(parts, signal, (cri) => removePods(cri, [...rest, ...own], signal)));
+    // All that are left, also the pods of which only a part could be made.
+    const rest = await sandboxesOf(engine, directory, signal);
+    note("remove", await withProgram(parts, signal, (cri) => removePods(cri, rest, signal)));
     const directories = [ownCheckpoints(parts), parts.criDockerdCheckpoints];
     // cri-dockerd does not know the files of this program.
     const kept = asked.removed.map((id) => join(ownCheckpoints(parts), id));

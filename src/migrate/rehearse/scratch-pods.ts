@@ -4,6 +4,7 @@ import { basename, isAbsolute, join, normalize } from "node:path";
 import { encodeCheckpoint, type WrittenFlavour } from "../../../checkpoints/checkpoint.js";
 import type { CreateBody } from "../../shim/domain/create-body.js";
 import { sandboxType, typeLabel } from "../../shim/domain/labels.js";
+import type { ListedContainer } from "../../shim/domain/snapshot.js";
 import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
 import type { ContainerCalls } from "../../shim/ports/engine.js";
 import { type LegacyNode, legacyContainer, legacySandbox } from "./legacy-bodies.js";
@@ -100,6 +101,20 @@ export function onScratch(body: CreateBody, { pauseImage }: LegacyNode, director
   };
 }
 
+/** Ids of the sandboxes that the rehearsal of `directory` made. */
+export async function sandboxesOf(
+  engine: Pick<ContainerCalls, "listContainers">,
+  directory: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const listed = await engine.listContainers({ labelKey: rehearsalLabel, labelValue: directory }, signal);
+  return listed.filter(isSandbox).map(({ id }) => id);
+}
+
+function isSandbox({ labels }: Pick<ListedContainer, "labels">): boolean {
+  return labels[typeLabel] === sandboxType;
+}
+
 /** Removes what the rehearsal of `directory` made. */
 export async function removeMade(
   engine: ContainerCalls,
@@ -108,7 +123,6 @@ export async function removeMade(
 ): Promise<void> {
   const filter = { labelKey: rehearsalLabel, labelValue: directory };
   const listed = await engine.listContainers(filter, signal);
-  const isSandbox = ({ labels }: (typeof listed)[number]): boolean => labels[typeLabel] === sandboxType;
   // Containers before the sandboxes whose namespaces they use.
   for (const { id } of [...listed.filter((one) => !isSandbox(one)), ...listed.filter(isSandbox)]) {
     await engine.removeContainer(id, { force: true }, signal);
