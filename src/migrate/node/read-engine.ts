@@ -13,7 +13,12 @@ import {
 import { withDeadline } from "../../shim/lib/abort.js";
 import { ShimError } from "../../shim/lib/errors.js";
 import { parseName } from "../../shim/domain/names.js";
-import type { ListedContainer, ListedImage, Snapshot } from "../../shim/domain/snapshot.js";
+import {
+  type ListedContainer,
+  listedName,
+  type ListedImage,
+  type Snapshot,
+} from "../../shim/domain/snapshot.js";
 import type { Engine } from "../../shim/ports/engine.js";
 import type { CheckpointFact, ContainerFact, EngineFacts, NetworkFacts, PodFact } from "../facts.js";
 import type { NodeFiles } from "./node-files.js";
@@ -79,12 +84,13 @@ async function inspect(
 /** What the list of containers tells of one. */
 async function toListedContainer(
   { files, limits }: EngineSources,
-  { id, names, labels, imageName, imageId, status }: ListedContainer,
+  listed: ListedContainer,
   notInspected: string,
 ): Promise<ContainerFact> {
+  const { id, labels, imageName, imageId, status } = listed;
   return {
     ...{ id, labels, imageId, notInspected, mounts: [], logDriver: "", logOptions: {}, runtime: "" },
-    name: names[0] ?? id,
+    name: listedName(listed) || id,
     image: imageName,
     isRunning: status === "running",
     networkMode: "",

@@ -65,6 +65,11 @@ describe("migrate check of engine and sockets", () => {
     const all = engineWith(containers);
     const engine: typeof all = {
       ...all,
+      // Docker lists the names under which links know a container before its own.
+      listContainers: async (filter, signal) => {
+        const listed = await all.listContainers(filter, signal);
+        return listed.map((one) => ({ ...one, names: ["k8s_main_other/stuck", ...one.names] }));
+      },
       inspectContainer: (id, signal) =>
         id === idOf("a2")
           ? new Promise((_resolve, reject) => {
