@@ -31,6 +31,7 @@ import type { ContainerCalls } from "../ports/engine.js";
 import { criDockerdCheckpoints } from "../state/state-directory.js";
 import type { RehearseOptions } from "./rehearse-commands.js";
 import {
+  isOverNetwork,
   type NamespacesIo,
   networkInside,
   networkListDirectory,
@@ -143,10 +144,12 @@ async function networkOf(
 ): Promise<Network> {
   const { cniBinDirs: binDirs, networkPlugin } = options;
   if (plugin === "no-op") {
-    const missing = `CNI was not rehearsed: its plugins are not in ${binDirs.join(" or ")}.`;
+    const why = isOverNetwork(options)
+      ? "the engine is reached over TCP"
+      : `its plugins are not in ${binDirs.join(" or ")}`;
     return {
       ...{ ownFlags: ["--network-plugin=no-op"], otherFlags: ["--network-plugin="] },
-      notes: networkPlugin === "auto" ? [missing] : [],
+      notes: networkPlugin === "auto" ? [`CNI was not rehearsed: ${why}.`] : [],
       open: () => Promise.resolve(undefined),
     };
   }

@@ -98,9 +98,24 @@ export async function prepareInside(plugin: NetworkPluginName, signal: AbortSign
   if (plugin !== "no-op") await outputOf(runCommand, "ip", ["link", "set", "lo", "up"], { signal });
 }
 
-/** `auto`: cni, where the plugins for it are installed. */
-async function choosePlugin({ networkPlugin, cniBinDirs }: RehearseOptions): Promise<NetworkPluginName> {
+/** A network namespace of its own has no way to such an engine. */
+export function isOverNetwork({ dockerEndpoint = "" }: Pick<RehearseOptions, "dockerEndpoint">): boolean {
+  return /^(tcp|http):/.test(dockerEndpoint);
+}
+
+/** `auto`: cni, where the plugins for it are installed, and the engine has a socket of this host. */
+export async function choosePlugin(
+  options: Pick<RehearseOptions, "networkPlugin" | "cniBinDirs" | "dockerEndpoint">,
+): Promise<NetworkPluginName> {
+  const { networkPlugin, cniBinDirs, dockerEndpoint = "" } = options;
   if (networkPlugin === "no-op") return "no-op";
+  if (isOverNetwork(options)) {
+    if (networkPlugin === "auto") return "no-op";
+    throw new ShimError(
+      "precondition",
+      `rehearse with ${networkPlugin}: the engine at ${JSON.stringify(dockerEndpoint)} cannot be reached from the rehearsal's network namespace; name its unix socket, or --network-plugin no-op`,
+    );
+  }
   const invoker = new PluginInvoker({ binDirs: cniBinDirs, log: silentLogger() });
   const isInstalled = (await installedOf(requiredPlugins, invoker)).length === requiredPlugins.length;
   if (isInstalled) return networkPlugin === "auto" ? "cni" : networkPlugin;
