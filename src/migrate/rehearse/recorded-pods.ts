@@ -1,5 +1,6 @@
 /** The pods that run at the end of a recording, from the calls that made them. */
 import { criMethods } from "../../client/cri-connection.js";
+import { isMessage } from "../../compare/answer-shape.js";
 import type { RecordedCall } from "../../compare/recording.js";
 import { type ServerKind, serverKind } from "../../compare/server-kind.js";
 import type {
@@ -8,7 +9,7 @@ import type {
   PodSandboxConfig,
   RunPodSandboxRequest,
 } from "../../shim/domain/cri.js";
-import { ShimError } from "../../shim/lib/errors.js";
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
 
 /** The last answers about one pod or container after its last change. */
 export interface LastAnswers {
@@ -168,7 +169,12 @@ export async function readRecordedPods(
 function complete(rpc: string, recorded: Json): object {
   const method = criMethods().get(rpc);
   if (method === undefined) throw new ShimError("internal", `no RPC named "${rpc}"`);
-  return method.requestDeserialize(method.requestSerialize(withBytes(recorded) as object));
+  try {
+    return method.requestDeserialize(method.requestSerialize(withBytes(recorded) as object));
+  } catch (error) {
+    const what = `the recording has a request of ${rpc} that cannot be read`;
+    throw new ShimError("invalid", `${what}: ${messageOf(error)}; record again`);
+  }
 }
 
 /** Bytes are `{"base64"}`, or `{"omitted"}` where they were left out. */
@@ -189,8 +195,9 @@ function withBytes(value: unknown): unknown {
 
 /** The protocol has bytes there; recordings have the number of the secret. */
 function environment(entry: unknown): unknown {
-  const { value } = entry as { value?: unknown };
-  return { ...(entry as Json), value: typeof value === "string" ? Buffer.from(value) : withBytes(value) };
+  if (!isMessage(entry)) return entry;
+  const { value } = entry;
+  return { ...entry, value: typeof value === "string" ? Buffer.from(value) : withBytes(value) };
 }
 
 function idIn(message: Json, key: string): string {
@@ -199,5 +206,5 @@ function idIn(message: Json, key: string): string {
 }
 
 function asList(value: unknown): readonly Json[] {
-  return Array.isArray(value) ? (value as readonly Json[]) : [];
+  return Array.isArray(value) ? value.filter(isMessage) : [];
 }

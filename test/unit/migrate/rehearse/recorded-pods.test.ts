@@ -126,6 +126,24 @@ describe("readRecordedPods()", () => {
     assert.equal((await readRecordedPods(calls(run("web"), status), own)).server, "dockershim");
   });
 
+  test("refuses requests that are not those of the CRI, and passes over entries that are none", async () => {
+    const { metadata } = run("web").request?.["config"] as { metadata: object };
+    const entries = (rpc: string, field: string): Partial<RecordedCall> => ({
+      ...{ rpc, response: { [field]: [null, 5] } },
+    });
+    const lists = [entries("ListPodSandbox", "items"), entries("ListContainers", "containers")];
+    assert.equal((await readRecordedPods(calls(run("web"), ...lists))).pods.length, 1);
+    for (const broken of [
+      { ...run("web"), request: { config: "x" } },
+      { ...run("web"), request: { config: { metadata, port_mappings: "x" } } },
+      { ...create("web", "a"), request: { pod_sandbox_id: "s-web", config: { metadata, envs: [null] } } },
+    ])
+      await assert.rejects(readRecordedPods(calls(run("web"), broken)), {
+        kind: "invalid",
+        message: /^the recording has a request of \w+ that cannot be read: .* expected; record again$/,
+      });
+  });
+
   test("refuses more pods than a node has", async () => {
     const many = Array.from({ length: 501 }, (_, at) => run(`p${at}`));
     await assert.rejects(readRecordedPods(calls(...many)), { kind: "exhausted" });
