@@ -212,7 +212,7 @@ await withOwnEngine(import.meta.url, ["patch"], () => {
           return Object.assign(await startLegacyServer(socket, kind, node.pods), { socket });
         }
 
-        // Rehearsed pods are in Docker's network, whatever their node has.
+        // Rehearsed pods have the network of the rehearsal, whatever their node has.
         const rehearses = { skip: network !== "no-op" };
         test("the node's pods are rehearsed without a finding", rehearses, async () => {
           const file = join(await bed.newDirectory(), "recording");

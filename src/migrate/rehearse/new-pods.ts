@@ -109,7 +109,7 @@ export async function makeNew(
     await streamOnce(url, /exit code 12[67]|no such file/, limited());
   });
   await attempt("a port-forward", async () => {
-    // Nobody listens there: the refusal comes from inside of the pod.
+    // No process listens there: the refusal comes from inside of the pod.
     const { url } = await cri.call(
       "PortForward",
       { pod_sandbox_id: sandboxId, port: [closedPort] },

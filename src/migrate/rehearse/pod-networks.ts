@@ -1,6 +1,6 @@
 /**
  * Networks of rehearsed pods, as dockershim 1.20 and cri-dockerd 0.4 make and cache them. The rehearsal has
- * network and mount namespaces of its own: bridges, rules and the files of plugins are nobody else's.
+ * network and mount namespaces of its own: no other program sees its bridges, rules and files of plugins.
  */
 import { isIP } from "node:net";
 import { join } from "node:path";
