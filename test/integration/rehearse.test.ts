@@ -284,7 +284,10 @@ await withOwnEngine(import.meta.url, [], () => {
 
 async function childrenOf(pid: number): Promise<readonly number[]> {
   const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
-  return text.trim().split(" ").map(Number);
+  const pids = text.split(" ").filter((word) => word !== "");
+  // 0 would be the test's own process group.
+  assert.ok(pids.length > 0, `process ${pid} has no child`);
+  return pids.map(Number);
 }
 
 async function running(pids: readonly number[]): Promise<readonly number[]> {
