@@ -24,11 +24,13 @@ const migrateIo = {
 
 const interrupted = new AbortController();
 const abortWhenInterrupted = (): void => {
-  for (const name of ["SIGINT", "SIGTERM"] as const) {
-    process.once(name, () => {
-      interrupted.abort(new ShimError("cancelled", "interrupted"));
-    });
-  }
+  const abort = (): void => {
+    interrupted.abort(new ShimError("cancelled", "interrupted"));
+  };
+  // A second Ctrl-C ends the program at once.
+  process.once("SIGINT", abort);
+  // The kernel may send this one several times to a child of a process that was killed.
+  process.on("SIGTERM", abort);
 };
 /** A terminal and systemd send their signals to the processes beside a relay, too: it tells them to end. */
 const ignoreSignals = (): void => {

@@ -1,4 +1,5 @@
 /** Recorded pods on a scratch host: made with the engine, as a legacy program would, and removed again. */
+import { aggregate } from "../../shim/lib/errors.js";
 import { rm } from "node:fs/promises";
 import { basename, isAbsolute, join, normalize } from "node:path";
 import { encodeCheckpoint, type WrittenFlavour } from "../../../checkpoints/checkpoint.js";
@@ -123,10 +124,14 @@ export async function removeMade(
 ): Promise<void> {
   const filter = { labelKey: rehearsalLabel, labelValue: directory };
   const listed = await engine.listContainers(filter, signal);
+  const errors: unknown[] = [];
   // Containers before the sandboxes whose namespaces they use.
   for (const { id } of [...listed.filter((one) => !isSandbox(one)), ...listed.filter(isSandbox)]) {
-    await engine.removeContainer(id, { force: true }, signal);
+    // One that cannot be removed must not keep the others.
+    await engine.removeContainer(id, { force: true }, signal).catch((error: unknown) => errors.push(error));
   }
+  const error = aggregate(errors);
+  if (error !== undefined) throw error;
 }
 
 /** Directories that rehearsals made which still have containers. */
