@@ -1,6 +1,6 @@
 /**
  * What the processes beside the relay do when it has died: they point the clients' link at the server. One
- * of them, the link keeper, does nothing else. So the link is kept while the observer hangs or waits for its
+ * of them, the link guard, does nothing else. So the link is kept while the observer hangs or waits for its
  * next start.
  */
 import { messageOf } from "../shim/lib/errors.js";
@@ -8,7 +8,7 @@ import { createLogger } from "../shim/lib/log.js";
 import { pointAtPrimary, type RelayPaths } from "./relay-link.js";
 
 /**
- * The link keeper. `paths` are JSON; `input` is a pipe from the relay, which sends nothing and whose end is
+ * The link guard. `paths` are JSON; `input` is a pipe from the relay, which sends nothing and whose end is
  * that of the relay. Signals must not end this process.
  */
 export async function keepLink(paths: string, input: AsyncIterable<Buffer>): Promise<void> {

@@ -8,8 +8,8 @@ import { checkLink, pointAtPrimary, pointAtRelay, type RelayPaths } from "./rela
 import { Relay } from "./relay.js";
 
 export interface ObservedRelayOptions extends Omit<ObserverProcessOptions, "name" | "niceness"> {
-  /** Starts the link keeper, as `command` the observer. */
-  readonly keeperCommand: ObserverProcessOptions["command"];
+  /** Starts the link guard, as `command` the observer. */
+  readonly guardCommand: ObserverProcessOptions["command"];
   readonly paths: RelayPaths;
   readonly log: Logger;
 }
@@ -19,14 +19,14 @@ const budgetBytes = 128 * 1024 * 1024;
 /** Of connections that clients do not end: a kubelet keeps its one. */
 const graceMs = 10_000;
 const observerLimitMs = 10_000;
-const keeperLimitMs = 1_000;
-/** What it does can wait for the relay, and for the runtime. Clients wait for the link keeper. */
+const guardLimitMs = 1_000;
+/** What it does can wait for the relay, and for the runtime. Clients wait for the link guard. */
 const observerNiceness = 10;
 
 export interface ObservedRelay {
   readonly relay: Relay;
   readonly observer: ObserverProcess;
-  readonly keeper: ObserverProcess;
+  readonly guard: ObserverProcess;
   /**
    * The link leads to the server, and open connections have ended, within 20 s. True when the observer has
    * worked on all that it got. Never throws.
@@ -36,9 +36,9 @@ export interface ObservedRelay {
 
 /** Clients reach the relay when it resolves. When it rejects, nothing has changed. */
 export async function startObservedRelay(options: ObservedRelayOptions): Promise<ObservedRelay> {
-  const { paths, log, keeperCommand } = options;
+  const { paths, log, guardCommand } = options;
   const observer = new ObserverProcess({ ...options, name: "observer", niceness: observerNiceness });
-  const keeper = new ObserverProcess({ name: "link keeper", command: keeperCommand, log });
+  const guard = new ObserverProcess({ name: "link guard", command: guardCommand, log });
   const budget = new Budget(budgetBytes);
   await checkLink(paths);
   const relay = new Relay({
@@ -60,23 +60,23 @@ export async function startObservedRelay(options: ObservedRelayOptions): Promise
   });
   await relay.start();
   observer.start();
-  keeper.start();
+  guard.start();
   try {
     await pointAtRelay(paths);
   } catch (error) {
-    await Promise.all([relay.stop(0), observer.stop(0), keeper.stop(0)]);
+    await Promise.all([relay.stop(0), observer.stop(0), guard.stop(0)]);
     throw error;
   }
   return {
     relay,
     observer,
-    keeper,
+    guard,
     stop: async ({ graceMs: limitMs = graceMs } = {}) => {
       await pointAtPrimary(paths).catch((error: unknown) => {
         log.error({ err: messageOf(error), link: paths.listen }, "cannot point the link at the server");
       });
       await relay.stop(limitMs);
-      const [isWhole] = await Promise.all([observer.stop(observerLimitMs), keeper.stop(keeperLimitMs)]);
+      const [isWhole] = await Promise.all([observer.stop(observerLimitMs), guard.stop(guardLimitMs)]);
       return isWhole;
     },
   };

@@ -1,5 +1,5 @@
 /**
- * A process beside the relay: the observer, which works on calls, or the link keeper, which gets none. Its
+ * A process beside the relay: the observer, which works on calls, or the link guard, which gets none. Its
  * CPU time, memory, faults and end are not the relay's: it is started again, and while it does not keep up,
  * calls are dropped and counted.
  */

@@ -116,10 +116,10 @@ async function orRemove<T>(file: string, started: Promise<T>): Promise<T> {
 function commandsOf(
   { self }: RelayIo,
   task: ObserverTask,
-): Pick<ObservedRelayOptions, "command" | "keeperCommand"> {
+): Pick<ObservedRelayOptions, "command" | "guardCommand"> {
   return {
     command: [...self, "observe-calls", JSON.stringify(task)],
-    keeperCommand: [...self, "keep-link", JSON.stringify(task.paths)],
+    guardCommand: [...self, "keep-link", JSON.stringify(task.paths)],
   };
 }
 

@@ -357,6 +357,7 @@ describe("the command line of dockershim migrate rehearse", () => {
     assert.deepEqual(rehearsed, {
       ...{ as: "cri-dockerd", dockerEndpoint: "unix:///d", criDockerd: "/c", anyway: true },
       ...{ recording: "file", format: "json" },
+      ...{ networkPlugin: "auto", cniBinDirs: ["/opt/cni/bin", "/usr/lib/cni"] },
     });
   });
 

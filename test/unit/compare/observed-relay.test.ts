@@ -24,7 +24,7 @@ interface Bench {
   readonly primary: string;
   readonly recording: string;
   readonly command: [string, ...string[]];
-  readonly keeperCommand: [string, ...string[]];
+  readonly guardCommand: [string, ...string[]];
 }
 
 async function bench(t: TestContext): Promise<Bench> {
@@ -56,17 +56,17 @@ async function bench(t: TestContext): Promise<Bench> {
     primary,
     recording,
     command: [...program, "observe-calls", JSON.stringify(task)],
-    keeperCommand: [...program, "keep-link", JSON.stringify(task.paths)],
+    guardCommand: [...program, "keep-link", JSON.stringify(task.paths)],
   };
 }
 
 test("a killed observer is started again with a back-off, and calls go on meanwhile", async (t) => {
-  const { listen, primary, command, keeperCommand } = await bench(t);
+  const { listen, primary, command, guardCommand } = await bench(t);
   const relay = await startObservedRelay({
     paths: relayPaths(listen, primary),
     log: silentLogger(),
     command,
-    keeperCommand,
+    guardCommand,
     firstDelayMs: 50,
   });
   const client = connectClient(listen);
@@ -80,9 +80,9 @@ test("a killed observer is started again with a back-off, and calls go on meanwh
   await echo();
   const { pid } = relay.observer;
   assert.ok(pid !== undefined);
-  // Clients wait for the link keeper, and for the relay before the observer.
-  const { pid: keeper } = relay.keeper;
-  assert.deepEqual([getPriority(pid), getPriority(keeper)], [10, getPriority()]);
+  // Clients wait for the link guard, and for the relay before the observer.
+  const { pid: guard } = relay.guard;
+  assert.deepEqual([getPriority(pid), getPriority(guard)], [10, getPriority()]);
   process.kill(pid, "SIGKILL");
   await until(() => relay.observer.pid === undefined);
   await echo();
@@ -95,12 +95,12 @@ test("a killed observer is started again with a back-off, and calls go on meanwh
 });
 
 test("an observer that hangs delays no call; calls above the backlog are dropped and counted", async (t) => {
-  const { listen, primary, command, keeperCommand } = await bench(t);
+  const { listen, primary, command, guardCommand } = await bench(t);
   const relay = await startObservedRelay({
     paths: relayPaths(listen, primary),
     log: silentLogger(),
     command,
-    keeperCommand,
+    guardCommand,
   });
   const client = connectClient(listen);
   t.after(async () => {
@@ -121,29 +121,29 @@ test("an observer that hangs delays no call; calls above the backlog are dropped
 /** A relay in a process of its own, which can be killed, and the ids of the processes beside it. */
 async function startRelayProcess(
   t: TestContext,
-  { listen, primary, command, keeperCommand }: Bench,
-): Promise<{ readonly relay: ChildProcess; readonly observer: number; readonly keeper: number }> {
+  { listen, primary, command, guardCommand }: Bench,
+): Promise<{ readonly relay: ChildProcess; readonly observer: number; readonly guard: number }> {
   const module = (path: string): string => JSON.stringify(join(process.cwd(), "src", path));
   const script = `
     import { startObservedRelay } from ${module("compare/observed-relay.ts")};
     import { relayPaths } from ${module("compare/relay-link.ts")};
     import { silentLogger } from ${module("shim/lib/log.ts")};
-    const { observer, keeper } = await startObservedRelay({
+    const { observer, guard } = await startObservedRelay({
       paths: relayPaths(${JSON.stringify(listen)}, ${JSON.stringify(primary)}),
       log: silentLogger(),
       command: ${JSON.stringify(command)},
-      keeperCommand: ${JSON.stringify(keeperCommand)},
+      guardCommand: ${JSON.stringify(guardCommand)},
       firstDelayMs: 3_600_000,
     });
-    process.stdout.write(JSON.stringify([observer.pid, keeper.pid]));
+    process.stdout.write(JSON.stringify([observer.pid, guard.pid]));
   `;
   const relay = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "--eval", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   t.after(() => relay.kill("SIGKILL"));
   const [printed] = (await once(relay.stdout, "data")) as [Buffer];
-  const [observer = 0, keeper = 0] = JSON.parse(printed.toString()) as number[];
-  return { relay, observer, keeper };
+  const [observer = 0, guard = 0] = JSON.parse(printed.toString()) as number[];
+  return { relay, observer, guard };
 }
 
 function isAlive(pid: number): boolean {
@@ -194,22 +194,22 @@ test("when the relay is killed while its observer hangs, the link leads to the s
   await until(() => readlinkSync(made.listen) === made.primary);
 });
 
-test("when the relay is killed after its link keeper, the link leads to the server", async (t) => {
+test("when the relay is killed after its link guard, the link leads to the server", async (t) => {
   const made = await bench(t);
-  const { relay, keeper } = await startRelayProcess(t, made);
-  process.kill(keeper, "SIGKILL");
-  await until(() => !isAlive(keeper));
+  const { relay, guard } = await startRelayProcess(t, made);
+  process.kill(guard, "SIGKILL");
+  await until(() => !isAlive(guard));
   relay.kill("SIGKILL");
   await until(() => readlinkSync(made.listen) === made.primary);
 });
 
 test("a second relay on one path changes nothing", async (t) => {
-  const { listen, primary, command, keeperCommand } = await bench(t);
+  const { listen, primary, command, guardCommand } = await bench(t);
   const paths = relayPaths(listen, primary);
-  const first = await startObservedRelay({ paths, log: silentLogger(), command, keeperCommand });
+  const first = await startObservedRelay({ paths, log: silentLogger(), command, guardCommand });
   t.after(() => first.stop({ graceMs: 0 }));
   const before = lstatSync(listen).ino;
-  await assert.rejects(startObservedRelay({ paths, log: silentLogger(), command, keeperCommand }), {
+  await assert.rejects(startObservedRelay({ paths, log: silentLogger(), command, guardCommand }), {
     kind: "conflict",
     message: /another server answers there/,
   });
