@@ -26,6 +26,8 @@ export type UnaryRpc = {
   [Name in keyof Rpcs]: Rpcs[Name]["stream"] extends false ? Name : never;
 }[keyof Rpcs];
 
+export type StreamRpc = Exclude<keyof Rpcs, UnaryRpc>;
+
 export interface CallOptions {
   readonly signal: AbortSignal;
   /** The kubelet's two minutes unless given; `Infinity` for none. */
@@ -45,6 +47,12 @@ export interface CriConnection {
     request: Answer<Rpcs[Name]["request"]>,
     options: CallOptions,
   ): Promise<Rpcs[Name]["response"]>;
+  /** The answers of a streaming RPC, which has no deadline. Ends with `signal`; rejects as `call` does. */
+  stream<Name extends StreamRpc>(
+    name: Name,
+    request: Answer<Rpcs[Name]["request"]>,
+    signal: AbortSignal,
+  ): AsyncIterable<Rpcs[Name]["response"]>;
   close(): void;
 }
 
@@ -106,6 +114,34 @@ export function connectCri(endpoint: string, version: CriVersion = "v1"): CriCon
           running.cancel();
         });
       }),
+    stream: async function* <Name extends StreamRpc>(
+      name: Name,
+      request: Answer<Rpcs[Name]["request"]>,
+      signal: AbortSignal,
+    ): AsyncGenerator<Rpcs[Name]["response"]> {
+      const method = methods.get(name);
+      if (method === undefined) throw new ShimError("internal", `no RPC named "${name}"`);
+      signal.throwIfAborted();
+      const running = client.makeServerStreamRequest(
+        method.path.replace("/runtime.v1.", `/runtime.${version}.`),
+        method.requestSerialize,
+        method.responseDeserialize,
+        request,
+      );
+      using _ = linkAbort(signal, () => {
+        running.cancel();
+      });
+      try {
+        // This method's deserializer makes the answers.
+        yield* running as AsyncIterable<Rpcs[Name]["response"]>;
+      } catch (error) {
+        throw signal.aborted
+          ? ShimError.from(signal.reason)
+          : toShimError(error as ServiceError, name, socket);
+      } finally {
+        running.cancel();
+      }
+    },
   };
 }
 

@@ -7,7 +7,11 @@ import type {
   Answer,
   Container,
   ContainerConfig,
+  ContainerEventResponse,
+  ContainerStats,
   ContainerStatus,
+  ExecRequest,
+  ExecSyncResponse,
   Image,
   PodSandbox,
   PodSandboxConfig,
@@ -47,6 +51,20 @@ export interface CriClient {
   listContainers(sandboxId: string, signal: AbortSignal): Promise<readonly Container[]>;
   stopContainer(id: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
   removeContainer(id: string, signal: AbortSignal): Promise<void>;
+  listContainerStats(sandboxId: string, signal: AbortSignal): Promise<readonly ContainerStats[]>;
+  /** Rejects with kind `timeout` when the command has not ended after `timeoutSeconds` (0: no limit). */
+  execSync(
+    id: string,
+    command: readonly string[],
+    timeoutSeconds: number,
+    signal: AbortSignal,
+  ): Promise<ExecSyncResponse>;
+  /** Answers the URL of the stream, as do `attachUrl` and `portForwardUrl`. */
+  execUrl(request: ExecRequest, signal: AbortSignal): Promise<string>;
+  attachUrl(request: Omit<ExecRequest, "cmd">, signal: AbortSignal): Promise<string>;
+  portForwardUrl(sandboxId: string, ports: readonly number[], signal: AbortSignal): Promise<string>;
+  /** Rejects with kind `unsupported` on servers without events. */
+  containerEvents(signal: AbortSignal): AsyncIterable<ContainerEventResponse>;
 }
 
 /** The kubelet's limits: two minutes for a call, twice that for RunPodSandbox. */
@@ -116,6 +134,18 @@ export function connect(endpoint: string): ConnectedClient {
     removeContainer: async (id, signal) => {
       await call("RemoveContainer", { container_id: id }, { signal });
     },
+    listContainerStats: async (sandboxId, signal) =>
+      (await call("ListContainerStats", { filter: { pod_sandbox_id: sandboxId } }, { signal })).stats,
+    execSync: (id, command, timeoutSeconds, signal) => {
+      const request = { container_id: id, cmd: command, timeout: String(timeoutSeconds) };
+      const timeoutMs = timeoutSeconds === 0 ? Infinity : callTimeoutMs + timeoutSeconds * 1000;
+      return call("ExecSync", request, { signal, timeoutMs });
+    },
+    execUrl: async (request, signal) => (await call("Exec", request, { signal })).url,
+    attachUrl: async (request, signal) => (await call("Attach", request, { signal })).url,
+    portForwardUrl: async (sandboxId, ports, signal) =>
+      (await call("PortForward", { pod_sandbox_id: sandboxId, port: ports }, { signal })).url,
+    containerEvents: (signal) => connection.stream("GetContainerEvents", {}, signal),
   };
 }
 

@@ -3,16 +3,16 @@ import { isKind, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
 import type { CriClient } from "./client.js";
-import { defaultGracePeriodSeconds } from "./cri-config.js";
-import { podIps } from "./create-container.js";
-import type { Manifest, PodKey } from "./manifest.js";
-import { type ObservedPod, newestSandbox } from "./next-step.js";
-import { podUid } from "./names.js";
-import { observePod } from "./observe.js";
-import { podDirectory } from "./pod-files.js";
-import { type PodState, formatTable, podRow, podState, tableHeader } from "./pod-view.js";
-import { type RunnerDeps, playPod } from "./runner.js";
-import { removePodFiles, removeSandbox } from "./teardown.js";
+import { defaultGracePeriodSeconds } from "./containers/cri-config.js";
+import { podIps } from "./containers/create-container.js";
+import type { Manifest, PodKey } from "./manifests/read-manifests.js";
+import { type ObservedPod, newestSandbox } from "./kubelet/next-step.js";
+import { podUid } from "./manifests/names.js";
+import { observePod } from "./kubelet/observe.js";
+import { podDirectory } from "./containers/pod-files.js";
+import { type PodState, formatTable, podRow, podState, tableHeader } from "./view/pod-view.js";
+import { type RunnerDeps, playPod } from "./kubelet/runner.js";
+import { removePodFiles, removeSandbox } from "./kubelet/teardown.js";
 
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;

@@ -2,14 +2,14 @@
 import { readFile } from "node:fs/promises";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { connect } from "../../play/client.js";
-import { nodeFiles } from "../../play/files.js";
-import { followPods } from "../../play/follow.js";
-import type { ManifestFile } from "../../play/manifest.js";
-import { readManifests, readPodKeys } from "../../play/manifest.js";
-import { readNodeFacts } from "../../play/node-facts.js";
+import { nodeFiles } from "../../play/containers/files.js";
+import { followPods } from "../../play/view/follow.js";
+import type { ManifestFile } from "../../play/manifests/read-manifests.js";
+import { readManifests, readPodKeys } from "../../play/manifests/read-manifests.js";
+import { readNodeFacts } from "../../play/containers/node-facts.js";
 import { playDown, playUp, showPods } from "../../play/play.js";
-import type { Directories } from "../../play/pod-files.js";
-import { defaultDirectories } from "../../play/pod-files.js";
+import type { Directories } from "../../play/containers/pod-files.js";
+import { defaultDirectories } from "../../play/containers/pod-files.js";
 
 export interface PlayOptions {
   /** Paths of manifests; `-` is standard input. */

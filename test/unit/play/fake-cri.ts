@@ -14,10 +14,10 @@ import {
   type PodSandboxStatus,
 } from "../../../src/shim/domain/cri.js";
 import type { CriClient } from "../../../src/play/client.js";
-import type { PlayFiles } from "../../../src/play/files.js";
-import { type Manifest, readManifests } from "../../../src/play/manifest.js";
-import type { ObservedContainer } from "../../../src/play/next-step.js";
-import type { RunnerDeps } from "../../../src/play/runner.js";
+import type { PlayFiles } from "../../../src/play/containers/files.js";
+import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
+import type { ObservedContainer } from "../../../src/play/kubelet/next-step.js";
+import type { RunnerDeps } from "../../../src/play/kubelet/runner.js";
 
 interface FakeContainer {
   readonly id: string;
@@ -53,6 +53,38 @@ export class FakeCri implements CriClient {
     if (call === this.failOn && !this.failsLate) throw new ShimError("unknown", "it broke");
     effect();
     if (call === this.failOn) throw new ShimError("timeout", "it was slow");
+  }
+
+  /** Commands of execSync, in order; `execResults` has what they answer (else success without output). */
+  readonly execs: (readonly string[])[] = [];
+  readonly execResults: Awaited<ReturnType<CriClient["execSync"]>>[] = [];
+
+  execSync(_: string, command: readonly string[]): ReturnType<CriClient["execSync"]> {
+    this.execs.push(command);
+    const success = { stdout: Buffer.alloc(0), stderr: Buffer.alloc(0), exit_code: 0 };
+    return Promise.resolve(this.execResults.shift() ?? success);
+  }
+
+  execUrl(): Promise<string> {
+    return Promise.resolve("http://127.0.0.1:1/exec");
+  }
+
+  attachUrl(): Promise<string> {
+    return Promise.resolve("http://127.0.0.1:1/attach");
+  }
+
+  portForwardUrl(): Promise<string> {
+    return Promise.resolve("http://127.0.0.1:1/portforward");
+  }
+
+  listContainerStats(): ReturnType<CriClient["listContainerStats"]> {
+    return Promise.resolve([]);
+  }
+
+  /** Like a server without events. */
+  async *containerEvents(): ReturnType<CriClient["containerEvents"]> {
+    await Promise.resolve();
+    throw new ShimError("unsupported", "GetContainerEvents: not served");
   }
 
   version(): ReturnType<CriClient["version"]> {

@@ -1,0 +1,73 @@
+/** The resolv.conf of a pod, by dnsPolicy and dnsConfig, and the /etc/hosts of its containers. */
+import type { PodSpec } from "../manifests/pod-schema.js";
+
+export interface DnsConfig {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+/** The C library reads at most three. */
+const maxServers = 3;
+
+/**
+ * The pod's DNS settings, from those of the node. play knows no cluster DNS server, so ClusterFirst is the
+ * same as Default, as with a kubelet without --cluster-dns.
+ */
+export function podDns(spec: PodSpec, node: DnsConfig): DnsConfig {
+  const base = spec.dnsPolicy === "None" ? { servers: [], searches: [], options: [] } : node;
+  const { nameservers = [], searches = [], options = [] } = spec.dnsConfig ?? {};
+  const own = options.map(({ name, value }) =>
+    value === undefined || value === "" ? name : `${name}:${value}`,
+  );
+  const overridden = new Set(options.map(({ name }) => name));
+  return {
+    servers: [...new Set([...base.servers, ...nameservers])].slice(0, maxServers),
+    searches: [...new Set([...base.searches, ...searches])],
+    options: [...base.options.filter((option) => !overridden.has(option.split(":")[0] ?? "")), ...own],
+  };
+}
+
+/** Reads a resolv.conf; of several `search` lines the last one counts. */
+export function parseResolvConf(text: string): DnsConfig {
+  const servers: string[] = [];
+  let searches: readonly string[] = [];
+  const options: string[] = [];
+  for (const line of text.split("\n")) {
+    const [keyword, ...values] = line
+      .replace(/[#;].*$/, "")
+      .split(/\s+/)
+      .filter((word) => word !== "");
+    if (keyword === "nameserver" && values[0] !== undefined) servers.push(values[0]);
+    if (keyword === "search") searches = values;
+    if (keyword === "options") options.push(...values);
+  }
+  return { servers, searches, options };
+}
+
+/** Whether all servers have loopback addresses of the node, which pods cannot reach. */
+export function isLoopbackOnly({ servers }: DnsConfig): boolean {
+  return servers.length > 0 && servers.every((server) => server.startsWith("127.") || server === "::1");
+}
+
+const loopback = [
+  "127.0.0.1\tlocalhost",
+  "::1\tlocalhost ip6-localhost ip6-loopback",
+  "fe00::0\tip6-localnet",
+  "fe00::0\tip6-mcastprefix",
+  "fe00::1\tip6-allnodes",
+  "fe00::2\tip6-allrouters",
+];
+
+/** On the host network the pod has the node's file, else one with the pod's own addresses and name. */
+export function hostsFile(
+  spec: PodSpec,
+  pod: { readonly hostname: string; readonly ips: readonly string[] },
+  nodeHostsFile: string,
+): string {
+  const own = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${pod.hostname}`)];
+  const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : own;
+  const aliases = (spec.hostAliases ?? []).map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
+  const added = aliases.length === 0 ? [] : ["", "# hostAliases", ...aliases];
+  return `${[...base, ...added].join("\n")}\n`;
+}

@@ -1,0 +1,57 @@
+/** Paths of a pod's files on the node. */
+import { posix } from "node:path";
+import type { PodKey } from "../manifests/read-manifests.js";
+
+/** Absolute paths of directories on the node. */
+export interface Directories {
+  /** Volumes and other files of the pods, one directory each. */
+  readonly state: string;
+  /** As the kubelet's `/var/log/pods`. */
+  readonly logs: string;
+  /** Directory of `seccompProfile.localhostProfile`; the kubelet's is `/var/lib/kubelet/seccomp`. */
+  readonly seccomp: string;
+}
+
+export const defaultDirectories: Directories = {
+  state: "/var/lib/dockershim/play",
+  logs: "/var/log/pods",
+  seccomp: "/var/lib/kubelet/seccomp",
+};
+
+export function podDirectory(directories: Directories, key: PodKey): string {
+  return posix.join(directories.state, key.uid);
+}
+
+export function emptyDirPath(directories: Directories, key: PodKey, volume: string): string {
+  return posix.join(podDirectory(directories, key), "volumes", "empty-dir", volume);
+}
+
+/** The file that is mounted as /etc/hosts. */
+export function hostsPath(directories: Directories, key: PodKey): string {
+  return posix.join(podDirectory(directories, key), "etc-hosts");
+}
+
+/** The file that is mounted as the container's termination message file. */
+export function terminationMessageFile(
+  directories: Directories,
+  key: PodKey,
+  container: string,
+  attempt: number,
+): string {
+  return posix.join(
+    podDirectory(directories, key),
+    "containers",
+    container,
+    `termination-message-${attempt}`,
+  );
+}
+
+/** As the kubelet's: `<logs>/<namespace>_<name>_<uid>`. */
+export function logDirectory(directories: Directories, key: PodKey): string {
+  return posix.join(directories.logs, [key.namespace, key.name, key.uid].join("_"));
+}
+
+/** Relative to the log directory, as the kubelet's. */
+export function logPath(container: string, attempt: number): string {
+  return posix.join(container, `${attempt}.log`);
+}

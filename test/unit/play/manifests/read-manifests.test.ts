@@ -1,0 +1,202 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
+import { derivedUid, readManifests, readPodKeys } from "../../../../src/play/manifests/read-manifests.js";
+import { readOnePod } from "../fake-cri.js";
+
+const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n";
+const minimal = `${head}spec: {containers: [{name: c, image: busybox}]}\n`;
+
+/** The lines of the one error for `text`, without its first. */
+async function problemsOf(
+  text: string,
+): Promise<{ readonly kind: string; readonly lines: readonly string[] }> {
+  try {
+    await readManifests([{ name: "f.yaml", text }]);
+  } catch (error) {
+    assert.ok(error instanceof ShimError);
+    const [first = "", ...lines] = error.message.split("\n");
+    assert.match(first, /^nothing was started: /);
+    return { kind: error.kind, lines: lines.map((line) => line.trim()) };
+  }
+  throw new Error("no error");
+}
+
+describe("readManifests()", () => {
+  test("lists every field that is not honoured, with document and path, in one error", async () => {
+    const text = `${minimal}---
+apiVersion: v1
+kind: Pod
+metadata: {name: two, ownerReferences: []}
+spec:
+  affinity: {nodeAffinity: {}}
+  madeUp: 1
+  restartPolicy: OnFailure
+  initContainers: [{name: i, image: x, restartPolicy: Always}]
+  containers:
+    - name: c
+      image: busybox
+      livenessProbe: {httpGet: {port: 80}}
+      env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+      volumeMounts: [{name: v, mountPath: /v, subPathExpr: $(A)}]
+      securityContext: {windowsOptions: {}}
+      resources: {limits: {ephemeral-storage: 1Gi}}
+  volumes: [{name: v, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: w, configMap: {name: x}}]
+  securityContext: {fsGroup: 5, unknown: true}
+`;
+    const { kind, lines } = await problemsOf(text);
+    assert.equal(kind, "unsupported");
+    assert.deepEqual(
+      lines.map((line) => line.split(": ").slice(0, 2).join(": ")),
+      [
+        "metadata.ownerReferences",
+        "spec.affinity",
+        "spec.madeUp",
+        "spec.restartPolicy",
+        "spec.initContainers[0].restartPolicy",
+        "spec.containers[0].livenessProbe",
+        "spec.containers[0].env[0].valueFrom",
+        "spec.containers[0].volumeMounts[0].subPathExpr",
+        "spec.containers[0].securityContext.windowsOptions",
+        "spec.containers[0].resources.limits.ephemeral-storage",
+        "spec.volumes[0].emptyDir.medium",
+        "spec.volumes[0].emptyDir.sizeLimit",
+        "spec.volumes[1].configMap",
+        "spec.securityContext.unknown",
+      ].map((path) => `f.yaml, document 2: ${path}`),
+    );
+  });
+
+  const refused: readonly (readonly [string, string, RegExp])[] = [
+    [
+      "a Deployment",
+      "apiVersion: apps/v1\nkind: Deployment\n",
+      /kind: "apps\/v1 Deployment" is not honoured yet/,
+    ],
+    ["a document without kind", "metadata: {}\n", /kind and apiVersion must be given/],
+    ["a list as document", "- 1\n", /f\.yaml: must be a mapping/],
+    [
+      "a missing name",
+      "apiVersion: v1\nkind: Pod\nmetadata: {}\nspec: {containers: []}\n",
+      /metadata\.name: is missing/,
+    ],
+    ["no containers", `${head}spec: {containers: []}\n`, /spec\.containers: must not be empty/],
+    [
+      "a number as env value",
+      `${head}spec: {containers: [{name: c, image: x, env: [{name: A, value: 1}]}]}`,
+      /quote it/,
+    ],
+    [
+      "a negative limit",
+      `${head}spec: {containers: [{name: c, image: x, resources: {limits: {cpu: -1}}}]}`,
+      /negative/,
+    ],
+    ["a path as pod name", minimal.replace("name: web", "name: ../web"), /metadata\.name: must be/],
+    ["a path as uid", minimal.replace("name: web", 'name: web, uid: "../x"'), /metadata\.uid: must be/],
+    [
+      "a path as volume name",
+      `${head}spec: {containers: [{name: c, image: x}], volumes: [{name: ..}]}`,
+      /volumes\[0\]\.name/,
+    ],
+    [
+      "a relative hostPath",
+      `${head}spec: {containers: [{name: c, image: x}], volumes: [{name: v, hostPath: {path: a}}]}`,
+      /absolute/,
+    ],
+    [
+      "an annotation that older kubelets obey",
+      minimal.replace(
+        "name: web",
+        "name: web, annotations: {container.apparmor.security.beta.kubernetes.io/c: unconfined}",
+      ),
+      /use appArmorProfile/,
+    ],
+    [
+      "text for a boolean",
+      `${head}spec: {hostNetwork: "yes", containers: [{name: c, image: x}]}`,
+      /must be true or false/,
+    ],
+    [
+      "tokens that are not issued",
+      `${head}spec: {automountServiceAccountToken: true, containers: [{name: c, image: x}]}`,
+      /not honoured yet, except/,
+    ],
+  ];
+  for (const [what, text, expected] of refused) {
+    test(`refuses ${what}`, async () => {
+      assert.match((await problemsOf(text)).lines.join("\n"), expected);
+    });
+  }
+
+  test("refuses the same pod twice", async () => {
+    assert.match(
+      (await problemsOf(`${minimal}---\n${minimal}`)).lines.join("\n"),
+      /also in f\.yaml, document 1/,
+    );
+  });
+
+  for (const [what, text] of [
+    ["broken YAML", "a: ["],
+    ["a key given twice", "a: 1\na: 2\n"],
+    [
+      "more aliases than a manifest needs",
+      `a: &a [x,x,x,x,x,x,x,x,x]\n${"bcdefgh"
+        .split("")
+        .map((key, at) => `${key}: &${key} [${`*${"abcdefgh"[at] ?? ""},`.repeat(9)}]\n`)
+        .join("")}`,
+    ],
+    ["a file without a pod", "# nothing\n"],
+  ] as const) {
+    test(`refuses ${what} with the name of the file`, async () => {
+      await assert.rejects(readManifests([{ name: "f.yaml", text }]), /f\.yaml/);
+    });
+  }
+
+  test("reads the pods of a List, and names their place in errors", async () => {
+    const list = (items: string): string => `apiVersion: v1\nkind: List\nitems: [${items}]\n`;
+    const pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: x}]}}";
+    const manifests = await readManifests([{ name: "f.yaml", text: list(pod) }]);
+    assert.deepEqual(
+      manifests.map(({ key }) => key.name),
+      ["a"],
+    );
+    const { lines } = await problemsOf(list(pod.replace("image: x", "image: x, lifecycle: {}")));
+    assert.match(lines[0] ?? "", /^f\.yaml: items\[0\]\.spec\.containers\[0\]\.lifecycle: /);
+  });
+
+  test("takes nulls, an empty status and a left-out restartPolicy as kubectl writes them", async () => {
+    const text = minimal.replace("name: web", "name: web, creationTimestamp: null") + "status: {}\n";
+    assert.equal((await readOnePod(text)).pod.spec.restartPolicy, undefined);
+  });
+
+  test("derives the uid from the name alone, and the hash from the content", async () => {
+    const one = await readOnePod(minimal);
+    const other = await readOnePod(minimal.replace("busybox", "busybox:2"));
+    assert.equal(one.key.uid, other.key.uid);
+    assert.match(one.key.uid, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    assert.notEqual(one.hash, other.hash);
+    assert.notEqual(derivedUid("default", "a"), derivedUid("other", "a"));
+  });
+
+  test("hashes the content and not its spelling", async () => {
+    const one = await readOnePod(minimal);
+    const other = await readOnePod(
+      `kind: Pod\napiVersion: "v1" # c\nmetadata: {"name": web}\nspec: {containers: [{image: busybox, name: c}]}`,
+    );
+    assert.equal(one.hash, other.hash);
+  });
+
+  test("reads all examples", async () => {
+    for (const name of ["examples/hello.yaml", "examples/two-containers.yaml"]) {
+      const text = readFileSync(new URL(`../../../${name}`, import.meta.url), "utf8");
+      assert.ok((await readManifests([{ name, text }])).length > 0);
+    }
+  });
+});
+
+test("readPodKeys() asks for no more than the name, so that every pod can be removed", async () => {
+  const text = `${head}spec: {containers: [{name: c, image: x, livenessProbe: {}}], madeUp: 1}`;
+  const [pod] = await readPodKeys([{ name: "f.yaml", text }]);
+  assert.deepEqual(pod?.key, { namespace: "default", name: "web", uid: derivedUid("default", "web") });
+});

@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LineAssembler, LogTail, outputOf, parseLogLine } from "../../../../src/play/view/log-lines.js";
+import { appendFile, rename, symlink, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { temporaryDirectory } from "../../lib/temporary-directory.js";
+
+const time = "2024-05-01T10:00:00.123456789Z";
+
+const cases: readonly (readonly [string, string, object])[] = [
+  ["a CRI line", `${time} stdout F hello world`, { stream: "stdout", text: "hello world", isEnd: true }],
+  ["a part of a CRI line", `${time} stderr P hel`, { stream: "stderr", text: "hel", isEnd: false }],
+  ["a CRI line with more tags", `${time} stdout F:x a`, { stream: "stdout", text: "a", isEnd: true }],
+  ["an empty CRI line", `${time} stdout F `, { stream: "stdout", text: "", isEnd: true }],
+  [
+    "a Docker line",
+    `{"log":"a\\u003cb\\n","stream":"stderr","time":"${time}"}`,
+    { stream: "stderr", text: "a<b", isEnd: true },
+  ],
+  [
+    "a part of a Docker line",
+    `{"log":"a","stream":"stdout","time":"${time}"}`,
+    { stream: "stdout", text: "a", isEnd: false },
+  ],
+  [
+    "a Docker line that looks like the CRI's",
+    `{"log":"x stdout F y\\n","stream":"stdout"}`,
+    { stream: "stdout", text: "x stdout F y", isEnd: true },
+  ],
+  [
+    "a CRI line that holds JSON",
+    `${time} stdout F {"log":"x"}`,
+    { stream: "stdout", text: '{"log":"x"}', isEnd: true },
+  ],
+  ["anything else", "{half", { stream: "stdout", text: "{half", isEnd: true }],
+];
+for (const [what, line, expected] of cases) {
+  test(`parseLogLine() reads ${what}`, () => {
+    assert.deepEqual(parseLogLine(line), expected);
+  });
+}
+
+test("LineAssembler joins the parts of each stream by itself", () => {
+  const assembler = new LineAssembler();
+  const lines = [`${time} stdout P a`, `${time} stderr F e`, `${time} stdout P b`, `${time} stdout F c`];
+  assert.deepEqual(
+    lines.map((line) => assembler.add(parseLogLine(line))),
+    [undefined, "e", undefined, "abc"],
+  );
+  assert.deepEqual(assembler.flush(), []);
+});
+
+test("LineAssembler gives out a line that never ends in bounded parts", () => {
+  const assembler = new LineAssembler(4);
+  const piece = { stream: "stdout", text: "abc", isEnd: false };
+  assert.deepEqual([assembler.add(piece), assembler.add(piece)], [undefined, "abcabc"]);
+});
+
+test("outputOf() keeps a last line that was not ended", () => {
+  assert.deepEqual(outputOf(`${time} stdout F a\n${time} stdout P b\n`), ["a", "b"]);
+});
+
+async function withTail(
+  work: (path: string, tail: LogTail, directory: string) => Promise<void>,
+): Promise<void> {
+  await using directory = await temporaryDirectory();
+  const path = join(directory.path, "0.log");
+  await using tail = new LogTail(path);
+  await work(path, tail, directory.path);
+}
+
+test("LogTail waits for a file that is not there yet", () =>
+  withTail(async (path, tail) => {
+    assert.deepEqual(await tail.read(), []);
+    await writeFile(path, "a\n");
+    assert.deepEqual(await tail.read(), ["a"]);
+    assert.deepEqual(await tail.read(), []);
+  }));
+
+test("LogTail keeps half a line, also half a character, until its rest comes", () =>
+  withTail(async (path, tail) => {
+    const bytes = Buffer.from("aé\nb\n");
+    await writeFile(path, bytes.subarray(0, 2));
+    assert.deepEqual(await tail.read(), []);
+    await appendFile(path, bytes.subarray(2));
+    assert.deepEqual(await tail.read(), ["aé", "b"]);
+  }));
+
+test("LogTail reads the end of a rotated file before the new one", () =>
+  withTail(async (path, tail) => {
+    await writeFile(path, "a\n");
+    await tail.read();
+    await appendFile(path, "b\n");
+    await rename(path, `${path}.1`);
+    await writeFile(path, "c\n");
+    assert.deepEqual(await tail.read(), ["b", "c"]);
+  }));
+
+test("LogTail follows a link whose target is exchanged", () =>
+  withTail(async (path, tail, directory) => {
+    const target = join(directory, "json.log");
+    await writeFile(target, "a\n");
+    await symlink(target, path);
+    assert.deepEqual(await tail.read(), ["a"]);
+    await rename(target, `${target}.1`);
+    await writeFile(target, "b\n");
+    assert.deepEqual(await tail.read(), ["b"]);
+  }));
+
+test("LogTail starts again in a file that was cut", () =>
+  withTail(async (path, tail) => {
+    await writeFile(path, "long line\n");
+    await tail.read();
+    await truncate(path, 0);
+    await appendFile(path, "b\n");
+    assert.deepEqual(await tail.read(), ["b"]);
+  }));
+
+test("LogTail reads lines longer than its buffer", () =>
+  withTail(async (path, tail) => {
+    const line = "x".repeat(200_000);
+    await writeFile(path, `${line}\nend\n`);
+    assert.deepEqual(await tail.read(), [line, "end"]);
+  }));
