@@ -1,131 +1,134 @@
 /** Brings all pods of the manifests up, shows them, or removes them. */
-import { isKind, messageOf } from "../shim/lib/errors.js";
+import { orAbort } from "../shim/lib/abort.js";
+import { ShimError, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
-import type { CriClient } from "./client.js";
-import { defaultGracePeriodSeconds } from "./containers/cri-config.js";
-import { podIps } from "./containers/create-container.js";
 import type { Manifest, PodKey } from "./manifests/read-manifests.js";
-import { type ObservedPod, newestSandbox } from "./kubelet/next-step.js";
-import { podUid } from "./manifests/names.js";
-import { observePod } from "./kubelet/observe.js";
+import { type DeleteDeps, deletePod } from "./kubelet/delete-pod.js";
+import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";
+import { defaultGraceSeconds, ignoreMissing } from "./kubelet/kill.js";
+import { emptyPod } from "./kubelet/observed-pod.js";
+import { type ObserveDeps, observePod } from "./kubelet/observe.js";
 import { podDirectory } from "./containers/pod-files.js";
 import { type PodState, formatTable, podRow, podState, tableHeader } from "./view/pod-view.js";
-import { type RunnerDeps, playPod } from "./kubelet/runner.js";
-import { removePodFiles, removeSandbox } from "./kubelet/teardown.js";
 
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
 
 /**
- * Brings up the pods, one after the other. When one fails, removes everything that this run has made, for all
- * pods, unless `keep`.
+ * Gives the pods to the kubelet and waits until they are applied. When one fails, removes everything that
+ * this run has made, for all pods, unless `keep`; the kubelet then has none of them.
  */
 export async function playUp(
   manifests: readonly Manifest[],
-  deps: RunnerDeps,
+  kubelet: Kubelet,
+  deps: KubeletDeps,
   options: { readonly keep: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  const graces = manifests.map(
-    ({ pod }) => pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds,
-  );
-  await using rollback = new Rollback(undoLog(deps.report), Math.max(...graces) * 1000 + undoMarginMs);
+  const rollbacks = await Promise.all(manifests.map((manifest) => undoOf(manifest, deps, signal)));
+  const changed = new Set<string>();
+  using _ = kubelet.listen({
+    onEvent: ({ key, message }) => {
+      changed.add(nameOf(key));
+      deps.report(`${nameOf(key)}: ${message}`);
+    },
+  });
   try {
-    for (const manifest of manifests) {
-      const { alreadyThere, observed } = await playPod(manifest, deps, rollback, signal);
-      const { namespace, name } = manifest.key;
-      if (alreadyThere)
-        deps.report(`${namespace}/${name}: already ${describeState(podState(manifest, observed))}`);
-    }
+    await Promise.all(manifests.map((manifest) => applied(manifest, kubelet, signal)));
   } catch (error) {
-    if (!rollback.isEmpty) {
+    await Promise.all(manifests.map(({ key }) => kubelet.forget(key)));
+    if (changed.size > 0)
       deps.report(
         options.keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
       );
-    }
-    if (options.keep) rollback.commit();
+    if (options.keep) for (const rollback of rollbacks) rollback.commit();
+    await Promise.all(rollbacks.map((rollback) => rollback[Symbol.asyncDispose]()));
     throw error;
   }
-  rollback.commit();
+  for (const rollback of rollbacks) rollback.commit();
+  for (const { key } of manifests.filter((manifest) => !changed.has(nameOf(manifest.key)))) {
+    const phase = kubelet.pod(key)?.status?.phase ?? "Pending";
+    deps.report(`${nameOf(key)}: already ${phase === "Running" ? "running" : `there (${phase})`}`);
+  }
+}
+
+async function applied(manifest: Manifest, kubelet: Kubelet, signal: AbortSignal): Promise<void> {
+  try {
+    await orAbort(kubelet.apply(manifest).applied, signal);
+  } catch (error) {
+    if (signal.aborted) throw ShimError.from(signal.reason);
+    const { kind, fields } = ShimError.from(error, "unknown");
+    const message = `play pod "${nameOf(manifest.key)}" (${manifest.source}): ${messageOf(error)}`;
+    throw new ShimError(kind, message, fields, { cause: error });
+  }
+}
+
+/** Remembers what is there of a pod, so that the undo removes only what comes later. */
+async function undoOf(manifest: Manifest, deps: KubeletDeps, signal: AbortSignal): Promise<Rollback> {
+  const { key, pod } = manifest;
+  const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? defaultGraceSeconds;
+  const rollback = new Rollback(undoLog(deps.report), graceSeconds * 1000 + undoMarginMs);
+  const before = await observePod(deps, key, signal);
+  const hadFiles = await deps.files.exists(podDirectory(deps.directories, key));
+  if (before.sandboxes.some(({ playHash }) => playHash === undefined)) return rollback;
+  const silent = { ...deps, event: () => undefined };
+  if (before.sandboxes.length === 0) {
+    rollback.defer(`remove pod "${nameOf(key)}"`, (undoSignal) =>
+      deletePod(key, silent, undoSignal, { keepFiles: hadFiles }),
+    );
+    return rollback;
+  }
+  const known = new Set(before.containers.map(({ id }) => id));
+  rollback.defer(`remove new containers of pod "${nameOf(key)}"`, async (undoSignal) => {
+    const { containers } = await observePod(deps, key, undoSignal);
+    for (const { id, state } of containers.filter((container) => !known.has(container.id))) {
+      if (state === "running") await ignoreMissing(deps.client.stopContainer(id, graceSeconds, undoSignal));
+      await ignoreMissing(deps.client.removeContainer(id, undoSignal));
+    }
+  });
+  return rollback;
 }
 
 /** Prints the table and returns the states in the order of `manifests`. */
 export async function showPods(
   manifests: readonly Manifest[],
-  client: CriClient,
+  deps: ObserveDeps,
   print: (text: string) => void,
   signal: AbortSignal,
 ): Promise<readonly PodState[]> {
-  const rows: (readonly string[])[] = [tableHeader];
-  const states: PodState[] = [];
-  for (const manifest of manifests) {
-    const observed = await observePod(client, manifest.key, signal);
-    rows.push(podRow(manifest, observed, await ipsOf(observed, client, signal)));
-    states.push(podState(manifest, observed));
-  }
-  print(formatTable(rows));
-  return states;
+  const observed = await Promise.all(manifests.map(({ key }) => observePod(deps, key, signal)));
+  const rows = manifests.map((manifest, index) => podRow(manifest, observed[index] ?? emptyPod));
+  print(formatTable([tableHeader, ...rows]));
+  return manifests.map((manifest, index) => podState(manifest, observed[index] ?? emptyPod));
 }
 
-async function ipsOf(
-  { sandboxes }: ObservedPod,
-  client: CriClient,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const newest = newestSandbox(sandboxes);
-  if (newest === undefined) return [];
-  try {
-    return podIps(await client.podSandboxStatus(newest.id, signal));
-  } catch (error) {
-    if (isKind(error, "notFound")) return []; // Removed since it was listed.
-    throw error;
-  }
-}
-
-/**
- * Removes the pods, in reverse order, with the data of their volumes and their logs. Keeps pods of other
- * programs.
- */
+/** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */
 export async function playDown(
   pods: readonly { readonly source: string; readonly key: PodKey }[],
-  deps: Pick<RunnerDeps, "client" | "files" | "directories" | "report">,
+  deps: Omit<DeleteDeps, "event"> & Pick<KubeletDeps, "report">,
   signal: AbortSignal,
 ): Promise<{ readonly failed: number }> {
-  const { client, files, directories, report } = deps;
-  let failed = 0;
-  for (const { key } of [...pods].reverse()) {
-    const pod = `${key.namespace}/${key.name}`;
-    try {
-      const { sandboxes } = await observePod(client, key, signal);
-      const own = sandboxes.filter(({ playHash }) => playHash !== undefined);
-      for (const { id } of own) await removeSandbox(client, id, signal);
-      if (own.length < sandboxes.length) {
-        report(`${pod}: not removed, because play did not make it`);
-        continue;
+  const failures = await Promise.all(
+    pods.map(async ({ key }) => {
+      const pod = nameOf(key);
+      try {
+        const { own, foreign } = await deletePod(key, { ...deps, event: () => undefined }, signal);
+        if (foreign > 0) deps.report(`${pod}: not removed, because play did not make it`);
+        else deps.report(own === 0 ? `${pod}: not there` : `${pod}: removed`);
+        return 0;
+      } catch (error) {
+        if (signal.aborted) throw error;
+        deps.report(`${pod}: cannot be removed: ${messageOf(error)}`);
+        return 1;
       }
-      // Also files of an earlier uid, because the manifest's uid may have changed.
-      const uids = new Set([
-        key.uid,
-        ...own.map(({ uid }) => uid).filter((uid) => podUid(uid) === undefined),
-      ]);
-      for (const uid of uids) {
-        // play's directory for this uid proves that play made the logs.
-        const isOurs = await files.exists(podDirectory(directories, { ...key, uid }));
-        if (isOurs) await removePodFiles(files, directories, { ...key, uid });
-      }
-      report(own.length === 0 ? `${pod}: not there` : `${pod}: removed`);
-    } catch (error) {
-      if (signal.aborted) throw error;
-      failed += 1;
-      report(`${pod}: cannot be removed: ${messageOf(error)}`);
-    }
-  }
-  return { failed };
+    }),
+  );
+  return { failed: failures.filter((count) => count > 0).length };
 }
 
-function describeState(state: PodState): string {
-  return state === "Running" ? "running" : `there (${state})`;
+function nameOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
 }
 
 /** The log of the rollback, as lines for the user. */

@@ -1,30 +1,23 @@
-/** One container of a pod: its files on the node, its mounts, the CRI call, and the undo. */
+/** One container of a pod: its files on the node, its mounts and the CRI call. */
 import { dirname, join } from "node:path";
-import type { Rollback } from "../../shim/lib/rollback.js";
-import {
-  type Answer,
-  ContainerState,
-  type Image,
-  type Mount,
-  type PodSandboxStatus,
-} from "../../shim/domain/cri.js";
+import type { Answer, Image, Mount, PodSandboxStatus } from "../../shim/domain/cri.js";
 import type { CriClient } from "../client.js";
 import { type NodeFacts, containerConfig, messagePath, podHostname, sandboxConfig } from "./cri-config.js";
 import type { PlayFiles } from "./files.js";
-import type { Container } from "../manifests/pod-schema.js";
+import type { Container, EphemeralContainer } from "../manifests/pod-schema.js";
 import { hostsFile } from "./dns.js";
 import type { VolumeImages } from "./images.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import type { ObservedSandbox } from "../kubelet/next-step.js";
 import { type Directories, hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
 import { safeSubPath } from "./sub-path.js";
-import { graceSeconds } from "../kubelet/teardown.js";
 import { volumeMounts } from "./volumes.js";
 
 interface CreateContainerInput {
   readonly manifest: Manifest;
-  readonly container: Container;
-  readonly sandbox: ObservedSandbox;
+  readonly container: Container | EphemeralContainer;
+  readonly sandbox: { readonly id: string; readonly attempt: number };
+  /** How often the container was restarted before. */
+  readonly attempt: number;
   readonly image: Image;
   readonly volumeImages: VolumeImages;
   readonly deps: {
@@ -33,34 +26,23 @@ interface CreateContainerInput {
     readonly node: NodeFacts;
     readonly directories: Directories;
   };
-  /** For the undo; none when the undo of the sandbox is enough. */
-  readonly rollback?: Rollback;
+  /** Called just before the CRI call: errors before it are about the configuration. */
+  readonly beforeCall?: () => void;
   readonly signal: AbortSignal;
 }
 
-/** play does not restart containers, so each is the first attempt. */
-const attempt = 0;
-
-export async function createContainer(input: CreateContainerInput): Promise<void> {
-  const { manifest, container, sandbox, image, deps, rollback, signal } = input;
+/** The id of the new container. */
+export async function createContainer(input: CreateContainerInput): Promise<string> {
+  const { manifest, container, sandbox, attempt, image, deps, signal } = input;
   const { client, files, node, directories } = deps;
   const mounts = [...(await resolvedVolumeMounts(input)), ...(await managedMounts(input))];
   const config = containerConfig({ manifest, container, attempt, image, mounts, node, directories });
   await files.makeDirectory(
     dirname(join(logDirectory(directories, manifest.key), logPath(container.name, attempt))),
   );
-  // Before the call, because the server may complete a call that fails here.
-  rollback?.defer(`remove container "${container.name}"`, async (undoSignal) => {
-    const listed = await client.listContainers(sandbox.id, undoSignal);
-    for (const entry of listed.filter(({ metadata }) => metadata?.name === container.name)) {
-      if (entry.state === ContainerState.CONTAINER_RUNNING) {
-        await client.stopContainer(entry.id, graceSeconds(entry), undoSignal);
-      }
-      await client.removeContainer(entry.id, undoSignal);
-    }
-  });
   const sandboxOf = sandboxConfig(manifest, sandbox.attempt, node, directories);
-  await client.createContainer(sandbox.id, config, sandboxOf, signal);
+  input.beforeCall?.();
+  return client.createContainer(sandbox.id, config, sandboxOf, signal);
 }
 
 async function resolvedVolumeMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
@@ -77,7 +59,7 @@ async function resolvedVolumeMounts(input: CreateContainerInput): Promise<readon
 
 /** /etc/hosts and the termination message file, unless a volume is mounted there. */
 async function managedMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, sandbox, deps, signal } = input;
+  const { manifest, container, sandbox, attempt, deps, signal } = input;
   const { key, pod } = manifest;
   const { client, files, directories, node } = deps;
   const taken = new Set((container.volumeMounts ?? []).map((mount) => join("/", mount.mountPath)));

@@ -8,7 +8,8 @@ import type {
   PodSandboxConfig,
   PortMapping,
 } from "../../shim/domain/cri.js";
-import { Protocol } from "../../shim/domain/cri.js";
+import { Protocol, Signal } from "../../shim/domain/cri.js";
+import { ShimError } from "../../shim/lib/errors.js";
 import {
   containerNameLabel,
   gracePeriodAnnotation,
@@ -19,7 +20,8 @@ import {
 import type { DnsConfig } from "./dns.js";
 import { podDns } from "./dns.js";
 import { expandEnvironment, expandVariables } from "./expand-variables.js";
-import type { Container, PodSpec } from "../manifests/pod-schema.js";
+import { containerHash, podHash } from "../kubelet/hashes.js";
+import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { Directories } from "./pod-files.js";
 import { logDirectory, logPath } from "./pod-files.js";
@@ -40,7 +42,7 @@ const restartCountAnnotation = "io.kubernetes.container.restartCount";
 const messagePathAnnotation = "io.kubernetes.container.terminationMessagePath";
 const messagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy";
 
-/** Marks a sandbox as made by `play`; its value is the hash of the manifest. */
+/** Marks a sandbox as made by `play`; its value is the `podHash` of the manifest. */
 export const playHashAnnotation = "dockershim.local/play-hash";
 
 export const defaultGracePeriodSeconds = 30;
@@ -61,7 +63,7 @@ export function sandboxConfig(
   node: NodeFacts,
   directories: Directories,
 ): Answer<PodSandboxConfig> {
-  const { key, pod, hash } = manifest;
+  const { key, pod } = manifest;
   const { spec, metadata } = pod;
   const sysctls = (spec.securityContext?.sysctls ?? []).map(
     ({ name, value }) => [sysctlName(name), value] as const,
@@ -73,7 +75,7 @@ export function sandboxConfig(
     dns_config: podDns(spec, node.dns),
     port_mappings: portMappings(spec),
     labels: { ...metadata.labels, ...podLabels(key) },
-    annotations: { ...metadata.annotations, [playHashAnnotation]: hash },
+    annotations: { ...metadata.annotations, [playHashAnnotation]: podHash(manifest) },
     linux: {
       cgroup_parent: "",
       security_context: sandboxSecurityContext(spec),
@@ -105,7 +107,7 @@ function portMappings(spec: PodSpec): readonly Answer<PortMapping>[] {
 
 export interface ContainerConfigInput {
   readonly manifest: Manifest;
-  readonly container: Container;
+  readonly container: Container | EphemeralContainer;
   readonly attempt: number;
   readonly image: Pick<Image, "id" | "uid" | "username">;
   /** All mounts, with resolved sub paths. */
@@ -130,16 +132,17 @@ export function containerConfig(input: ContainerConfigInput): Answer<ContainerCo
     mounts,
     labels: { ...podLabels(manifest.key), [containerNameLabel]: container.name },
     annotations: {
-      [containerHashAnnotation]: manifest.hash.slice(0, 8),
+      [containerHashAnnotation]: containerHash(container),
       [restartCountAnnotation]: String(attempt),
       [messagePathAnnotation]: messagePath(container),
-      [messagePolicyAnnotation]: "File",
+      [messagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
       [gracePeriodAnnotation]: String(spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds),
     },
     log_path: logPath(container.name, attempt),
     stdin: container.stdin ?? false,
     stdin_once: container.stdinOnce ?? false,
     tty: container.tty ?? false,
+    ...stopSignal(container),
     linux: {
       resources: linuxResources(container, qosClass(spec), node.memoryBytes),
       security_context: containerSecurityContext({
@@ -152,7 +155,18 @@ export function containerConfig(input: ContainerConfigInput): Answer<ContainerCo
   };
 }
 
+function stopSignal({
+  lifecycle,
+}: Pick<Container, "lifecycle">): Pick<Answer<ContainerConfig>, "stop_signal"> {
+  if (lifecycle?.stopSignal === undefined) return {};
+  const known = `SIGNAL_${lifecycle.stopSignal.replace("+", "PLUS").replace("-", "MINUS")}`;
+  const signal = Object.entries(Signal).find(([name]) => name === known);
+  if (signal === undefined)
+    throw new ShimError("invalid", `lifecycle.stopSignal "${lifecycle.stopSignal}": no such signal`);
+  return { stop_signal: signal[1] };
+}
+
 /** Where the container finds its termination message file. */
-export function messagePath(container: Container): string {
+export function messagePath(container: Pick<Container, "terminationMessagePath">): string {
   return posix.resolve("/", container.terminationMessagePath ?? defaultMessagePath);
 }

@@ -1,67 +1,84 @@
 /** Asks the CRI server for the sandboxes and containers of a pod, and reads their termination messages. */
 import { isKind } from "../../shim/lib/errors.js";
 import { ContainerState, type ContainerStatus, PodSandboxState } from "../../shim/domain/cri.js";
-import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
+import { gracePeriodAnnotation, podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
 import type { CriClient } from "../client.js";
+import { podIps } from "../containers/create-container.js";
 import { playHashAnnotation } from "../containers/cri-config.js";
+import type { PlayFiles } from "../containers/files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
+import { outputOf } from "../view/log-lines.js";
 import {
   type ObservedContainer,
   type ObservedPod,
   type ObservedSandbox,
   type ObservedState,
-  describeExit,
-  newestSandbox,
-} from "./next-step.js";
-import type { PlayFiles } from "../containers/files.js";
-import { type Directories, terminationMessageFile } from "../containers/pod-files.js";
+  byAge,
+} from "./observed-pod.js";
 
-type Reads = Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
-
-/** All sandboxes under the pod's namespace and name, by any program, and the containers of the newest one. */
-export async function observePod(client: Reads, key: PodKey, signal: AbortSignal): Promise<ObservedPod> {
-  const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
-  const items = await client.listPodSandboxes(labels, signal);
-  const sandboxes: readonly ObservedSandbox[] = items.map((item) => ({
-    id: item.id,
-    attempt: item.metadata?.attempt ?? 0,
-    isReady: item.state === PodSandboxState.SANDBOX_READY,
-    createdAt: BigInt(item.created_at),
-    playHash: item.annotations[playHashAnnotation],
-    uid: item.metadata?.uid ?? "",
-  }));
-  const newest = newestSandbox(sandboxes);
-  return {
-    sandboxes,
-    containers: newest === undefined ? [] : await observeContainers(client, newest.id, signal),
-  };
+export interface ObserveDeps {
+  readonly client: Pick<
+    CriClient,
+    "listPodSandboxes" | "podSandboxStatus" | "listContainers" | "containerStatus"
+  >;
+  readonly files: Pick<PlayFiles, "readTail">;
 }
 
-/** The newest attempt of each container of a sandbox. */
-export async function observeContainers(
-  client: Pick<Reads, "listContainers" | "containerStatus">,
+/** All sandboxes under the pod's namespace and name, by any program, and their containers. */
+export async function observePod(
+  deps: ObserveDeps,
+  key: Pick<PodKey, "namespace" | "name">,
+  signal: AbortSignal,
+): Promise<ObservedPod> {
+  const labels = { [podNamespaceLabel]: key.namespace, [podNameLabel]: key.name };
+  const items = await deps.client.listPodSandboxes(labels, signal);
+  const sandboxes = items
+    .map((item): ObservedSandbox => ({
+      id: item.id,
+      attempt: item.metadata?.attempt ?? 0,
+      isReady: item.state === PodSandboxState.SANDBOX_READY,
+      createdAt: BigInt(item.created_at),
+      playHash: item.annotations[playHashAnnotation],
+      uid: item.metadata?.uid ?? "",
+    }))
+    .sort(byAge);
+  const [network, ...containers] = await Promise.all([
+    networkOf(deps, sandboxes[0], signal),
+    ...sandboxes.map(({ id }) => observeContainers(deps, id, signal)),
+  ]);
+  return { sandboxes, containers: containers.flat().sort(byAge), ...network };
+}
+
+async function networkOf(
+  { client }: ObserveDeps,
+  newest: ObservedSandbox | undefined,
+  signal: AbortSignal,
+): Promise<Pick<ObservedPod, "ips" | "lacksIp">> {
+  const none = { ips: [], lacksIp: false };
+  if (newest?.isReady !== true) return none;
+  const status = await orUndefined(client.podSandboxStatus(newest.id, signal));
+  return status === undefined ? none : { ips: podIps(status), lacksIp: status.network?.ip === "" };
+}
+
+async function observeContainers(
+  deps: ObserveDeps,
   sandboxId: string,
   signal: AbortSignal,
 ): Promise<readonly ObservedContainer[]> {
-  const listed = await client.listContainers(sandboxId, signal);
-  const newest = new Map<string, { readonly id: string; readonly attempt: number }>();
-  for (const { id, metadata } of listed) {
-    const { name, attempt } = metadata ?? { name: "", attempt: 0 };
-    const other = newest.get(name);
-    if (other === undefined || other.attempt < attempt) newest.set(name, { id, attempt });
-  }
-  const statuses = await Promise.all([...newest.values()].map(({ id }) => statusOf(client, id, signal)));
-  return statuses.filter((status) => status !== undefined).map(toObserved);
+  const listed = await deps.client.listContainers(sandboxId, signal);
+  const observed = await Promise.all(
+    listed.map(async ({ id }) => {
+      const status = await orUndefined(deps.client.containerStatus(id, signal));
+      return status === undefined ? undefined : await toObserved(status, sandboxId, deps.files);
+    }),
+  );
+  return observed.filter((container) => container !== undefined);
 }
 
-/** Undefined when the container was removed since the list. */
-async function statusOf(
-  client: Pick<Reads, "containerStatus">,
-  id: string,
-  signal: AbortSignal,
-): Promise<ContainerStatus | undefined> {
+/** Undefined when the object was removed since the list. */
+async function orUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {
-    return await client.containerStatus(id, signal);
+    return await call;
   } catch (error) {
     if (isKind(error, "notFound")) return undefined;
     throw error;
@@ -75,29 +92,63 @@ const states: Readonly<Record<ContainerState, ObservedState>> = {
   [ContainerState.CONTAINER_UNKNOWN]: "unknown",
 };
 
-export function toObserved(status: ContainerStatus): ObservedContainer {
+/** Annotations that the kubelet gives its containers. */
+const hashAnnotation = "io.kubernetes.container.hash";
+const messagePathAnnotation = "io.kubernetes.container.terminationMessagePath";
+const messagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy";
+
+async function toObserved(
+  status: ContainerStatus,
+  sandboxId: string,
+  files: ObserveDeps["files"],
+): Promise<ObservedContainer> {
+  const state = states[status.state];
+  const written = state === "exited" ? await terminationMessage(status, files) : "";
   return {
     id: status.id,
     name: status.metadata?.name ?? "",
+    sandboxId,
     attempt: status.metadata?.attempt ?? 0,
-    state: states[status.state],
+    state,
+    hash: status.annotations[hashAnnotation] ?? "",
+    image: status.image?.user_specified_image ?? status.image?.image ?? "",
+    imageId: status.image_id === "" ? status.image_ref : status.image_id,
+    graceSeconds: graceSeconds(status.annotations[gracePeriodAnnotation]),
+    createdAt: BigInt(status.created_at),
+    startedAt: milliseconds(status.started_at),
+    finishedAt: milliseconds(status.finished_at),
     exitCode: status.exit_code,
     reason: status.reason,
-    message: status.message,
+    message: [status.message, written].filter((text) => text !== "").join(": "),
   };
 }
 
-/** Cut to the length that Kubernetes shows. */
-const maxBytes = 4096;
+function graceSeconds(text = ""): number | undefined {
+  return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+}
 
-/** Exit code and termination message of a container: `exit code 3: no such table`. */
-export async function exitWithMessage(
-  container: ObservedContainer,
-  key: PodKey,
-  directories: Directories,
-  files: Pick<PlayFiles, "readTail">,
+function milliseconds(nanoseconds: string): number {
+  return Number(BigInt(nanoseconds) / 1_000_000n);
+}
+
+/** The kubelet's limits for the message file, and for the log in its place. */
+const messageBytes = 4096;
+const logBytes = 2048;
+const logLines = 80;
+
+/** With FallbackToLogsOnError, the end of the log of a container that failed without a message. */
+async function terminationMessage(
+  { mounts, annotations, exit_code, log_path }: ContainerStatus,
+  files: ObserveDeps["files"],
 ): Promise<string> {
-  const path = terminationMessageFile(directories, key, container.name, container.attempt);
-  const message = (await files.readTail(path, maxBytes)).trim();
-  return describeExit(message === "" ? container : { ...container, message });
+  const path = annotations[messagePathAnnotation];
+  const mount = mounts.find(({ container_path }) => container_path === path);
+  const message = mount === undefined ? "" : await files.readTail(mount.host_path, messageBytes);
+  const mayFallBack = annotations[messagePolicyAnnotation] === "FallbackToLogsOnError" && exit_code !== 0;
+  if (message !== "" || !mayFallBack || log_path === "") return message;
+  // Lines of the log are longer than what the container has written.
+  const lines = outputOf(await files.readTail(log_path, 8 * logBytes)).slice(-logLines);
+  return Buffer.from(lines.map((line) => `${line}\n`).join(""))
+    .subarray(-logBytes)
+    .toString();
 }

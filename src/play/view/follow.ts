@@ -6,13 +6,16 @@ import type { CriClient } from "../client.js";
 import type { PlayFiles } from "../containers/files.js";
 import { LineAssembler, LogTail, parseLogLine } from "./log-lines.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import type { ObservedContainer, ObservedState } from "../kubelet/next-step.js";
-import { exitWithMessage, observePod } from "../kubelet/observe.js";
+import { type ObservedContainer, type ObservedState, describeExit } from "../kubelet/observed-pod.js";
+import { observePod } from "../kubelet/observe.js";
 import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
 import { type PodState, podState } from "./pod-view.js";
 
 export interface FollowDeps {
-  readonly client: Pick<CriClient, "listPodSandboxes" | "listContainers" | "containerStatus">;
+  readonly client: Pick<
+    CriClient,
+    "listPodSandboxes" | "podSandboxStatus" | "listContainers" | "containerStatus"
+  >;
   readonly files: Pick<PlayFiles, "readTail">;
   readonly directories: Directories;
   /** A state change. */
@@ -42,15 +45,16 @@ export async function followPods(
       try {
         const states: PodState[] = [];
         for (const manifest of manifests) {
-          const observed = await observePod(deps.client, manifest.key, signal);
-          for (const container of observed.containers) {
+          const observed = await observePod(deps, manifest.key, signal);
+          for (const container of [...observed.containers].reverse()) {
             await followContainer(container, manifest, manifests.length > 1, followed, deps);
           }
           states.push(podState(manifest, observed));
         }
         if (isLost) deps.report("the CRI server is back");
         isLost = false;
-        if (states.every((state) => state !== "Running" && state !== "Pending")) return states;
+        if (states.every((state) => state === "Succeeded" || state === "Failed" || state === "Absent"))
+          return states;
       } catch (error) {
         if (signal.aborted) return undefined;
         // The containers keep running while the shim restarts.
@@ -93,7 +97,6 @@ async function followContainer(
   if (container.state === entry.lastState) return;
   entry.lastState = container.state;
   const ended = container.state === "exited";
-  const exit = ended ? await exitWithMessage(container, key, deps.directories, deps.files) : "";
-  const state = ended ? `ended with ${exit}` : container.state;
+  const state = ended ? `ended with ${describeExit(container).trim()}` : container.state;
   deps.report(`${key.namespace}/${key.name}: container ${container.name} ${state}`);
 }

@@ -1,42 +1,39 @@
 /** The table row of a pod, from its manifest and its observed state. Pure. */
 import type { ContainerPort } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
-import { type ObservedContainer, type ObservedPod, newestSandbox } from "../kubelet/next-step.js";
+import { type ObservedPod, newestContainer } from "../kubelet/observed-pod.js";
+import { type Phase, type PodStatus, podStatus } from "../kubelet/pod-status.js";
+import { noProbeResults } from "../kubelet/probe-results.js";
 
-export type PodState = "Pending" | "Running" | "Succeeded" | "Failed" | "NotReady" | "Absent";
+export type PodState = Phase | "NotReady" | "Absent";
 
 /** Kubernetes' phases, and NotReady for a pod with an ended sandbox, Absent for a pod without a sandbox. */
-export function podState({ pod }: Manifest, observed: ObservedPod): PodState {
-  const sandbox = newestSandbox(observed.sandboxes);
-  if (sandbox === undefined) return "Absent";
-  if (!sandbox.isReady) return "NotReady";
-  const byName = new Map(observed.containers.map((container) => [container.name, container]));
-  const failedInit = (pod.spec.initContainers ?? []).some(({ name }) => hasFailed(byName.get(name)));
-  if (failedInit) return "Failed";
-  const own = pod.spec.containers.map(({ name }) => byName.get(name));
-  if (own.some((container) => container === undefined || container.state === "created")) return "Pending";
-  if (own.some((container) => container?.state !== "exited")) return "Running";
-  return own.some(hasFailed) ? "Failed" : "Succeeded";
+export function podState(manifest: Manifest, observed: ObservedPod): PodState {
+  if (observed.sandboxes.length === 0) return "Absent";
+  const { phase } = statusOf(manifest, observed);
+  if (phase === "Succeeded" || phase === "Failed") return phase;
+  return observed.sandboxes[0]?.isReady === true ? phase : "NotReady";
 }
 
-export function hasFailed(container: ObservedContainer | undefined): boolean {
-  return container?.state === "exited" && container.exitCode !== 0;
+function statusOf(manifest: Manifest, observed: ObservedPod): PodStatus {
+  const memory = { startTime: 0, waiting: new Map() };
+  return podStatus(manifest, observed, noProbeResults, memory, 0);
 }
 
 /** POD, STATE, IP, PORTS, READY. A container without probes is ready while it runs. */
 export const tableHeader = ["POD", "STATE", "IP", "PORTS", "READY"] as const;
 
-export function podRow(manifest: Manifest, observed: ObservedPod, ips: readonly string[]): readonly string[] {
+export function podRow(manifest: Manifest, observed: ObservedPod): readonly string[] {
   const { key, pod } = manifest;
-  const names = new Set(pod.spec.containers.map(({ name }) => name));
-  const running = observed.containers.filter(({ name, state }) => names.has(name) && state === "running");
-  const ports = pod.spec.containers.flatMap((container) => container.ports ?? []).map(describePort);
+  const { containers } = pod.spec;
+  const running = containers.filter(({ name }) => newestContainer(observed, name)?.state === "running");
+  const ports = containers.flatMap((container) => container.ports ?? []).map(describePort);
   return [
     `${key.namespace}/${key.name}`,
     podState(manifest, observed),
-    ips.join(",") || "-",
+    observed.ips.join(",") || "-",
     ports.join(",") || "-",
-    `${running.length}/${names.size}`,
+    `${running.length}/${containers.length}`,
   ];
 }
 

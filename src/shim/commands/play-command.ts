@@ -7,6 +7,10 @@ import { followPods } from "../../play/view/follow.js";
 import type { ManifestFile } from "../../play/manifests/read-manifests.js";
 import { readManifests, readPodKeys } from "../../play/manifests/read-manifests.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
+import { backOffTimes } from "../../play/kubelet/back-off.js";
+import { systemClock } from "../../play/kubelet/clock.js";
+import { noHandlers } from "../../play/kubelet/handlers.js";
+import { Kubelet } from "../../play/kubelet/kubelet.js";
 import { playDown, playUp, showPods } from "../../play/play.js";
 import type { Directories } from "../../play/containers/pod-files.js";
 import { defaultDirectories } from "../../play/containers/pod-files.js";
@@ -35,7 +39,6 @@ export interface PlayIo {
   readonly signal: AbortSignal;
 }
 
-const initPollMs = 200;
 const followPollMs = 500;
 
 /** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
@@ -64,23 +67,36 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   try {
     await client.version(signal); // So that a missing server is the first error.
     const files = nodeFiles;
-    if (options.down)
-      return (await playDown(doomed, { client, files, directories, report }, signal)).failed > 0 ? 1 : 0;
+    const handlers = noHandlers;
+    if (options.down) {
+      const { failed } = await playDown(
+        doomed,
+        { client, files, directories, report, handlers, clock: systemClock },
+        signal,
+      );
+      return failed > 0 ? 1 : 0;
+    }
 
     const node = await readNodeFacts();
-    const deps = { client, files, node, directories, report, pollMs: initPollMs };
-    await playUp(manifests, deps, { keep: options.keep ?? false }, signal);
-    const states = await showPods(manifests, client, print, signal);
+    const deps = {
+      client,
+      files,
+      node,
+      directories,
+      report,
+      handlers,
+      clock: systemClock,
+      backOff: backOffTimes,
+    };
+    await using kubelet = new Kubelet(deps);
+    await playUp(manifests, kubelet, deps, { keep: options.keep ?? false }, signal);
+    const states = await showPods(manifests, deps, print, signal);
     if (!options.follow) return states.some((state) => state !== "Running" && state !== "Succeeded") ? 1 : 0;
 
     const output = (line: string): void => {
       print(`${line}\n`);
     };
-    const last = await followPods(
-      manifests,
-      { client, files, directories, report, output, pollMs: followPollMs },
-      signal,
-    );
+    const last = await followPods(manifests, { ...deps, output, pollMs: followPollMs }, signal);
     if (last === undefined) {
       report(`the pods run on; remove them with: dockershim play --down ${options.files.join(" ")}`);
       return 0;

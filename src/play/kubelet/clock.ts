@@ -1,0 +1,20 @@
+/** Time as the kubelet's loop sees it, so that tests can advance it by hand. */
+export interface Clock {
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Calls back once, unless the result is called before. */
+  after(milliseconds: number, callback: () => void): () => void;
+}
+
+/** Node.js calls back at once for a longer time. */
+const longestTimerMs = 2 ** 31 - 1;
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  after: (milliseconds, callback) => {
+    const timer = setTimeout(callback, Math.min(Math.max(0, milliseconds), longestTimerMs));
+    return () => {
+      clearTimeout(timer);
+    };
+  },
+};

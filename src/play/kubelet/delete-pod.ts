@@ -1,0 +1,74 @@
+/** Deletes a pod: its containers, its sandboxes, its files. */
+import { podUid } from "../manifests/names.js";
+import type { PlayFiles } from "../containers/files.js";
+import { type Directories, logDirectory, podDirectory } from "../containers/pod-files.js";
+import type { PodKey } from "../manifests/read-manifests.js";
+import { ignoreMissing, killPod } from "./kill.js";
+import { type ObservedPod, podIpOf } from "./observed-pod.js";
+import { observePod } from "./observe.js";
+import { readSavedPod } from "./saved-pod.js";
+import type { StartDeps } from "./start-container.js";
+
+export type DeleteDeps = Pick<StartDeps, "client" | "handlers" | "clock" | "event" | "files" | "directories">;
+
+export interface DeleteOptions {
+  /** In place of the pod's own grace period. */
+  readonly graceSeconds?: number | undefined;
+  /** Keeps logs and volumes. */
+  readonly keepFiles?: boolean;
+}
+
+/**
+ * Deletes what play made under the key's namespace and name, whatever its uid is. Can be repeated. The answer
+ * tells what was there.
+ */
+export async function deletePod(
+  key: PodKey,
+  deps: DeleteDeps,
+  signal: AbortSignal,
+  options: DeleteOptions = {},
+): Promise<{ readonly own: number; readonly foreign: number }> {
+  const observed = await observePod(deps, key, signal);
+  const own = observed.sandboxes.filter(({ playHash }) => playHash !== undefined);
+  const foreign = observed.sandboxes.length - own.length;
+  // The uid of the manifest may have changed since the pod was made.
+  const uids = new Set([key.uid, ...own.map(({ uid }) => uid).filter((uid) => podUid(uid) === undefined)]);
+  for (const uid of uids) {
+    await deleteSandboxes({ ...key, uid }, observed, deps, signal, options);
+    if (foreign === 0 && options.keepFiles !== true)
+      await removePodFiles(deps.files, deps.directories, { ...key, uid });
+  }
+  return { own: own.length, foreign };
+}
+
+/** Stops and removes the pod's sandboxes of one uid. */
+async function deleteSandboxes(
+  key: PodKey,
+  observed: ObservedPod,
+  deps: DeleteDeps,
+  signal: AbortSignal,
+  options: DeleteOptions,
+): Promise<void> {
+  const sandboxes = observed.sandboxes.filter(
+    ({ uid, playHash }) => uid === key.uid && playHash !== undefined,
+  );
+  if (sandboxes.length === 0) return;
+  const ids = new Set(sandboxes.map(({ id }) => id));
+  const containers = observed.containers.filter(({ sandboxId }) => ids.has(sandboxId));
+  const saved = await readSavedPod(deps.files, deps.directories, key);
+  const spec = saved?.pod.spec;
+  const pod = { spec, podIp: podIpOf(spec ?? {}, observed) };
+  await killPod({ ...observed, sandboxes, containers }, pod, deps, signal, options);
+  for (const { id } of sandboxes) await ignoreMissing(deps.client.removePodSandbox(id, signal));
+}
+
+/** play's directory for this uid proves that play made the logs, too. */
+async function removePodFiles(
+  files: Pick<PlayFiles, "removeTree" | "exists">,
+  directories: Directories,
+  key: PodKey,
+): Promise<void> {
+  if (!(await files.exists(podDirectory(directories, key)))) return;
+  await files.removeTree(logDirectory(directories, key));
+  await files.removeTree(podDirectory(directories, key));
+}

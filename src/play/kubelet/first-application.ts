@@ -1,0 +1,69 @@
+/** Whether the first application of a pod has succeeded. Its errors are the user's to repair. */
+import { posix } from "node:path";
+import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import type { PlayFiles } from "../containers/files.js";
+import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import { outputOf } from "../view/log-lines.js";
+import { type ObservedContainer, type ObservedPod, describeExit, newestContainer } from "./observed-pod.js";
+import type { PodStatus } from "./pod-status.js";
+import { isSidecar, restartPolicyOf } from "./restart-rules.js";
+import type { StartFailure } from "./start-container.js";
+
+interface Application {
+  readonly manifest: Manifest;
+  readonly observed: ObservedPod;
+  readonly status: PodStatus;
+  readonly failures: readonly StartFailure[];
+}
+
+/** Of the container's programs; it is restarted. */
+const ownFailures: ReadonlySet<string> = new Set(["CrashLoopBackOff", "PostStartHookError"]);
+
+/**
+ * `done`: each container was started once, or fails by itself and is restarted. Throws the error of a
+ * container that cannot be started, or of an init container that has failed for good.
+ */
+export async function applicationState(
+  { manifest, observed, status, failures }: Application,
+  deps: { readonly files: Pick<PlayFiles, "readTail">; readonly directories: Directories },
+): Promise<"pending" | "done"> {
+  const { spec } = manifest.pod;
+  const isOwn = ({ reason }: StartFailure): boolean => ownFailures.has(reason);
+  const error = failures.find((failure) => failure.retryAt === undefined && !isOwn(failure));
+  if (error !== undefined) throw error;
+  for (const container of spec.initContainers ?? []) {
+    const entry = newestContainer(observed, container.name);
+    if (restartPolicyOf(spec) !== "Never" || isSidecar(container)) continue;
+    if (entry?.state === "exited" && entry.exitCode !== 0)
+      throw await explained(`init container "${container.name}" failed`, entry, manifest, deps);
+  }
+  if (failures.some(isOwn)) return "done";
+  if (status.phase === "Succeeded" || status.phase === "Failed") return "done";
+  const started = spec.containers.every(({ name }) => {
+    const state = newestContainer(observed, name)?.state;
+    return state === "running" || state === "exited";
+  });
+  return started ? "done" : "pending";
+}
+
+const tailBytes = 16 * 1024;
+const tailLines = 20;
+
+/** The error for `reason`, with the termination message and the last output of the failed container. */
+async function explained(
+  reason: string,
+  container: ObservedContainer,
+  { key }: Manifest,
+  { files, directories }: { readonly files: Pick<PlayFiles, "readTail">; readonly directories: Directories },
+): Promise<ShimError> {
+  const path = posix.join(logDirectory(directories, key), logPath(container.name, container.attempt));
+  let output: readonly string[];
+  try {
+    output = outputOf(await files.readTail(path, tailBytes)).slice(-tailLines);
+  } catch (error) {
+    output = [`(its log cannot be read: ${messageOf(error)})`];
+  }
+  const shown = output.map((line) => `\n  ${container.name}: ${line}`).join("");
+  return new ShimError("precondition", `${reason}: ${describeExit(container)}${shown}`);
+}

@@ -1,0 +1,110 @@
+/** Keeps pods as their manifests want them: one loop for each pod, and one stream of events for all. */
+import { ShimError } from "../../shim/lib/errors.js";
+import { Semaphore } from "../../shim/lib/sync/semaphore.js";
+import type { Manifest, PodKey } from "../manifests/read-manifests.js";
+import type { PodEvent } from "./events.js";
+import type { ObservedPod } from "./observed-pod.js";
+import type { PodStatus } from "./pod-status.js";
+import { watchPods } from "./pod-watch.js";
+import { PodWorker, type WorkerDeps } from "./pod-worker.js";
+
+export interface KubeletDeps extends Omit<WorkerDeps, "onEvent" | "onStatus" | "turns"> {
+  /** Lines about the CRI server. */
+  readonly report: (line: string) => void;
+  /** How many pods act at the same time. */
+  readonly parallel?: number;
+}
+
+export interface KubeletListener {
+  onEvent?(event: PodEvent): void;
+  onStatus?(manifest: Manifest, status: PodStatus, observed: ObservedPod): void;
+}
+
+const defaultParallel = 64;
+
+export class Kubelet implements AsyncDisposable {
+  readonly #workers = new Map<string, PodWorker>();
+  readonly #listeners = new Set<KubeletListener>();
+  readonly #stop = new AbortController();
+  readonly #turns: Semaphore;
+  #watching: Promise<void> | undefined;
+
+  constructor(private readonly deps: KubeletDeps) {
+    this.#turns = new Semaphore(deps.parallel ?? defaultParallel);
+  }
+
+  /** The result ends it. */
+  listen(listener: KubeletListener): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => this.#listeners.delete(listener) };
+  }
+
+  /** Takes charge of a pod, or changes one that it has. See `PodWorker.applied`. */
+  apply(manifest: Manifest): PodWorker {
+    if (this.#stop.signal.aborted) throw new ShimError("internal", "the kubelet has ended");
+    this.#watching ??= this.#watch();
+    const id = idOf(manifest.key);
+    const present = this.#workers.get(id);
+    if (present !== undefined) {
+      present.update(manifest);
+      return present;
+    }
+    const worker = new PodWorker(manifest, {
+      ...this.deps,
+      turns: this.#turns,
+      onEvent: (event) => {
+        for (const listener of this.#listeners) listener.onEvent?.(event);
+      },
+      onStatus: (...status) => {
+        for (const listener of this.#listeners) listener.onStatus?.(...status);
+      },
+    });
+    this.#workers.set(id, worker);
+    worker.start();
+    return worker;
+  }
+
+  get pods(): readonly PodWorker[] {
+    return [...this.#workers.values()];
+  }
+
+  pod(key: Pick<PodKey, "namespace" | "name">): PodWorker | undefined {
+    return this.#workers.get(idOf(key));
+  }
+
+  /** Deletes a pod that it has in charge. */
+  async remove(
+    key: Pick<PodKey, "namespace" | "name">,
+    signal: AbortSignal,
+    graceSeconds?: number,
+  ): Promise<void> {
+    const worker = this.pod(key);
+    if (worker === undefined) return;
+    await worker.remove(signal, graceSeconds);
+    this.#workers.delete(idOf(key));
+  }
+
+  /** Ends the loop of a pod and leaves the pod as it is. */
+  async forget(key: Pick<PodKey, "namespace" | "name">): Promise<void> {
+    await this.pod(key)?.stop();
+    this.#workers.delete(idOf(key));
+  }
+
+  /** Leaves all pods as they are. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the kubelet ends"));
+    await Promise.all([this.#watching, ...this.pods.map((worker) => worker.stop())]);
+  }
+
+  #watch(): Promise<void> {
+    const onChange = (pod: string | undefined): void => {
+      if (pod !== undefined) this.#workers.get(pod)?.wake();
+      else for (const worker of this.#workers.values()) worker.wake();
+    };
+    return watchPods({ ...this.deps, onChange }, this.#stop.signal);
+  }
+}
+
+function idOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
+}

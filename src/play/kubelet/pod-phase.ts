@@ -1,0 +1,60 @@
+/** The phase of a pod, by the rules of the kubelet's getPhase (1.36). Pure. */
+import type { PodSpec } from "../manifests/pod-schema.js";
+import type { ContainerStatusNow, Phase, PodStatus } from "./pod-status.js";
+import { isSidecar, restartPolicyOf } from "./restart-rules.js";
+
+export type ContainerStatuses = Pick<
+  PodStatus,
+  "initContainerStatuses" | "containerStatuses" | "ephemeralContainerStatuses"
+>;
+
+export function podPhase(spec: PodSpec, statuses: ContainerStatuses, hasRegularInSandbox: boolean): Phase {
+  const policy = restartPolicyOf(spec);
+  const init = initCounts(spec, statuses.initContainerStatuses);
+  if (init.failed > 0 && policy === "Never") return "Failed";
+
+  let { running, waiting } = init;
+  let stopped = 0;
+  let succeeded = 0;
+  for (const { state, lastState } of statuses.containerStatuses) {
+    const end = state.terminated ?? lastState.terminated;
+    if (state.running !== undefined) running += 1;
+    else if (end === undefined) waiting += 1;
+    else {
+      stopped += 1;
+      if (state.terminated?.exitCode === 0) succeeded += 1;
+    }
+  }
+  if (init.pending > 0 || (init.pendingSidecars > 0 && !hasRegularInSandbox) || waiting > 0) return "Pending";
+  if (running > 0) return "Running";
+  if (policy === "Always") return "Running";
+  if (stopped === succeeded) return "Succeeded";
+  return policy === "Never" ? "Failed" : "Running";
+}
+
+interface InitCounts {
+  readonly failed: number;
+  readonly pending: number;
+  readonly pendingSidecars: number;
+  readonly running: number;
+  readonly waiting: number;
+}
+
+function initCounts(spec: PodSpec, statuses: readonly ContainerStatusNow[]): InitCounts {
+  const counts = { failed: 0, pending: 0, pendingSidecars: 0, running: 0, waiting: 0 };
+  (spec.initContainers ?? []).forEach((container, index) => {
+    const status = statuses[index];
+    const end = status?.state.terminated ?? status?.lastState.terminated;
+    if (!isSidecar(container)) {
+      if (end === undefined || status?.state.running !== undefined) counts.pending += 1;
+      else if (end.exitCode !== 0) counts.failed += 1;
+    } else if (status?.state.running !== undefined) {
+      counts.running += 1;
+      if (!status.started) counts.pendingSidecars += 1;
+    } else if (end === undefined) {
+      counts.pendingSidecars += 1;
+      counts.waiting += 1;
+    }
+  });
+  return counts;
+}

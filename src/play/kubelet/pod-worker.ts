@@ -1,0 +1,269 @@
+/** The loop of one pod: observes, decides, acts, waits. */
+import { ShimError, isKind, messageOf } from "../../shim/lib/errors.js";
+import { linkAbort } from "../../shim/lib/abort.js";
+import type { Semaphore } from "../../shim/lib/sync/semaphore.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import { BackOff, type BackOffTimes } from "./back-off.js";
+import { deletePod } from "./delete-pod.js";
+import type { EventSink, PodEvent } from "./events.js";
+import { applicationState } from "./first-application.js";
+import type { Handlers } from "./handlers.js";
+import { podHash } from "./hashes.js";
+import { killPod } from "./kill.js";
+import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
+import { observePod } from "./observe.js";
+import { type PodStatus, type Waiting, deadlineOf, hasEnded, podStatus } from "./pod-status.js";
+import { ProbeWorkers } from "./probe-workers.js";
+import { savePod } from "./saved-pod.js";
+import type { StartDeps, StartFailure } from "./start-container.js";
+import { syncPod } from "./sync-pod.js";
+
+export interface WorkerDeps extends Omit<StartDeps, "event"> {
+  readonly handlers: Handlers;
+  /** Of containers and of pulls. */
+  readonly backOff: BackOffTimes;
+  readonly onEvent: (event: PodEvent) => void;
+  readonly onStatus: (manifest: Manifest, status: PodStatus, observed: ObservedPod) => void;
+  /** Limits how many pods act at the same time. */
+  readonly turns: Semaphore;
+}
+
+/** The kubelet's: a pod is looked at each minute, and 10 s after an error. */
+const resyncMs = 60_000;
+const errorMs = 10_000;
+const unavailableMs = 1000;
+
+/** A promise that is settled from outside. */
+class Application {
+  resolve!: () => void;
+  reject!: (reason: unknown) => void;
+  readonly promise = new Promise<void>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+
+  constructor() {
+    this.promise.catch(() => undefined); // Its caller may come later, or never.
+  }
+}
+
+export class PodWorker {
+  readonly #probes: ProbeWorkers;
+  readonly #crashes: BackOff;
+  readonly #pulls: BackOff;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #stop = new AbortController();
+  readonly #applied = new Application();
+  #isApplied = false;
+  #wakeUp: (() => void) | undefined;
+  #isWoken = false;
+  #startTime: number | undefined;
+  #ended: Pick<PodStatus, "phase" | "reason" | "message"> | undefined;
+  #savedHash: string | undefined;
+  #isLost = false;
+  #status: PodStatus | undefined;
+  #running: Promise<void> | undefined;
+  #manifest: Manifest;
+
+  constructor(
+    manifest: Manifest,
+    private readonly deps: WorkerDeps,
+  ) {
+    this.#manifest = manifest;
+    const { clock, backOff } = deps;
+    this.#crashes = new BackOff(clock, backOff);
+    this.#pulls = new BackOff(clock, backOff);
+    this.#probes = new ProbeWorkers({ ...deps, event: this.#event }, () => {
+      this.wake();
+    });
+  }
+
+  get manifest(): Manifest {
+    return this.#manifest;
+  }
+
+  get status(): PodStatus | undefined {
+    return this.#status;
+  }
+
+  /**
+   * Resolves when all containers were started or wait for something that is not the manifest's fault. Rejects
+   * with the first error before that; the loop has then ended.
+   */
+  get applied(): Promise<void> {
+    return this.#applied.promise;
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** Looks at the pod now. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#wakeUp?.();
+  }
+
+  /** Changes what is wanted. An error does not end the loop, if the pod was applied before. */
+  update(manifest: Manifest): void {
+    if (podHash(manifest) !== podHash(this.#manifest)) this.#ended = undefined;
+    this.#manifest = manifest;
+    this.#waiting.clear();
+    this.wake();
+  }
+
+  /** Ends the loop. The pod's containers stay as they are. */
+  async stop(): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "the pod is no longer watched"));
+    this.#probes.close();
+    await this.#running;
+  }
+
+  /** Ends the loop and deletes the pod. */
+  async remove(signal: AbortSignal, graceSeconds?: number): Promise<void> {
+    this.#probes.stopKilling();
+    this.#stop.abort(new ShimError("cancelled", "the pod is being removed"));
+    await this.#running;
+    await deletePod(this.#manifest.key, { ...this.deps, event: this.#event }, signal, { graceSeconds });
+    this.#probes.close();
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      this.#isWoken = false;
+      let nextAt: number;
+      try {
+        nextAt = await this.deps.turns.run(signal, () => this.#sync(signal));
+        if (this.#isLost) this.#event("Normal", "ServerBack", "the CRI server is back");
+        this.#isLost = false;
+      } catch (error) {
+        if (signal.aborted) break;
+        if (!this.#isApplied) {
+          this.#applied.reject(error);
+          break;
+        }
+        nextAt = this.deps.clock.now() + this.#retryAfter(error);
+      }
+      await this.#wait(nextAt);
+    }
+    this.#probes.close();
+    if (!this.#isApplied) this.#applied.reject(ShimError.from(signal.reason));
+  }
+
+  #retryAfter(error: unknown): number {
+    if (!isKind(error, "unavailable", "timeout")) {
+      this.#event("Warning", "FailedSync", messageOf(error));
+      return errorMs;
+    }
+    if (!this.#isLost)
+      this.#event("Warning", "ServerLost", `the CRI server does not answer, retrying: ${messageOf(error)}`);
+    this.#isLost = true;
+    return unavailableMs;
+  }
+
+  async #wait(nextAt: number): Promise<void> {
+    const { clock } = this.deps;
+    await new Promise<void>((resolve) => {
+      if (this.#isWoken || nextAt <= clock.now()) {
+        resolve();
+        return;
+      }
+      const cancel = clock.after(nextAt - clock.now(), resolve);
+      const link = linkAbort(this.#stop.signal, resolve);
+      this.#wakeUp = () => {
+        cancel();
+        link[Symbol.dispose]();
+        resolve();
+      };
+    });
+    this.#wakeUp?.();
+    this.#wakeUp = undefined;
+  }
+
+  /** One turn. Returns when to look again, in milliseconds since 1970. */
+  async #sync(signal: AbortSignal): Promise<number> {
+    const manifest = this.#manifest;
+    const { spec } = manifest.pod;
+    const deps = { ...this.deps, event: this.#event };
+    const observed = await this.#observe(manifest, signal);
+    this.#probes.update(spec, observed);
+    const status = this.#publish(manifest, observed);
+    if (hasEnded(status)) {
+      this.#ended = status;
+      this.#probes.close();
+      const isUp = observed.sandboxes.some(({ isReady }) => isReady);
+      if (isUp) await killPod(observed, { spec, podIp: podIpOf(spec, observed) }, deps, signal);
+      await this.#checkApplied(manifest, observed, []);
+      return isUp ? 0 : Infinity;
+    }
+    await this.#save(manifest);
+    const memory = { crashes: this.#crashes, pulls: this.#pulls, waiting: this.#waiting };
+    const { hasActed, failures } = await syncPod(
+      { manifest, observed, probes: this.#probes, ...memory },
+      deps,
+      signal,
+    );
+    if (failures.length > 0) this.#publish(manifest, observed);
+    await this.#checkApplied(manifest, observed, failures);
+    if (hasActed) return 0;
+    const now = this.deps.clock.now();
+    const retries = failures.map(({ retryAt }) => retryAt ?? now + errorMs);
+    return Math.min(now + resyncMs, deadlineOf(spec, status.startTime), ...retries);
+  }
+
+  /** A pod that was made from another manifest is deleted first. */
+  async #observe(manifest: Manifest, signal: AbortSignal): Promise<ObservedPod> {
+    const { key } = manifest;
+    const observed = await observePod(this.deps, key, signal);
+    if (observed.sandboxes.some(({ playHash }) => playHash === undefined)) {
+      const reason = "a pod of this name is on the node that was not made by play";
+      throw new ShimError("conflict", reason);
+    }
+    const hash = podHash(manifest);
+    const isOld = observed.sandboxes.some(({ uid, playHash }) => uid !== key.uid || playHash !== hash);
+    if (!isOld) return observed;
+    this.#event("Normal", "Recreating", "its manifest has changed: the pod is deleted and made again");
+    await deletePod(key, { ...this.deps, event: this.#event }, signal);
+    this.#startTime = undefined;
+    this.#savedHash = undefined;
+    this.#waiting.clear();
+    return emptyPod;
+  }
+
+  #publish(manifest: Manifest, observed: ObservedPod): PodStatus {
+    const now = this.deps.clock.now();
+    const oldest = observed.sandboxes.at(-1);
+    this.#startTime ??= oldest === undefined ? now : Number(oldest.createdAt / 1_000_000n);
+    const ended = this.#ended === undefined ? {} : { ended: this.#ended };
+    const memory = { startTime: this.#startTime, waiting: this.#waiting, ...ended };
+    this.#status = podStatus(manifest, observed, this.#probes, memory, now);
+    this.deps.onStatus(manifest, this.#status, observed);
+    return this.#status;
+  }
+
+  async #save(manifest: Manifest): Promise<void> {
+    if (this.#savedHash === manifest.hash) return;
+    await savePod(this.deps.files, this.deps.directories, manifest);
+    this.#savedHash = manifest.hash;
+  }
+
+  async #checkApplied(
+    manifest: Manifest,
+    observed: ObservedPod,
+    failures: readonly StartFailure[],
+  ): Promise<void> {
+    if (this.#isApplied || this.#status === undefined) return;
+    const state = await applicationState({ manifest, observed, failures, status: this.#status }, this.deps);
+    if (state === "pending") return;
+    this.#isApplied = true;
+    this.#applied.resolve();
+  }
+
+  readonly #event: EventSink = (type, reason, message, container) => {
+    const at = this.deps.clock.now();
+    const subject = container === undefined ? {} : { container };
+    this.deps.onEvent({ key: this.#manifest.key, at, type, reason, message, ...subject });
+  };
+}

@@ -1,0 +1,181 @@
+/** Starts one container, with the steps and the errors of the kubelet's startContainer. */
+import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
+import type { Image } from "../../shim/domain/cri.js";
+import type { CriClient } from "../client.js";
+import { createContainer } from "../containers/create-container.js";
+import { type NodeFacts, sandboxConfig } from "../containers/cri-config.js";
+import type { PlayFiles } from "../containers/files.js";
+import {
+  type VolumeImages,
+  type WantedImage,
+  ensureImage,
+  ensureVolumeImages,
+  pullPolicy,
+} from "../containers/images.js";
+import type { Directories } from "../containers/pod-files.js";
+import type { Manifest } from "../manifests/read-manifests.js";
+import type { BackOff } from "./back-off.js";
+import type { EventSink } from "./events.js";
+import { type KillDeps, killContainer } from "./kill.js";
+import { containerHash } from "./hashes.js";
+import { type ObservedPod, type ObservedSandbox, newestContainer, podIpOf } from "./observed-pod.js";
+import type { ContainerStart } from "./pod-actions.js";
+
+export interface StartDeps extends KillDeps {
+  readonly client: CriClient;
+  readonly files: PlayFiles;
+  readonly node: NodeFacts;
+  readonly directories: Directories;
+}
+
+/** Why a container does not run. `reason` is what `kubectl get pods` shows. */
+export class StartFailure extends ShimError {
+  constructor(
+    readonly reason: string,
+    kind: ErrorKind,
+    message: string,
+    cause?: unknown,
+    /** When a back-off ends, in milliseconds since 1970; undefined for an error. */
+    readonly retryAt?: number,
+  ) {
+    super(kind, message, {}, { cause });
+  }
+}
+
+interface StartInput {
+  readonly start: ContainerStart;
+  readonly manifest: Manifest;
+  readonly sandbox: Pick<ObservedSandbox, "id" | "attempt">;
+  readonly observed: ObservedPod;
+  readonly crashes: BackOff;
+  readonly pulls: BackOff;
+}
+
+/** Throws a StartFailure. */
+export async function startContainer(input: StartInput, deps: StartDeps, signal: AbortSignal): Promise<void> {
+  const { start, manifest, sandbox, observed } = input;
+  const { container, kind } = start;
+  const { name } = container;
+  checkBackOff(input, deps.event);
+  const { image, volumeImages } = await ensureImages(input, deps, signal);
+
+  const previous = newestContainer(observed, name);
+  const attempt = previous === undefined ? 0 : previous.attempt + 1;
+  let isCreating = false;
+  const id = await step(
+    () => (isCreating ? "CreateContainerError" : "CreateContainerConfigError"),
+    `create ${nouns[kind]} "${name}"`,
+    () =>
+      createContainer({
+        ...{ manifest, container, sandbox, image, volumeImages, attempt, deps, signal },
+        beforeCall: () => {
+          isCreating = true;
+        },
+      }),
+  );
+  deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name);
+  await step(
+    () => "RunContainerError",
+    `start ${nouns[kind]} "${name}"`,
+    () => deps.client.startContainer(id, signal),
+  );
+  deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name);
+  await postStart(id, input, deps, signal);
+}
+
+const nouns = { regular: "container", init: "init container", ephemeral: "ephemeral container" } as const;
+
+async function step<T>(reason: () => string, action: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { kind } = ShimError.from(error, "unknown");
+    throw new StartFailure(reason(), kind, `${action}: ${messageOf(error)}`, error);
+  }
+}
+
+/** A container that has ended is started at once the first time, then after longer and longer waits. */
+function checkBackOff({ start, observed, crashes, manifest }: StartInput, event: EventSink): void {
+  const { container } = start;
+  const ended = observed.containers.find(({ name, state }) => name === container.name && state === "exited");
+  if (ended === undefined) return;
+  const key = `${container.name} ${containerHash(container)}`;
+  const until = crashes.until(key, ended.finishedAt);
+  if (until === undefined) {
+    crashes.next(key, ended.finishedAt);
+    return;
+  }
+  const delay = `${crashes.delayMs(key) / 1000}s`;
+  const { namespace, name } = manifest.key;
+  const pod = `${namespace}/${name}`;
+  event("Warning", "BackOff", `Back-off restarting failed container ${container.name}`, container.name);
+  const message = `back-off ${delay} restarting failed container=${container.name} pod=${pod}`;
+  throw new StartFailure("CrashLoopBackOff", "precondition", message, undefined, until);
+}
+
+async function ensureImages(
+  { start: { container, kind }, manifest, sandbox, pulls }: StartInput,
+  deps: StartDeps,
+  signal: AbortSignal,
+): Promise<{ readonly image: Image; readonly volumeImages: VolumeImages }> {
+  const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
+  const ensure = async (wanted: WantedImage): Promise<Image> => {
+    let isPulling = false;
+    const onPull = (image: string): void => {
+      const until = pulls.untilSinceUpdate(image);
+      if (until !== undefined) {
+        const message = `Back-off pulling image "${image}"`;
+        deps.event("Normal", "BackOff", message, container.name);
+        throw new StartFailure("ImagePullBackOff", "unavailable", message, undefined, until);
+      }
+      isPulling = true;
+      deps.event("Normal", "Pulling", `Pulling image "${image}"`, container.name);
+    };
+    try {
+      const image = await ensureImage(wanted, config, { ...deps, onPull }, signal);
+      if (isPulling) deps.event("Normal", "Pulled", `Pulled image "${wanted.image}"`, container.name);
+      return image;
+    } catch (error) {
+      if (error instanceof StartFailure) throw error;
+      if (isPulling && !signal.aborted) pulls.next(wanted.image, deps.clock.now());
+      const isForbidden = !isPulling && pullPolicy(wanted) === "Never";
+      const reason = isForbidden ? "ErrImageNeverPull" : isPulling ? "ErrImagePull" : "ImageInspectError";
+      const action = `ensure the image of ${nouns[kind]} "${container.name}"`;
+      const message = `${action}: ${messageOf(error)}`;
+      if (!signal.aborted) deps.event("Warning", "Failed", message, container.name);
+      throw new StartFailure(reason, ShimError.from(error, "unknown").kind, message, error);
+    }
+  };
+  const image = await ensure(container);
+  const volumeImages = await ensureVolumeImages(container, manifest.pod.spec, new Map(), ensure);
+  return { image, volumeImages };
+}
+
+/** A container whose postStart hook fails is killed. */
+async function postStart(
+  id: string,
+  { start: { container }, manifest, observed }: StartInput,
+  deps: StartDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const hook = container.lifecycle?.postStart;
+  if (hook === undefined) return;
+  const podIp = podIpOf(manifest.pod.spec, observed);
+  try {
+    await deps.handlers.runHook(hook, { containerId: id, container, podIp }, signal);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    const message = `PostStartHook failed: ${messageOf(error)}`;
+    deps.event("Warning", "FailedPostStartHook", message, container.name);
+    const { spec } = manifest.pod;
+    const how = { reason: "postStartHook", message: "FailedPostStartHook" } as const;
+    await killContainer(
+      { id, name: container.name, graceSeconds: undefined },
+      { spec, podIp },
+      how,
+      deps,
+      signal,
+    );
+    throw new StartFailure("PostStartHookError", "precondition", message, error);
+  }
+}
