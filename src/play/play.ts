@@ -55,7 +55,7 @@ export async function playUp(
 
 async function applied(manifest: Manifest, kubelet: Kubelet, signal: AbortSignal): Promise<void> {
   try {
-    await orAbort(kubelet.apply(manifest).applied, signal);
+    await orAbort(kubelet.apply(manifest, { failFast: true }).applied, signal);
   } catch (error) {
     if (signal.aborted) throw ShimError.from(signal.reason);
     const { kind, fields } = ShimError.from(error, "unknown");

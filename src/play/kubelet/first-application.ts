@@ -6,6 +6,7 @@ import { type Directories, logDirectory, logPath } from "../containers/pod-files
 import type { Manifest } from "../manifests/read-manifests.js";
 import { outputOf } from "../view/log-lines.js";
 import { type ObservedContainer, type ObservedPod, describeExit, newestContainer } from "./observed-pod.js";
+import { containerHash } from "./hashes.js";
 import type { PodStatus } from "./pod-status.js";
 import { isSidecar, restartPolicyOf } from "./restart-rules.js";
 import type { StartFailure } from "./start-container.js";
@@ -40,9 +41,11 @@ export async function applicationState(
   }
   if (failures.some(isOwn)) return "done";
   if (status.phase === "Succeeded" || status.phase === "Failed") return "done";
-  const started = spec.containers.every(({ name }) => {
-    const state = newestContainer(observed, name)?.state;
-    return state === "running" || state === "exited";
+  const sandbox = observed.sandboxes.find(({ isReady }) => isReady)?.id;
+  const started = spec.containers.every((container) => {
+    const entry = newestContainer(observed, container.name);
+    const isCurrent = entry?.sandboxId === sandbox && entry?.hash === containerHash(container);
+    return isCurrent && (entry.state === "running" || entry.state === "exited");
   });
   return started ? "done" : "pending";
 }

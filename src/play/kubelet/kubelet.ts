@@ -8,7 +8,7 @@ import type { PodStatus } from "./pod-status.js";
 import { watchPods } from "./pod-watch.js";
 import { PodWorker, type WorkerDeps } from "./pod-worker.js";
 
-export interface KubeletDeps extends Omit<WorkerDeps, "onEvent" | "onStatus" | "turns"> {
+export interface KubeletDeps extends Omit<WorkerDeps, "onEvent" | "onStatus" | "turns" | "failFast"> {
   /** Lines about the CRI server. */
   readonly report: (line: string) => void;
   /** How many pods act at the same time. */
@@ -39,8 +39,11 @@ export class Kubelet implements AsyncDisposable {
     return { [Symbol.dispose]: () => this.#listeners.delete(listener) };
   }
 
-  /** Takes charge of a pod, or changes one that it has. See `PodWorker.applied`. */
-  apply(manifest: Manifest): PodWorker {
+  /**
+   * Takes charge of a pod, or changes one that it has. See `PodWorker.applied`. With `failFast`, an error
+   * before the pod was applied ends its loop; else it is tried again, as by a kubelet.
+   */
+  apply(manifest: Manifest, options: { readonly failFast: boolean }): PodWorker {
     if (this.#stop.signal.aborted) throw new ShimError("internal", "the kubelet has ended");
     this.#watching ??= this.#watch();
     const id = idOf(manifest.key);
@@ -50,8 +53,7 @@ export class Kubelet implements AsyncDisposable {
       return present;
     }
     const worker = new PodWorker(manifest, {
-      ...this.deps,
-      turns: this.#turns,
+      ...{ ...this.deps, ...options, turns: this.#turns },
       onEvent: (event) => {
         for (const listener of this.#listeners) listener.onEvent?.(event);
       },

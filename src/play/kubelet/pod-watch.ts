@@ -1,4 +1,5 @@
 /** Tells which pods have changed: by the events of the CRI server, or by a list each second. */
+import { linkAbort } from "../../shim/lib/abort.js";
 import { isKind, messageOf } from "../../shim/lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
 import type { CriClient } from "../client.js";
@@ -80,15 +81,10 @@ async function statesByPod({ client }: WatchDeps, signal: AbortSignal): Promise<
 }
 
 async function pause(milliseconds: number, clock: Clock, signal: AbortSignal): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const cancel = clock.after(milliseconds, resolve);
-    signal.addEventListener(
-      "abort",
-      () => {
-        cancel();
-        resolve();
-      },
-      { once: true },
-    );
-  });
+  let finish = (): void => undefined;
+  const passed = new Promise<void>((resolve) => (finish = resolve));
+  const cancel = clock.after(milliseconds, finish);
+  using _ = linkAbort(signal, finish);
+  await passed;
+  cancel();
 }

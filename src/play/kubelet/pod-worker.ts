@@ -24,6 +24,8 @@ export interface WorkerDeps extends Omit<StartDeps, "event"> {
   readonly backOff: BackOffTimes;
   readonly onEvent: (event: PodEvent) => void;
   readonly onStatus: (manifest: Manifest, status: PodStatus, observed: ObservedPod) => void;
+  /** Whether an error before the first application has succeeded ends the loop. */
+  readonly failFast: boolean;
   /** Limits how many pods act at the same time. */
   readonly turns: Semaphore;
 }
@@ -53,14 +55,17 @@ export class PodWorker {
   readonly #pulls: BackOff;
   readonly #waiting = new Map<string, Waiting>();
   readonly #stop = new AbortController();
-  readonly #applied = new Application();
+  #applied = new Application();
   #isApplied = false;
+  #wasApplied = false;
+  #hasFailed = false;
   #wakeUp: (() => void) | undefined;
   #isWoken = false;
   #startTime: number | undefined;
   #ended: Pick<PodStatus, "phase" | "reason" | "message"> | undefined;
   #savedHash: string | undefined;
   #isLost = false;
+  #turnsInARow = 0;
   #status: PodStatus | undefined;
   #running: Promise<void> | undefined;
   #manifest: Manifest;
@@ -87,8 +92,8 @@ export class PodWorker {
   }
 
   /**
-   * Resolves when all containers were started or wait for something that is not the manifest's fault. Rejects
-   * with the first error before that; the loop has then ended.
+   * Resolves when all containers of the present manifest were started, or fail by themselves. Rejects with
+   * the first error before that; with `failFast` the loop has then ended.
    */
   get applied(): Promise<void> {
     return this.#applied.promise;
@@ -104,8 +109,13 @@ export class PodWorker {
     this.#wakeUp?.();
   }
 
-  /** Changes what is wanted. An error does not end the loop, if the pod was applied before. */
+  /** Changes what is wanted. */
   update(manifest: Manifest): void {
+    if (manifest.hash === this.#manifest.hash) return;
+    if (this.#isApplied) {
+      this.#applied = new Application();
+      this.#isApplied = false;
+    }
     if (podHash(manifest) !== podHash(this.#manifest)) this.#ended = undefined;
     this.#manifest = manifest;
     this.#waiting.clear();
@@ -136,20 +146,36 @@ export class PodWorker {
       let nextAt: number;
       try {
         nextAt = await this.deps.turns.run(signal, () => this.#sync(signal));
+        this.#checkProgress(nextAt);
         if (this.#isLost) this.#event("Normal", "ServerBack", "the CRI server is back");
         this.#isLost = false;
       } catch (error) {
-        if (signal.aborted) break;
-        if (!this.#isApplied) {
-          this.#applied.reject(error);
-          break;
-        }
+        if (signal.aborted || this.#hasFailed || this.#fails(error)) break;
         nextAt = this.deps.clock.now() + this.#retryAfter(error);
       }
       await this.#wait(nextAt);
     }
     this.#probes.close();
     if (!this.#isApplied) this.#applied.reject(ShimError.from(signal.reason));
+  }
+
+  /** Tells the error to who waits for the application, and whether it ends the loop. */
+  #fails(error: unknown): boolean {
+    if (this.#isApplied) return false;
+    this.#applied.reject(error);
+    this.#isApplied = true;
+    this.#hasFailed = this.deps.failFast && !this.#wasApplied;
+    return this.#hasFailed;
+  }
+
+  /** Each turn that acts must show in the next one; else the loop would never rest. */
+  #checkProgress(nextAt: number): void {
+    const { containers, initContainers = [], ephemeralContainers = [] } = this.#manifest.pod.spec;
+    this.#turnsInARow = nextAt === 0 ? this.#turnsInARow + 1 : 0;
+    if (this.#turnsInARow <= 5 + 2 * (containers.length + initContainers.length + ephemeralContainers.length))
+      return;
+    this.#turnsInARow = 0;
+    throw new ShimError("unknown", "the calls succeed, but the CRI server does not show their results");
   }
 
   #retryAfter(error: unknown): number {
@@ -255,9 +281,15 @@ export class PodWorker {
     failures: readonly StartFailure[],
   ): Promise<void> {
     if (this.#isApplied || this.#status === undefined) return;
-    const state = await applicationState({ manifest, observed, failures, status: this.#status }, this.deps);
-    if (state === "pending") return;
+    const application = { manifest, observed, failures, status: this.#status };
+    try {
+      if ((await applicationState(application, this.deps)) === "pending") return;
+    } catch (error) {
+      if (this.#fails(error)) throw error;
+      return;
+    }
     this.#isApplied = true;
+    this.#wasApplied = true;
     this.#applied.resolve();
   }
 

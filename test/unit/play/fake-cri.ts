@@ -4,6 +4,7 @@ import {
   type Answer,
   type Container,
   type ContainerConfig,
+  type ContainerEventResponse,
   ContainerState,
   type ContainerStatus,
   type Image,
@@ -16,13 +17,22 @@ import {
 import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/containers/files.js";
 import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
-import type { ObservedContainer } from "../../../src/play/kubelet/next-step.js";
-import type { RunnerDeps } from "../../../src/play/kubelet/runner.js";
+import type { Clock } from "../../../src/play/kubelet/clock.js";
+import type { PodEvent } from "../../../src/play/kubelet/events.js";
+import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/kubelet/handlers.js";
+import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
+import { containerHash, podHash } from "../../../src/play/kubelet/hashes.js";
+import { backOffTimes } from "../../../src/play/kubelet/back-off.js";
+import { type ObservedContainer, type ObservedPod, emptyPod } from "../../../src/play/kubelet/observed-pod.js";
+import { ManualClock } from "./manual-clock.js";
 
 interface FakeContainer {
   readonly id: string;
   readonly sandboxId: string;
   readonly config: Answer<ContainerConfig>;
+  readonly createdAt: number;
+  startedAt: number;
+  finishedAt: number;
   state: ContainerState;
   exitCode: number;
 }
@@ -30,6 +40,7 @@ interface FakeContainer {
 interface FakeSandbox {
   readonly id: string;
   readonly config: Answer<PodSandboxConfig>;
+  readonly createdAt: number;
   state: PodSandboxState;
 }
 
@@ -40,8 +51,25 @@ export class FakeCri implements CriClient {
   readonly sandboxes: FakeSandbox[] = [];
   readonly containers: FakeContainer[] = [];
   readonly runtimeHandlers: string[] = [];
+  /** Calls that only read but belong to the kubelet's SyncPod, among those of `calls`. */
+  readonly allCalls: string[] = [];
   /** Exit codes of containers that end at once when started. */
   readonly exits = new Map<string, number>();
+  /** Containers whose start fails. */
+  readonly failingStarts = new Set<string>();
+  /** Containers that end only when their grace period is over. */
+  readonly ignoresSignals = new Set<string>();
+  /** Exit codes for one start after the other; later ones run. */
+  readonly exitsInTurn = new Map<string, number[]>();
+  /** Whether the server has events of containers. */
+  hasEvents = true;
+  /** Address of the pods; empty for none. */
+  ip = "10.1.2.3";
+  readonly #listeners = new Set<(pod: string) => void>();
+  #serial = 0;
+
+  constructor(private readonly clock: Clock) {}
+
   /** A call, in the form of `calls`, that fails. */
   failOn = "";
   /** Whether the call that fails has happened all the same (its answer was lost). */
@@ -50,6 +78,7 @@ export class FakeCri implements CriClient {
   async #change(call: string, effect: () => void): Promise<void> {
     await Promise.resolve();
     this.calls.push(call);
+    this.allCalls.push(call);
     if (call === this.failOn && !this.failsLate) throw new ShimError("unknown", "it broke");
     effect();
     if (call === this.failOn) throw new ShimError("timeout", "it was slow");
@@ -81,10 +110,48 @@ export class FakeCri implements CriClient {
     return Promise.resolve([]);
   }
 
-  /** Like a server without events. */
-  async *containerEvents(): ReturnType<CriClient["containerEvents"]> {
+  async *containerEvents(signal: AbortSignal): ReturnType<CriClient["containerEvents"]> {
     await Promise.resolve();
-    throw new ShimError("unsupported", "GetContainerEvents: not served");
+    if (!this.hasEvents) throw new ShimError("unsupported", "GetContainerEvents: not served");
+    const pending: string[] = [];
+    let wake = (): void => undefined;
+    const listener = (pod: string): void => {
+      pending.push(pod);
+      wake();
+    };
+    this.#listeners.add(listener);
+    signal.addEventListener("abort", () => {
+      wake();
+    });
+    try {
+      while (!signal.aborted) {
+        const pod = pending.shift();
+        if (pod === undefined) await new Promise<void>((resolve) => (wake = resolve));
+        else yield eventOf(pod);
+      }
+    } finally {
+      this.#listeners.delete(listener);
+    }
+  }
+
+  /** Ends a running container. */
+  end(name: string, exitCode: number): void {
+    const running = this.containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);
+    const container = running.find((entry) => nameOf(entry) === name);
+    if (container === undefined) throw new Error(`${name} does not run`);
+    this.#end(container, exitCode);
+  }
+
+  #end(container: FakeContainer, exitCode: number): void {
+    container.state = ContainerState.CONTAINER_EXITED;
+    container.exitCode = exitCode;
+    container.finishedAt = this.clock.now();
+    this.notify(this.#podOf(container.sandboxId));
+  }
+
+  /** Sends an event of the pod. */
+  notify(pod: string): void {
+    for (const listener of this.#listeners) listener(pod);
   }
 
   version(): ReturnType<CriClient["version"]> {
@@ -98,6 +165,7 @@ export class FakeCri implements CriClient {
   }
 
   imageStatus(image: string): Promise<Image | undefined> {
+    this.allCalls.push(`imageStatus ${image}`);
     const found = this.images.get(image.replace(/^id of /, ""));
     const none = {
       repo_tags: [],
@@ -118,10 +186,13 @@ export class FakeCri implements CriClient {
 
   async runPodSandbox(config: Answer<PodSandboxConfig>, runtimeHandler: string): Promise<string> {
     const name = config.metadata?.name ?? "";
-    const id = `sandbox ${name} ${this.sandboxes.length}`;
+    this.#serial += 1;
+    const id = `sandbox ${name} ${this.#serial}`;
     this.runtimeHandlers.push(runtimeHandler);
     await this.#change(`runPodSandbox ${name}`, () => {
-      this.sandboxes.push({ id, config, state: PodSandboxState.SANDBOX_READY });
+      this.sandboxes.push({
+        ...{ id, config, state: PodSandboxState.SANDBOX_READY, createdAt: this.#serial },
+      });
     });
     return id;
   }
@@ -129,8 +200,9 @@ export class FakeCri implements CriClient {
   podSandboxStatus(id: string): Promise<PodSandboxStatus> {
     const sandbox = this.sandboxes.find((entry) => entry.id === id);
     if (sandbox === undefined) return Promise.reject(new ShimError("notFound", "no such sandbox"));
-    const network = { ip: "10.1.2.3", additional_ips: [{ ip: "fd00::3" }] };
-    return Promise.resolve({ ...listedSandbox(sandbox, 0), network, linux: null });
+    this.allCalls.push(`podSandboxStatus ${this.#podOf(id)}`);
+    const network = { ip: this.ip, additional_ips: this.ip === "" ? [] : [{ ip: "fd00::3" }] };
+    return Promise.resolve({ ...listedSandbox(sandbox), network, linux: null });
   }
 
   listPodSandboxes(labels: Readonly<Record<string, string>>): Promise<readonly PodSandbox[]> {
@@ -156,9 +228,13 @@ export class FakeCri implements CriClient {
 
   async createContainer(sandboxId: string, config: Answer<ContainerConfig>): Promise<string> {
     const name = config.metadata?.name ?? "";
-    const id = `container ${name} of ${sandboxId}`;
-    await this.#change(`createContainer ${name}`, () => {
-      this.containers.push({ id, sandboxId, config, state: ContainerState.CONTAINER_CREATED, exitCode: 0 });
+    const attempt = config.metadata?.attempt ?? 0;
+    this.#serial += 1;
+    const id = `container ${name} ${attempt} of ${sandboxId}`;
+    await this.#change(`createContainer ${name}${attempt === 0 ? "" : ` ${attempt}`}`, () => {
+      const times = { createdAt: this.#serial, startedAt: 0, finishedAt: 0 };
+      const state = ContainerState.CONTAINER_CREATED;
+      this.containers.push({ id, sandboxId, config, state, exitCode: 0, ...times });
     });
     return id;
   }
@@ -167,10 +243,15 @@ export class FakeCri implements CriClient {
     const container = this.#container(id);
     const name = nameOf(container);
     await this.#change(`startContainer ${name}`, () => {
-      container.exitCode = this.exits.get(name) ?? 0;
-      container.state = this.exits.has(name)
-        ? ContainerState.CONTAINER_EXITED
-        : ContainerState.CONTAINER_RUNNING;
+      container.startedAt = this.clock.now();
+      container.state = ContainerState.CONTAINER_RUNNING;
+      if (this.failingStarts.has(name)) {
+        this.#end(container, 128);
+        throw new ShimError("unknown", "no such program");
+      }
+      const exitCode = this.exitsInTurn.get(name)?.shift() ?? this.exits.get(name);
+      if (exitCode === undefined) this.notify(this.#podOf(container.sandboxId));
+      else this.#end(container, exitCode);
     });
   }
 
@@ -179,8 +260,8 @@ export class FakeCri implements CriClient {
       const container = this.#container(id);
       return {
         ...listedContainer(container),
-        started_at: "1",
-        finished_at: "0",
+        started_at: String(container.startedAt * 1_000_000),
+        finished_at: String(container.finishedAt * 1_000_000),
         exit_code: container.exitCode,
         reason: container.exitCode === 0 ? "Completed" : "Error",
         message: "",
@@ -203,8 +284,14 @@ export class FakeCri implements CriClient {
 
   async stopContainer(id: string, graceSeconds: number): Promise<void> {
     const container = this.#container(id);
+    if (this.ignoresSignals.has(nameOf(container))) {
+      this.calls.push(`stopContainer ${nameOf(container)} ${graceSeconds}s`);
+      await new Promise<void>((resolve) => this.clock.after(graceSeconds * 1000, resolve));
+      this.#end(container, 137);
+      return;
+    }
     await this.#change(`stopContainer ${nameOf(container)} ${graceSeconds}s`, () => {
-      container.state = ContainerState.CONTAINER_EXITED;
+      if (container.state === ContainerState.CONTAINER_RUNNING) this.#end(container, 137);
     });
   }
 
@@ -229,20 +316,32 @@ function nameOf({ config }: FakeContainer): string {
   return config.metadata?.name ?? "";
 }
 
-function listedSandbox({ id, config, state }: FakeSandbox, index: number): PodSandbox {
+function eventOf(pod: string): ContainerEventResponse {
+  const metadata = { name: pod, namespace: "default", uid: "", attempt: 0 };
+  const status = { metadata } as ContainerEventResponse["pod_sandbox_status"];
+  return {
+    container_id: "",
+    container_event_type: 0,
+    created_at: "0",
+    pod_sandbox_status: status,
+    containers_statuses: [],
+  };
+}
+
+function listedSandbox({ id, config, state, createdAt }: FakeSandbox): PodSandbox {
   const { name = "", uid = "", namespace = "", attempt = 0 } = config.metadata ?? {};
   return {
     id,
     metadata: { name, uid, namespace, attempt },
     state,
-    created_at: String(1000 + index),
+    created_at: String(createdAt),
     labels: strings(config.labels),
     annotations: strings(config.annotations),
     runtime_handler: "",
   };
 }
 
-function listedContainer({ id, sandboxId, config, state }: FakeContainer): Container {
+function listedContainer({ id, sandboxId, config, state, createdAt }: FakeContainer): Container {
   return {
     id,
     pod_sandbox_id: sandboxId,
@@ -250,7 +349,7 @@ function listedContainer({ id, sandboxId, config, state }: FakeContainer): Conta
     image: null,
     image_ref: "ref",
     state,
-    created_at: "1",
+    created_at: String(createdAt),
     labels: strings(config.labels),
     annotations: strings(config.annotations),
     image_id: "",
@@ -335,20 +434,69 @@ export class FakeFiles implements PlayFiles {
   }
 }
 
+/** Answers probes and hooks as the test says: success unless told otherwise. */
+export class FakeHandlers implements Handlers {
+  readonly calls: string[] = [];
+  /** By container and the name of the command or of the handler, such as `web exec true`. */
+  readonly outcomes = new Map<string, ProbeOutcome["result"][]>();
+  readonly failingHooks = new Set<string>();
+  /** How long hooks take, by container; they end when the clock says so. */
+  readonly hookMs = new Map<string, number>();
+
+  constructor(private readonly clock: ManualClock) {}
+
+  probe(_: unknown, { container }: HandlerTarget): Promise<ProbeOutcome> {
+    const kind = (["startup", "liveness", "readiness"] as const).find(
+      (one) => container[`${one}Probe`] === _,
+    );
+    const key = `${container.name} ${kind ?? "?"}`;
+    this.calls.push(key);
+    const queue = this.outcomes.get(key);
+    const result = (queue !== undefined && queue.length > 1 ? queue.shift() : queue?.[0]) ?? "success";
+    return Promise.resolve({ result, message: `it was a ${result}` });
+  }
+
+  async runHook(hook: unknown, { container }: HandlerTarget, signal: AbortSignal): Promise<void> {
+    const kind = container.lifecycle?.postStart === hook ? "postStart" : "preStop";
+    const key = `${container.name} ${kind}`;
+    this.calls.push(key);
+    const milliseconds = this.hookMs.get(key);
+    if (milliseconds !== undefined) {
+      await new Promise<void>((resolve, reject) => {
+        this.clock.after(milliseconds, resolve);
+        signal.addEventListener("abort", () => {
+          reject(new ShimError("timeout", "the hook was aborted"));
+        });
+      });
+    }
+    if (this.failingHooks.has(key)) throw new ShimError("unknown", "exit code 1");
+  }
+}
+
 export interface Fixture {
   readonly cri: FakeCri;
   readonly files: FakeFiles;
+  readonly handlers: FakeHandlers;
+  readonly clock: ManualClock;
   readonly reports: string[];
-  readonly deps: RunnerDeps;
+  readonly events: PodEvent[];
+  readonly deps: KubeletDeps;
+  readonly kubelet: Kubelet;
 }
 
 export function makeFixture(): Fixture {
-  const cri = new FakeCri();
+  const clock = new ManualClock();
+  const cri = new FakeCri(clock);
   const files = new FakeFiles();
+  const handlers = new FakeHandlers(clock);
   const reports: string[] = [];
-  const deps: RunnerDeps = {
+  const events: PodEvent[] = [];
+  const deps: KubeletDeps = {
     client: cri,
     files,
+    handlers,
+    clock,
+    backOff: backOffTimes,
     node: {
       memoryBytes: 4_000_000_000n,
       dns: { servers: ["192.0.2.1"], searches: ["example.org"], options: ["ndots:1"] },
@@ -357,9 +505,10 @@ export function makeFixture(): Fixture {
     },
     directories: { state: "/state", logs: "/logs", seccomp: "/seccomp" },
     report: (line) => reports.push(line),
-    pollMs: 1,
   };
-  return { cri, files, reports, deps };
+  const kubelet = new Kubelet(deps);
+  kubelet.listen({ onEvent: (event) => events.push(event) });
+  return { cri, files, handlers, clock, reports, events, deps, kubelet };
 }
 
 /** The only pod of a manifest given as text. */
@@ -374,8 +523,8 @@ export async function podWith(specLines: string): Promise<Manifest> {
   return readOnePod(`apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: uid-1}\nspec:\n${specLines}\n`);
 }
 
-/** The containers of `i1=0 a=running`: i1 has exited with 0, a runs. */
-export function observedContainers(text: string): readonly ObservedContainer[] {
+/** The containers of `i1=0 a=running`: i1 has exited with 0, a runs. All are of the sandbox `s`. */
+export function observedContainers(text: string, hashes: ReadonlyMap<string, string> = new Map()): readonly ObservedContainer[] {
   const entries = text.split(" ").filter(Boolean);
   return entries.map((entry) => {
     const [name = "", state = ""] = entry.split("=");
@@ -384,6 +533,23 @@ export function observedContainers(text: string): readonly ObservedContainer[] {
       state: ended ? "exited" : (state as "running"),
       exitCode: ended ? Number(state) : 0,
     } as const;
-    return { id: `id-${name}`, name, attempt: 0, reason: "", message: "", ...exit };
+    const times = { createdAt: 1n, startedAt: state === "created" ? 0 : 1, finishedAt: ended ? 2 : 0 };
+    const texts = { reason: "", message: "", image: "", imageId: "", hash: hashes.get(name) ?? "" };
+    const ids = { id: `id-${name}`, name, sandboxId: "s", attempt: 0, graceSeconds: undefined };
+    return { ...ids, ...texts, ...times, ...exit };
   });
+}
+
+/** A pod with one ready sandbox `s` and these containers, which were made of the manifest. */
+export function observedPod(manifest: Manifest, text: string, changes: Partial<ObservedPod> = {}): ObservedPod {
+  const { initContainers = [], containers, ephemeralContainers = [] } = manifest.pod.spec;
+  const all = [...initContainers, ...containers, ...ephemeralContainers];
+  const hashes = new Map(all.map((container) => [container.name, containerHash(container)]));
+  const identity = { playHash: podHash(manifest), uid: manifest.key.uid };
+  const sandbox = { id: "s", attempt: 0, isReady: true, createdAt: 1n, ...identity };
+  return {
+    ...{ ...emptyPod, ips: ["10.1.2.3"], sandboxes: [sandbox] },
+    containers: observedContainers(text, hashes),
+    ...changes,
+  };
 }

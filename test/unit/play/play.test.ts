@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
+import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
 import { playDown, playUp, showPods } from "../../../src/play/play.js";
 import type { Fixture } from "./fake-cri.js";
 import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
@@ -30,7 +31,9 @@ function fixtureWithInit(exitCode = 0): Fixture {
 }
 
 async function up(fixture: Fixture, { keep = false, text = spec } = {}): Promise<void> {
-  await playUp([await podWith(text)], fixture.deps, { keep }, signal);
+  const { deps } = fixture;
+  await using kubelet = new Kubelet(deps);
+  await playUp([await podWith(text)], kubelet, deps, { keep }, signal);
 }
 
 /** A running pod, without the calls and reports of its start. */
@@ -54,6 +57,7 @@ describe("playUp()", () => {
     fixture.cri.failOn = "runPodSandbox web";
     await assert.rejects(up(fixture, { keep: true }));
     assert.deepEqual(fixture.files.calls, [
+      "writeFile /state/uid-1/pod.json",
       "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v",
       "makeDirectory /logs/default_web_uid-1",
     ]);
@@ -77,7 +81,7 @@ describe("playUp()", () => {
     );
   });
 
-  test("pulls the images of volumes before the sandbox, once each, and mounts what was pulled", async () => {
+  test("pulls the images of volumes before their container, once each, and mounts what was pulled", async () => {
     const fixture = makeFixture();
     const mounts = "volumeMounts: [{name: m, mountPath: /m, subPath: a}, {name: n, mountPath: /n}]";
     await up(fixture, {
@@ -88,7 +92,11 @@ describe("playUp()", () => {
   - {name: n, image: {reference: busybox:1, pullPolicy: Never}}
   - {name: unused, image: {reference: "unused:1"}}`,
     });
-    assert.deepEqual(fixture.cri.calls.slice(0, 2), ["pullImage model:1", "runPodSandbox web"]);
+    assert.deepEqual(fixture.cri.calls.slice(0, 3), [
+      "runPodSandbox web",
+      "pullImage model:1",
+      "createContainer a",
+    ]);
     assert.equal(fixture.cri.calls.filter((call) => call.startsWith("pullImage")).length, 1);
     for (const { config } of fixture.cri.containers) {
       const images = config.mounts?.flatMap(({ image: mounted, image_sub_path }) =>
@@ -100,7 +108,7 @@ describe("playUp()", () => {
     }
   });
 
-  test("starts nothing when the image of a volume is missing and must not be pulled", async () => {
+  test("keeps nothing when the image of a volume is missing and must not be pulled", async () => {
     const fixture = makeFixture();
     const volumes = "volumes: [{name: m, image: {reference: model:1, pullPolicy: Never}}]";
     const container = `{name: a, ${image}, volumeMounts: [{name: m, mountPath: /m}]}`;
@@ -108,7 +116,7 @@ describe("playUp()", () => {
       up(fixture, { text: `  containers: [${container}]\n  ${volumes}` }),
       /ensure the image of container "a": find image "model:1": not on this node/,
     );
-    assert.deepEqual(fixture.cri.calls, []);
+    assert.deepEqual(fixture.cri.calls, ["runPodSandbox web", "stopPodSandbox web", "removePodSandbox web"]);
   });
 
   test("leaves /etc/hosts alone where a volume is mounted", async () => {
@@ -133,13 +141,13 @@ describe("playUp()", () => {
     assert.deepEqual(fixture.cri.runtimeHandlers, ["gvisor"]);
   });
 
-  test("starts nothing when an image is missing and cannot be pulled", async () => {
+  test("keeps nothing when an image is missing and cannot be pulled", async () => {
     const fixture = makeFixture();
     fixture.cri.failOn = "pullImage other:1";
     const text = `  containers: [{name: a, ${image}}, {name: b, image: other:1}]`;
     await assert.rejects(up(fixture, { text }), /ensure the image of container "b": pull image "other:1"/);
-    assert.deepEqual(fixture.cri.calls, ["pullImage other:1"]);
-    assert.deepEqual(fixture.files.calls, []);
+    assert.deepEqual(fixture.cri.sandboxes, []);
+    assert.deepEqual([...fixture.files.paths], []);
   });
 
   for (const [index, call] of allCalls.entries()) {
@@ -179,7 +187,7 @@ describe("playUp()", () => {
     fixture.files.failOn = "prepareVolume emptyDir /state/uid-1/volumes/empty-dir/v";
     await assert.rejects(up(fixture), /create the sandbox: the disk broke/);
     assert.deepEqual(fixture.cri.calls, []);
-    assert.deepEqual(fixture.files.calls.slice(1), [
+    assert.deepEqual(fixture.files.calls.slice(2), [
       "removeTree /logs/default_web_uid-1",
       "removeTree /state/uid-1",
     ]);
@@ -193,7 +201,7 @@ describe("playUp()", () => {
     fixture.cri.failOn = "";
     fixture.cri.calls.length = 0;
     await up(fixture);
-    assert.deepEqual(fixture.cri.calls, ["startContainer a", "createContainer b", "startContainer b"]);
+    assert.deepEqual(fixture.cri.calls, ["createContainer a 1", "startContainer a", "createContainer b", "startContainer b"]);
   });
 
   test("removes only its own containers from a sandbox that was there before", async () => {
@@ -213,7 +221,10 @@ describe("playUp()", () => {
       "/logs/default_web_uid-1/init/0.log",
       '{"log":"no such table\\n","stream":"stderr"}\n',
     );
-    await assert.rejects(up(fixture), /init container "init" failed: exit code 3\n {2}init: no such table$/);
+    await assert.rejects(
+      up(fixture, { text: `${spec}  restartPolicy: Never\n` }),
+      /init container "init" failed: exit code 3\n {2}init: no such table$/,
+    );
     assert.deepEqual(fixture.cri.sandboxes, []);
   });
 
@@ -224,11 +235,17 @@ describe("playUp()", () => {
     assert.deepEqual(fixture.reports, ["default/web: already running"]);
   });
 
-  test("refuses a changed manifest of a pod that runs, which goes on running", async () => {
+  test("deletes a pod whose spec has changed, and makes it again", async () => {
     const fixture = await runningPod();
-    await assert.rejects(up(fixture, { text: `${spec}  hostname: other\n` }), /has changed.*--down/);
-    assert.deepEqual(fixture.cri.calls, []);
-    assert.ok(!fixture.reports.some((line) => line.includes("removing")));
+    await up(fixture, { text: `${spec}  hostname: other\n` });
+    const deletion = ["stopContainer a 4s", "stopContainer b 4s", "stopPodSandbox web", "removePodSandbox web"];
+    assert.deepEqual(fixture.cri.calls, [...deletion, ...allCalls]);
+  });
+
+  test("restarts only the container that has changed", async () => {
+    const fixture = await runningPod();
+    await up(fixture, { text: spec.replace("{name: b, image: busybox:1}", "{name: b, image: busybox:1, args: [x]}") });
+    assert.deepEqual(fixture.cri.calls, ["stopContainer b 4s", "createContainer b 1", "startContainer b"]);
   });
 
   test("makes a new sandbox when the old one has ended, and keeps the volumes' data", async () => {
@@ -250,7 +267,7 @@ describe("playUp()", () => {
       );
     fixture.cri.failOn = "startContainer c-two";
     const pods = [await podNamed("one"), await podNamed("two")];
-    await assert.rejects(playUp(pods, fixture.deps, { keep: false }, signal));
+    await assert.rejects(playUp(pods, fixture.kubelet, fixture.deps, { keep: false }, signal));
     assert.deepEqual(
       fixture.cri.calls.filter((call) => call.startsWith("removePod")),
       ["removePodSandbox two", "removePodSandbox one"],
@@ -278,7 +295,7 @@ describe("playUp()", () => {
       controller.abort(new Error("interrupted"));
     };
     await assert.rejects(
-      playUp([await podWith(spec)], fixture.deps, { keep: false }, controller.signal),
+      playUp([await podWith(spec)], fixture.kubelet, fixture.deps, { keep: false }, controller.signal),
       /interrupted/,
     );
     assert.deepEqual(fixture.cri.calls.slice(3), [
@@ -292,7 +309,7 @@ describe("playUp()", () => {
     const fixture = makeFixture();
     fixture.cri.startContainer = () => Promise.resolve();
     const text = `  containers: [{name: a, ${image}}]`;
-    await assert.rejects(up(fixture, { text }), /start container "a": the call succeeded, but/);
+    await assert.rejects(up(fixture, { text }), /the calls succeed, but the CRI server does not show/);
   });
 });
 
@@ -302,7 +319,7 @@ describe("showPods()", () => {
     fixture.cri.exits.set("b", 1);
     await up(fixture);
     let text = "";
-    const states = await showPods([await podWith(spec)], fixture.cri, (part) => (text += part), signal);
+    const states = await showPods([await podWith(spec)], fixture.deps, (part) => (text += part), signal);
     assert.deepEqual(states, ["Running"]);
     assert.equal(
       text,

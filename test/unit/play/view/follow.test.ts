@@ -10,7 +10,7 @@ import { playUp } from "../../../../src/play/play.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
-const spec = "  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
+const spec = "  restartPolicy: Never\n  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
 
 interface Followed extends Fixture {
   readonly output: string[];
@@ -28,7 +28,8 @@ async function withRunningPod(work: (followed: Followed) => Promise<void>): Prom
   const logs = temporary.path;
   const fixture = makeFixture();
   const manifest = await podWith(spec);
-  await playUp([manifest], fixture.deps, { keep: false }, new AbortController().signal);
+  await playUp([manifest], fixture.kubelet, fixture.deps, { keep: false }, new AbortController().signal);
+  await fixture.kubelet[Symbol.asyncDispose]();
   fixture.reports.length = 0;
   const output: string[] = [];
   const deps: FollowDeps = {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatTable, podRow, podState } from "../../../../src/play/view/pod-view.js";
-import { observedContainers, podWith } from "../fake-cri.js";
+import { emptyPod } from "../../../../src/play/kubelet/observed-pod.js";
+import { observedPod, podWith } from "../fake-cri.js";
 
 const spec =
   "  initContainers: [{name: i, image: x}]\n  containers: [{name: a, image: x}, {name: b, image: x}]";
-const sandbox = { id: "s", attempt: 0, isReady: true, createdAt: 1n, playHash: "", uid: "u" };
 
 const cases: readonly (readonly [string, string])[] = [
   ["", "Pending"],
@@ -21,24 +21,25 @@ const cases: readonly (readonly [string, string])[] = [
 ];
 for (const [there, expected] of cases) {
   test(`podState() with ${there === "" ? "only a sandbox" : there} is ${expected}`, async () => {
-    const observed = { sandboxes: [sandbox], containers: observedContainers(there) };
-    assert.equal(podState(await podWith(spec), observed), expected);
+    const manifest = await podWith(`${spec}\n  restartPolicy: Never`);
+    assert.equal(podState(manifest, observedPod(manifest, there)), expected);
   });
 }
 
 test("podState() without a sandbox, or with an ended sandbox", async () => {
   const manifest = await podWith(spec);
-  assert.equal(podState(manifest, { sandboxes: [], containers: [] }), "Absent");
-  const containers = observedContainers("a=running b=running");
-  assert.equal(podState(manifest, { sandboxes: [{ ...sandbox, isReady: false }], containers }), "NotReady");
+  assert.equal(podState(manifest, emptyPod), "Absent");
+  const observed = observedPod(manifest, "a=running b=running");
+  const sandboxes = observed.sandboxes.map((sandbox) => ({ ...sandbox, isReady: false }));
+  assert.equal(podState(manifest, { ...observed, sandboxes }), "NotReady");
 });
 
 test("podRow() shows addresses, ports and how many containers run", async () => {
   const ports =
     "[{containerPort: 80}, {containerPort: 53, protocol: UDP, hostPort: 5353}, {containerPort: 1, hostPort: 2, hostIP: '::1'}]";
   const manifest = await podWith(`  containers: [{name: a, image: x, ports: ${ports}}, {name: b, image: x}]`);
-  const observed = { sandboxes: [sandbox], containers: observedContainers("a=running b=0") };
-  assert.deepEqual(podRow(manifest, observed, ["10.0.0.1", "fd00::1"]), [
+  const observed = observedPod(manifest, "a=running b=0", { ips: ["10.0.0.1", "fd00::1"] });
+  assert.deepEqual(podRow(manifest, observed), [
     "default/web",
     "Running",
     "10.0.0.1,fd00::1",
