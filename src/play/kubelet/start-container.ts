@@ -1,12 +1,11 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
 import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
-import type { Image } from "../../shim/domain/cri.js";
+import type { Answer, Image, ImageSpec } from "../../shim/domain/cri.js";
 import type { CriClient } from "../client.js";
 import { createContainer } from "../containers/create-container.js";
 import { type NodeFacts, sandboxConfig } from "../containers/cri-config.js";
 import type { PlayFiles } from "../containers/files.js";
 import {
-  type VolumeImages,
   type WantedImage,
   ensureImage,
   ensureVolumeImages,
@@ -49,15 +48,17 @@ interface StartInput {
   readonly observed: ObservedPod;
   readonly crashes: BackOff;
   readonly pulls: BackOff;
+  /** Of the volumes that containers before it have mounted; is kept up to date. */
+  readonly volumeImages: Map<string, Answer<ImageSpec>>;
 }
 
 /** Throws a StartFailure. */
 export async function startContainer(input: StartInput, deps: StartDeps, signal: AbortSignal): Promise<void> {
-  const { start, manifest, sandbox, observed } = input;
+  const { start, manifest, sandbox, observed, volumeImages } = input;
   const { container, kind } = start;
   const { name } = container;
   checkBackOff(input, deps.event);
-  const { image, volumeImages } = await ensureImages(input, deps, signal);
+  const image = await ensureImages(input, deps, signal);
 
   const previous = newestContainer(observed, name);
   const attempt = previous === undefined ? 0 : previous.attempt + 1;
@@ -114,10 +115,10 @@ function checkBackOff({ start, observed, crashes, manifest }: StartInput, event:
 }
 
 async function ensureImages(
-  { start: { container, kind }, manifest, sandbox, pulls }: StartInput,
+  { start: { container, kind }, manifest, sandbox, pulls, volumeImages }: StartInput,
   deps: StartDeps,
   signal: AbortSignal,
-): Promise<{ readonly image: Image; readonly volumeImages: VolumeImages }> {
+): Promise<Image> {
   const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
   const ensure = async (wanted: WantedImage): Promise<Image> => {
     let isPulling = false;
@@ -147,8 +148,9 @@ async function ensureImages(
     }
   };
   const image = await ensure(container);
-  const volumeImages = await ensureVolumeImages(container, manifest.pod.spec, new Map(), ensure);
-  return { image, volumeImages };
+  const ofVolumes = await ensureVolumeImages(container, manifest.pod.spec, volumeImages, ensure);
+  for (const [volume, reference] of ofVolumes) volumeImages.set(volume, reference);
+  return image;
 }
 
 /** A container whose postStart hook fails is killed. */

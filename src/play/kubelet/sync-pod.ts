@@ -1,6 +1,7 @@
 /** Carries out the actions of a pod, in the order of the kubelet's SyncPod (1.36). */
 import { join } from "node:path";
 import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import type { Answer, ImageSpec } from "../../shim/domain/cri.js";
 import { podIps } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { logDirectory, logPath } from "../containers/pod-files.js";
@@ -97,11 +98,12 @@ async function startAll(
   const failures: StartFailure[] = [];
   let started = 0;
   if (sandbox === undefined) return { failures, started };
+  const volumeImages = new Map<string, Answer<ImageSpec>>();
   const observed = { ...input.observed, ips: sandbox.ips ?? input.observed.ips };
   for (const start of actions.start) {
     const { name } = start.container;
     try {
-      await startContainer({ ...input, observed, start, sandbox }, deps, signal);
+      await startContainer({ ...input, observed, start, sandbox, volumeImages }, deps, signal);
       input.waiting.delete(name);
       started += 1;
     } catch (error) {

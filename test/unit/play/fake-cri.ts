@@ -266,7 +266,7 @@ export class FakeCri implements CriClient {
         reason: container.exitCode === 0 ? "Completed" : "Error",
         message: "",
         mounts: (container.config.mounts ?? []).map(toMount),
-        log_path: "",
+        log_path: `/logs/${container.config.log_path ?? ""}`,
         resources: null,
         user: null,
         stop_signal: 0,

@@ -114,11 +114,13 @@ for (const file of (await readdir(new URL("manifests/", directory))).sort()) {
     await kubelet[Symbol.asyncDispose]();
 
     const played = split(cri.calls.map(translate));
-    const expected = split(recorded[name] ?? []);
-    assert.deepEqual(played.tail, expected.tail);
+    const expected = split((recorded[name] ?? []).filter((call) => !isCredentialCheck(name, call)));
     const length = endless.has(name) ? Math.min(played.body.length, expected.body.length) : Infinity;
     assert.deepEqual(played.body.slice(0, length), expected.body.slice(0, length));
-    if (!endless.has(name)) assert.deepEqual(played.removed, expected.removed);
+    if (!endless.has(name)) {
+      assert.deepEqual(played.tail, expected.tail);
+      assert.deepEqual(played.removed, expected.removed);
+    }
     assert.ok(expected.body.length > 0);
   });
 }
@@ -138,6 +140,14 @@ test("play asks for sandbox and image between the kubelet's calls, in its order"
     "startContainer main",
   ]);
 });
+
+/**
+ * The kubelet pulls an image that is there when it has no record that the pod may use it; play asks the CRI
+ * server alone.
+ */
+function isCredentialCheck(name: string, call: string): boolean {
+  return name === "sidecar-job" && call === `PullImage ${image}`;
+}
 
 /** A call of the fake in the words of the recording: `StopContainer main 3s`. */
 function translate(call: string): string {

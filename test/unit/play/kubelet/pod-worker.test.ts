@@ -1,0 +1,286 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
+import type { PodStatus } from "../../../../src/play/kubelet/pod-status.js";
+import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
+
+const image = "image: busybox:1";
+const { signal } = new AbortController();
+
+async function run(
+  spec: string,
+  work: (fixture: Fixture & { readonly status: () => PodStatus }) => Promise<void>,
+  prepare: (fixture: Fixture) => void = () => undefined,
+): Promise<void> {
+  const fixture = makeFixture();
+  prepare(fixture);
+  const worker = fixture.kubelet.apply(await podWith(spec), { failFast: false });
+  await fixture.clock.advance(0);
+  const status = (): PodStatus => {
+    assert.ok(worker.status);
+    return worker.status;
+  };
+  try {
+    await work({ ...fixture, status });
+  } finally {
+    await fixture.kubelet[Symbol.asyncDispose]();
+  }
+}
+
+/** Reason of the wait, `running` or the exit code, and readiness of the first container. */
+function stateOf({ containerStatuses: [first] }: PodStatus): string {
+  const { state, ready, restartCount } = first ?? assert.fail("no container");
+  const now = state.waiting?.reason ?? (state.running ? "running" : String(state.terminated?.exitCode));
+  return `${now}${ready ? " ready" : ""} ${restartCount}`;
+}
+
+const starts = ({ cri }: Fixture): number => cri.calls.filter((call) => call === "startContainer a").length;
+
+test("a container that fails is restarted at once, then after 10 s, 20 s … 300 s", () =>
+  run(
+    `  containers: [{name: a, ${image}}]`,
+    async (fixture) => {
+      const { clock, status } = fixture;
+      assert.equal(starts(fixture), 2);
+      assert.equal(stateOf(status()), "CrashLoopBackOff 1");
+      assert.equal(status().phase, "Running");
+      let count = 2;
+      for (const seconds of [10, 20, 40, 80, 160, 300, 300]) {
+        await clock.advance(seconds * 1000 - 1);
+        assert.equal(starts(fixture), count, `before ${seconds} s`);
+        await clock.advance(1);
+        count += 1;
+        assert.equal(starts(fixture), count, `after ${seconds} s`);
+      }
+    },
+    ({ cri }) => cri.exits.set("a", 1),
+  ));
+
+test("a container that has run for more than 10 minutes begins anew", () =>
+  run(
+    `  containers: [{name: a, ${image}}]`,
+    async (fixture) => {
+      const { cri, clock, status } = fixture;
+      await clock.advance(10_000);
+      assert.equal(stateOf(status()), "running ready 2");
+      await clock.advance(600_001);
+      cri.end("a", 1);
+      await clock.advance(0);
+      assert.equal(stateOf(status()), "running ready 3");
+    },
+    ({ cri }) => cri.exitsInTurn.set("a", [1, 1]),
+  ));
+
+test("the dead container before the last one is removed with its log", () =>
+  run(
+    `  containers: [{name: a, ${image}}]`,
+    async ({ cri, files }) => {
+      assert.ok(cri.calls.includes("removeContainer a"));
+      assert.deepEqual(
+        cri.containers.map(({ config }) => config.metadata?.attempt),
+        [1, 2],
+      );
+      assert.ok(files.calls.includes("removeTree /logs/default_web_uid-1/a/0.log"));
+      await Promise.resolve();
+    },
+    ({ cri, clock }) => {
+      cri.exitsInTurn.set("a", [1, 1]);
+      clock.after(10_000, () => undefined);
+      void clock.advance(10_000);
+    },
+  ));
+
+const probe = (kind: string, fields = ""): string =>
+  `  containers: [{name: a, ${image}, ${kind}Probe: {exec: {command: [x]}${fields}}}]`;
+
+test("a readiness probe: not ready until it succeeds, not ready after three failures", () =>
+  run(
+    probe("readiness"),
+    async ({ clock, status, handlers }) => {
+      assert.equal(stateOf(status()), "running 0");
+      await clock.advance(10_000);
+      assert.equal(stateOf(status()), "running ready 0");
+      handlers.outcomes.set("a readiness", ["failure"]);
+      await clock.advance(20_000);
+      assert.equal(stateOf(status()), "running ready 0");
+      await clock.advance(10_000);
+      assert.equal(stateOf(status()), "running 0");
+      assert.equal(status().conditions.find(({ type }) => type === "Ready")?.status, "False");
+    },
+    ({ handlers }) => handlers.outcomes.set("a readiness", ["failure", "success"]),
+  ));
+
+test("a liveness probe: three failures restart the container with the probe's grace period", () =>
+  run(
+    probe("liveness", ", periodSeconds: 5, terminationGracePeriodSeconds: 7"),
+    async ({ cri, clock, status, handlers }) => {
+      assert.equal(stateOf(status()), "running ready 0");
+      await clock.advance(9999);
+      assert.ok(!cri.calls.some((call) => call.startsWith("stopContainer")));
+      handlers.outcomes.set("a liveness", ["failure", "success"]);
+      await clock.advance(1);
+      assert.deepEqual(cri.calls.slice(-3), ["stopContainer a 7s", "createContainer a 1", "startContainer a"]);
+      await clock.advance(60_000);
+      assert.equal(stateOf(status()), "running ready 1");
+    },
+    ({ handlers }) => handlers.outcomes.set("a liveness", ["failure"]),
+  ));
+
+test("initialDelaySeconds, and a result `unknown`, which counts for nothing", () =>
+  run(
+    probe("liveness", ", initialDelaySeconds: 30, periodSeconds: 1, failureThreshold: 2"),
+    async ({ clock, handlers, status }) => {
+      await clock.advance(29_999);
+      assert.deepEqual(handlers.calls, []);
+      await clock.advance(1);
+      assert.equal(handlers.calls.length, 1);
+      await clock.advance(1000);
+      assert.equal(stateOf(status()), "running ready 0");
+      await clock.advance(1000);
+      assert.equal(stateOf(status()), "running ready 1");
+    },
+    ({ handlers }) => handlers.outcomes.set("a liveness", ["failure", "unknown", "failure", "success"]),
+  ));
+
+test("a startup probe holds the others back, and is not repeated once it has succeeded", () =>
+  run(
+    `  containers: [{name: a, ${image}, startupProbe: {tcpSocket: {port: 1}, periodSeconds: 2}, readinessProbe: {tcpSocket: {port: 1}}}]`,
+    async ({ clock, handlers, status }) => {
+      await clock.advance(3999);
+      assert.deepEqual(new Set(handlers.calls), new Set(["a startup"]));
+      assert.equal(stateOf(status()), "running 0");
+      await clock.advance(1);
+      assert.equal(stateOf(status()), "running ready 0");
+      await clock.advance(20_000);
+      assert.equal(handlers.calls.filter((call) => call === "a startup").length, 3);
+    },
+    ({ handlers }) => handlers.outcomes.set("a startup", ["failure", "failure", "success"]),
+  ));
+
+test("a failed postStart hook kills the container, which waits as PostStartHookError", () =>
+  run(
+    `  containers: [{name: a, ${image}, lifecycle: {postStart: {exec: {command: [x]}}}}]`,
+    async ({ cri, status }) => {
+      assert.deepEqual(cri.calls.slice(0, 4), [
+        "runPodSandbox web",
+        "createContainer a",
+        "startContainer a",
+        "stopContainer a 30s",
+      ]);
+      assert.match(stateOf(status()), /^(PostStartHookError|CrashLoopBackOff)/);
+      await Promise.resolve();
+    },
+    ({ handlers }) => handlers.failingHooks.add("a postStart"),
+  ));
+
+for (const [hookSeconds, grace] of [
+  [4, 6],
+  [9, 2],
+  [60, 2],
+] as const) {
+  test(`a preStop hook of ${hookSeconds} s leaves ${grace} s of a grace period of 10 s`, () =>
+    run(
+      `  terminationGracePeriodSeconds: 10\n  containers: [{name: a, ${image}, lifecycle: {preStop: {sleep: {seconds: 1}}}}]`,
+      async ({ cri, clock, kubelet }) => {
+        const removal = kubelet.remove({ namespace: "default", name: "web" }, signal);
+        await clock.advance(10_000);
+        await removal;
+        assert.deepEqual(cri.calls.slice(-3), [
+          `stopContainer a ${grace}s`,
+          "stopPodSandbox web",
+          "removePodSandbox web",
+        ]);
+      },
+      ({ handlers }) => handlers.hookMs.set("a preStop", hookSeconds * 1000),
+    ));
+}
+
+test("sidecars are stopped after the other containers, the last one first", () =>
+  run(
+    `  initContainers: [{name: s, ${image}, restartPolicy: Always}, {name: t, ${image}, restartPolicy: Always}]\n  containers: [{name: a, ${image}}]`,
+    async ({ cri, clock, kubelet }) => {
+      cri.ignoresSignals.add("a");
+      const removal = kubelet.remove({ namespace: "default", name: "web" }, signal);
+      await clock.advance(29_999);
+      assert.equal(cri.calls.at(-1), "stopContainer a 30s");
+      await clock.advance(1);
+      await removal;
+      assert.deepEqual(cri.calls.slice(-4, -2), ["stopContainer t 2s", "stopContainer s 2s"]);
+    },
+  ));
+
+test("activeDeadlineSeconds end the pod for good", () =>
+  run(`  activeDeadlineSeconds: 5\n  containers: [{name: a, ${image}}]`, async ({ cri, clock, status }) => {
+    await clock.advance(5000);
+    assert.deepEqual(cri.calls.slice(-2), ["stopContainer a 30s", "stopPodSandbox web"]);
+    assert.equal(`${status().phase} ${status().reason ?? ""}`, "Failed DeadlineExceeded");
+    await clock.advance(600_000);
+    assert.equal(cri.calls.at(-1), "stopPodSandbox web");
+  }));
+
+test("a pull that fails is repeated after the back-off of images", () =>
+  run(
+    "  containers: [{name: a, image: other:1}]",
+    async ({ cri, clock, status }) => {
+      assert.equal(stateOf(status()), "ErrImagePull 0");
+      const pulls = (): number => cri.calls.filter((call) => call === "pullImage other:1").length;
+      await clock.advance(10_000);
+      assert.equal(pulls(), 2);
+      await clock.advance(10_000);
+      assert.equal(stateOf(status()), "ImagePullBackOff 0");
+      assert.equal(pulls(), 2);
+      cri.failOn = "";
+      await clock.advance(10_000);
+      assert.equal(stateOf(status()), "running ready 0");
+    },
+    ({ cri }) => (cri.failOn = "pullImage other:1"),
+  ));
+
+test("a sandbox that has ended is replaced, and the restart count goes on", () =>
+  run(`  containers: [{name: a, ${image}}]`, async ({ cri, clock, status }) => {
+    for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
+    cri.end("a", 137);
+    await clock.advance(0);
+    assert.deepEqual(cri.sandboxes.map(({ config }) => config.metadata?.attempt), [0, 1]);
+    assert.equal(stateOf(status()), "running ready 1");
+  }));
+
+test("without events of the server, the pods are listed each second", () =>
+  run(
+    `  containers: [{name: a, ${image}}]`,
+    async ({ cri, clock, status }) => {
+      await clock.advance(1000);
+      cri.end("a", 1);
+      await clock.advance(1000);
+      assert.equal(stateOf(status()), "running ready 1");
+    },
+    ({ cri }) => (cri.hasEvents = false),
+  ));
+
+test("terminationMessagePolicy FallbackToLogsOnError: the end of the log is the message of a failure", () =>
+  run(
+    `  restartPolicy: Never\n  containers: [{name: a, ${image}, terminationMessagePolicy: FallbackToLogsOnError}]`,
+    async ({ status }) => {
+      const end = status().containerStatuses[0]?.state.terminated;
+      assert.equal(end?.message, "no such table\n");
+      assert.equal(status().phase, "Failed");
+      await Promise.resolve();
+    },
+    ({ cri, files }) => {
+      cri.exits.set("a", 3);
+      files.texts.set("/logs/a/0.log", "2024-05-01T10:00:00Z stderr F no such table\n");
+    },
+  ));
+
+test("another kubelet picks up the pod from what the CRI shows, and changes nothing", () =>
+  run(`  containers: [{name: a, ${image}}]`, async ({ cri, clock, kubelet, deps }) => {
+    await kubelet[Symbol.asyncDispose]();
+    const { Kubelet } = await import("../../../../src/play/kubelet/kubelet.js");
+    await using next = new Kubelet(deps);
+    const calls = cri.calls.length;
+    const worker = next.apply(await podWith(`  containers: [{name: a, ${image}}]`), { failFast: true });
+    await worker.applied;
+    await clock.advance(0);
+    assert.equal(cri.calls.length, calls);
+    assert.equal(worker.status?.phase, "Running");
+  }));
