@@ -258,7 +258,7 @@ describe("playUp()", () => {
     const again = allCalls.map((call) => (call.startsWith("create") ? `${call} 1` : call));
     // The sandbox that has ended stays while it has containers.
     assert.deepEqual(fixture.cri.calls, ["stopPodSandbox web", "removeContainer init", ...again]);
-    assert.ok(!fixture.files.calls.some((call) => call.startsWith("removeTree")));
+    assert.ok(!fixture.files.calls.some((call) => call.startsWith("removeTree /state")));
   });
 
   test("removes the earlier pods, too, when a pod fails", async () => {

@@ -15,7 +15,7 @@ const cases: readonly (readonly [string, string])[] = [
   ["i=0 a=running b=created", "Pending"],
   ["i=0 a=running b=running", "Running"],
   ["i=0 a=running b=1", "Running"],
-  ["i=0 a=0 b=unknown", "Running"],
+  ["i=0 a=0 b=unknown", "Pending"],
   ["i=0 a=0 b=0", "Succeeded"],
   ["i=0 a=0 b=2", "Failed"],
 ];
