@@ -41,7 +41,8 @@ function describe(rpc, request = {}, response = {}) {
     case "CreateContainer": {
       const { name, attempt = 0 } = request.config.metadata;
       const pod = podOf(request.sandbox_config);
-      if (response.container_id !== undefined) containers.set(response.container_id, { pod, name: `${name} ${attempt}` });
+      if (response.container_id !== undefined)
+        containers.set(response.container_id, { pod, name: `${name} ${attempt}` });
       const signal = request.config.stop_signal ? ` stop_signal=${request.config.stop_signal}` : "";
       return [pod, `CreateContainer ${name} ${attempt} log=${request.config.log_path}${signal}`];
     }

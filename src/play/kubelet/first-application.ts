@@ -7,7 +7,7 @@ import type { Manifest } from "../manifests/read-manifests.js";
 import { outputOf } from "../view/log-lines.js";
 import { type ObservedContainer, type ObservedPod, describeExit, newestContainer } from "./observed-pod.js";
 import { containerHash } from "./hashes.js";
-import type { PodStatus } from "./pod-status.js";
+import type { PodStatus } from "./status-types.js";
 import { isSidecar, restartPolicyOf } from "./restart-rules.js";
 import type { StartFailure } from "./start-container.js";
 

@@ -4,7 +4,7 @@ import { Semaphore } from "../../shim/lib/sync/semaphore.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { PodEvent } from "./events.js";
 import type { ObservedPod } from "./observed-pod.js";
-import type { PodStatus } from "./pod-status.js";
+import type { PodStatus } from "./status-types.js";
 import { watchPods } from "./pod-watch.js";
 import { PodWorker, type WorkerDeps } from "./pod-worker.js";
 
@@ -48,7 +48,7 @@ export class Kubelet implements AsyncDisposable {
     this.#watching ??= this.#watch();
     const id = idOf(manifest.key);
     const present = this.#workers.get(id);
-    if (present !== undefined) {
+    if (present?.isOver === false) {
       present.update(manifest);
       return present;
     }

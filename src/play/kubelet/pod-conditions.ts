@@ -1,16 +1,8 @@
 /** The conditions of a pod, as the kubelet generates them. Pure. */
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import type { ObservedPod } from "./observed-pod.js";
-import type { ContainerStatuses } from "./pod-phase.js";
-import type { Phase } from "./pod-status.js";
 import { isSidecar } from "./restart-rules.js";
-
-export interface Condition {
-  readonly type: "PodReadyToStartContainers" | "Initialized" | "Ready" | "ContainersReady" | "PodScheduled";
-  readonly status: "True" | "False";
-  readonly reason?: string;
-  readonly message?: string;
-}
+import type { Condition, ContainerStatuses, Phase } from "./status-types.js";
 
 type Verdict = Omit<Condition, "type">;
 

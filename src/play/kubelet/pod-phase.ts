@@ -1,12 +1,7 @@
 /** The phase of a pod, by the rules of the kubelet's getPhase (1.36). Pure. */
 import type { PodSpec } from "../manifests/pod-schema.js";
-import type { ContainerStatusNow, Phase, PodStatus } from "./pod-status.js";
 import { isSidecar, restartPolicyOf } from "./restart-rules.js";
-
-export type ContainerStatuses = Pick<
-  PodStatus,
-  "initContainerStatuses" | "containerStatuses" | "ephemeralContainerStatuses"
->;
+import type { ContainerStatuses, ContainerStatusNow, Phase } from "./status-types.js";
 
 export function podPhase(spec: PodSpec, statuses: ContainerStatuses, hasRegularInSandbox: boolean): Phase {
   const policy = restartPolicyOf(spec);

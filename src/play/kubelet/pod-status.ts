@@ -1,64 +1,13 @@
-/** The status of a pod with the fields of Kubernetes' v1 PodStatus. Pure. */
+/** The status of a pod and of its containers, by the rules of the kubelet (1.36). Pure. */
 import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { hasRegularContainer } from "./pod-actions.js";
 import { type ObservedContainer, type ObservedPod, newestContainer } from "./observed-pod.js";
-import { type Condition, podConditions } from "./pod-conditions.js";
+import { podConditions } from "./pod-conditions.js";
 import { podPhase } from "./pod-phase.js";
 import type { ProbeResults } from "./probe-results.js";
 import { isSidecar, shouldRun } from "./restart-rules.js";
-
-export type Phase = "Pending" | "Running" | "Succeeded" | "Failed";
-
-export interface Waiting {
-  /** `CrashLoopBackOff`, `ErrImagePull`, `ContainerCreating` … */
-  readonly reason: string;
-  readonly message?: string;
-}
-
-export interface Terminated {
-  readonly exitCode: number;
-  readonly reason: string;
-  readonly message?: string;
-  /** Milliseconds since 1970. */
-  readonly startedAt: number;
-  readonly finishedAt: number;
-  readonly containerID: string;
-}
-
-/** Exactly one of them is there. */
-export interface ContainerStateNow {
-  readonly waiting?: Waiting;
-  readonly running?: { readonly startedAt: number };
-  readonly terminated?: Terminated;
-}
-
-export interface ContainerStatusNow {
-  readonly name: string;
-  /** Empty before the creation. */
-  readonly containerID: string;
-  readonly image: string;
-  readonly imageID: string;
-  readonly restartCount: number;
-  readonly state: ContainerStateNow;
-  readonly lastState: ContainerStateNow;
-  readonly started: boolean;
-  readonly ready: boolean;
-}
-
-export interface PodStatus {
-  readonly phase: Phase;
-  /** `DeadlineExceeded` */
-  readonly reason?: string;
-  readonly message?: string;
-  readonly conditions: readonly Condition[];
-  readonly podIPs: readonly string[];
-  /** Milliseconds since 1970. */
-  readonly startTime: number;
-  readonly initContainerStatuses: readonly ContainerStatusNow[];
-  readonly containerStatuses: readonly ContainerStatusNow[];
-  readonly ephemeralContainerStatuses: readonly ContainerStatusNow[];
-}
+import type { ContainerStateNow, ContainerStatusNow, PodStatus, Waiting } from "./status-types.js";
 
 /** What the kubelet's loop remembers of a pod. */
 export interface PodMemory {

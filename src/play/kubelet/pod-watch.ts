@@ -19,7 +19,7 @@ const relistMs = 1000;
 /** Ends with `signal`. Never rejects. */
 export async function watchPods(deps: WatchDeps, signal: AbortSignal): Promise<void> {
   let isLost = false;
-  while (!signal.aborted) {
+  for (;;) {
     try {
       await followEvents(deps, signal);
     } catch (error) {
@@ -31,8 +31,9 @@ export async function watchPods(deps: WatchDeps, signal: AbortSignal): Promise<v
       if (!isLost) deps.report(`the events of the CRI server have ended, trying again: ${messageOf(error)}`);
       isLost = true;
     }
-    deps.onChange(undefined);
     await pause(relistMs, deps.clock, signal);
+    if (signal.aborted) return;
+    deps.onChange(undefined);
   }
 }
 

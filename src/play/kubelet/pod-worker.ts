@@ -12,10 +12,11 @@ import { podHash } from "./hashes.js";
 import { killPod } from "./kill.js";
 import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
-import { type PodStatus, type Waiting, deadlineOf, hasEnded, podStatus } from "./pod-status.js";
+import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { ProbeWorkers } from "./probe-workers.js";
 import { savePod } from "./saved-pod.js";
 import type { StartDeps, StartFailure } from "./start-container.js";
+import type { PodStatus, Waiting } from "./status-types.js";
 import { syncPod } from "./sync-pod.js";
 
 export interface WorkerDeps extends Omit<StartDeps, "event"> {
@@ -99,6 +100,11 @@ export class PodWorker {
     return this.#applied.promise;
   }
 
+  /** The loop has ended, by an error or by `stop`. */
+  get isOver(): boolean {
+    return this.#hasFailed || this.#stop.signal.aborted;
+  }
+
   start(): void {
     this.#running ??= this.#run();
   }
@@ -141,7 +147,7 @@ export class PodWorker {
   /** Never rejects. */
   async #run(): Promise<void> {
     const { signal } = this.#stop;
-    while (!signal.aborted) {
+    for (;;) {
       this.#isWoken = false;
       let nextAt: number;
       try {
@@ -154,6 +160,7 @@ export class PodWorker {
         nextAt = this.deps.clock.now() + this.#retryAfter(error);
       }
       await this.#wait(nextAt);
+      if (signal.aborted) break;
     }
     this.#probes.close();
     if (!this.#isApplied) this.#applied.reject(ShimError.from(signal.reason));

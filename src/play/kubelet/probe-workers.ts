@@ -4,6 +4,7 @@ import type { Container, PodSpec, Probe } from "../manifests/pod-schema.js";
 import type { Clock } from "./clock.js";
 import type { EventSink } from "./events.js";
 import type { Handlers } from "./handlers.js";
+import { containerHash } from "./hashes.js";
 import { type ObservedPod, newestContainer, podIpOf } from "./observed-pod.js";
 import { ProbeCounter, type ProbedContainer } from "./probe-counters.js";
 import type { ProbeKind, ProbeResult, ProbeResults } from "./probe-results.js";
@@ -43,7 +44,7 @@ export class ProbeWorkers implements ProbeResults {
       for (const kind of kinds) {
         const probe = container[`${kind}Probe`];
         if (probe === undefined) continue;
-        const key = `${kind} ${container.name} ${JSON.stringify(probe)}`;
+        const key = `${kind} ${container.name} ${containerHash(container)}`;
         wanted.add(key);
         let worker = this.#workers.get(key);
         worker ??= new ProbeWorker(kind, container, probe, this.deps, this.onChange);

@@ -5,12 +5,7 @@ import type { CriClient } from "../client.js";
 import { createContainer } from "../containers/create-container.js";
 import { type NodeFacts, sandboxConfig } from "../containers/cri-config.js";
 import type { PlayFiles } from "../containers/files.js";
-import {
-  type WantedImage,
-  ensureImage,
-  ensureVolumeImages,
-  pullPolicy,
-} from "../containers/images.js";
+import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "../containers/images.js";
 import type { Directories } from "../containers/pod-files.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
@@ -121,7 +116,7 @@ async function ensureImages(
 ): Promise<Image> {
   const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
   const ensure = async (wanted: WantedImage): Promise<Image> => {
-    let isPulling = false;
+    const pull = { hasBegun: false };
     const onPull = (image: string): void => {
       const until = pulls.untilSinceUpdate(image);
       if (until !== undefined) {
@@ -129,18 +124,18 @@ async function ensureImages(
         deps.event("Normal", "BackOff", message, container.name);
         throw new StartFailure("ImagePullBackOff", "unavailable", message, undefined, until);
       }
-      isPulling = true;
+      pull.hasBegun = true;
       deps.event("Normal", "Pulling", `Pulling image "${image}"`, container.name);
     };
     try {
       const image = await ensureImage(wanted, config, { ...deps, onPull }, signal);
-      if (isPulling) deps.event("Normal", "Pulled", `Pulled image "${wanted.image}"`, container.name);
+      if (pull.hasBegun) deps.event("Normal", "Pulled", `Pulled image "${wanted.image}"`, container.name);
       return image;
     } catch (error) {
       if (error instanceof StartFailure) throw error;
-      if (isPulling && !signal.aborted) pulls.next(wanted.image, deps.clock.now());
-      const isForbidden = !isPulling && pullPolicy(wanted) === "Never";
-      const reason = isForbidden ? "ErrImageNeverPull" : isPulling ? "ErrImagePull" : "ImageInspectError";
+      if (pull.hasBegun && !signal.aborted) pulls.next(wanted.image, deps.clock.now());
+      const isForbidden = !pull.hasBegun && pullPolicy(wanted) === "Never";
+      const reason = isForbidden ? "ErrImageNeverPull" : pull.hasBegun ? "ErrImagePull" : "ImageInspectError";
       const action = `ensure the image of ${nouns[kind]} "${container.name}"`;
       const message = `${action}: ${messageOf(error)}`;
       if (!signal.aborted) deps.event("Warning", "Failed", message, container.name);

@@ -12,7 +12,7 @@ import { initContainersOf, obsoleteContainers, obsoleteSandboxes } from "./dead-
 import { ignoreMissing, killContainer, killPod } from "./kill.js";
 import { type ObservedContainer, type ObservedPod, type ObservedSandbox, podIpOf } from "./observed-pod.js";
 import { type ContainerStart, type PodActions, podActions } from "./pod-actions.js";
-import type { Waiting } from "./pod-status.js";
+import type { Waiting } from "./status-types.js";
 import type { ProbeResults } from "./probe-results.js";
 import { isSidecar } from "./restart-rules.js";
 import { type StartDeps, StartFailure, startContainer } from "./start-container.js";

@@ -2,7 +2,8 @@
 import type { ContainerPort } from "../manifests/pod-schema.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { type ObservedPod, newestContainer } from "../kubelet/observed-pod.js";
-import { type Phase, type PodStatus, podStatus } from "../kubelet/pod-status.js";
+import { podStatus } from "../kubelet/pod-status.js";
+import type { Phase, PodStatus } from "../kubelet/status-types.js";
 import { noProbeResults } from "../kubelet/probe-results.js";
 
 export type PodState = Phase | "NotReady" | "Absent";

@@ -17,13 +17,17 @@ import {
 import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/containers/files.js";
 import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
-import type { Clock } from "../../../src/play/kubelet/clock.js";
+import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
 import type { Handlers, HandlerTarget, ProbeOutcome } from "../../../src/play/kubelet/handlers.js";
 import { Kubelet, type KubeletDeps } from "../../../src/play/kubelet/kubelet.js";
 import { containerHash, podHash } from "../../../src/play/kubelet/hashes.js";
 import { backOffTimes } from "../../../src/play/kubelet/back-off.js";
-import { type ObservedContainer, type ObservedPod, emptyPod } from "../../../src/play/kubelet/observed-pod.js";
+import {
+  type ObservedContainer,
+  type ObservedPod,
+  emptyPod,
+} from "../../../src/play/kubelet/observed-pod.js";
 import { ManualClock } from "./manual-clock.js";
 
 interface FakeContainer {
@@ -68,7 +72,7 @@ export class FakeCri implements CriClient {
   readonly #listeners = new Set<(pod: string) => void>();
   #serial = 0;
 
-  constructor(private readonly clock: Clock) {}
+  constructor(private readonly clock: Clock = systemClock) {}
 
   /** A call, in the form of `calls`, that fails. */
   failOn = "";
@@ -524,7 +528,10 @@ export async function podWith(specLines: string): Promise<Manifest> {
 }
 
 /** The containers of `i1=0 a=running`: i1 has exited with 0, a runs. All are of the sandbox `s`. */
-export function observedContainers(text: string, hashes: ReadonlyMap<string, string> = new Map()): readonly ObservedContainer[] {
+export function observedContainers(
+  text: string,
+  hashes: ReadonlyMap<string, string> = new Map(),
+): readonly ObservedContainer[] {
   const entries = text.split(" ").filter(Boolean);
   return entries.map((entry) => {
     const [name = "", state = ""] = entry.split("=");
@@ -541,7 +548,11 @@ export function observedContainers(text: string, hashes: ReadonlyMap<string, str
 }
 
 /** A pod with one ready sandbox `s` and these containers, which were made of the manifest. */
-export function observedPod(manifest: Manifest, text: string, changes: Partial<ObservedPod> = {}): ObservedPod {
+export function observedPod(
+  manifest: Manifest,
+  text: string,
+  changes: Partial<ObservedPod> = {},
+): ObservedPod {
   const { initContainers = [], containers, ephemeralContainers = [] } = manifest.pod.spec;
   const all = [...initContainers, ...containers, ...ephemeralContainers];
   const hashes = new Map(all.map((container) => [container.name, containerHash(container)]));

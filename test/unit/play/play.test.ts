@@ -238,13 +238,20 @@ describe("playUp()", () => {
   test("deletes a pod whose spec has changed, and makes it again", async () => {
     const fixture = await runningPod();
     await up(fixture, { text: `${spec}  hostname: other\n` });
-    const deletion = ["stopContainer b 4s", "stopContainer a 4s", "stopPodSandbox web", "removePodSandbox web"];
+    const deletion = [
+      "stopContainer b 4s",
+      "stopContainer a 4s",
+      "stopPodSandbox web",
+      "removePodSandbox web",
+    ];
     assert.deepEqual(fixture.cri.calls, [...deletion, ...allCalls]);
   });
 
   test("restarts only the container that has changed", async () => {
     const fixture = await runningPod();
-    await up(fixture, { text: spec.replace("{name: b, image: busybox:1}", "{name: b, image: busybox:1, args: [x]}") });
+    await up(fixture, {
+      text: spec.replace("{name: b, image: busybox:1}", "{name: b, image: busybox:1, args: [x]}"),
+    });
     assert.deepEqual(fixture.cri.calls, ["stopContainer b 4s", "createContainer b 1", "startContainer b"]);
   });
 

@@ -5,6 +5,7 @@ import {
   playHashAnnotation,
   sandboxConfig,
 } from "../../../../src/play/containers/cri-config.js";
+import { podHash } from "../../../../src/play/kubelet/hashes.js";
 import type { Image } from "../../../../src/shim/domain/cri.js";
 import { makeFixture, podWith, readOnePod } from "../fake-cri.js";
 
@@ -44,7 +45,7 @@ spec:
       "io.kubernetes.pod.namespace": "shop",
       "io.kubernetes.pod.uid": "u1",
     });
-    assert.deepEqual(config.annotations, { note: "n", [playHashAnnotation]: manifest.hash });
+    assert.deepEqual(config.annotations, { note: "n", [playHashAnnotation]: podHash(manifest) });
     assert.deepEqual(config.port_mappings, [
       { protocol: 0, container_port: 80, host_port: 8080, host_ip: "127.0.0.1" },
       { protocol: 1, container_port: 53, host_port: 0, host_ip: "" },

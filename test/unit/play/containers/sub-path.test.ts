@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { isKind } from "../../../../src/shim/lib/errors.js";
 import { nodeFiles } from "../../../../src/play/containers/files.js";
+import { Kubelet } from "../../../../src/play/kubelet/kubelet.js";
 import { playUp } from "../../../../src/play/play.js";
 import { safeSubPath } from "../../../../src/play/containers/sub-path.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
@@ -18,7 +19,8 @@ const container = (name: string, mounts: string): string => `{name: ${name}, ${i
 
 async function up(fixture: Fixture, spec: string, volume = "emptyDir: {}"): Promise<void> {
   const manifest = await podWith(`${spec}\n  volumes: [{name: v, ${volume}}]`);
-  await playUp([manifest], fixture.deps, { keep: false }, signal);
+  await using kubelet = new Kubelet(fixture.deps);
+  await playUp([manifest], kubelet, fixture.deps, { keep: false }, signal);
 }
 
 describe("a subPath of a volume", () => {
@@ -40,7 +42,7 @@ describe("a subPath of a volume", () => {
       metadata: { name: "other" },
       mounts: [{ host_path: "/srv", container_path: "/data" }],
     });
-    await fixture.cri.startContainer("container other of another sandbox");
+    await fixture.cri.startContainer("container other 0 of another sandbox");
     const spec = `  containers: [${container("a", part("s"))}]`;
     await assert.rejects(up(fixture, spec, "hostPath: {path: /srv}"), /container "other" runs and may write/);
   });

@@ -132,13 +132,16 @@ test("play asks for sandbox and image between the kubelet's calls, in its order"
   await clock.advance(0);
   await kubelet[Symbol.asyncDispose]();
   const calls = cri.allCalls.slice(0, cri.allCalls.indexOf("startContainer main") + 1);
-  assert.deepEqual([...new Set(calls)], [
-    "runPodSandbox plain",
-    "podSandboxStatus plain",
-    `imageStatus ${image}`,
-    "createContainer main",
-    "startContainer main",
-  ]);
+  assert.deepEqual(
+    [...new Set(calls)],
+    [
+      "runPodSandbox plain",
+      "podSandboxStatus plain",
+      `imageStatus ${image}`,
+      "createContainer main",
+      "startContainer main",
+    ],
+  );
 });
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxState } from "../../../../src/shim/domain/cri.js";
-import type { PodStatus } from "../../../../src/play/kubelet/pod-status.js";
+import type { PodStatus } from "../../../../src/play/kubelet/status-types.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
 const image = "image: busybox:1";
@@ -114,7 +114,11 @@ test("a liveness probe: three failures restart the container with the probe's gr
       assert.ok(!cri.calls.some((call) => call.startsWith("stopContainer")));
       handlers.outcomes.set("a liveness", ["failure", "success"]);
       await clock.advance(1);
-      assert.deepEqual(cri.calls.slice(-3), ["stopContainer a 7s", "createContainer a 1", "startContainer a"]);
+      assert.deepEqual(cri.calls.slice(-3), [
+        "stopContainer a 7s",
+        "createContainer a 1",
+        "startContainer a",
+      ]);
       await clock.advance(60_000);
       assert.equal(stateOf(status()), "running ready 1");
     },
@@ -237,7 +241,10 @@ test("a sandbox that has ended is replaced, and the restart count goes on", () =
     for (const sandbox of cri.sandboxes) sandbox.state = PodSandboxState.SANDBOX_NOTREADY;
     cri.end("a", 137);
     await clock.advance(0);
-    assert.deepEqual(cri.sandboxes.map(({ config }) => config.metadata?.attempt), [0, 1]);
+    assert.deepEqual(
+      cri.sandboxes.map(({ config }) => config.metadata?.attempt),
+      [0, 1],
+    );
     assert.equal(stateOf(status()), "running ready 1");
   }));
 
