@@ -37,12 +37,12 @@ for (const [kind, initial] of [
 test("outcomes count in a row; thresholds decide", () => {
   const counter = new ProbeCounter("readiness", { successThreshold: 2, failureThreshold: 2 });
   counter.observe(one);
-  const results = (["success", "failure", "success", "success", "failure", "unknown", "failure"] as const).map(
-    (result) => {
-      counter.count("1", { result });
-      return counter.result("1");
-    },
-  );
+  const results = (
+    ["success", "failure", "success", "success", "failure", "unknown", "failure"] as const
+  ).map((result) => {
+    counter.count("1", { result });
+    return counter.result("1");
+  });
   const no = "failure";
   assert.deepEqual(results, [no, no, no, "success", "success", "success", no]);
 });
