@@ -25,6 +25,7 @@ const adapters = [
   "network",
   "pause",
   "pod-dialer",
+  "registry",
   "stats",
   "streaming",
 ];
@@ -49,7 +50,7 @@ export const layers = {
   ...Object.fromEntries(adapters.map((name) => [name, adapter])),
   // Clients of the CRI: they see what a kubelet sees.
   client: ["lib", "domain"],
-  play: ["lib", "domain", "config", "client"],
+  play: ["lib", "domain", "ports", "registry", "config", "client"],
   // Compares, observes, records and replays CRI servers.
   compare: ["lib", "domain", "client", "grpc"],
   // Reads a node and its runtimes.

@@ -5,6 +5,7 @@ import { type CallOptions, connectCri, type CriConnection } from "../client/cri-
 import { ShimError } from "../shim/lib/errors.js";
 import type {
   Answer,
+  AuthConfig,
   Container,
   ContainerConfig,
   ContainerEventResponse,
@@ -16,6 +17,7 @@ import type {
   PodSandbox,
   PodSandboxConfig,
   PodSandboxStatus,
+  StatusResponse,
   VersionResponse,
 } from "../shim/domain/cri.js";
 
@@ -27,10 +29,16 @@ type Labels = Readonly<Record<string, string>>;
  */
 export interface CriClient {
   version(signal: AbortSignal): Promise<VersionResponse>;
+  status(signal: AbortSignal): Promise<StatusResponse>;
   /** The image under that name or id, when it is on the node. */
   imageStatus(image: string, signal: AbortSignal): Promise<Image | undefined>;
   /** Answers the id. Has no deadline: the server gives up a pull that makes no progress. */
-  pullImage(image: string, sandbox: Answer<PodSandboxConfig>, signal: AbortSignal): Promise<string>;
+  pullImage(
+    image: string,
+    sandbox: Answer<PodSandboxConfig>,
+    signal: AbortSignal,
+    auth?: Answer<AuthConfig>,
+  ): Promise<string>;
   runPodSandbox(
     config: Answer<PodSandboxConfig>,
     runtimeHandler: string,
@@ -93,8 +101,10 @@ export function connect(endpoint: string): ConnectedClient {
     version: (signal) => call("Version", { version: "v1" }, { signal }),
     imageStatus: async (image, signal) =>
       (await call("ImageStatus", { image: { image } }, { signal })).image ?? undefined,
-    pullImage: async (image, sandbox, signal) => {
-      const request = { image: { image, user_specified_image: image }, sandbox_config: sandbox };
+    status: (signal) => call("Status", { verbose: false }, { signal }),
+    pullImage: async (image, sandbox, signal, auth) => {
+      const spec = { image, user_specified_image: image };
+      const request = { image: spec, sandbox_config: sandbox, ...(auth === undefined ? {} : { auth }) };
       return (await call("PullImage", request, { signal, timeoutMs: Infinity })).image_ref;
     },
     runPodSandbox: async (config, runtimeHandler, signal) => {

@@ -1,6 +1,6 @@
 /** `dockershim play`, the program, against a shim with a real engine. */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -34,7 +34,7 @@ describe("play", { skip: await reasonToSkip() }, () => {
     try {
       for (const path of open) await play("--down", path);
       // Containers of play's pods carry no label of the run, but its name.
-      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken", "model"]) {
+      for (const name of ["hello", "order", "job", "good", "bad", "fine", "broken", "model", "volumes"]) {
         const left = await containersWithLabel(`io.kubernetes.pod.name=${name}-${bed.run}`);
         for (const id of left) await removeContainer(id);
       }
@@ -74,6 +74,75 @@ describe("play", { skip: await reasonToSkip() }, () => {
     const { items } = await shim.cri.ListPodSandbox({});
     return items.filter(({ metadata }) => metadata?.name === name).length;
   }
+
+  test("volumes: memory, fields, claims that outlive the pod, and subPaths beside a running container", async () => {
+    const wait = "trap exit TERM; while :; do sleep 0.1; done";
+    const path = await manifest(`
+apiVersion: v1
+kind: Pod
+metadata: {name: volumes-RUN, labels: {app: a}}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 5
+  securityContext: {fsGroup: 1234}
+  volumes:
+  - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+  - {name: shared, emptyDir: {}}
+  - {name: fields, downwardAPI: {items: [{path: a/labels, fieldRef: {fieldPath: metadata.labels}}]}}
+  - {name: claim, persistentVolumeClaim: {claimName: data-RUN}}
+  containers:
+  - name: writer
+    image: IMAGE
+    command: [sh, -c, "${wait}"]
+    volumeMounts: [{name: shared, mountPath: /shared}]
+  - name: reader
+    image: IMAGE
+    env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+    command:
+    - sh
+    - -c
+    - |
+      echo "$POD" > /sub/name
+      cat /fields/a/labels && echo
+      grep -c " /memory tmpfs " /proc/mounts
+      stat -c %g /memory /claim
+      touch /fields/x 2>/dev/null || echo read-only
+      echo again >> /claim/count
+      grep -c again /claim/count
+      ${wait}
+    volumeMounts:
+    - {name: memory, mountPath: /memory}
+    - {name: shared, mountPath: /sub, subPathExpr: "$(POD)/logs"}
+    - {name: fields, mountPath: /fields}
+    - {name: claim, mountPath: /claim}
+`);
+    const name = `volumes-${bed.run}`;
+    const state = "/var/lib/dockershim/play";
+    bed.onClose(() => rm(join(state, "claims.d", "default", `data-${bed.run}`), { recursive: true }));
+    for (const count of ["1", "2"]) {
+      const up = await play(path);
+      assert.equal(up.code, 0, up.stderr);
+      const { items } = await shim.cri.ListPodSandbox({});
+      const uid = items.find(({ metadata }) => metadata?.name === name)?.metadata?.uid ?? "";
+      const log = await until("the output", async () => {
+        const text = await readFile(`/var/log/pods/default_${name}_${uid}/reader/0.log`, "utf8").catch(
+          () => "",
+        );
+        return text.split("\n").length > 6 ? text : undefined;
+      });
+      const lines = log
+        .trim()
+        .split("\n")
+        .map((line) => line.split(" ").slice(3).join(" "));
+      assert.deepEqual(lines, ['app="a"', "1", "1234", "1234", "read-only", count]);
+      const shared = join(state, uid, "volumes", "empty-dir", "shared", name, "logs", "name");
+      assert.equal(await readFile(shared, "utf8"), `${name}\n`);
+      const down = await play("--down", path);
+      assert.equal(down.code, 0, down.stderr);
+      assert.equal((await readFile("/proc/self/mountinfo", "utf8")).includes(uid), false);
+      await assert.rejects(readFile(shared), { code: "ENOENT" });
+    }
+  });
 
   test("examples/hello.yaml: a table, a web page on the pod's IP, no change when repeated, nothing after --down", async () => {
     const text = (await readFile(hello, "utf8"))

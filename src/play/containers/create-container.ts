@@ -2,41 +2,59 @@
 import { dirname, join } from "node:path";
 import type { Answer, Image, Mount, PodSandboxStatus } from "../../shim/domain/cri.js";
 import type { CriClient } from "../client.js";
-import { type NodeFacts, containerConfig, messagePath, podHostname, sandboxConfig } from "./cri-config.js";
+import {
+  type NodeFacts,
+  containerConfig,
+  messagePath,
+  podDomain,
+  podHostname,
+  sandboxConfig,
+} from "./cri-config.js";
+import { containerEnvironment } from "./environment.js";
 import type { PlayFiles } from "./files.js";
-import type { Container, EphemeralContainer } from "../manifests/pod-schema.js";
 import { hostsFile } from "./dns.js";
 import type { VolumeImages } from "./images.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { type Directories, hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
-import { safeSubPath } from "./sub-path.js";
+import type { PodContainer } from "./resources.js";
+import type { ServerFeatures } from "./server-features.js";
 import { volumeMounts } from "./volumes.js";
 
-interface CreateContainerInput {
+export interface CreateContainerInput {
   readonly manifest: Manifest;
-  readonly container: Container | EphemeralContainer;
-  readonly sandbox: { readonly id: string; readonly attempt: number };
-  /** How often the container was restarted before. */
+  readonly container: PodContainer;
+  /** 0 for the first container of this name, and one more for each restart. */
   readonly attempt: number;
+  readonly sandbox: { readonly id: string; readonly attempt: number };
+  /** Of `podIps`; the kubelet asks for them once for each sandbox. */
+  readonly podIps: readonly string[];
   readonly image: Image;
   readonly volumeImages: VolumeImages;
-  readonly deps: {
-    readonly client: CriClient;
-    readonly files: PlayFiles;
-    readonly node: NodeFacts;
-    readonly directories: Directories;
-  };
+  /** Variables that name the Services of the pod's namespace. */
+  readonly serviceEnvironment?: ReadonlyMap<string, string>;
+  /** The container whose processes an ephemeral container sees (targetContainerName), by id. */
+  readonly targetId?: string;
+  readonly deps: ContainerDeps;
   /** Called just before the CRI call: errors before it are about the configuration. */
   readonly beforeCall?: () => void;
   readonly signal: AbortSignal;
 }
 
-/** The id of the new container. */
+export interface ContainerDeps {
+  readonly client: CriClient;
+  readonly features: ServerFeatures;
+  readonly files: PlayFiles;
+  readonly node: NodeFacts;
+  readonly directories: Directories;
+}
+
+/** Answers the id of the container. */
 export async function createContainer(input: CreateContainerInput): Promise<string> {
-  const { manifest, container, sandbox, attempt, image, deps, signal } = input;
+  const { manifest, container, attempt, sandbox, deps, signal } = input;
   const { client, files, node, directories } = deps;
-  const mounts = [...(await resolvedVolumeMounts(input)), ...(await managedMounts(input))];
-  const config = containerConfig({ manifest, container, attempt, image, mounts, node, directories });
+  const environment = containerEnvironment({ ...input, node });
+  const mounts = [...(await resolvedVolumeMounts(input, environment)), ...(await managedMounts(input))];
+  const config = containerConfig({ ...input, mounts, environment, node, directories });
   await files.makeDirectory(
     dirname(join(logDirectory(directories, manifest.key), logPath(container.name, attempt))),
   );
@@ -45,29 +63,34 @@ export async function createContainer(input: CreateContainerInput): Promise<stri
   return client.createContainer(sandbox.id, config, sandboxOf, signal);
 }
 
-async function resolvedVolumeMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, volumeImages, deps, signal } = input;
-  const { key, pod } = manifest;
-  const planned = volumeMounts(container, pod.spec, key, deps.directories, deps.node, volumeImages);
+async function resolvedVolumeMounts(
+  input: CreateContainerInput,
+  environment: ReadonlyMap<string, string>,
+): Promise<readonly Answer<Mount>[]> {
+  const { manifest, volumeImages: images, deps } = input;
+  const { files, node, directories, features } = deps;
+  const handler = manifest.pod.spec.runtimeClassName ?? "";
+  const recursiveReadOnly = features.recursiveReadOnly.has(handler);
+  const planned = volumeMounts({ ...input, node, directories, images, environment, recursiveReadOnly });
   const mounts: Answer<Mount>[] = [];
-  for (const { mount, ...source } of planned) {
-    if (source.subPath === "") mounts.push(mount);
-    else mounts.push({ ...mount, host_path: await safeSubPath(source, deps, signal) });
+  for (const { mount, volumePath, subPath, subPathTarget } of planned) {
+    if (subPath !== "") await files.mountSubPath(volumePath, subPath, subPathTarget);
+    mounts.push(subPath === "" ? mount : { ...mount, host_path: subPathTarget });
   }
   return mounts;
 }
 
 /** /etc/hosts and the termination message file, unless a volume is mounted there. */
 async function managedMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, sandbox, attempt, deps, signal } = input;
+  const { manifest, container, attempt, podIps: ips, deps } = input;
   const { key, pod } = manifest;
-  const { client, files, directories, node } = deps;
+  const { files, directories, node } = deps;
   const taken = new Set((container.volumeMounts ?? []).map((mount) => join("/", mount.mountPath)));
   const mounts: Answer<Mount>[] = [];
-  const ips = podIps(await client.podSandboxStatus(sandbox.id, signal));
   if (!taken.has("/etc/hosts") && (ips.length > 0 || pod.spec.hostNetwork === true)) {
     const path = hostsPath(directories, key);
-    const text = hostsFile(pod.spec, { hostname: podHostname(manifest), ips }, node.hostsFile);
+    const names = { hostname: podHostname(manifest), domain: podDomain(manifest) };
+    const text = hostsFile(pod.spec, { ...names, ips }, node.hostsFile);
     await files.writeFile(path, text, 0o644);
     mounts.push({ container_path: "/etc/hosts", host_path: path, selinux_relabel: node.seLinux });
   }

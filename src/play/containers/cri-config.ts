@@ -8,7 +8,7 @@ import type {
   PodSandboxConfig,
   PortMapping,
 } from "../../shim/domain/cri.js";
-import { Protocol, Signal } from "../../shim/domain/cri.js";
+import { Protocol } from "../../shim/domain/cri.js";
 import { ShimError } from "../../shim/lib/errors.js";
 import {
   containerNameLabel,
@@ -17,20 +17,32 @@ import {
   podNamespaceLabel,
   podUidLabel,
 } from "../../shim/domain/labels.js";
+import { stopSignalNumber } from "../../shim/domain/stop-signal.js";
 import type { DnsConfig } from "./dns.js";
 import { podDns } from "./dns.js";
-import { expandEnvironment, expandVariables } from "./expand-variables.js";
+import { expandVariables } from "./expand-variables.js";
 import { containerHash, podHash } from "../kubelet/hashes.js";
-import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
+import type { PodSpec } from "../manifests/pod-schema.js";
 import type { Manifest, PodKey } from "../manifests/read-manifests.js";
 import type { Directories } from "./pod-files.js";
 import { logDirectory, logPath } from "./pod-files.js";
-import { linuxResources, qosClass } from "./resources.js";
+import {
+  type Amounts,
+  type NodeResources,
+  type PodContainer,
+  linuxResources,
+  sandboxResources,
+} from "./resources.js";
 import { containerSecurityContext, sandboxSecurityContext } from "./security-context.js";
 
 /** Facts about the node for the configuration of a pod. */
-export interface NodeFacts {
-  readonly memoryBytes: bigint;
+export interface NodeFacts extends NodeResources {
+  /** As a Kubernetes node: lower case. */
+  readonly name: string;
+  /** At most one of each family. */
+  readonly addresses: readonly string[];
+  /** What pods can have of cpu, memory and ephemeral-storage. */
+  readonly allocatable: Amounts;
   readonly dns: DnsConfig;
   readonly hostsFile: string;
   readonly seLinux: boolean;
@@ -41,6 +53,8 @@ const containerHashAnnotation = "io.kubernetes.container.hash";
 const restartCountAnnotation = "io.kubernetes.container.restartCount";
 const messagePathAnnotation = "io.kubernetes.container.terminationMessagePath";
 const messagePolicyAnnotation = "io.kubernetes.container.terminationMessagePolicy";
+const preStopAnnotation = "io.kubernetes.container.preStopHandler";
+const portsAnnotation = "io.kubernetes.container.ports";
 
 /** Marks a sandbox as made by `play`; its value is the `podHash` of the manifest. */
 export const playHashAnnotation = "dockershim.local/play-hash";
@@ -52,9 +66,33 @@ export function podLabels({ name, namespace, uid }: PodKey): Readonly<Record<str
   return { [podNameLabel]: name, [podNamespaceLabel]: namespace, [podUidLabel]: uid };
 }
 
-/** The host name in the pod's containers; empty on the host network. */
+/** The name of the pod in its /etc/hosts, without its domain. */
 export function podHostname({ pod, key }: Manifest): string {
   return (pod.spec.hostname ?? key.name).slice(0, 63).replace(/[-.]+$/, "");
+}
+
+/** The end of all names of Services, as in most clusters. */
+const clusterDomain = "cluster.local";
+
+/** The domain of a pod with a subdomain, else empty. */
+export function podDomain({ pod, key }: Manifest): string {
+  const { subdomain = "" } = pod.spec;
+  return subdomain === "" ? "" : `${subdomain}.${key.namespace}.svc.${clusterDomain}`;
+}
+
+/** Linux takes no longer host name. */
+const hostnameLimit = 64;
+
+/** The host name that the pod's containers see; empty on the host network, where it is the node's. */
+function sandboxHostname(manifest: Manifest): string {
+  const { spec } = manifest.pod;
+  if (spec.hostNetwork === true) return "";
+  const domain = podDomain(manifest);
+  if (spec.setHostnameAsFQDN !== true || domain === "") return podHostname(manifest);
+  const name = `${podHostname(manifest)}.${domain}`;
+  if (name.length <= hostnameLimit) return name;
+  const reason = `it has more than ${hostnameLimit} characters`;
+  throw new ShimError("invalid", `set the host name "${name}" (setHostnameAsFQDN): ${reason}`);
 }
 
 export function sandboxConfig(
@@ -70,7 +108,7 @@ export function sandboxConfig(
   );
   return {
     metadata: { ...key, attempt },
-    hostname: spec.hostNetwork === true ? "" : podHostname(manifest),
+    hostname: sandboxHostname(manifest),
     log_directory: logDirectory(directories, key),
     dns_config: podDns(spec, node.dns),
     port_mappings: portMappings(spec),
@@ -80,6 +118,8 @@ export function sandboxConfig(
       cgroup_parent: "",
       security_context: sandboxSecurityContext(spec),
       sysctls: Object.fromEntries(sysctls),
+      resources: sandboxResources(spec),
+      overhead: {},
     },
   };
 }
@@ -107,28 +147,31 @@ function portMappings(spec: PodSpec): readonly Answer<PortMapping>[] {
 
 export interface ContainerConfigInput {
   readonly manifest: Manifest;
-  readonly container: Container | EphemeralContainer;
+  readonly container: PodContainer;
   readonly attempt: number;
   readonly image: Pick<Image, "id" | "uid" | "username">;
   /** All mounts, with resolved sub paths. */
   readonly mounts: readonly Answer<Mount>[];
+  /** Of `containerEnvironment`. */
+  readonly environment: ReadonlyMap<string, string>;
+  /** See `CreateContainerInput`. */
+  readonly targetId?: string;
   readonly node: NodeFacts;
   readonly directories: Directories;
 }
 
 /** Throws an `invalid` ShimError when the container must not run (runAsNonRoot). */
 export function containerConfig(input: ContainerConfigInput): Answer<ContainerConfig> {
-  const { manifest, container, attempt, image, mounts, node, directories } = input;
+  const { manifest, container, attempt, image, mounts, environment, node, directories } = input;
   const { spec } = manifest.pod;
-  const variables = expandEnvironment(container.env ?? []);
-  const expand = (text: string): string => expandVariables(text, variables);
+  const expand = (text: string): string => expandVariables(text, environment);
   return {
     metadata: { name: container.name, attempt },
     image: { image: image.id, user_specified_image: container.image },
     command: (container.command ?? []).map(expand),
     args: (container.args ?? []).map(expand),
     working_dir: container.workingDir ?? "",
-    envs: [...variables].map(([key, value]) => ({ key, value: Buffer.from(value) })),
+    envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
     mounts,
     labels: { ...podLabels(manifest.key), [containerNameLabel]: container.name },
     annotations: {
@@ -137,6 +180,7 @@ export function containerConfig(input: ContainerConfigInput): Answer<ContainerCo
       [messagePathAnnotation]: messagePath(container),
       [messagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
       [gracePeriodAnnotation]: String(spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds),
+      ...handlerAnnotations(container),
     },
     log_path: logPath(container.name, attempt),
     stdin: container.stdin ?? false,
@@ -144,29 +188,37 @@ export function containerConfig(input: ContainerConfigInput): Answer<ContainerCo
     tty: container.tty ?? false,
     ...stopSignal(container),
     linux: {
-      resources: linuxResources(container, qosClass(spec), node.memoryBytes),
+      resources: linuxResources(container, spec, node),
       security_context: containerSecurityContext({
         container,
         spec,
         image,
         seccompDirectory: directories.seccomp,
+        ...(input.targetId === undefined ? {} : { targetId: input.targetId }),
       }),
     },
   };
 }
 
-function stopSignal({
-  lifecycle,
-}: Pick<Container, "lifecycle">): Pick<Answer<ContainerConfig>, "stop_signal"> {
-  if (lifecycle?.stopSignal === undefined) return {};
-  const known = `SIGNAL_${lifecycle.stopSignal.replace("+", "PLUS").replace("-", "MINUS")}`;
-  const signal = Object.entries(Signal).find(([name]) => name === known);
-  if (signal === undefined)
-    throw new ShimError("invalid", `lifecycle.stopSignal "${lifecycle.stopSignal}": no such signal`);
-  return { stop_signal: signal[1] };
+function stopSignal({ name, lifecycle }: PodContainer): Pick<Answer<ContainerConfig>, "stop_signal"> {
+  const text = lifecycle?.stopSignal;
+  if (text === undefined) return {};
+  const stop_signal = stopSignalNumber(text);
+  if (stop_signal === 0)
+    throw new ShimError("invalid", `stop container "${name}" by "${text}": there is no such signal`);
+  return { stop_signal };
+}
+
+/** As JSON, by which a kubelet that no longer has the manifest ends the container properly. */
+function handlerAnnotations({ lifecycle, ports = [] }: PodContainer): Readonly<Record<string, string>> {
+  const shown = ports.map((port) => ({ ...port, protocol: port.protocol ?? "TCP" }));
+  return {
+    ...(lifecycle?.preStop === undefined ? {} : { [preStopAnnotation]: JSON.stringify(lifecycle.preStop) }),
+    ...(ports.length === 0 ? {} : { [portsAnnotation]: JSON.stringify(shown) }),
+  };
 }
 
 /** Where the container finds its termination message file. */
-export function messagePath(container: Pick<Container, "terminationMessagePath">): string {
+export function messagePath(container: PodContainer): string {
   return posix.resolve("/", container.terminationMessagePath ?? defaultMessagePath);
 }

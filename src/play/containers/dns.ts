@@ -62,10 +62,11 @@ const loopback = [
 /** On the host network the pod has the node's file, else one with the pod's own addresses and name. */
 export function hostsFile(
   spec: PodSpec,
-  pod: { readonly hostname: string; readonly ips: readonly string[] },
+  pod: { readonly hostname: string; readonly domain: string; readonly ips: readonly string[] },
   nodeHostsFile: string,
 ): string {
-  const own = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${pod.hostname}`)];
+  const names = pod.domain === "" ? pod.hostname : `${pod.hostname}.${pod.domain}\t${pod.hostname}`;
+  const own = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${names}`)];
   const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : own;
   const aliases = (spec.hostAliases ?? []).map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
   const added = aliases.length === 0 ? [] : ["", "# hostAliases", ...aliases];

@@ -1,8 +1,13 @@
+/** A Map, or what stands for several. */
+export interface Variables {
+  get(name: string): string | undefined;
+}
+
 /**
  * `$(NAME)` in commands, arguments and environment values, by the rules of the kubelet: a known name is
  * replaced, an unknown reference stays as it is, `$$` is one `$`, and any other `$` is itself.
  */
-export function expandVariables(text: string, variables: ReadonlyMap<string, string>): string {
+export function expandVariables(text: string, variables: Variables): string {
   let result = "";
   let position = 0;
   for (;;) {
@@ -25,16 +30,4 @@ export function expandVariables(text: string, variables: ReadonlyMap<string, str
     result += variables.get(name) ?? `$(${name})`;
     position = end + 1;
   }
-}
-
-/**
- * The environment of a container in the order of its list. A value may refer to names of earlier entries. A
- * later entry of the same name replaces the value, at the place of the first.
- */
-export function expandEnvironment(
-  entries: readonly { readonly name: string; readonly value?: string }[],
-): ReadonlyMap<string, string> {
-  const variables = new Map<string, string>();
-  for (const { name, value = "" } of entries) variables.set(name, expandVariables(value, variables));
-  return variables;
 }

@@ -1,13 +1,32 @@
 /** Files that `play` makes on the node, as the kubelet would. */
 import type { Stats } from "node:fs";
-import { chmod, chown, lstat, mkdir, open, readFile, realpath, rm, stat, writeFile } from "node:fs/promises";
-import { dirname, join, sep } from "node:path";
-import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import {
+  chmod,
+  chown,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  rm,
+  rmdir,
+  stat,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
+import { dirname } from "node:path";
+import { ShimError } from "../../shim/lib/errors.js";
+import { writeFileAtomically } from "../../shim/lib/files/atomic-file.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
+import { bindDescriptor, isMountPoint, mountMemory, mountPointsBelow, run, unmountBelow } from "./mounts.js";
+import { writeObjectFiles } from "./object-files.js";
+import { giveToGroup, openSubPath } from "./open-below.js";
 import type { HostPathType, VolumePreparation } from "./volumes.js";
 
-/** All paths are absolute. */
+/** All paths are absolute. Those that are changed are play's own, but for hostPath volumes. */
 export interface PlayFiles {
   exists(path: string): Promise<boolean>;
+  /** The names in a directory, in order; none when it is missing. */
+  list(path: string): Promise<readonly string[]>;
   /** Makes its parents, too; all users may read it. */
   makeDirectory(path: string): Promise<void>;
   /**
@@ -15,19 +34,35 @@ export interface PlayFiles {
    * mounted.
    */
   writeFile(path: string, text: string, mode: number): Promise<void>;
-  prepareVolume(volume: VolumePreparation): Promise<void>;
-  /** Resolves `subPath` of a volume; makes a missing directory. Refuses links that leave the volume. */
-  resolveSubPath(volumePath: string, subPath: string): Promise<string>;
-  /** The first of `directories` that contains `path` at any depth, by inode and not by name. */
-  firstAbove(path: string, directories: readonly string[]): Promise<string | undefined>;
-  /** Deletes a directory that may be missing. Refuses while anything is mounted below it. */
-  removeTree(path: string): Promise<void>;
+  /** Only root may read it. A kill leaves the old text or the new. */
+  replaceFile(path: string, text: string): Promise<void>;
+  /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
+  readFile(path: string, limitBytes: number): Promise<string | undefined>;
   /** The last `bytes` of a file; empty when there is none. */
   readTail(path: string, bytes: number): Promise<string>;
+  /** Can be repeated: it keeps data, and brings the files of objects up to date. */
+  prepareVolume(volume: VolumePreparation): Promise<void>;
+  /**
+   * Mounts `subPath` of a volume at `target`, with its parents, unless that is mounted there. Makes a missing
+   * directory. Refuses links that leave the volume.
+   */
+  mountSubPath(volumePath: string, subPath: string, target: string): Promise<void>;
+  /** Bytes on disk of a directory, without other file systems below it. */
+  diskUsage(path: string): Promise<bigint>;
+  /** Deletes a directory that may be missing, and unmounts all below it first. */
+  removeTree(path: string): Promise<void>;
 }
 
 export const nodeFiles: PlayFiles = {
   exists: async (path) => (await statOrUndefined(path)) !== undefined,
+  list: async (path) => {
+    try {
+      return (await readdir(path)).sort();
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return [];
+      throw error;
+    }
+  },
   makeDirectory: async (path) => {
     await mkdir(path, { recursive: true, mode: 0o755 });
   },
@@ -36,28 +71,58 @@ export const nodeFiles: PlayFiles = {
     await writeFile(path, text, { mode });
     await chmod(path, mode); // The umask took bits away.
   },
-  prepareVolume: async (volume) => {
-    if (volume.kind === "emptyDir") await makeEmptyDir(volume.path, volume.group);
-    else await checkHostPath(volume.path, volume.type);
-  },
-  resolveSubPath,
-  firstAbove,
-  removeTree,
+  replaceFile: (path, text) =>
+    writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
+  readFile: readWhole,
   readTail,
+  prepareVolume,
+  mountSubPath,
+  diskUsage: async (path) =>
+    BigInt(/^\d+/.exec(await run("du", ["-sx", "--block-size=1", "--", path]))?.[0] ?? "0"),
+  removeTree,
 };
 
-/** All users may write, as with the kubelet. With fsGroup, new files in it belong to that group. */
-async function makeEmptyDir(path: string, group: number | undefined): Promise<void> {
+async function prepareVolume(volume: VolumePreparation): Promise<void> {
+  switch (volume.kind) {
+    case "hostPath":
+      await checkHostPath(volume.path, volume.type);
+      return;
+    case "claim":
+      await makeOpenDirectory(volume.path, undefined);
+      if (volume.group !== undefined) await giveToGroup(volume.path, volume.group, volume.trustRoot);
+      return;
+    case "emptyDir":
+      await makeVolumeDirectory(volume);
+      return;
+    case "files":
+      await makeVolumeDirectory(volume);
+      await writeObjectFiles(volume.path, volume.files, volume.group);
+  }
+}
+
+async function makeVolumeDirectory(volume: {
+  readonly path: string;
+  readonly group: number | undefined;
+  readonly memoryBytes: bigint | undefined;
+}): Promise<void> {
+  const { path, group, memoryBytes } = volume;
+  await makeOpenDirectory(path, group);
+  if (memoryBytes === undefined || (await isMountPoint(path))) return;
+  await mountMemory(path, memoryBytes);
+  await openToAll(path, group);
+}
+
+async function makeOpenDirectory(path: string, group: number | undefined): Promise<void> {
   if ((await statOrUndefined(path)) !== undefined) return;
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
   await mkdir(path);
-  if (group === undefined) {
-    await chmod(path, 0o777);
-    return;
-  }
-  const { uid } = await stat(path);
-  await chown(path, uid, group);
-  await chmod(path, 0o2777);
+  await openToAll(path, group);
+}
+
+/** All users may write, as with the kubelet. With fsGroup, new files in it belong to that group. */
+async function openToAll(path: string, group: number | undefined): Promise<void> {
+  if (group !== undefined) await chown(path, (await stat(path)).uid, group);
+  await chmod(path, group === undefined ? 0o777 : 0o2777);
 }
 
 const kinds: Readonly<
@@ -86,76 +151,53 @@ async function checkHostPath(path: string, type: HostPathType): Promise<void> {
   if (!is(stats)) throw new ShimError("invalid", `use hostPath "${path}": it is no ${what}`);
 }
 
-/**
- * A container of the pod may have made a link in the volume, so each part is checked before it is followed. A
- * part must not be replaced meanwhile: see sub-path.ts.
- */
-async function resolveSubPath(volumePath: string, subPath: string): Promise<string> {
-  const action = `mount subPath "${subPath}" of "${volumePath}"`;
+async function mountSubPath(volumePath: string, subPath: string, target: string): Promise<void> {
+  const source = await openSubPath(volumePath, subPath);
   try {
-    const root = await realpath(volumePath);
-    const { mode } = await stat(root);
-    let current = root;
-    for (const part of subPath.split("/").filter((name) => name !== "" && name !== ".")) {
-      current = join(current, part);
-      const stats = await lstatOrUndefined(current);
-      if (stats === undefined) {
-        await mkdir(current);
-        await chmod(current, mode & 0o777);
-      } else if (stats.isSymbolicLink()) {
-        current = await realpath(current);
-      }
-      if (current !== root && !current.startsWith(root + sep)) {
-        throw new ShimError("invalid", `${action}: a link leads out of the volume, to "${current}"`);
-      }
+    const wanted = await source.stat();
+    const present = await lstatOrUndefined(target);
+    if (present !== undefined) {
+      if (present.dev === wanted.dev && present.ino === wanted.ino) return;
+      await unmountBelow(target);
+      await removePlace(target);
     }
-    return current;
-  } catch (error) {
-    if (error instanceof ShimError) throw error;
-    throw new ShimError("invalid", `${action}: ${messageOf(error)}`, {}, { cause: error });
+    await mkdir(dirname(target), { recursive: true, mode: 0o750 });
+    if (wanted.isDirectory()) await mkdir(target, { mode: 0o750 });
+    else await (await open(target, "wx", 0o640)).close();
+    await bindDescriptor(source.fd, target);
+  } finally {
+    await source.close();
   }
 }
 
-async function firstAbove(path: string, directories: readonly string[]): Promise<string | undefined> {
-  const above = new Set<string>();
-  for (let at = path; at !== dirname(at);) {
-    at = dirname(at);
-    above.add(identity(await stat(at)));
-  }
-  for (const directory of directories) {
-    const stats = await statOrUndefined(directory);
-    if (stats !== undefined && above.has(identity(stats))) return directory;
-  }
-  return undefined;
-}
-
-/** The same for all mounts of a directory. */
-function identity({ dev, ino }: Stats): string {
-  return `${dev}:${ino}`;
+/** The empty file or directory on which a sub path was mounted. */
+async function removePlace(path: string): Promise<void> {
+  if ((await lstat(path)).isDirectory()) await rmdir(path);
+  else await unlink(path);
 }
 
 async function removeTree(path: string): Promise<void> {
   if ((await lstatOrUndefined(path)) === undefined) return;
-  const real = await realpath(path);
-  const mounts = (await readFile("/proc/self/mountinfo", "utf8"))
-    .split("\n")
-    .map((line) => unescapeMountPath(line.split(" ")[4] ?? ""))
-    .filter((mountPoint) => mountPoint === real || mountPoint.startsWith(real + sep));
-  if (mounts.length > 0) {
-    const list = mounts.map((mount) => `"${mount}"`).join(", ");
-    throw new ShimError(
-      "precondition",
-      `remove "${path}": still mounted below it: ${list}; unmount it first`,
-    );
+  await unmountBelow(path);
+  const left = await mountPointsBelow(path);
+  if (left.length > 0) {
+    const list = left.map((mount) => `"${mount}"`).join(", ");
+    throw new ShimError("precondition", `remove "${path}": still mounted below it: ${list}`);
   }
   await rm(path, { recursive: true, force: true });
 }
 
-/** The kernel writes blanks and backslashes as three octal digits. */
-function unescapeMountPath(path: string): string {
-  return path.replace(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
+async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {
+  if ((await statOrUndefined(path)) === undefined) return undefined;
+  const file = await open(path, "r");
+  try {
+    const { size } = await file.stat();
+    if (size > limitBytes)
+      throw new ShimError("exhausted", `read "${path}": it has more than ${limitBytes} bytes`);
+    return await file.readFile("utf8");
+  } finally {
+    await file.close();
+  }
 }
 
 async function readTail(path: string, bytes: number): Promise<string> {
@@ -183,7 +225,7 @@ async function undefinedIfMissing<T>(promise: Promise<T>): Promise<T | undefined
   try {
     return await promise;
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (hasCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

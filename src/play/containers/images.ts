@@ -1,9 +1,11 @@
 /** Images of containers and of volumes: imagePullPolicy and pulls. */
-import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import { ShimError, aggregate, messageOf } from "../../shim/lib/errors.js";
 import type { Answer, Image, ImageSpec, PodSandboxConfig } from "../../shim/domain/cri.js";
 import { parseReference } from "../../shim/domain/image-reference.js";
 import type { CriClient } from "../client.js";
 import type { Container, PodSpec } from "../manifests/pod-schema.js";
+import type { CredentialLookup } from "./pull-credentials.js";
+import type { PodContainer } from "./resources.js";
 
 export type PullPolicy = "Always" | "IfNotPresent" | "Never";
 
@@ -28,17 +30,24 @@ export type WantedImage = Pick<Container, "image" | "imagePullPolicy"> & {
 
 export interface EnsureImageDeps {
   readonly client: Pick<CriClient, "imageStatus" | "pullImage">;
+  readonly credentials: CredentialLookup;
   readonly onPull: (image: string) => void;
+  /** An image of this host is used where a kubelet would pull, for the given reason. Called each time. */
+  readonly onLocalImage: (image: string, why: string) => void;
 }
 
-/** The image, pulled if its policy says so. */
+/**
+ * The image, pulled if its policy says so. When no policy is written, an image that was built or loaded here
+ * needs no registry: one that never was in a registry is not pulled, and one that cannot be pulled is used as
+ * it is (the containerd image store gives a digest to loaded images, too).
+ */
 export async function ensureImage(
   wanted: WantedImage,
   sandbox: Answer<PodSandboxConfig>,
   deps: EnsureImageDeps,
   signal: AbortSignal,
 ): Promise<Image> {
-  const { image, policyField = "imagePullPolicy" } = wanted;
+  const { image, imagePullPolicy, policyField = "imagePullPolicy" } = wanted;
   const policy = pullPolicy(wanted);
   const present = await deps.client.imageStatus(image, signal);
   if (policy === "IfNotPresent" && present !== undefined) return present;
@@ -46,12 +55,22 @@ export async function ensureImage(
     if (present !== undefined) return present;
     throw new ShimError("notFound", `find image "${image}": not on this node, and ${policyField} is Never`);
   }
+  const spare = imagePullPolicy === undefined ? present : undefined;
+  if (spare?.repo_digests.length === 0) {
+    deps.onLocalImage(image, "it never was in a registry");
+    return spare;
+  }
   deps.onPull(image);
   let pulled: string;
   try {
-    pulled = await deps.client.pullImage(image, sandbox, signal);
+    pulled = await pull(image, sandbox, deps, signal);
   } catch (error) {
-    const hint = present === undefined ? "" : `; ${presentHint(wanted)}`;
+    if (spare !== undefined && !signal.aborted) {
+      deps.onLocalImage(image, `its pull failed: ${messageOf(error)}`);
+      return spare;
+    }
+    const remedy = `; the image is on this node: write "${policyField}: IfNotPresent" to run it without a pull`;
+    const hint = present === undefined ? "" : remedy;
     const { kind, fields } = ShimError.from(error, "unknown");
     throw new ShimError(kind, `pull image "${image}": ${messageOf(error)}${hint}`, fields, { cause: error });
   }
@@ -61,10 +80,25 @@ export async function ensureImage(
   return found;
 }
 
-/** Hint for a failed pull of an image that is on the node. */
-function presentHint({ imagePullPolicy, policyField = "imagePullPolicy" }: WantedImage): string {
-  const why = imagePullPolicy === undefined ? 'its tag is "latest" or missing' : `${policyField} is Always`;
-  return `the image is on this node, but ${why}: write "${policyField}: IfNotPresent" to run it without a pull`;
+/** With each of the credentials in turn, as the kubelet; without any when there are none. */
+async function pull(
+  image: string,
+  sandbox: Answer<PodSandboxConfig>,
+  { client, credentials }: EnsureImageDeps,
+  signal: AbortSignal,
+): Promise<string> {
+  const all = await credentials(image, signal);
+  if (all.length === 0) return client.pullImage(image, sandbox, signal);
+  const errors: unknown[] = [];
+  for (const auth of all) {
+    try {
+      return await client.pullImage(image, sandbox, signal, auth);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      errors.push(error);
+    }
+  }
+  throw aggregate(errors) ?? new ShimError("internal", "no credentials");
 }
 
 /** By the name of the volume. */
@@ -75,7 +109,7 @@ export type VolumeImages = ReadonlyMap<string, Answer<ImageSpec>>;
  * one after the other. A volume that no container mounts needs no image, as with the kubelet.
  */
 export async function ensureVolumeImages(
-  { volumeMounts = [] }: Container,
+  { volumeMounts = [] }: PodContainer,
   { volumes = [] }: PodSpec,
   known: VolumeImages,
   ensure: (wanted: WantedImage) => Promise<Image>,

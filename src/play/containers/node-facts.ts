@@ -1,14 +1,77 @@
 /** Reads the facts about the node that pods need. */
 import { constants } from "node:fs";
-import { access, readFile } from "node:fs/promises";
-import { totalmem } from "node:os";
+import { access, readFile, readdir, statfs } from "node:fs/promises";
+import { cpus, hostname, networkInterfaces, totalmem } from "node:os";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
 import type { NodeFacts } from "./cri-config.js";
 import type { DnsConfig } from "./dns.js";
 import { isLoopbackOnly, parseResolvConf } from "./dns.js";
 
-export async function readNodeFacts(): Promise<NodeFacts> {
-  const [dns, hostsFile, seLinux] = await Promise.all([readDns(), readOrEmpty("/etc/hosts"), hasSeLinux()]);
-  return { memoryBytes: BigInt(totalmem()), dns, hostsFile, seLinux };
+/** The kubelet keeps so much memory free by evicting pods; the rest is what pods can have. */
+const evictionBytes = 100n * 1024n ** 2n;
+
+/** `stateDirectory`: where volumes are, on whose file system pods take space. */
+export async function readNodeFacts(stateDirectory: string): Promise<NodeFacts> {
+  const memoryBytes = BigInt(totalmem());
+  const [dns, hostsFile, seLinux, isCgroup2, hugePageSizes, storageBytes] = await Promise.all([
+    readDns(),
+    readOrEmpty("/etc/hosts"),
+    isThere("/sys/fs/selinux/enforce"), // Missing when the kernel has none, or it is switched off.
+    isThere("/sys/fs/cgroup/cgroup.controllers"),
+    readHugePageSizes(),
+    readStorage(stateDirectory),
+  ]);
+  const allocatable = {
+    cpu: String(cpus().length),
+    memory: String(memoryBytes > evictionBytes ? memoryBytes - evictionBytes : memoryBytes),
+    "ephemeral-storage": String(storageBytes),
+  };
+  return {
+    ...{ memoryBytes, hugePageSizes, cgroupVersion: isCgroup2 ? 2 : 1, allocatable },
+    ...{ name: hostname().toLowerCase(), addresses: nodeAddresses(), dns, hostsFile, seLinux },
+  };
+}
+
+/** The first address of each family that other machines can reach. */
+function nodeAddresses(): readonly string[] {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const usable = all.filter(({ internal, scopeid = 0 }) => !internal && scopeid === 0);
+  return (["IPv4", "IPv6"] as const).flatMap((family) =>
+    usable
+      .filter((one) => one.family === family)
+      .slice(0, 1)
+      .map(({ address }) => address),
+  );
+}
+
+/** In the form of the CRI: `2MB`, `1GB`. */
+async function readHugePageSizes(): Promise<readonly string[]> {
+  let names: readonly string[];
+  try {
+    names = await readdir("/sys/kernel/mm/hugepages");
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return [];
+    throw error;
+  }
+  return names.flatMap((name) => {
+    const [, kilobytes = ""] = /^hugepages-(\d+)kB$/.exec(name) ?? [];
+    if (kilobytes === "") return [];
+    const size = Number(kilobytes);
+    if (size % 1024 ** 2 === 0) return [`${size / 1024 ** 2}GB`];
+    return [size % 1024 === 0 ? `${size / 1024}MB` : `${size}KB`];
+  });
+}
+
+/** Bytes of the file system of the nearest directory that exists. */
+async function readStorage(directory: string): Promise<bigint> {
+  for (let path = directory; ; path = path.slice(0, path.lastIndexOf("/"))) {
+    try {
+      const { blocks, bsize } = await statfs(path === "" ? "/" : path, { bigint: true });
+      return blocks * bsize;
+    } catch (error) {
+      if (path === "" || !hasCode(error, "ENOENT")) throw error;
+    }
+  }
 }
 
 /**
@@ -25,16 +88,16 @@ async function readOrEmpty(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return "";
+    if (hasCode(error, "ENOENT")) return "";
     throw error;
   }
 }
 
-async function hasSeLinux(): Promise<boolean> {
+async function isThere(path: string): Promise<boolean> {
   try {
-    await access("/sys/fs/selinux/enforce", constants.F_OK);
+    await access(path, constants.F_OK);
     return true;
   } catch {
-    return false; // No such file: the kernel has no SELinux, or it is switched off.
+    return false;
   }
 }

@@ -22,8 +22,24 @@ export function podDirectory(directories: Directories, key: PodKey): string {
   return posix.join(directories.state, key.uid);
 }
 
-export function emptyDirPath(directories: Directories, key: PodKey, volume: string): string {
-  return posix.join(podDirectory(directories, key), "volumes", "empty-dir", volume);
+/** A volume of the pod, by its kind, such as `empty-dir`. */
+export function volumePath(directories: Directories, key: PodKey, kind: string, volume: string): string {
+  return posix.join(podDirectory(directories, key), "volumes", kind, volume);
+}
+
+/** Beside the directories of pods, which have the names of uids: a uid has no dot. */
+export function claimsPath(directories: Directories): string {
+  return posix.join(directories.state, "claims.d");
+}
+
+/** The data of a PersistentVolumeClaim, which outlives its pods. */
+export function claimPath(directories: Directories, namespace: string, claim: string): string {
+  return posix.join(claimsPath(directories), namespace, claim);
+}
+
+/** What play knows of a pod that it keeps. */
+export function recordPath(directories: Directories, key: Pick<PodKey, "uid">): string {
+  return posix.join(directories.state, key.uid, "pod.json");
 }
 
 /** The file that is mounted as /etc/hosts. */

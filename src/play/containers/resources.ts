@@ -1,64 +1,167 @@
-/** requests and limits → values for the kernel, with the kubelet's formulas. */
+/** requests and limits → values for the kernel, with the kubelet's formulas. Pure. */
 import type { Answer, LinuxContainerResources } from "../../shim/domain/cri.js";
-import type { Container, PodSpec } from "../manifests/pod-schema.js";
 import { parseQuantity } from "../../shim/domain/quantity.js";
+import type { Container, EphemeralContainer, PodSpec } from "../manifests/pod-schema.js";
 
 export type QosClass = "Guaranteed" | "Burstable" | "BestEffort";
 
-interface Amounts {
-  readonly cpuMillis: bigint;
+/** A container, an init container or an ephemeral container. */
+export type PodContainer = Container | EphemeralContainer;
+
+/** Quantities by the name of the resource. */
+export type Amounts = Readonly<Record<string, string | undefined>>;
+
+/** What the formulas need of the node. */
+export interface NodeResources {
   readonly memoryBytes: bigint;
+  readonly cgroupVersion: 1 | 2;
+  /** Sizes of the kernel's huge pages, in the CRI's form: `2MB`. */
+  readonly hugePageSizes: readonly string[];
 }
 
-function limitsOf(container: Container): Amounts {
-  const { cpu, memory } = container.resources?.limits ?? {};
-  return {
-    cpuMillis: parseQuantity(cpu ?? "0", 1000) ?? 0n,
-    memoryBytes: parseQuantity(memory ?? "0", 1) ?? 0n,
-  };
+/** Thousandths of a core for `cpu`, else bytes. */
+export function amountOf(quantity: string | undefined, name: string): bigint | undefined {
+  return quantity === undefined ? undefined : parseQuantity(quantity, name === "cpu" ? 1000 : 1);
 }
 
-/** A missing request equals the limit; the API server sets that default. */
-function requestsOf(container: Container): Amounts {
-  const { cpu, memory } = container.resources?.requests ?? {};
-  const limits = limitsOf(container);
-  return {
-    cpuMillis: cpu === undefined ? limits.cpuMillis : (parseQuantity(cpu, 1000) ?? 0n),
-    memoryBytes: memory === undefined ? limits.memoryBytes : (parseQuantity(memory, 1) ?? 0n),
-  };
+export function isHugePages(name: string): boolean {
+  return name.startsWith("hugepages-");
 }
 
-/** Guaranteed: all requests equal their limits, for cpu and memory. BestEffort: no requests and no limits. */
+function ownLimit({ resources }: PodContainer, name: string): bigint | undefined {
+  const limits: Amounts = resources?.limits ?? {};
+  const amount = amountOf(limits[name], name);
+  return amount === 0n ? undefined : amount;
+}
+
+function podLevel(spec: PodSpec, kind: "limits" | "requests", name: string): bigint | undefined {
+  const amounts: Amounts = spec.resources?.[kind] ?? {};
+  const amount = amountOf(amounts[name], name);
+  return amount === 0n ? undefined : amount;
+}
+
+/** The container's limit, else the pod's; undefined without both. */
+export function limitOf(container: PodContainer, spec: PodSpec, name: string): bigint | undefined {
+  return ownLimit(container, name) ?? podLevel(spec, "limits", name);
+}
+
+/** A missing request equals the container's own limit; the API server sets that default. */
+export function requestOf(container: PodContainer, name: string): bigint {
+  const requests: Amounts = container.resources?.requests ?? {};
+  return amountOf(requests[name], name) ?? ownLimit(container, name) ?? 0n;
+}
+
+const computeResources = ["cpu", "memory"] as const;
+
+/**
+ * Guaranteed: all containers have limits of cpu and memory that equal their requests. BestEffort: neither
+ * requests nor limits. Resources of the pod, when it has them, count in place of those of its containers.
+ */
 export function qosClass(spec: PodSpec): QosClass {
-  const containers = [...(spec.initContainers ?? []), ...spec.containers];
-  const isZero = ({ cpuMillis, memoryBytes }: Amounts): boolean => cpuMillis === 0n && memoryBytes === 0n;
-  if (containers.every((container) => isZero(limitsOf(container)) && isZero(requestsOf(container)))) {
-    return "BestEffort";
-  }
-  const guaranteed = containers.every((container) => {
-    const [limits, requests] = [limitsOf(container), requestsOf(container)];
-    const limited = limits.cpuMillis > 0n && limits.memoryBytes > 0n;
-    return limited && limits.cpuMillis === requests.cpuMillis && limits.memoryBytes === requests.memoryBytes;
-  });
-  return guaranteed ? "Guaranteed" : "Burstable";
+  const { resources } = spec;
+  const parts =
+    resources === undefined
+      ? [...(spec.initContainers ?? []), ...spec.containers].map((one) => ({
+          limit: (name: string) => ownLimit(one, name) ?? 0n,
+          request: (name: string) => requestOf(one, name),
+        }))
+      : [
+          {
+            limit: (name: string) => podLevel(spec, "limits", name) ?? 0n,
+            request: (name: string) =>
+              podLevel(spec, "requests", name) ?? podLevel(spec, "limits", name) ?? 0n,
+          },
+        ];
+  const all = parts.flatMap(({ limit, request }) =>
+    computeResources.map((name) => ({ limit: limit(name), request: request(name) })),
+  );
+  if (all.every(({ limit, request }) => limit === 0n && request === 0n)) return "BestEffort";
+  return all.every(({ limit, request }) => limit > 0n && limit === request) ? "Guaranteed" : "Burstable";
 }
 
 const cpuPeriodMicros = 100_000n;
 
-/** The CRI resources of a container on a node with `nodeMemoryBytes` of memory. */
+/** The CRI resources of a container. */
 export function linuxResources(
-  container: Container,
-  qos: QosClass,
-  nodeMemoryBytes: bigint,
+  container: PodContainer,
+  spec: PodSpec,
+  node: NodeResources,
 ): Answer<LinuxContainerResources> {
-  const limits = limitsOf(container);
-  const requests = requestsOf(container);
+  const requests: Amounts = container.resources?.requests ?? {};
+  const cpuLimit = limitOf(container, spec, "cpu") ?? 0n;
+  const values = {
+    // Without a request, also the pod's limit counts.
+    cpuRequest: amountOf(requests["cpu"], "cpu") ?? cpuLimit,
+    cpuLimit,
+    memoryLimit: limitOf(container, spec, "memory") ?? 0n,
+  };
+  const hugePages = node.hugePageSizes.map((page_size) => {
+    const limit = limitOf(container, spec, hugePagesName(page_size)) ?? 0n;
+    return { page_size, limit: String(limit) };
+  });
+  return {
+    ...cgroupValues(values),
+    oom_score_adj: String(oomScoreAdj(container, spec, node.memoryBytes)),
+    hugepage_limits: hugePages,
+    // When one process runs out of memory, the kernel ends all of the container, as with a kubelet.
+    ...(node.cgroupVersion === 2 ? { unified: { "memory.oom.group": "1" } } : {}),
+  };
+}
+
+/** `2MB` → `hugepages-2Mi` */
+function hugePagesName(size: string): string {
+  return `hugepages-${size.replace(/B$/, "i")}`;
+}
+
+/** What a pod's cgroup may use in total, for runtimes that make a virtual machine of a pod. */
+export function sandboxResources(spec: PodSpec): Answer<LinuxContainerResources> {
+  const limit = (name: string): bigint => podLevel(spec, "limits", name) ?? sumOf(spec, name, ownLimit);
+  const request = (name: string): bigint =>
+    podLevel(spec, "requests", name) ?? podLevel(spec, "limits", name) ?? sumOf(spec, name, requestOf);
+  return cgroupValues({ cpuRequest: request("cpu"), cpuLimit: limit("cpu"), memoryLimit: limit("memory") });
+}
+
+type AmountOfContainer = (container: PodContainer, name: string) => bigint | undefined;
+
+/**
+ * Containers and sidecars run beside each other. An init container runs beside the sidecars that were started
+ * before it.
+ */
+function sumOf(spec: PodSpec, name: string, amount: AmountOfContainer): bigint {
+  let sidecars = 0n;
+  let duringInit = 0n;
+  for (const container of spec.initContainers ?? []) {
+    const own = amount(container, name) ?? 0n;
+    if (container.restartPolicy === "Always") sidecars += own;
+    const now = container.restartPolicy === "Always" ? sidecars : sidecars + own;
+    if (now > duringInit) duringInit = now;
+  }
+  const running = spec.containers.reduce((sum, one) => sum + (amount(one, name) ?? 0n), sidecars);
+  return running > duringInit ? running : duringInit;
+}
+
+/**
+ * The memory limit of the pod in bytes; undefined when one of its containers has none and the pod has none
+ * either.
+ */
+export function podMemoryLimit(spec: PodSpec): bigint | undefined {
+  const own = podLevel(spec, "limits", "memory");
+  if (own !== undefined) return own;
+  const containers = [...(spec.initContainers ?? []), ...spec.containers];
+  if (containers.some((one) => ownLimit(one, "memory") === undefined)) return undefined;
+  return sumOf(spec, "memory", ownLimit);
+}
+
+function cgroupValues(values: {
+  readonly cpuRequest: bigint;
+  readonly cpuLimit: bigint;
+  readonly memoryLimit: bigint;
+}): Answer<LinuxContainerResources> {
   return {
     cpu_period: String(cpuPeriodMicros),
-    cpu_quota: String(cpuQuota(limits.cpuMillis)),
-    cpu_shares: String(cpuShares(requests.cpuMillis)),
-    memory_limit_in_bytes: String(limits.memoryBytes),
-    oom_score_adj: String(oomScoreAdj(qos, requests.memoryBytes, nodeMemoryBytes)),
+    cpu_quota: String(cpuQuota(values.cpuLimit)),
+    cpu_shares: String(cpuShares(values.cpuRequest)),
+    memory_limit_in_bytes: String(values.memoryLimit),
   };
 }
 
@@ -73,11 +176,30 @@ function cpuQuota(millis: bigint): bigint {
   return clamp((millis * cpuPeriodMicros) / 1000n, 1000n, 2n ** 62n);
 }
 
-/** The kernel kills a Burstable container later if its request is a larger part of the node's memory. */
-function oomScoreAdj(qos: QosClass, requestBytes: bigint, nodeMemoryBytes: bigint): bigint {
+/**
+ * The kernel kills a Burstable container later if its request is a larger part of the node's memory. What
+ * the pod requests beyond its containers is shared out among them. A sidecar is not killed before the
+ * container with the smallest request.
+ */
+function oomScoreAdj(container: PodContainer, spec: PodSpec, nodeBytes: bigint): bigint {
+  const qos = qosClass(spec);
   if (qos === "Guaranteed") return -997n;
   if (qos === "BestEffort") return 1000n;
-  return clamp(1000n - (1000n * requestBytes) / nodeMemoryBytes, 3n, 999n);
+  const all = [...(spec.initContainers ?? []), ...spec.containers];
+  const podRequest = podLevel(spec, "requests", "memory");
+  const rest = podRequest === undefined ? 0n : podRequest - sumOf(spec, "memory", requestOf);
+  const share = rest > 0n ? rest / BigInt(all.length) : 0n;
+  const score = (request: bigint): bigint => 1000n - (1000n * (request + share)) / nodeBytes;
+  let result = score(requestOf(container, "memory"));
+  if (
+    "restartPolicy" in container &&
+    (spec.initContainers ?? []).some(({ name }) => name === container.name)
+  ) {
+    const requests = spec.containers.map((one) => requestOf(one, "memory"));
+    const lowest = score(requests.reduce((least, one) => (one < least ? one : least), requests[0] ?? 0n));
+    if (lowest < result) result = lowest;
+  }
+  return clamp(result, 3n, 999n);
 }
 
 function clamp(value: bigint, minimum: bigint, maximum: bigint): bigint {

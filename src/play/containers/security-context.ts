@@ -14,7 +14,8 @@ import {
   SecurityProfileProfileType,
   SupplementalGroupsPolicy,
 } from "../../shim/domain/cri.js";
-import type { Container, PodSpec, Profile } from "../manifests/pod-schema.js";
+import type { PodSpec, Profile } from "../manifests/pod-schema.js";
+import type { PodContainer } from "./resources.js";
 
 /** Paths that the kubelet masks or makes read-only unless procMount is Unmasked. */
 const maskedPaths = [
@@ -42,6 +43,12 @@ export function namespaceOptions(spec: PodSpec): Answer<NamespaceOption> {
   };
 }
 
+/** In a pod that shares its processes, or the node's, all see them anyway. */
+function withTarget(options: Answer<NamespaceOption>, targetId: string | undefined): Answer<NamespaceOption> {
+  if (targetId === undefined || options.pid !== NamespaceMode.CONTAINER) return options;
+  return { ...options, pid: NamespaceMode.TARGET, target_id: targetId };
+}
+
 export function sandboxSecurityContext(spec: PodSpec): Answer<LinuxSandboxSecurityContext> {
   const context = spec.securityContext ?? {};
   const containers = [...(spec.initContainers ?? []), ...spec.containers];
@@ -58,10 +65,12 @@ export function sandboxSecurityContext(spec: PodSpec): Answer<LinuxSandboxSecuri
 }
 
 export interface ContainerSecurityInput {
-  readonly container: Container;
+  readonly container: PodContainer;
   readonly spec: PodSpec;
   readonly image: Pick<Image, "uid" | "username">;
   readonly seccompDirectory: string;
+  /** The container whose processes this one sees, by id. */
+  readonly targetId?: string;
 }
 
 export function containerSecurityContext(
@@ -78,7 +87,7 @@ export function containerSecurityContext(
     ...user(input),
     ...groups(spec),
     ...(group === undefined ? {} : { run_as_group: { value: String(group) } }),
-    namespace_options: namespaceOptions(spec),
+    namespace_options: withTarget(namespaceOptions(spec), input.targetId),
     privileged: own.privileged ?? false,
     readonly_rootfs: own.readOnlyRootFilesystem ?? false,
     no_new_privs: own.allowPrivilegeEscalation === false,

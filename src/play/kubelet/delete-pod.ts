@@ -1,12 +1,14 @@
 /** Deletes a pod: its containers, its sandboxes, its files. */
+import { messageOf } from "../../shim/lib/errors.js";
 import { podUid } from "../manifests/names.js";
+import type { PodSpec } from "../manifests/pod-schema.js";
 import type { PlayFiles } from "../containers/files.js";
 import { type Directories, logDirectory, podDirectory } from "../containers/pod-files.js";
 import type { PodKey } from "../manifests/read-manifests.js";
 import { ignoreMissing, killPod } from "./kill.js";
 import { type ObservedPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
-import { readSavedPod } from "./saved-pod.js";
+import { readPodRecord } from "../containers/pod-record.js";
 import type { StartDeps } from "./start-container.js";
 
 export type DeleteDeps = Pick<StartDeps, "client" | "handlers" | "clock" | "event" | "files" | "directories">;
@@ -55,11 +57,20 @@ async function deleteSandboxes(
   if (sandboxes.length === 0) return;
   const ids = new Set(sandboxes.map(({ id }) => id));
   const containers = observed.containers.filter(({ sandboxId }) => ids.has(sandboxId));
-  const saved = await readSavedPod(deps.files, deps.directories, key);
-  const spec = saved?.pod.spec;
+  const spec = await keptSpec(key, deps);
   const pod = { spec, podIp: podIpOf(spec ?? {}, observed) };
   await killPod({ ...observed, sandboxes, containers }, pod, deps, signal, options);
   for (const { id } of sandboxes) await ignoreMissing(deps.client.removePodSandbox(id, signal));
+}
+
+/** For preStop hooks. A record that cannot be read does not keep the pod. */
+async function keptSpec({ uid }: PodKey, deps: DeleteDeps): Promise<PodSpec | undefined> {
+  try {
+    return (await readPodRecord(uid, deps))?.pod.spec;
+  } catch (error) {
+    deps.event("Warning", "FailedPreStopHook", `hooks are left out: ${messageOf(error)}`);
+    return undefined;
+  }
 }
 
 /** play's directory for this uid proves that play made the logs, too. */

@@ -14,7 +14,8 @@ import { type ObservedPod, emptyPod, podIpOf } from "./observed-pod.js";
 import { observePod } from "./observe.js";
 import { deadlineOf, hasEnded, podStatus } from "./pod-status.js";
 import { ProbeWorkers } from "./probe-workers.js";
-import { savePod } from "./saved-pod.js";
+import { prepareVolumes } from "../containers/prepare-volumes.js";
+import { writePodRecord } from "../containers/pod-record.js";
 import type { StartDeps, StartFailure } from "./start-container.js";
 import type { PodStatus, Waiting } from "./status-types.js";
 import { syncPod } from "./sync-pod.js";
@@ -278,7 +279,9 @@ export class PodWorker {
 
   async #save(manifest: Manifest): Promise<void> {
     if (this.#savedHash === manifest.hash) return;
-    await savePod(this.deps.files, this.deps.directories, manifest);
+    await writePodRecord(manifest, this.deps);
+    // Changed ConfigMaps and Secrets reach volumes that are mounted already.
+    if (this.#savedHash !== undefined) await prepareVolumes(manifest, this.deps);
     this.#savedHash = manifest.hash;
   }
 

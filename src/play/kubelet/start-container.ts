@@ -1,12 +1,10 @@
 /** Starts one container, with the steps and the errors of the kubelet's startContainer. */
 import { type ErrorKind, ShimError, messageOf } from "../../shim/lib/errors.js";
 import type { Answer, Image, ImageSpec } from "../../shim/domain/cri.js";
-import type { CriClient } from "../client.js";
-import { createContainer } from "../containers/create-container.js";
-import { type NodeFacts, sandboxConfig } from "../containers/cri-config.js";
-import type { PlayFiles } from "../containers/files.js";
+import { type ContainerDeps, createContainer } from "../containers/create-container.js";
+import { sandboxConfig } from "../containers/cri-config.js";
 import { type WantedImage, ensureImage, ensureVolumeImages, pullPolicy } from "../containers/images.js";
-import type { Directories } from "../containers/pod-files.js";
+import { type NodeCredentials, pullCredentials } from "../containers/pull-credentials.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
 import type { EventSink } from "./events.js";
@@ -15,11 +13,8 @@ import { containerHash } from "./hashes.js";
 import { type ObservedPod, type ObservedSandbox, newestContainer, podIpOf } from "./observed-pod.js";
 import type { ContainerStart } from "./pod-actions.js";
 
-export interface StartDeps extends KillDeps {
-  readonly client: CriClient;
-  readonly files: PlayFiles;
-  readonly node: NodeFacts;
-  readonly directories: Directories;
+export interface StartDeps extends Omit<KillDeps, "client">, ContainerDeps {
+  readonly credentials: NodeCredentials;
 }
 
 /** Why a container does not run. `reason` is what `kubectl get pods` shows. */
@@ -64,6 +59,8 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
     () =>
       createContainer({
         ...{ manifest, container, sandbox, image, volumeImages, attempt, deps, signal },
+        ...targetOf(container, observed),
+        podIps: observed.ips,
         beforeCall: () => {
           isCreating = true;
         },
@@ -77,6 +74,17 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
   );
   deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name);
   await postStart(id, input, deps, signal);
+}
+
+/** The container whose processes an ephemeral container sees. */
+function targetOf(
+  container: ContainerStart["container"],
+  observed: ObservedPod,
+): { readonly targetId?: string } {
+  if (!("targetContainerName" in container) || container.targetContainerName === undefined) return {};
+  const target = newestContainer(observed, container.targetContainerName);
+  if (target?.state === "running") return { targetId: target.id };
+  throw new ShimError("precondition", `its target container "${container.targetContainerName}" does not run`);
 }
 
 const nouns = { regular: "container", init: "init container", ephemeral: "ephemeral container" } as const;
@@ -115,6 +123,12 @@ async function ensureImages(
   signal: AbortSignal,
 ): Promise<Image> {
   const config = sandboxConfig(manifest, sandbox.attempt, deps.node, deps.directories);
+  const credentials = pullCredentials(manifest, {
+    credentials: deps.credentials,
+    report: (line) => {
+      deps.event("Warning", "FailedToRetrieveImagePullSecret", line);
+    },
+  });
   const ensure = async (wanted: WantedImage): Promise<Image> => {
     const pull = { hasBegun: false };
     const onPull = (image: string): void => {
@@ -127,8 +141,11 @@ async function ensureImages(
       pull.hasBegun = true;
       deps.event("Normal", "Pulling", `Pulling image "${image}"`, container.name);
     };
+    const onLocalImage = (image: string, why: string): void => {
+      deps.event("Normal", "LocalImage", `Image "${image}" of this host is used: ${why}`, container.name);
+    };
     try {
-      const image = await ensureImage(wanted, config, { ...deps, onPull }, signal);
+      const image = await ensureImage(wanted, config, { ...deps, credentials, onPull, onLocalImage }, signal);
       if (pull.hasBegun) deps.event("Normal", "Pulled", `Pulled image "${wanted.image}"`, container.name);
       return image;
     } catch (error) {

@@ -5,7 +5,7 @@ import type { Answer, ImageSpec } from "../../shim/domain/cri.js";
 import { podIps } from "../containers/create-container.js";
 import { sandboxConfig } from "../containers/cri-config.js";
 import { logDirectory, logPath } from "../containers/pod-files.js";
-import { volumePreparations } from "../containers/volumes.js";
+import { prepareVolumes } from "../containers/prepare-volumes.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import type { BackOff } from "./back-off.js";
 import { initContainersOf, obsoleteContainers, obsoleteSandboxes } from "./dead-objects.js";
@@ -75,7 +75,7 @@ async function runSandbox(
   const { key, pod } = manifest;
   const { client, files, directories, node } = deps;
   try {
-    for (const volume of volumePreparations(pod.spec, key, directories)) await files.prepareVolume(volume);
+    await prepareVolumes(manifest, deps);
     await files.makeDirectory(logDirectory(directories, key));
     const config = sandboxConfig(manifest, attempt, node, directories);
     const id = await client.runPodSandbox(config, pod.spec.runtimeClassName ?? "", signal);

@@ -118,7 +118,13 @@ const containerSecurityContext = object({
   procMount: oneOf(["Default", "Unmasked"]),
 });
 
-const amounts = object({ cpu: quantity(1000), memory: quantity(1) });
+/** Quantities by the name of the resource. */
+const amounts: Reader<Readonly<Record<string, string>>> = (value, path, problems) => {
+  const plain = isObject(value) ? Object.keys(value).filter((name) => !name.startsWith("hugepages-")) : [];
+  for (const name of plain.filter((one) => !["cpu", "memory", "ephemeral-storage"].includes(one)))
+    problems.push({ path: join(path, name), reason: notHonouredYet, kind: "notHonoured" });
+  return mapOf(quantity(1000))(value, path, problems);
+};
 
 const pullPolicy = oneOf(["Always", "IfNotPresent", "Never"]);
 
@@ -315,6 +321,7 @@ const spec = object({
   initContainers: list(container),
   ephemeralContainers: list(ephemeralContainer),
   volumes: list(volume),
+  resources: object({ requests: amounts, limits: amounts }),
   securityContext: podSecurityContext,
   hostNetwork: boolean(),
   hostPID: boolean(),

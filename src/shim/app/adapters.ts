@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.js";
 import type { Config } from "../config/resolve.js";
 import { isSameEngine, type NodeFacts } from "../domain/node-facts.js";
 import { formatEndpoint, type EngineEndpoint } from "../engine/http/endpoint.js";
-import { RegistryCredentialStore } from "../engine/registry/registry-credentials.js";
+import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { chooseHost, RemoteHost } from "../host/choose-host.js";
 import { HostPaths } from "../host/host-paths/host-paths.js";
 import { HostPathsProcess } from "../host/host-paths/host-paths-process.js";

@@ -6,6 +6,8 @@ import { nodeFiles } from "../../play/containers/files.js";
 import { followPods } from "../../play/view/follow.js";
 import type { ManifestFile } from "../../play/manifests/read-manifests.js";
 import { readManifests, readPodKeys } from "../../play/manifests/read-manifests.js";
+import { serverFeatures } from "../../play/containers/server-features.js";
+import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
 import { backOffTimes } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
@@ -77,9 +79,11 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
       return failed > 0 ? 1 : 0;
     }
 
-    const node = await readNodeFacts();
+    const node = await readNodeFacts(directories.state);
     const deps = {
       client,
+      features: serverFeatures(await client.status(signal)),
+      credentials: dockerCredentials(report),
       files,
       node,
       directories,
@@ -105,6 +109,19 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   } finally {
     client.close();
   }
+}
+
+/** Those of `docker login`, in DOCKER_CONFIG or the home directory. */
+function dockerCredentials(report: (line: string) => void): RegistryCredentialStore {
+  const log = {
+    warn: (...args: unknown[]) => {
+      const [fields, message] = args as [Readonly<Record<string, string>>, string];
+      report(`${message}: ${fields["path"] ?? fields["registry"] ?? ""}: ${fields["err"] ?? ""}`);
+    },
+    debug: () => undefined,
+  };
+  // Not the working directory: a config.json there is often that of a project.
+  return new RegistryCredentialStore({ directory: process.env["DOCKER_CONFIG"], workingDirectory: "", log });
 }
 
 async function readFiles(names: readonly string[], io: PlayIo): Promise<readonly ManifestFile[]> {

@@ -8,7 +8,8 @@ import type { ArchiveCalls, ArchiveStat } from "../ports/engine.js";
 import { readBody } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
 import { brokenAnswer } from "./http/errors.js";
-import { asObject, numberOf, parseJson, textOf } from "./http/json.js";
+import { asObject, numberOf, textOf } from "../lib/json/json-readers.js";
+import { parseJson } from "./http/json.js";
 import { withoutEntries } from "./tar-entries.js";
 
 /** What a tar adds to one file: headers, also extended ones, and padding. */

@@ -20,7 +20,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "./http/json.js";
+} from "../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 const statuses: readonly DockerStatus[] = [

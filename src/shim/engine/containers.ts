@@ -10,7 +10,8 @@ import {
 } from "./container-snapshot.js";
 import { readChunks } from "./http/answer.js";
 import { type EngineClient, type EngineRequest, refusalOf } from "./http/client.js";
-import { asObject, numberOf, parseJson } from "./http/json.js";
+import { asObject, numberOf } from "../lib/json/json-readers.js";
+import { parseJson } from "./http/json.js";
 import { OutputFrames } from "./http/process-streams.js";
 import { toEngineReading } from "./stats.js";
 

@@ -2,7 +2,15 @@
 import { ShimError } from "../lib/errors.js";
 import type { NodeFacts, RuntimeFacts } from "../domain/node-facts.js";
 import type { EngineVersion } from "../ports/engine.js";
-import { asList, asObject, type Json, numberOf, objectOf, textOf, textsOf } from "./http/json.js";
+import {
+  asList,
+  asObject,
+  type Json,
+  numberOf,
+  objectOf,
+  textOf,
+  textsOf,
+} from "../lib/json/json-readers.js";
 
 /** Docker Engine 20.10. */
 const lowestMinor = 41;

@@ -13,7 +13,7 @@ import {
   objectsOf,
   textOf,
   textsOf,
-} from "./http/json.js";
+} from "../lib/json/json-readers.js";
 import { type Essentials, members } from "./http/json-stream.js";
 
 /*

@@ -8,7 +8,7 @@ import type {
   InterfaceReading,
   MemoryReading,
 } from "../domain/resource-reading.js";
-import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "./http/json.js";
+import { asObject, type Json, numberOf, objectOf, objectsOf, textOf } from "../lib/json/json-readers.js";
 
 /** Larger values mean "unlimited", also for tasks: some engines send the largest number. */
 const unlimited = 2 ** 60;

@@ -2,6 +2,7 @@
 import { ShimError } from "../../../src/shim/lib/errors.js";
 import {
   type Answer,
+  type AuthConfig,
   type Container,
   type ContainerConfig,
   type ContainerEventResponse,
@@ -168,6 +169,10 @@ export class FakeCri implements CriClient {
     return Promise.resolve(answer);
   }
 
+  status(): ReturnType<CriClient["status"]> {
+    return Promise.resolve({ status: null, info: {}, runtime_handlers: [], features: null });
+  }
+
   imageStatus(image: string): Promise<Image | undefined> {
     this.allCalls.push(`imageStatus ${image}`);
     const found = this.images.get(image.replace(/^id of /, ""));
@@ -183,7 +188,23 @@ export class FakeCri implements CriClient {
     return Promise.resolve(found && { ...none, id: `id of ${image}`, ...found });
   }
 
-  async pullImage(image: string): Promise<string> {
+  /** Errors of the next pulls, in order. */
+  readonly pullErrors: Error[] = [];
+  /** Credentials of all pulls that had some. */
+  readonly auths: Answer<AuthConfig>[] = [];
+
+  async pullImage(
+    image: string,
+    _sandbox: Answer<PodSandboxConfig>,
+    _signal: AbortSignal,
+    auth?: Answer<AuthConfig>,
+  ): Promise<string> {
+    if (auth !== undefined) this.auths.push(auth);
+    const error = this.pullErrors.shift();
+    if (error !== undefined) {
+      this.calls.push(`pullImage ${image}`);
+      throw error;
+    }
     await this.#change(`pullImage ${image}`, () => this.images.set(image, {}));
     return `id of ${image}`;
   }
@@ -390,6 +411,7 @@ function removeWhere<T>(list: T[], matches: (entry: T) => boolean): void {
 export class FakeFiles implements PlayFiles {
   readonly paths = new Set<string>();
   readonly texts = new Map<string, string>();
+  readonly usages = new Map<string, bigint>();
   readonly calls: string[] = [];
   failOn = "";
 
@@ -416,15 +438,30 @@ export class FakeFiles implements PlayFiles {
 
   async prepareVolume({ kind, path }: { readonly kind: string; readonly path: string }): Promise<void> {
     await this.#record(`prepareVolume ${kind} ${path}`);
-    if (kind === "emptyDir") this.paths.add(path);
+    if (kind !== "hostPath") this.paths.add(path);
   }
 
-  resolveSubPath(volumePath: string, subPath: string): Promise<string> {
-    return Promise.resolve(`${volumePath}/resolved/${subPath}`);
+  list(path: string): Promise<readonly string[]> {
+    const below = [...this.paths].filter((entry) => entry.startsWith(`${path}/`));
+    const names = below.map((entry) => entry.slice(path.length + 1).split("/")[0] ?? "");
+    return Promise.resolve([...new Set(names)].sort());
   }
 
-  firstAbove(path: string, directories: readonly string[]): Promise<string | undefined> {
-    return Promise.resolve(directories.find((one) => path.startsWith(`${one}/`)));
+  replaceFile(path: string, text: string): Promise<void> {
+    return this.writeFile(path, text);
+  }
+
+  readFile(path: string): Promise<string | undefined> {
+    return Promise.resolve(this.texts.get(path));
+  }
+
+  async mountSubPath(volumePath: string, subPath: string, target: string): Promise<void> {
+    await this.#record(`mountSubPath ${volumePath} ${subPath} ${target}`);
+    this.paths.add(target);
+  }
+
+  diskUsage(path: string): Promise<bigint> {
+    return Promise.resolve(this.usages.get(path) ?? 0n);
   }
 
   async removeTree(path: string): Promise<void> {
@@ -497,12 +534,19 @@ export function makeFixture(): Fixture {
   const events: PodEvent[] = [];
   const deps: KubeletDeps = {
     client: cri,
+    features: { recursiveReadOnly: new Set([""]) },
+    credentials: { lookUp: () => Promise.resolve([]) },
     files,
     handlers,
     clock,
     backOff: backOffTimes,
     node: {
       memoryBytes: 4_000_000_000n,
+      hugePageSizes: [],
+      cgroupVersion: 1,
+      allocatable: { cpu: "4", memory: "3900000000", "ephemeral-storage": "10Gi" },
+      name: "node-1",
+      addresses: ["192.0.2.7", "2001:db8::7"],
       dns: { servers: ["192.0.2.1"], searches: ["example.org"], options: ["ndots:1"] },
       hostsFile: "127.0.0.1 localhost\n192.0.2.7 node\n",
       seLinux: false,

@@ -70,7 +70,7 @@ describe("playUp()", () => {
     assert.deepEqual(
       config?.mounts?.map(({ container_path = "", host_path = "" }) => `${container_path} ${host_path}`),
       [
-        "/v /state/uid-1/volumes/empty-dir/v/resolved/s",
+        "/v /state/uid-1/volumes/sub-paths/v/a/0",
         "/etc/hosts /state/uid-1/etc-hosts",
         "/dev/termination-log /state/uid-1/containers/a/termination-message-0",
       ],

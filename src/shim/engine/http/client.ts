@@ -9,7 +9,8 @@ import { descriptionLimitBytes } from "../../domain/snapshot.js";
 import { type Answer, readBody, readChunks } from "./answer.js";
 import { type EngineEndpoint, formatEndpoint } from "./endpoint.js";
 import { lostAnswer, refusal, unreachable } from "./errors.js";
-import { asObject, parseJson, textOf } from "./json.js";
+import { asObject, textOf } from "../../lib/json/json-readers.js";
+import { parseJson } from "./json.js";
 import { type Essentials, JsonTrimmer, type ListReading, readList } from "./json-stream.js";
 import { Modem } from "./modem.js";
 

@@ -6,7 +6,8 @@ import {
   sandboxConfig,
 } from "../../../../src/play/containers/cri-config.js";
 import { podHash } from "../../../../src/play/kubelet/hashes.js";
-import type { Image } from "../../../../src/shim/domain/cri.js";
+import { containerEnvironment } from "../../../../src/play/containers/environment.js";
+import { type Image, Signal } from "../../../../src/shim/domain/cri.js";
 import { makeFixture, podWith, readOnePod } from "../fake-cri.js";
 
 const { deps } = makeFixture();
@@ -21,7 +22,10 @@ async function containerOf(spec: string, image: Pick<Image, "id" | "uid" | "user
   const manifest = await podWith(spec);
   const [container] = manifest.pod.spec.containers;
   assert.ok(container);
-  return containerConfig({ manifest, container, attempt: 0, image, mounts: [], node, directories });
+  const environment = containerEnvironment({ manifest, container, node, podIps: [] });
+  return containerConfig({
+    ...{ manifest, container, attempt: 0, image, mounts: [], environment, node, directories },
+  });
 }
 
 describe("sandboxConfig()", () => {
@@ -53,6 +57,22 @@ spec:
     assert.deepEqual(config.linux?.sysctls, { "net.core.somaxconn": "1", "kernel.shm_rmid_forced": "1" });
     assert.deepEqual(config.linux.security_context?.seccomp, { profile_type: 0 });
   });
+
+  const hostnames: readonly (readonly [string, string | RegExp])[] = [
+    ["subdomain: db", "web"],
+    ["{subdomain: db, setHostnameAsFQDN: true}", "web.db.default.svc.cluster.local"],
+    ["{hostname: first, subdomain: db, setHostnameAsFQDN: true}", "first.db.default.svc.cluster.local"],
+    ["setHostnameAsFQDN: true", "web"],
+    [`{subdomain: ${"d".repeat(50)}, setHostnameAsFQDN: true}`, /has more than 64 characters/],
+  ];
+  for (const [fields, expected] of hostnames) {
+    test(`takes the host name of ${fields.slice(0, 60)}`, async () => {
+      const lines = fields.replace(/[{}]/g, "").split(", ").join("\n  ");
+      const result = sandboxOf(`  ${lines}\n  containers: [{name: c, image: x}]`);
+      if (typeof expected === "string") assert.equal((await result).hostname, expected);
+      else await assert.rejects(result, expected);
+    });
+  }
 
   test("gives a pod of the host network neither a host name nor port mappings", async () => {
     const config = await sandboxOf(
@@ -166,6 +186,35 @@ describe("containerConfig()", () => {
       assert.deepEqual({ ...config.linux?.security_context, ...expected }, config.linux?.security_context);
     });
   }
+
+  test("says in annotations how to end the container, and its ports", async () => {
+    const { annotations } = await containerOf(
+      "  containers: [{name: c, image: x, ports: [{containerPort: 80}], lifecycle: {preStop: {sleep: {seconds: 1}}}}]",
+    );
+    assert.equal(annotations?.["io.kubernetes.container.preStopHandler"], '{"sleep":{"seconds":1}}');
+    assert.equal(annotations["io.kubernetes.container.ports"], '[{"containerPort":80,"protocol":"TCP"}]');
+  });
+
+  for (const [line, expected] of [
+    ["restartPolicy: Never", { network: 0, ipc: 0, pid: 3, target_id: "id-1" }],
+    ["shareProcessNamespace: true", { network: 0, ipc: 0, pid: 0 }],
+  ] as const) {
+    test(`lets an ephemeral container see its target's processes, with ${line}`, async () => {
+      const manifest = await podWith(`  ${line}\n  containers: [{name: c, image: x}]`);
+      const container = { name: "debug", image: "x", targetContainerName: "c" };
+      const facts = { manifest, container, attempt: 0, image: rootImage, mounts: [], node, directories };
+      const config = containerConfig({ ...facts, environment: new Map(), targetId: "id-1" });
+      assert.deepEqual(config.linux?.security_context?.namespace_options, expected);
+    });
+  }
+
+  test("takes the stop signal, and refuses one that does not exist", async () => {
+    const withSignal = (name: string) =>
+      containerOf(`  containers: [{name: c, image: x, lifecycle: {stopSignal: ${name}}}]`);
+    assert.equal((await withSignal("SIGRTMIN+3")).stop_signal, Signal.SIGNAL_SIGRTMINPLUS3);
+    assert.equal((await containerOf("  containers: [{name: c, image: x}]")).stop_signal, undefined);
+    await assert.rejects(withSignal("SIGNOT"), /there is no such signal/);
+  });
 
   test("masks the kernel's secrets by default", async () => {
     const { linux } = await containerOf("  containers: [{name: c, image: x}]");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expandEnvironment, expandVariables } from "../../../../src/play/containers/expand-variables.js";
+import { expandVariables } from "../../../../src/play/containers/expand-variables.js";
 
 const variables = new Map([
   ["A", "a"],
@@ -34,29 +34,3 @@ for (const [text, expected] of cases) {
     assert.equal(expandVariables(text, variables), expected);
   });
 }
-
-test("expandEnvironment() lets a value refer to the names before it, not after", () => {
-  const environment = expandEnvironment([
-    { name: "LATE", value: "$(HOST)" },
-    { name: "HOST", value: "db" },
-    { name: "URL", value: "http://$(HOST)/" },
-    { name: "NONE" },
-  ]);
-  assert.deepEqual(
-    [...environment],
-    [
-      ["LATE", "$(HOST)"],
-      ["HOST", "db"],
-      ["URL", "http://db/"],
-      ["NONE", ""],
-    ],
-  );
-});
-
-test("expandEnvironment() takes the last entry of a name", () => {
-  const entries = [
-    { name: "A", value: "1" },
-    { name: "A", value: "$(A)2" },
-  ];
-  assert.deepEqual([...expandEnvironment(entries)], [["A", "12"]]);
-});

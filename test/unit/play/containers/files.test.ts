@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, rename, stat, statfs, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { nodeFiles } from "../../../../src/play/containers/files.js";
+import { mountPointsBelow } from "../../../../src/play/containers/mounts.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
+import { withoutMounts } from "./can-mount.js";
 
 async function inDirectory(work: (directory: string) => Promise<void>): Promise<void> {
   await using directory = await temporaryDirectory();
@@ -18,7 +20,7 @@ describe("prepareVolume() of an emptyDir", () => {
   test("makes a directory writable for all users, in a directory that only root may enter", () =>
     inDirectory(async (directory) => {
       const path = join(directory, "uid", "volumes", "v");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined });
+      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
       assert.equal(await modeOf(path), 0o777);
       assert.equal((await modeOf(join(directory, "uid"))) & 0o007, 0);
     }));
@@ -27,7 +29,7 @@ describe("prepareVolume() of an emptyDir", () => {
     inDirectory(async (directory) => {
       const path = join(directory, "v");
       const group = process.getgid?.() ?? 0;
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group });
+      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group, memoryBytes: undefined });
       assert.equal(await modeOf(path), 0o2777);
       assert.equal((await stat(path)).gid, group);
     }));
@@ -37,7 +39,7 @@ describe("prepareVolume() of an emptyDir", () => {
       const path = join(directory, "v");
       await mkdir(path, { mode: 0o700 });
       await writeFile(join(path, "data"), "x");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined });
+      await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
       assert.equal(await readFile(join(path, "data"), "utf8"), "x");
       assert.equal(await modeOf(path), 0o700);
     }));
@@ -84,56 +86,161 @@ describe("prepareVolume() of a hostPath", () => {
     nodeFiles.prepareVolume({ kind: "hostPath", path: "/dev/null", type: "CharDevice" }));
 });
 
-describe("resolveSubPath()", () => {
+/** Mounts `subPath` of `volume` at a place below `directory`, and unmounts it in the end. */
+async function withSubPath(
+  directory: string,
+  subPath: string,
+  work: (target: string, volume: string) => Promise<void>,
+): Promise<void> {
+  const target = join(directory, "pod", "sub-paths", "0");
+  const volume = join(directory, "v");
+  try {
+    await nodeFiles.mountSubPath(volume, subPath, target);
+    await work(target, volume);
+  } finally {
+    await nodeFiles.removeTree(join(directory, "pod"));
+  }
+}
+
+describe("mountSubPath()", { skip: withoutMounts() }, () => {
+  const volumeIn = async (directory: string): Promise<string> => {
+    const path = join(directory, "v");
+    await nodeFiles.prepareVolume({ kind: "emptyDir", path, group: undefined, memoryBytes: undefined });
+    return path;
+  };
+
   test("makes missing directories with the volume's mode", () =>
     inDirectory(async (directory) => {
-      const volume = join(directory, "v");
-      await nodeFiles.prepareVolume({ kind: "emptyDir", path: volume, group: undefined });
-      assert.equal(await nodeFiles.resolveSubPath(volume, "a//./b"), join(volume, "a", "b"));
-      assert.equal(await modeOf(join(volume, "a", "b")), 0o777);
+      const volume = await volumeIn(directory);
+      await withSubPath(directory, "a//./b", async (target) => {
+        assert.equal(await modeOf(join(volume, "a", "b")), 0o777);
+        await writeFile(join(volume, "a", "b", "file"), "x");
+        assert.equal(await readFile(join(target, "file"), "utf8"), "x");
+      });
+      assert.equal(await readFile(join(volume, "a", "b", "file"), "utf8"), "x");
     }));
 
-  test("follows a link inside the volume", () =>
+  test("mounts a file, and follows a link inside the volume", () =>
     inDirectory(async (directory) => {
-      await mkdir(join(directory, "v", "real"), { recursive: true });
-      await symlink("real", join(directory, "v", "link"));
-      assert.equal(
-        await nodeFiles.resolveSubPath(join(directory, "v"), "link/x"),
-        join(directory, "v", "real", "x"),
-      );
+      const volume = await volumeIn(directory);
+      await mkdir(join(volume, "real"));
+      await writeFile(join(volume, "real", "file"), "x");
+      await symlink("real", join(volume, "link"));
+      await withSubPath(directory, "link/file", async (target) => {
+        assert.equal(await readFile(target, "utf8"), "x");
+      });
+    }));
+
+  test("keeps what is mounted when it is the same, and replaces it when it is not", () =>
+    inDirectory(async (directory) => {
+      const volume = await volumeIn(directory);
+      await withSubPath(directory, "a", async (target) => {
+        await nodeFiles.mountSubPath(volume, "a", target);
+        assert.equal((await mountPointsBelow(target)).length, 1);
+        await rename(join(volume, "a"), join(volume, "old"));
+        await writeFile(join(volume, "a"), "now a file");
+        await nodeFiles.mountSubPath(volume, "a", target);
+        assert.equal(await readFile(target, "utf8"), "now a file");
+        assert.equal((await mountPointsBelow(target)).length, 1);
+      });
     }));
 
   for (const [what, target] of [
     ["an absolute link", "/etc"],
     ["a relative link", "../secret"],
-    ["a link to a directory whose name begins alike", "../volume2"],
+    ["a link to a directory whose name begins alike", "../v2"],
   ] as const) {
     test(`refuses ${what} that leads out of the volume`, () =>
       inDirectory(async (directory) => {
-        for (const name of ["volume", "volume2", "secret"]) await mkdir(join(directory, name));
-        await symlink(target, join(directory, "volume", "link"));
-        const result = nodeFiles.resolveSubPath(join(directory, "volume"), "link/x");
+        for (const name of ["v", "v2", "secret"]) await mkdir(join(directory, name));
+        await symlink(target, join(directory, "v", "link"));
+        const result = withSubPath(directory, "link/x", () => Promise.resolve());
         await assert.rejects(result, /a link leads out of the volume/);
         assert.equal(existsSync(join(directory, "secret", "x")), false);
       }));
   }
+
+  test("never mounts what is outside while a container exchanges the path for a link", () =>
+    inDirectory(async (directory) => {
+      const volume = await volumeIn(directory);
+      await mkdir(join(directory, "secret"));
+      await writeFile(join(directory, "secret", "key"), "k");
+      await mkdir(join(volume, "a"));
+      await symlink("../secret", join(volume, "link"));
+      let isOver = false;
+      const attacker = (async () => {
+        for (let round = 0; !isOver; round += 1) {
+          await rename(join(volume, "a"), join(volume, "b"));
+          await rename(join(volume, "link"), join(volume, "a"));
+          await rename(join(volume, "a"), join(volume, "link"));
+          await rename(join(volume, "b"), join(volume, "a"));
+        }
+      })();
+      for (let count = 0; count < 100; count += 1) {
+        try {
+          await withSubPath(directory, "a", (target) => {
+            assert.equal(existsSync(join(target, "key")), false);
+            return Promise.resolve();
+          });
+        } catch (error) {
+          assert.match(String(error), /mount subPath/);
+        }
+      }
+      isOver = true;
+      await attacker;
+    }));
 });
 
-describe("firstAbove()", () => {
-  test("finds the directories that contain a path, through links, too, and not the path itself", () =>
+describe("prepareVolume() in memory", { skip: withoutMounts() }, () => {
+  test("mounts a file system of that size once, which removeTree() unmounts", () =>
     inDirectory(async (directory) => {
-      const volume = join(directory, "v");
-      await mkdir(join(volume, "a", "b"), { recursive: true });
-      await mkdir(join(volume, "a", "b", "c"));
-      await mkdir(join(volume, "other"));
-      await writeFile(join(volume, "file"), "");
-      await symlink("v", join(directory, "alias"));
-      const path = join(volume, "a", "b");
-      for (const above of [volume, join(volume, "a"), join(directory, "alias", "a"), directory, "/"])
-        assert.equal(await nodeFiles.firstAbove(path, ["/no/such/path", above]), above);
-      const not = ["", "c", "../../other", "../../file"].map((name) => join(path, name));
-      assert.equal(await nodeFiles.firstAbove(path, not), undefined);
+      const path = join(directory, "pod", "v");
+      const volume = { kind: "emptyDir", path, group: 7, memoryBytes: 1024n ** 2n } as const;
+      await nodeFiles.prepareVolume(volume);
+      await writeFile(join(path, "data"), "x");
+      await nodeFiles.prepareVolume(volume);
+      assert.equal(await readFile(join(path, "data"), "utf8"), "x");
+      const { blocks, bsize } = await statfs(path);
+      assert.equal(blocks * bsize, 1024 ** 2);
+      assert.equal(await modeOf(path), 0o2777);
+      await nodeFiles.removeTree(join(directory, "pod"));
+      assert.equal(existsSync(join(directory, "pod")), false);
     }));
+});
+
+describe("prepareVolume() of a claim", () => {
+  const group = 12_345;
+  const skip = process.getuid?.() === 0 ? false : "only root may give files away";
+  test("keeps data, and gives all of it to the fsGroup without following links", { skip }, () =>
+    inDirectory(async (directory) => {
+      const path = join(directory, "claim");
+      await nodeFiles.prepareVolume({ kind: "claim", path, group: undefined, trustRoot: false });
+      assert.equal(await modeOf(path), 0o777);
+      await writeFile(join(directory, "outside"), "", { mode: 0o600 });
+      await mkdir(join(path, "a"), { mode: 0o700 });
+      await writeFile(join(path, "a", "data"), "x", { mode: 0o600 });
+      await symlink("../../outside", join(path, "a", "link"));
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      assert.equal((await stat(join(path, "a", "data"))).gid, group);
+      assert.deepEqual(
+        await Promise.all([path, join(path, "a"), join(path, "a", "data")].map(modeOf)),
+        [0o2777, 0o2770, 0o660],
+      );
+      assert.equal((await stat(join(directory, "outside"))).gid, 0);
+      assert.equal(await modeOf(join(directory, "outside")), 0o600);
+    }),
+  );
+
+  test("trusts a root that belongs to the group already", { skip }, () =>
+    inDirectory(async (directory) => {
+      const path = join(directory, "claim");
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      await writeFile(join(path, "data"), "");
+      await chown(join(path, "data"), 0, 0);
+      await nodeFiles.prepareVolume({ kind: "claim", path, group, trustRoot: true });
+      assert.equal((await stat(join(path, "data"))).gid, 0);
+    }),
+  );
 });
 
 test("removeTree() accepts a directory that is not there", () =>
@@ -150,9 +257,23 @@ test("removeTree() does not follow links", () =>
     assert.ok(!existsSync(join(directory, "pod")));
   }));
 
-test("removeTree() refuses while something is mounted below", async () => {
-  await assert.rejects(nodeFiles.removeTree("/proc"), /still mounted below it: "\/proc"/);
-});
+test("replaceFile() leaves a private file, and readFile() refuses one that is too large", () =>
+  inDirectory(async (directory) => {
+    const path = join(directory, "uid", "pod.json");
+    assert.equal(await nodeFiles.readFile(path, 10), undefined);
+    await nodeFiles.replaceFile(path, "{}");
+    assert.equal(await modeOf(path), 0o600);
+    assert.equal(await nodeFiles.readFile(path, 10), "{}");
+    await assert.rejects(nodeFiles.readFile(path, 1), { kind: "exhausted" });
+    assert.deepEqual(await nodeFiles.list(join(directory, "uid")), ["pod.json"]);
+    assert.deepEqual(await nodeFiles.list(join(directory, "missing")), []);
+  }));
+
+test("diskUsage() counts what files take", () =>
+  inDirectory(async (directory) => {
+    await writeFile(join(directory, "data"), Buffer.alloc(100_000, 1));
+    assert.ok((await nodeFiles.diskUsage(directory)) >= 100_000n);
+  }));
 
 test("writeFile() keeps the inode of a file that is there, and sets its mode", () =>
   inDirectory(async (directory) => {

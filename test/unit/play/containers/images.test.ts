@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { ensureImage, pullPolicy } from "../../../../src/play/containers/images.js";
+import { ShimError } from "../../../../src/shim/lib/errors.js";
 import { FakeCri } from "../fake-cri.js";
 
 const policies: readonly (readonly [string, string])[] = [
@@ -17,6 +18,12 @@ for (const [image, expected] of policies) {
     assert.equal(pullPolicy({ image }), expected);
   });
 }
+
+const quiet = {
+  credentials: () => Promise.resolve([]),
+  onPull: () => undefined,
+  onLocalImage: () => undefined,
+};
 
 type Policy = "Always" | "IfNotPresent" | "Never";
 
@@ -35,7 +42,7 @@ for (const [imagePullPolicy, isPresent, expected] of cases) {
     if (isPresent) cri.images.set("x:1", {});
     const container = { name: "c", image: "x:1", imagePullPolicy };
     const pulls: string[] = [];
-    const deps = { client: cri, onPull: (image: string) => pulls.push(image) };
+    const deps = { ...quiet, client: cri, onPull: (image: string) => pulls.push(image) };
     const result = ensureImage(container, {}, deps, new AbortController().signal);
     if (expected instanceof RegExp) {
       await assert.rejects(result, expected);
@@ -49,16 +56,10 @@ for (const [imagePullPolicy, isPresent, expected] of cases) {
 
 const hints: readonly (readonly [string, Policy | undefined, boolean, RegExp])[] = [
   [
-    "names the tag that made it pull an image that is there",
-    undefined,
-    true,
-    /it broke; the image is on this node, but its tag/,
-  ],
-  [
-    "names the policy that made it pull an image that is there",
+    "names the policy that spares the pull of an image that is there",
     "Always",
     true,
-    /on this node, but imagePullPolicy is Always/,
+    /it broke; the image is on this node: write "imagePullPolicy: IfNotPresent"/,
   ],
   ["says nothing of the node when the image is not there", undefined, false, /^pull image "x": it broke$/],
 ];
@@ -66,9 +67,9 @@ for (const [what, imagePullPolicy, isPresent, expected] of hints) {
   test(`ensureImage() ${what}`, async () => {
     const cri = new FakeCri();
     cri.failOn = "pullImage x";
-    if (isPresent) cri.images.set("x", {});
+    if (isPresent) cri.images.set("x", { repo_digests: ["x@sha256:0"] });
     const container = { name: "c", image: "x", ...(imagePullPolicy && { imagePullPolicy }) };
-    const deps = { client: cri, onPull: () => undefined };
+    const deps = { ...quiet, client: cri };
     await assert.rejects(ensureImage(container, {}, deps, new AbortController().signal), {
       message: expected,
     });
@@ -77,8 +78,59 @@ for (const [what, imagePullPolicy, isPresent, expected] of hints) {
 
 test("ensureImage() names the policy of a volume as the manifest does", async () => {
   const wanted = { image: "x:1", imagePullPolicy: "Never", policyField: "pullPolicy" } as const;
-  const deps = { client: new FakeCri(), onPull: () => undefined };
+  const deps = { ...quiet, client: new FakeCri() };
   await assert.rejects(ensureImage(wanted, {}, deps, new AbortController().signal), {
     message: /not on this node, and pullPolicy is Never/,
   });
+});
+
+describe("ensureImage() of an image with the tag latest that is on this node", () => {
+  const local: readonly (readonly [string, readonly string[], Error | undefined, readonly string[]])[] = [
+    ["is not pulled when it never was in a registry", [], undefined, []],
+    [
+      "is used when its registry does not have it",
+      ["x@sha256:0"],
+      new ShimError("notFound", "gone"),
+      ["pullImage x"],
+    ],
+    ["is used when its registry denies it", ["x@sha256:0"], new ShimError("denied", "no"), ["pullImage x"]],
+    [
+      "is used when its registry cannot be reached",
+      ["x@sha256:0"],
+      new ShimError("unavailable", "no route"),
+      ["pullImage x"],
+    ],
+  ];
+  for (const [what, repo_digests, error, calls] of local) {
+    test(what, async () => {
+      const cri = new FakeCri();
+      cri.images.set("x", { repo_digests });
+      if (error !== undefined) cri.pullErrors.push(error);
+      const used: string[] = [];
+      const deps = { ...quiet, client: cri, onLocalImage: (image: string) => used.push(image) };
+      assert.ok((await ensureImage({ image: "x" }, {}, deps, new AbortController().signal)).id);
+      assert.deepEqual([cri.calls, used], [calls, ["x"]]);
+    });
+  }
+
+  test("is an error when Always is written", async () => {
+    const cri = new FakeCri();
+    cri.images.set("x", { repo_digests: [] });
+    cri.pullErrors.push(new ShimError("notFound", "no"));
+    const wanted = { image: "x", imagePullPolicy: "Always" } as const;
+    const result = ensureImage(wanted, {}, { ...quiet, client: cri }, new AbortController().signal);
+    await assert.rejects(result, { kind: "notFound" });
+  });
+});
+
+test("ensureImage() tries all credentials in turn, and names all errors", async () => {
+  const cri = new FakeCri();
+  const users = [{ username: "a" }, { username: "b" }];
+  const deps = { ...quiet, client: cri, credentials: () => Promise.resolve(users) };
+  const { signal } = new AbortController();
+  cri.pullErrors.push(new ShimError("denied", "not a"));
+  await ensureImage({ image: "x:1" }, {}, deps, signal);
+  assert.deepEqual(cri.auths, users);
+  cri.pullErrors.push(new ShimError("denied", "not a"), new ShimError("denied", "not b"));
+  await assert.rejects(ensureImage({ image: "y:1" }, {}, deps, signal), /\[not a, not b\]/);
 });

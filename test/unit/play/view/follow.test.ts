@@ -10,7 +10,8 @@ import { playUp } from "../../../../src/play/play.js";
 import { temporaryDirectory } from "../../lib/temporary-directory.js";
 import { type Fixture, makeFixture, podWith } from "../fake-cri.js";
 
-const spec = "  restartPolicy: Never\n  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
+const spec =
+  "  restartPolicy: Never\n  containers: [{name: a, image: busybox:1}, {name: b, image: busybox:1}]";
 
 interface Followed extends Fixture {
   readonly output: string[];

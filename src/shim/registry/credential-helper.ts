@@ -1,8 +1,8 @@
 /** Docker's credential helpers: programs that hand out the credentials of one registry. */
 import { execFile } from "node:child_process";
-import { ShimError } from "../../lib/errors.js";
-import type { RegistryCredentials } from "../../ports/engine.js";
-import { asObject, textOf } from "../http/json.js";
+import { ShimError } from "../lib/errors.js";
+import type { RegistryCredentials } from "../ports/engine.js";
+import { asObject, textOf } from "../lib/json/json-readers.js";
 
 const helperTimeoutMs = 10_000;
 const outputLimitBytes = 1024 * 1024;

@@ -7,9 +7,9 @@ import {
   normalizeRegistryKey,
   parseDockerConfig,
   parseLegacyDockerConfig,
-} from "../../../../src/shim/engine/registry/docker-config.js";
-import { RegistryCredentialStore } from "../../../../src/shim/engine/registry/registry-credentials.js";
-import { temporaryDirectory } from "../../lib/temporary-directory.js";
+} from "../../../src/shim/registry/docker-config.js";
+import { RegistryCredentialStore } from "../../../src/shim/registry/registry-credentials.js";
+import { temporaryDirectory } from "../lib/temporary-directory.js";
 
 function auth(text: string): string {
   return Buffer.from(text).toString("base64");

@@ -1,0 +1,87 @@
+/** Mounts that play makes on the engine's host: by mount(8) and umount(8) of util-linux. */
+import { spawn } from "node:child_process";
+import { readFile, realpath } from "node:fs/promises";
+import { sep } from "node:path";
+import { ShimError } from "../../shim/lib/errors.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
+
+/** A file system in memory. The kernel gives back its memory when it is unmounted. */
+export async function mountMemory(path: string, sizeBytes: bigint): Promise<void> {
+  await run("mount", ["-t", "tmpfs", "-o", `size=${sizeBytes}`, "tmpfs", path]);
+}
+
+/**
+ * Mounts what `descriptor` has open at `target`. No name is looked up on the way, so that nobody can replace
+ * it: /proc/self/fd/3 leads the kernel to the open file itself.
+ */
+export async function bindDescriptor(descriptor: number, target: string): Promise<void> {
+  await run("mount", ["--no-canonicalize", "--bind", "/proc/self/fd/3", target], descriptor);
+}
+
+/** Unmounts all that is mounted at `path` and below it, the innermost first. */
+export async function unmountBelow(path: string): Promise<void> {
+  const points = await mountPointsBelow(path);
+  // Of two mounts at one place, the later one is the last in the list, and on top.
+  for (const point of [...points].reverse()) await run("umount", ["--no-canonicalize", point]);
+}
+
+export async function isMountPoint(path: string): Promise<boolean> {
+  return (await mountPointsBelow(path)).includes(await realpath(path));
+}
+
+/** In the order in which they were made; none for a path that is missing. */
+export async function mountPointsBelow(path: string): Promise<readonly string[]> {
+  let real: string;
+  try {
+    real = await realpath(path);
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return [];
+    throw error;
+  }
+  return (await readFile("/proc/self/mountinfo", "utf8"))
+    .split("\n")
+    .map((line) => unescapeMountPath(line.split(" ")[4] ?? ""))
+    .filter((point) => point === real || point.startsWith(real + sep));
+}
+
+/** The kernel writes blanks and backslashes as three octal digits. */
+function unescapeMountPath(path: string): string {
+  return path.replace(/\\([0-7]{3})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 8)),
+  );
+}
+
+const timeoutMs = 30_000;
+const outputLimit = 64 * 1024;
+
+/** Answers the output. `descriptor` becomes number 3 of the program. Throws `unknown` with its own message. */
+export async function run(program: string, words: readonly string[], descriptor?: number): Promise<string> {
+  const stdio = ["ignore", "pipe", "pipe", ...(descriptor === undefined ? [] : [descriptor])] as const;
+  const child = spawn(program, words, {
+    stdio: [...stdio],
+    timeout: timeoutMs,
+    killSignal: "SIGKILL",
+    env: { ...process.env, LC_ALL: "C" },
+  });
+  const output = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"] as const) {
+    child[name]?.setEncoding("utf8");
+    child[name]?.on("data", (text: string) => {
+      output[name] = (output[name] + text).slice(0, outputLimit);
+    });
+  }
+  return new Promise((resolve, reject) => {
+    child.on("error", (cause) => {
+      const reason = hasCode(cause, "ENOENT") ? "not installed" : cause.message;
+      reject(new ShimError("unknown", `run ${program}: ${reason}`, {}, { cause }));
+    });
+    child.on("close", (code, signal) => {
+      if (code === 0) {
+        resolve(output.stdout);
+        return;
+      }
+      const status = code === null ? `ended by ${String(signal)}` : `exit status ${code}`;
+      reject(new ShimError("unknown", `run ${program}: ${output.stderr.trim() || status}`));
+    });
+  });
+}

@@ -1,0 +1,130 @@
+/**
+ * Opens paths below a directory that tenants may write to. Each part is opened from its open parent, and
+ * links are not followed, so that a container that replaces a part gains nothing.
+ */
+import type { Stats } from "node:fs";
+import { constants } from "node:fs";
+import { type FileHandle, chmod, chown, lstat, mkdir, open, readdir, realpath } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
+import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import { hasCode } from "../../shim/lib/files/file-errors.js";
+
+/** Opens a place and not its content: no right to read is needed, and pipes and devices do not block. */
+const placeOnly = 0o10000000;
+
+/** The path by which the kernel finds an open file again, whatever its name is now. */
+export function pathOf({ fd }: FileHandle): string {
+  return `/proc/self/fd/${fd}`;
+}
+
+async function openChild(parent: FileHandle, name: string): Promise<FileHandle> {
+  const child = await open(join(pathOf(parent), name), placeOnly | constants.O_NOFOLLOW);
+  if (!(await child.stat()).isSymbolicLink()) return child;
+  await child.close();
+  throw new ShimError("precondition", `"${name}" has become a link`);
+}
+
+/**
+ * The open `subPath` of a volume; the caller closes it. Makes missing directories, with the mode of the
+ * volume. Links may stay within the volume.
+ */
+export async function openSubPath(volumePath: string, subPath: string): Promise<FileHandle> {
+  const action = `mount subPath "${subPath}" of "${volumePath}"`;
+  try {
+    const root = await realpath(volumePath);
+    const { existing, missing } = await resolveParts(root, subPath);
+    let current = await open(root, placeOnly | constants.O_NOFOLLOW);
+    const { mode } = await current.stat();
+    const found = relative(root, existing).split(sep);
+    for (const { name, isNew } of [
+      ...found.map((part) => ({ name: part, isNew: false })),
+      ...missing.map((part) => ({ name: part, isNew: true })),
+    ].filter(({ name: part }) => part !== "")) {
+      const parent = current;
+      try {
+        if (isNew) await mkdir(join(pathOf(parent), name));
+        current = await openChild(parent, name);
+        if (isNew) await chmod(pathOf(current), mode & 0o2777);
+      } finally {
+        await parent.close();
+      }
+    }
+    return current;
+  } catch (error) {
+    if (error instanceof ShimError) throw error.within(action);
+    throw new ShimError("invalid", `${action}: ${messageOf(error)}`, {}, { cause: error });
+  }
+}
+
+/** Follows links once. What happens to the names afterwards is for `openChild` to see. */
+async function resolveParts(
+  root: string,
+  subPath: string,
+): Promise<{ readonly existing: string; readonly missing: readonly string[] }> {
+  const parts = subPath.split("/").filter((name) => name !== "" && name !== ".");
+  let existing = root;
+  for (const [index, part] of parts.entries()) {
+    const next = join(existing, part);
+    try {
+      existing = await realpath(next);
+    } catch (error) {
+      if (!hasCode(error, "ENOENT") || (await isThere(next))) throw error;
+      return { existing, missing: parts.slice(index) };
+    }
+    if (existing !== root && !existing.startsWith(root + sep))
+      throw new ShimError("invalid", `a link leads out of the volume, to "${existing}"`);
+  }
+  return { existing, missing: [] };
+}
+
+/** Also a link that leads nowhere. */
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return false;
+    throw error;
+  }
+}
+
+/**
+ * Gives all that is below `path` to `group`, which may then read and write, as the kubelet does for fsGroup.
+ * New files belong to the group, too. With `trustRoot`, a root that is so already ends the work.
+ */
+export async function giveToGroup(path: string, group: number, trustRoot: boolean): Promise<void> {
+  const root = await open(path, placeOnly | constants.O_NOFOLLOW);
+  try {
+    const stats = await root.stat();
+    if (trustRoot && stats.gid === group && (stats.mode & 0o2770) === 0o2770) return;
+    await giveTree(root, stats, group);
+  } finally {
+    await root.close();
+  }
+}
+
+async function giveTree(file: FileHandle, { uid, gid, mode }: Stats, group: number): Promise<void> {
+  const stats = await file.stat();
+  const path = pathOf(file);
+  if (gid !== group) await chown(path, uid, group);
+  const isDirectory = stats.isDirectory();
+  const wanted = (mode | (isDirectory ? 0o2770 : 0o660)) & 0o7777;
+  // A change of the owner takes set-id bits away.
+  if (gid !== group || wanted !== (mode & 0o7777)) await chmod(path, wanted);
+  if (!isDirectory) return;
+  for (const name of await readdir(path)) {
+    let child: FileHandle;
+    try {
+      child = await open(join(path, name), placeOnly | constants.O_NOFOLLOW);
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) continue; // Removed by another pod.
+      throw error;
+    }
+    try {
+      const childStats = await child.stat();
+      if (!childStats.isSymbolicLink()) await giveTree(child, childStats, group);
+    } finally {
+      await child.close();
+    }
+  }
+}
