@@ -232,7 +232,7 @@ export class PodWorker {
       await this.#checkApplied(manifest, observed, []);
       return isUp ? 0 : Infinity;
     }
-    await this.#save(manifest);
+    await this.#save(manifest, observed);
     const memory = { crashes: this.#crashes, pulls: this.#pulls, waiting: this.#waiting };
     const { hasActed, failures } = await syncPod(
       { manifest, observed, probes: this.#probes, ...memory },
@@ -277,11 +277,11 @@ export class PodWorker {
     return this.#status;
   }
 
-  async #save(manifest: Manifest): Promise<void> {
+  async #save(manifest: Manifest, { sandboxes }: ObservedPod): Promise<void> {
     if (this.#savedHash === manifest.hash) return;
     await writePodRecord(manifest, this.deps);
     // Changed ConfigMaps and Secrets reach volumes that are mounted already.
-    if (this.#savedHash !== undefined) await prepareVolumes(manifest, this.deps);
+    if (sandboxes.some(({ isReady }) => isReady)) await prepareVolumes(manifest, this.deps);
     this.#savedHash = manifest.hash;
   }
 

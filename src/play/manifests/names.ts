@@ -66,3 +66,15 @@ export const address: Check = (text) =>
   /^(\d{1,3}\.){3}\d{1,3}$/.test(text) || /^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$/.test(text)
     ? undefined
     : "must be an IP address";
+
+/** Names of ports of containers (IANA_SVC_NAME). */
+export const portName: Check = (text) =>
+  text.length <= 15 && label.test(text) && /[a-z]/.test(text) && !text.includes("--")
+    ? undefined
+    : "must be at most 15 lower case letters, digits and '-', with a letter, and no '-' at either end";
+
+/** Keys of the data of ConfigMaps and Secrets. They become names of files. */
+export const dataKey: Check = (text) =>
+  /^[-._a-zA-Z0-9]{1,253}$/.test(text) && text !== "." && !text.startsWith("..")
+    ? undefined
+    : "is no valid key: write at most 253 letters, digits, '-', '_' and '.', without '..' at the beginning";

@@ -1,92 +1,40 @@
-/** Every field of a Pod manifest that `play` honours. A field that is not here is an error, never ignored. */
+/**
+ * Every field of a Pod: those that `play` honours, and for all others the reason why they are passed over or
+ * refused. A field that is not here is no field of Kubernetes.
+ */
+import type { containerSecurityContext, lifecycleHandler, probe } from "./container-schema.js";
 import {
-  address,
-  dnsLabel,
-  dnsSubdomain,
-  environmentName,
-  labelValue,
-  mountPath,
-  nodePath,
-  notEmpty,
-  podUid,
-  qualifiedKey,
-  relativePath,
-} from "./names.js";
-import { parseQuantity } from "../../shim/domain/quantity.js";
+  appArmorProfile,
+  container,
+  type env,
+  ephemeralContainer,
+  resources,
+  seLinuxOptions,
+  seccompProfile,
+  windowsOptions,
+} from "./container-schema.js";
+import { podMetadata, templateMetadata } from "./metadata-schema.js";
+import { address, dnsLabel, dnsSubdomain, notEmpty, podUid } from "./names.js";
+import { atLeastOne, id, localReference, needsApiServer, notNegative, singleNode } from "./readers.js";
 import {
   type Problem,
   type Reader,
   type TypeOf,
+  anything,
   boolean,
-  integer,
   isObject,
   join,
   list,
-  malformed,
   mandatory,
-  mapOf,
-  notHonouredYet,
+  notHonoured,
   object,
   oneOf,
   onlyIf,
   passedOver,
+  passedOverBut,
   string,
 } from "./schema.js";
-
-const id = integer(0, 2 ** 31 - 1);
-const port = integer(1, 65_535);
-const isEmpty = onlyIf((value) => isObject(value) && Object.keys(value).length === 0, notHonouredYet);
-
-/** Kubernetes writes quantities as text, but its manifests may have plain numbers. The result is text. */
-const quantity: (perUnit: 1 | 1000) => Reader<string> = (perUnit) => (value, path, problems) => {
-  const text = typeof value === "number" ? String(value) : value;
-  const amount = typeof text === "string" ? parseQuantity(text, perUnit) : undefined;
-  if (amount === undefined)
-    problems.push(malformed(path, 'must be a quantity such as "250m", "0.5" or "128Mi"'));
-  else if (amount < 0n) problems.push(malformed(path, "must not be negative"));
-  return typeof text === "string" ? text : undefined;
-};
-
-/** A mapping whose keys are checked as well. */
-function keyed(read: Reader<string>, checkKey: (key: string) => Problem["kind"] | undefined, reason: string) {
-  const values = mapOf(read);
-  return (value: unknown, path: string, problems: Problem[]) => {
-    for (const key of isObject(value) ? Object.keys(value) : []) {
-      const kind = checkKey(key);
-      if (kind !== undefined) problems.push({ path: join(path, key), reason, kind });
-    }
-    return values(value, path, problems);
-  };
-}
-
-const validKey = (key: string): "malformed" | undefined =>
-  qualifiedKey(key) === undefined ? undefined : "malformed";
-
-/**
- * Annotations that confine a pod in older Kubernetes releases. Ignoring them would weaken its confinement.
- */
-const actingAnnotation =
-  /^(container\.apparmor\.security\.beta\.kubernetes\.io|container\.seccomp\.security\.alpha\.kubernetes\.io|seccomp\.security\.alpha\.kubernetes\.io)\//;
-
-const labels = keyed(string(labelValue), validKey, "is no valid key: write NAME or DOMAIN/NAME");
-const plainAnnotations = keyed(string(), validKey, "is no valid key: write NAME or DOMAIN/NAME");
-const annotations: typeof plainAnnotations = (value, path, problems) => {
-  for (const key of isObject(value) ? Object.keys(value) : []) {
-    if (!actingAnnotation.test(key)) continue;
-    const reason = `${notHonouredYet}: use appArmorProfile or seccompProfile of a securityContext`;
-    problems.push({ path: join(path, key), reason, kind: "notHonoured" });
-  }
-  return plainAnnotations(value, path, problems);
-};
-
-const profileType = oneOf(["RuntimeDefault", "Unconfined", "Localhost"]);
-const seccompProfile = object({
-  type: mandatory(profileType),
-  localhostProfile: string((path) => notEmpty(path) ?? relativePath(path)),
-});
-const appArmorProfile = object({ type: mandatory(profileType), localhostProfile: string(notEmpty) });
-
-const seLinuxOptions = object({ user: string(), role: string(), type: string(), level: string() });
+import { volume } from "./volume-schema.js";
 
 const podSecurityContext = object({
   runAsUser: id,
@@ -101,233 +49,29 @@ const podSecurityContext = object({
   seccompProfile,
   appArmorProfile,
   seLinuxOptions,
+  seLinuxChangePolicy: passedOver("volumes are labelled by the runtime"),
   sysctls: list(object({ name: mandatory(string(notEmpty)), value: mandatory(string()) })),
+  windowsOptions,
 });
 
-const containerSecurityContext = object({
-  runAsUser: id,
-  runAsGroup: id,
-  runAsNonRoot: boolean(),
-  privileged: boolean(),
-  capabilities: object({ add: list(string(notEmpty)), drop: list(string(notEmpty)) }),
-  readOnlyRootFilesystem: boolean(),
-  allowPrivilegeEscalation: boolean(),
-  seccompProfile,
-  appArmorProfile,
-  seLinuxOptions,
-  procMount: oneOf(["Default", "Unmasked"]),
-});
+/** play never mounts a token, so that only a wish for one is worth a notice. */
+const automount: Reader<never> = (value, path, problems) =>
+  value === false ? undefined : passedOver(needsApiServer)(value, path, problems);
 
-/** Quantities by the name of the resource. */
-const amounts: Reader<Readonly<Record<string, string>>> = (value, path, problems) => {
-  const plain = isObject(value) ? Object.keys(value).filter((name) => !name.startsWith("hugepages-")) : [];
-  for (const name of plain.filter((one) => !["cpu", "memory", "ephemeral-storage"].includes(one)))
-    problems.push({ path: join(path, name), reason: notHonouredYet, kind: "notHonoured" });
-  return mapOf(quantity(1000))(value, path, problems);
-};
-
-const pullPolicy = oneOf(["Always", "IfNotPresent", "Never"]);
-
-/** A port of a container, by number or by name. */
-const portReference: Reader<number | string> = (value, path, problems) =>
-  typeof value === "number" ? port(value, path, problems) : string(dnsLabel)(value, path, problems);
-
-const seconds = integer(0, 2 ** 31 - 1);
-const atLeastOne = integer(1, 2 ** 31 - 1);
-
-const httpGet = object({
-  path: string(),
-  port: mandatory(portReference),
-  host: string(),
-  scheme: oneOf(["HTTP", "HTTPS"]),
-  httpHeaders: list(object({ name: mandatory(string(notEmpty)), value: mandatory(string()) })),
-});
-const tcpSocket = object({ port: mandatory(portReference), host: string() });
-const exec = object({ command: list(string()) });
-
-const probe = object({
-  exec,
-  httpGet,
-  tcpSocket,
-  grpc: object({ port: mandatory(port), service: string() }),
-  initialDelaySeconds: seconds,
-  timeoutSeconds: seconds,
-  periodSeconds: seconds,
-  successThreshold: seconds,
-  failureThreshold: seconds,
-  terminationGracePeriodSeconds: atLeastOne,
-});
-
-const lifecycleHandler = object({
-  exec,
-  httpGet,
-  tcpSocket,
-  sleep: object({ seconds: mandatory(seconds) }),
-});
-
-const lifecycle = object({
-  postStart: lifecycleHandler,
-  preStop: lifecycleHandler,
-  stopSignal: string(notEmpty),
-});
-
-const keyReference = object({
-  name: mandatory(string(dnsSubdomain)),
-  key: mandatory(string(notEmpty)),
-  optional: boolean(),
-});
-const objectReference = object({ name: mandatory(string(dnsSubdomain)), optional: boolean() });
-const fieldRef = object({ apiVersion: oneOf(["v1"]), fieldPath: mandatory(string(notEmpty)) });
-const resourceFieldRef = object({
-  containerName: string(),
-  resource: mandatory(string(notEmpty)),
-  divisor: quantity(1000),
-});
-
-const env = object({
-  name: mandatory(string(environmentName)),
-  value: string(),
-  valueFrom: object({
-    configMapKeyRef: keyReference,
-    secretKeyRef: keyReference,
-    fieldRef,
-    resourceFieldRef,
-  }),
-});
-
-/** Of init containers, containers and ephemeral containers. */
-const containerFields = {
-  name: mandatory(string(dnsLabel)),
-  image: mandatory(string(notEmpty)),
-  imagePullPolicy: pullPolicy,
-  command: list(string()),
-  args: list(string()),
-  workingDir: string(),
-  env: list(env),
-  envFrom: list(object({ prefix: string(), configMapRef: objectReference, secretRef: objectReference })),
-  resources: object({ requests: amounts, limits: amounts }),
-  ports: list(
-    object({
-      name: string(dnsLabel),
-      containerPort: mandatory(port),
-      hostPort: port,
-      hostIP: string(address),
-      protocol: oneOf(["TCP", "UDP", "SCTP"]),
-    }),
-  ),
-  securityContext: containerSecurityContext,
-  volumeMounts: list(
-    object({
-      name: mandatory(string(dnsLabel)),
-      mountPath: mandatory(string(mountPath)),
-      readOnly: boolean(),
-      recursiveReadOnly: oneOf(["Disabled", "Enabled", "IfPossible"]),
-      subPath: string(relativePath),
-      subPathExpr: string(relativePath),
-      mountPropagation: oneOf(["None", "HostToContainer", "Bidirectional"]),
-    }),
-  ),
-  terminationMessagePath: string(mountPath),
-  terminationMessagePolicy: oneOf(["File", "FallbackToLogsOnError"]),
-  stdin: boolean(),
-  stdinOnce: boolean(),
-  tty: boolean(),
-  livenessProbe: probe,
-  readinessProbe: probe,
-  startupProbe: probe,
-  lifecycle,
-};
-
-const container = object({
-  ...containerFields,
-  // Always makes an init container a sidecar. Other containers must not have it: see check-pod.ts.
-  restartPolicy: oneOf(["Always"]),
-});
-
-const ephemeralContainer = object({ ...containerFields, targetContainerName: string(dnsLabel) });
-
-const hostPathType = oneOf([
-  "",
-  "DirectoryOrCreate",
-  "Directory",
-  "FileOrCreate",
-  "File",
-  "Socket",
-  "CharDevice",
-  "BlockDevice",
-]);
-
-const fileMode = integer(0, 0o777);
-/** Keys of a ConfigMap or a Secret, as files. */
-const keyPaths = list(
-  object({
-    key: mandatory(string(notEmpty)),
-    path: mandatory(string((path) => notEmpty(path) ?? relativePath(path))),
-    mode: fileMode,
-  }),
-);
-const downwardFiles = list(
-  object({
-    path: mandatory(string((path) => notEmpty(path) ?? relativePath(path))),
-    fieldRef,
-    resourceFieldRef,
-    mode: fileMode,
-  }),
-);
-
-const volume = object({
-  name: mandatory(string(dnsLabel)),
-  emptyDir: object({
-    medium: oneOf(["", "Memory"], { HugePages: notHonouredYet }),
-    sizeLimit: quantity(1),
-  }),
-  hostPath: object({ path: mandatory(string(nodePath)), type: hostPathType }),
-  image: object({ reference: mandatory(string(notEmpty)), pullPolicy }),
-  configMap: object({
-    name: mandatory(string(dnsSubdomain)),
-    items: keyPaths,
-    defaultMode: fileMode,
-    optional: boolean(),
-  }),
-  secret: object({
-    secretName: mandatory(string(dnsSubdomain)),
-    items: keyPaths,
-    defaultMode: fileMode,
-    optional: boolean(),
-  }),
-  downwardAPI: object({ items: downwardFiles, defaultMode: fileMode }),
-  projected: object({
-    sources: list(
-      object({
-        configMap: object({
-          name: mandatory(string(dnsSubdomain)),
-          items: keyPaths,
-          optional: boolean(),
-        }),
-        secret: object({ name: mandatory(string(dnsSubdomain)), items: keyPaths, optional: boolean() }),
-        downwardAPI: object({ items: downwardFiles }),
-      }),
-    ),
-    defaultMode: fileMode,
-  }),
-  persistentVolumeClaim: object({ claimName: mandatory(string(dnsSubdomain)), readOnly: boolean() }),
-});
-
-const schedulingReason = "has no meaning on a single node";
-const noApiServer = "needs an API server, which play does not have";
-
-const spec = object({
+/** The spec of a pod, also that of a pod template. */
+export const readPodSpec = object({
   containers: mandatory(list(container)),
   initContainers: list(container),
   ephemeralContainers: list(ephemeralContainer),
   volumes: list(volume),
-  resources: object({ requests: amounts, limits: amounts }),
   securityContext: podSecurityContext,
   hostNetwork: boolean(),
   hostPID: boolean(),
   hostIPC: boolean(),
+  hostUsers: onlyIf((value) => value === true, "not honoured: the CRI server maps no users"),
   shareProcessNamespace: boolean(),
   hostname: string(dnsLabel),
+  hostnameOverride: notHonoured("not honoured: use hostname"),
   hostAliases: list(object({ ip: mandatory(string(address)), hostnames: list(string(dnsSubdomain)) })),
   dnsPolicy: oneOf(["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]),
   dnsConfig: object({
@@ -337,73 +81,77 @@ const spec = object({
   }),
   restartPolicy: oneOf(["Always", "OnFailure", "Never"]),
   runtimeClassName: string(dnsSubdomain),
-  terminationGracePeriodSeconds: seconds,
+  terminationGracePeriodSeconds: notNegative,
   activeDeadlineSeconds: atLeastOne,
   subdomain: string(dnsLabel),
   setHostnameAsFQDN: boolean(),
-  imagePullSecrets: list(object({ name: mandatory(string(dnsSubdomain)) })),
+  imagePullSecrets: list(localReference),
   enableServiceLinks: boolean(),
-  os: object({ name: mandatory(oneOf(["linux"])) }),
-  nodeName: passedOver(schedulingReason),
-  nodeSelector: passedOver(schedulingReason),
-  affinity: passedOver(schedulingReason),
-  tolerations: passedOver(schedulingReason),
-  topologySpreadConstraints: passedOver(schedulingReason),
-  schedulerName: passedOver(schedulingReason),
-  schedulingGates: passedOver(schedulingReason),
-  priority: passedOver(schedulingReason),
-  priorityClassName: passedOver(schedulingReason),
-  preemptionPolicy: passedOver(schedulingReason),
-  serviceAccount: passedOver(noApiServer),
-  serviceAccountName: passedOver(noApiServer),
-  automountServiceAccountToken: passedOver(noApiServer),
-  readinessGates: passedOver(noApiServer),
+  os: object({ name: mandatory(oneOf(["linux"], { windows: "not honoured: the node runs Linux" })) }),
+  resources,
+  resourceClaims: notHonoured("not honoured: needs a driver for dynamic resource allocation"),
+  overhead: passedOver("is set by an API server"),
+  nodeName: passedOver(singleNode),
+  nodeSelector: passedOver(singleNode),
+  affinity: passedOver(singleNode),
+  tolerations: passedOver(singleNode),
+  topologySpreadConstraints: passedOver(singleNode),
+  schedulerName: passedOver(singleNode),
+  schedulingGates: passedOver(singleNode),
+  schedulingGroup: passedOver(singleNode),
+  priority: passedOver(singleNode),
+  priorityClassName: passedOver(singleNode),
+  preemptionPolicy: passedOver(singleNode),
+  // Variables may ask for the name of the service account.
+  serviceAccount: passedOverBut(string(dnsSubdomain), needsApiServer),
+  serviceAccountName: passedOverBut(string(dnsSubdomain), needsApiServer),
+  automountServiceAccountToken: automount,
+  readinessGates: passedOver(needsApiServer),
 });
-
-/** The spec of a pod, also that of a pod template. */
-export const readPodSpec = spec;
 
 /** Reads a whole Pod of the v1 API. */
 export const readPod = object({
   apiVersion: mandatory(oneOf(["v1"])),
   kind: mandatory(oneOf(["Pod"])),
-  metadata: mandatory(
-    object({
-      name: mandatory(string(dnsSubdomain)),
-      namespace: string(dnsLabel),
-      uid: string(podUid),
-      labels,
-      annotations,
-    }),
-  ),
+  metadata: mandatory(podMetadata),
   spec: mandatory(readPodSpec),
-  status: isEmpty,
+  status: anything(),
 });
 
-/** Reads only name, namespace and uid, for the removal of a pod. Ignores all other fields. */
-export function readPodName(value: unknown, path: string, problems: Problem[]): PodName | undefined {
+export const podTemplate = object({ metadata: templateMetadata, spec: mandatory(readPodSpec) });
+
+/** Reads only name, namespace and uid, for the removal of an object. Ignores all other fields. */
+export function readObjectName(value: unknown, path: string, problems: Problem[]): ObjectName | undefined {
   const metadata = isObject(value) && isObject(value["metadata"]) ? value["metadata"] : {};
-  const pick = ({ name, namespace, uid }: Readonly<Record<string, unknown>>): unknown => ({
-    name,
-    namespace,
-    uid,
-  });
+  const { name, namespace, uid } = metadata;
   const read = object({
     name: mandatory(string(dnsSubdomain)),
     namespace: string(dnsLabel),
     uid: string(podUid),
   });
-  return read(pick(metadata), join(path, "metadata"), problems);
+  return read({ name, namespace, uid }, join(path, "metadata"), problems);
 }
 
-export interface PodName {
+export interface ObjectName {
   readonly name: string;
   readonly namespace?: string;
   readonly uid?: string;
 }
 
-export type Pod = NonNullable<ReturnType<typeof readPod>>;
-export type PodSpec = Pod["spec"];
+/** The metadata of a Pod, without what an API server sets. */
+export type PodMetadata = Pick<
+  TypeOf<typeof podMetadata>,
+  "name" | "namespace" | "uid" | "labels" | "annotations"
+>;
+
+export interface Pod {
+  readonly apiVersion: "v1";
+  readonly kind: "Pod";
+  readonly metadata: PodMetadata;
+  readonly spec: PodSpec;
+}
+
+export type PodSpec = TypeOf<typeof readPodSpec>;
 export type PodSecurityContext = TypeOf<typeof podSecurityContext>;
 export type Container = TypeOf<typeof container>;
 export type EphemeralContainer = TypeOf<typeof ephemeralContainer>;
@@ -412,6 +160,6 @@ export type LifecycleHandler = TypeOf<typeof lifecycleHandler>;
 export type EnvironmentVariable = TypeOf<typeof env>;
 export type ContainerSecurityContext = TypeOf<typeof containerSecurityContext>;
 export type VolumeMount = NonNullable<Container["volumeMounts"]>[number];
-export type Volume = TypeOf<typeof volume>;
+export type { Volume } from "./volume-schema.js";
 export type Profile = TypeOf<typeof seccompProfile>;
 export type ContainerPort = NonNullable<Container["ports"]>[number];

@@ -40,7 +40,8 @@ type Shape<F extends Fields> = Simplify<
 /** The type that a reader produces. */
 export type TypeOf<R> = R extends Reader<infer T> ? T : never;
 
-export const notHonouredYet = "not honoured yet";
+/** Every field of the kinds that play reads is in its schema: see test/golden/kubernetes-fields.json. */
+const unknownField = "is not a field of Kubernetes";
 
 /** A field that must be there. */
 export function mandatory<T>(reader: Reader<T>): Mandatory<T> {
@@ -59,7 +60,7 @@ export function object<const F extends Fields>(fields: F): Reader<Shape<F>> {
       if (field === null || field === undefined) continue;
       const known = Object.hasOwn(fields, name) ? fields[name] : undefined;
       if (known === undefined) {
-        problems.push({ path: join(path, name), reason: notHonouredYet, kind: "notHonoured" });
+        problems.push(malformed(join(path, name), unknownReason(name, Object.keys(fields))));
         continue;
       }
       const reader = typeof known === "function" ? known : known.mandatory;
@@ -163,12 +164,30 @@ export function onlyIf(harmless: (value: unknown) => boolean, reason: string): R
   };
 }
 
+/** A field of any value that play refuses, for the given reason. */
+export function notHonoured(reason: string): Reader<never> {
+  return onlyIf(() => false, reason);
+}
+
 /** A field of any value that play leaves out of account, for the given reason. */
 export function passedOver(reason: string): Reader<never> {
   return (_, path, problems) => {
     problems.push({ path, reason, kind: "passedOver" });
     return undefined;
   };
+}
+
+/** A field that is left out of account, except that another field may refer to its value. */
+export function passedOverBut<T>(reader: Reader<T>, reason: string): Reader<T> {
+  return (value, path, problems) => {
+    problems.push({ path, reason, kind: "passedOver" });
+    return reader(value, path, problems);
+  };
+}
+
+/** Any value; it is not looked at, and nobody would expect an effect of it on one node. */
+export function anything(): Reader<never> {
+  return () => undefined;
 }
 
 export function malformed(path: string, reason: string): Problem {
@@ -179,7 +198,21 @@ function textProblem(
   text: string,
   check: ((text: string) => string | undefined) | undefined,
 ): string | undefined {
-  return text.includes("\0") ? "must not contain a NUL character" : check?.(text);
+  const reason = text.includes("\0") ? "must not contain a NUL character" : check?.(text);
+  return reason !== undefined && hasPlaceholder(text) ? renderFirst : reason;
+}
+
+/** Of Helm and of other users of Go templates. */
+export function hasPlaceholder(text: string): boolean {
+  return /\{\{.*\}\}/.test(text);
+}
+
+export const renderFirst =
+  "has a template placeholder {{ }}: render it first, as in `helm template CHART | dockershim play -`";
+
+function unknownReason(name: string, known: readonly string[]): string {
+  const similar = known.find((one) => one.toLowerCase() === name.toLowerCase());
+  return similar === undefined ? unknownField : `${unknownField}: the field is ${similar}`;
 }
 
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -1,11 +1,12 @@
 /** `dockershim play FILE…`: runs Pod manifests through the CRI socket. */
-import { readFile } from "node:fs/promises";
 import { messageOf, ShimError } from "../lib/errors.js";
 import { connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
 import { followPods } from "../../play/view/follow.js";
-import type { ManifestFile } from "../../play/manifests/read-manifests.js";
-import { readManifests, readPodKeys } from "../../play/manifests/read-manifests.js";
+import type { ManifestFile } from "../../play/manifests/documents.js";
+import { parseReplicas, readManifestFiles } from "../../play/manifests/manifest-files.js";
+import { summarizeNotices } from "../../play/manifests/notices.js";
+import { type Manifest, readPodKeys, readWorkloads } from "../../play/manifests/read-manifests.js";
 import { serverFeatures } from "../../play/containers/server-features.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
@@ -18,7 +19,7 @@ import type { Directories } from "../../play/containers/pod-files.js";
 import { defaultDirectories } from "../../play/containers/pod-files.js";
 
 export interface PlayOptions {
-  /** Paths of manifests; `-` is standard input. */
+  /** Paths of manifests and of directories; `-` is standard input. */
   readonly files: readonly string[];
   /** `unix:///ABSOLUTE/PATH` of a CRI server, or the path alone. */
   readonly endpoint: string;
@@ -27,6 +28,16 @@ export interface PlayOptions {
   readonly down: boolean;
   /** Leaves what was made when a pod fails. */
   readonly keep?: boolean;
+  /** Also reads the directories below the given ones. */
+  readonly recursive?: boolean;
+  /** Numbers of pods: `3` for all workloads, `web=3` for one. */
+  readonly replicas?: readonly string[];
+  /** CronJobs run by their schedule instead of once. */
+  readonly schedule?: boolean;
+  /** Refuses what is otherwise passed over. */
+  readonly strict?: boolean;
+  /** Puts local volumes in place of those of storage systems. */
+  readonly localVolumes?: boolean;
   readonly directories?: Partial<Directories>;
 }
 
@@ -62,8 +73,9 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   const print = (text: string): void => {
     io.stdout.write(text);
   };
-  const texts = await readFiles(options.files, io);
-  const manifests = options.down ? [] : await readManifests(texts);
+  const { recursive = false } = options;
+  const texts = await readManifestFiles(options.files, { recursive, stdin: io.stdin, signal });
+  const manifests = options.down ? [] : await readPods(texts, options, report);
   const doomed = options.down ? await readPodKeys(texts) : [];
   const client = connect(options.endpoint);
   try {
@@ -124,25 +136,19 @@ function dockerCredentials(report: (line: string) => void): RegistryCredentialSt
   return new RegistryCredentialStore({ directory: process.env["DOCKER_CONFIG"], workingDirectory: "", log });
 }
 
-async function readFiles(names: readonly string[], io: PlayIo): Promise<readonly ManifestFile[]> {
-  if (names.length === 0)
-    throw new ShimError("invalid", "name at least one manifest file, or - for standard input");
-  if (new Set(names).size < names.length) throw new ShimError("invalid", "a manifest file is named twice");
-  const files: ManifestFile[] = [];
-  for (const name of names) {
-    try {
-      files.push({ name: name === "-" ? "standard input" : name, text: await readOne(name, io) });
-    } catch (error) {
-      throw new ShimError("invalid", `read "${name}": ${messageOf(error)}`, {}, { cause: error });
-    }
+/** The pods, with one line for each reason why something is passed over. */
+async function readPods(
+  files: readonly ManifestFile[],
+  options: PlayOptions,
+  report: (line: string) => void,
+): Promise<readonly Manifest[]> {
+  const { strict = false, schedule = false, localVolumes = false } = options;
+  const replicas = parseReplicas(options.replicas ?? []);
+  const workloads = await readWorkloads(files, { replicas, strict, schedule, localVolumes });
+  for (const line of summarizeNotices(workloads.notices)) report(line);
+  const [job] = [...workloads.jobs, ...workloads.cronJobs];
+  if (job !== undefined) {
+    throw new ShimError("unsupported", `${job.source}: jobs are not honoured yet`);
   }
-  return files;
-}
-
-async function readOne(name: string, { stdin, signal }: PlayIo): Promise<string> {
-  if (name !== "-") return readFile(name, { encoding: "utf8", signal });
-  if (stdin === undefined) throw new ShimError("invalid", "there is no standard input");
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
-  return Buffer.concat(chunks).toString("utf8");
+  return workloads.pods;
 }

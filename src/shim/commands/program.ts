@@ -146,8 +146,17 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .option("--follow", "follow the logs of the containers")
     .option("--down", "remove the pods of the files instead")
     .option("--keep", "keep what was made when a pod fails")
+    .option("-R, --recursive", "also read the directories below the given ones")
+    .option(
+      "--replicas <count>",
+      "number of pods of each workload, or NAME=NUMBER for one; may be repeated",
+      (count: string, before: readonly string[] = []) => [...before, count],
+    )
+    .option("--schedule", "run CronJobs by their schedule instead of once")
+    .option("--strict", "refuse what is otherwise passed over")
+    .option("--local-volumes", "put empty local volumes in place of those of storage systems")
     .option("--endpoint <endpoint>", playEndpointHelp)
-    .action(async (given: { follow?: boolean; down?: boolean; keep?: boolean; endpoint?: string }) => {
+    .action(async (given: PlayFlags) => {
       refuseServeFlags(flags, "play");
       const { args: files } = play;
       if (files.length === 0) throw new ShimError("invalid", 'command "play": needs at least one file');
@@ -157,6 +166,11 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         follow: given.follow === true,
         down: given.down === true,
         keep: given.keep === true,
+        recursive: given.recursive === true,
+        replicas: given.replicas ?? [],
+        schedule: given.schedule === true,
+        strict: given.strict === true,
+        localVolumes: given.localVolumes === true,
         endpoint,
       });
     });
@@ -204,12 +218,30 @@ export interface PlayOptions {
   readonly keep: boolean;
   /** Where the CRI is served. */
   readonly endpoint: UnixEndpoint;
+  readonly recursive: boolean;
+  /** `3` or `web=3`. */
+  readonly replicas: readonly string[];
+  readonly schedule: boolean;
+  readonly strict: boolean;
+  readonly localVolumes: boolean;
 }
 
 const served = options.containerRuntimeEndpoint;
 const variable = environmentName(served.name);
 
 /** For `--help`. */
+interface PlayFlags {
+  readonly follow?: boolean;
+  readonly down?: boolean;
+  readonly keep?: boolean;
+  readonly recursive?: boolean;
+  readonly replicas?: readonly string[];
+  readonly schedule?: boolean;
+  readonly strict?: boolean;
+  readonly localVolumes?: boolean;
+  readonly endpoint?: string;
+}
+
 export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
 
 /** The socket to connect to: the flag, else the endpoint of `serve` by environment or default. */

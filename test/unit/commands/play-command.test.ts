@@ -43,11 +43,11 @@ const cases: readonly (readonly [string, Readonly<Record<string, string>>, reado
   [
     "fields that are not honoured, of all files at once",
     {
-      "a.yaml": pod.replace("x:1", "x:1, lifecycle: {}"),
-      "b.yaml": pod.replace("web", "w2").replace("x:1", "x:1, startupProbe: {}"),
+      "a.yaml": pod.replace("x:1", "x:1, lifecycles: {}"),
+      "b.yaml": pod.replace("web", "w2").replace("x:1", "x:1, startupProbes: {}"),
     },
     ["a.yaml", "b.yaml"],
-    /2 fields[^]*lifecycle[^]*startupProbe/,
+    /2 problems[^]*lifecycles[^]*startupProbes/,
   ],
   ["a server that is not there", { "a.yaml": pod }, ["a.yaml"], /no CRI server answers there/],
 ];
@@ -60,6 +60,6 @@ for (const [what, files, names, expected] of cases) {
 test("runPlay() reads manifests from standard input", async () => {
   assert.match(
     await run({}, ["-"], "kind: Pod\n"),
-    /standard input: kind: kind and apiVersion must be given/,
+    /standard input, line 1: kind: kind and apiVersion must be given/,
   );
 });

@@ -235,6 +235,11 @@ describe("runCommandLine() commands", () => {
       follow: true,
       down: false,
       keep: false,
+      recursive: false,
+      replicas: [],
+      schedule: false,
+      strict: false,
+      localVolumes: false,
       endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
     });
   });

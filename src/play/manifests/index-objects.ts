@@ -1,0 +1,74 @@
+/** The ConfigMaps, Secrets, claims and service accounts of the files, by namespace. */
+import type { Collected } from "./collect.js";
+import type { Pod } from "./pod-schema.js";
+import type { ObjectData, SecretData } from "./manifest.js";
+import type { NamespaceObjects } from "./references.js";
+import type { Claim } from "./workloads.js";
+import { makeClaim } from "./make-claim.js";
+
+export interface ObjectIndex {
+  /** The claims of the files, and those that stand for volumes of storage systems. */
+  readonly claims: readonly Claim[];
+  of(namespace: string, moreClaims?: ReadonlySet<string>): NamespaceObjects;
+  /** The pod with the imagePullSecrets of its service account, when it has none of its own. */
+  withAccount(pod: Pod): Pod;
+}
+
+export function indexObjects(items: Collected): ObjectIndex {
+  const configMaps = new Map<string, Map<string, ObjectData>>();
+  const secrets = new Map<string, Map<string, SecretData>>();
+  for (const { namespace, name, value } of items.ConfigMap) {
+    put(configMaps, namespace, name, { ...value.data, ...value.binaryData });
+  }
+  for (const { namespace, name, value } of items.Secret) {
+    // stringData wins, as in the API server.
+    put(secrets, namespace, name, {
+      type: value.type ?? "Opaque",
+      data: { ...value.data, ...value.stringData },
+    });
+  }
+  const claims = [
+    ...items.PersistentVolumeClaim.map((item) => makeClaim(item, item.value.spec)),
+    ...local(items),
+  ];
+  const accounts = new Map(
+    items.ServiceAccount.map((item) => [`${item.namespace}/${item.name}`, item.value]),
+  );
+  return {
+    claims,
+    of: (namespace, more = new Set()) => {
+      const own = claims.filter((claim) => claim.namespace === namespace).map(({ name }) => name);
+      return {
+        configMaps: configMaps.get(namespace) ?? new Map<string, ObjectData>(),
+        secrets: secrets.get(namespace) ?? new Map<string, SecretData>(),
+        claims: new Set([...own, ...more]),
+      };
+    },
+    withAccount: (pod) => {
+      const { spec, metadata } = pod;
+      const account = spec.serviceAccountName ?? spec.serviceAccount ?? "default";
+      const found = accounts.get(`${metadata.namespace ?? "default"}/${account}`)?.imagePullSecrets;
+      if (found === undefined || (spec.imagePullSecrets ?? []).length > 0) return pod;
+      return { ...pod, spec: { ...spec, imagePullSecrets: found } };
+    },
+  };
+}
+
+/** One claim for each storage, however many pods use it. */
+function local(items: Collected): readonly Claim[] {
+  const found = new Map<string, Claim>();
+  for (const { document, line, namespace, localClaims } of Object.values(items).flat()) {
+    for (const name of localClaims) {
+      const { source } = document;
+      const claim = { source, line, namespace, name, requestBytes: undefined, isReadOnly: false };
+      found.set(`${namespace}/${name}`, claim);
+    }
+  }
+  return [...found.values()];
+}
+
+function put<T>(map: Map<string, Map<string, T>>, namespace: string, name: string, value: T): void {
+  const inner = map.get(namespace) ?? new Map<string, T>();
+  inner.set(name, value);
+  map.set(namespace, inner);
+}

@@ -1,0 +1,114 @@
+/** Pods from templates: names, uids and what a workload's controller adds to each pod. */
+import { createHash } from "node:crypto";
+import type { Container, Pod } from "./pod-schema.js";
+import type { Manifest, PodKey } from "./manifest.js";
+import { isObject } from "./schema.js";
+import type { Job, PodTemplate } from "./workloads.js";
+
+export interface PodAdditions {
+  readonly name: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly hostname?: string;
+  /** Set in every container that does not set it. */
+  readonly variables?: Readonly<Record<string, string>>;
+}
+
+export function makePod(template: PodTemplate, additions: PodAdditions): Manifest {
+  const { namespace, source, owner, objects, pod } = template;
+  const { name, labels, annotations, hostname, variables } = additions;
+  const { spec, metadata } = pod;
+  const made: Pod = {
+    ...pod,
+    metadata: {
+      ...metadata,
+      name,
+      namespace,
+      labels: { ...metadata.labels, ...labels },
+      annotations: { ...metadata.annotations, ...annotations },
+    },
+    spec: {
+      ...spec,
+      ...(hostname === undefined ? {} : { hostname: spec.hostname ?? hostname }),
+      ...(variables === undefined
+        ? {}
+        : {
+            containers: withVariables(spec.containers, variables),
+            initContainers: withVariables(spec.initContainers ?? [], variables),
+          }),
+    },
+  };
+  return { source, key: keyOf(made.metadata), pod: made, hash: hashOf(made), owner, objects };
+}
+
+/** The pod of a job. Names do not depend on the clock, so that a second play finds them. */
+export function makeJobPod(
+  job: Job,
+  { index, attempt }: { readonly index?: number; readonly attempt: number },
+): Manifest {
+  const name =
+    index === undefined
+      ? `${job.name}-${attempt}`
+      : `${job.name}-${index}${attempt === 0 ? "" : `-${attempt}`}`;
+  const common = { "batch.kubernetes.io/job-name": job.name, "job-name": job.name };
+  if (index === undefined) return makePod(job.template, { name, labels: common });
+  const completion = { "batch.kubernetes.io/job-completion-index": String(index) };
+  return makePod(job.template, {
+    name,
+    labels: { ...common, ...completion },
+    annotations: completion,
+    hostname: `${job.name}-${index}`,
+    variables: { JOB_COMPLETION_INDEX: String(index) },
+  });
+}
+
+function withVariables(
+  containers: readonly Container[],
+  variables: Readonly<Record<string, string>>,
+): readonly Container[] {
+  return containers.map((container) => {
+    const own = container.env ?? [];
+    const missing = Object.entries(variables).filter(([name]) => !own.some((one) => one.name === name));
+    return { ...container, env: [...own, ...missing.map(([name, value]) => ({ name, value }))] };
+  });
+}
+
+export function keyOf(metadata: {
+  readonly name: string;
+  readonly namespace?: string | undefined;
+  readonly uid?: string | undefined;
+}): PodKey {
+  const { name, namespace = "default" } = metadata;
+  return { name, namespace, uid: metadata.uid ?? derivedUid(namespace, name) };
+}
+
+/**
+ * The uid of a pod whose manifest has none: a UUID of version 8. It depends only on the pod's name, so that a
+ * second `play`, and `play --down` after a change of the manifest, find the pod.
+ */
+export function derivedUid(namespace: string, name: string): string {
+  const digest = createHash("sha256").update(`dockershim play\0${namespace}\0${name}`).digest("hex");
+  const variant = ((Number.parseInt(digest.slice(16, 17), 16) & 0x3) | 0x8).toString(16);
+  return [
+    digest.slice(0, 8),
+    digest.slice(8, 12),
+    `8${digest.slice(13, 16)}`,
+    `${variant}${digest.slice(17, 20)}`,
+    digest.slice(20, 32),
+  ].join("-");
+}
+
+/** SHA-256 of the content; the order of keys does not matter. */
+export function hashOf(value: unknown): string {
+  return createHash("sha256")
+    .update(JSON.stringify(sorted(value)))
+    .digest("hex");
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (!isObject(value)) return value;
+  const entries = Object.entries(value).filter(([, entry]) => entry !== null && entry !== undefined);
+  entries.sort(([left], [right]) => (left < right ? -1 : 1));
+  return entries.map(([key, entry]) => [key, sorted(entry)]);
+}

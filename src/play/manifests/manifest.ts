@@ -1,0 +1,46 @@
+/** A pod to play, with all that it refers to. */
+import type { Pod } from "./pod-schema.js";
+
+/** What identifies a pod on the node. */
+export interface PodKey {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** The data of a ConfigMap or of a Secret, decoded. */
+export type ObjectData = Readonly<Record<string, Buffer>>;
+
+/** The objects of the pod's namespace that the pod refers to. */
+export interface PodObjects {
+  readonly configMaps: ReadonlyMap<string, ObjectData>;
+  /** Also those of imagePullSecrets. Never shown. */
+  readonly secrets: ReadonlyMap<string, SecretData>;
+}
+
+export interface SecretData {
+  readonly type: string;
+  readonly data: ObjectData;
+}
+
+/** The workload that a pod was made for. */
+export interface Owner {
+  /** `Deployment` */
+  readonly kind: string;
+  readonly name: string;
+}
+
+/** A pod to play. */
+export interface Manifest {
+  /** `examples/web.yaml, document 2` */
+  readonly source: string;
+  readonly key: PodKey;
+  readonly pod: Pod;
+  /** SHA-256 of the content; the order of keys does not matter. */
+  readonly hash: string;
+  /** None for a Pod of its own. */
+  readonly owner?: Owner;
+  readonly objects: PodObjects;
+  /** Name of the pod of the same StatefulSet that must be ready before this one is made. */
+  readonly startsAfter?: string;
+}

@@ -1,0 +1,167 @@
+/** The kinds that make pods: their own fields around the pod template. */
+import { schedule as scheduleProblem, timeZone as timeZoneProblem } from "../controllers/cron-schedule.js";
+import { claimMetadata, objectMetadata, templateMetadata } from "./metadata-schema.js";
+import { dnsLabel, labelValue } from "./names.js";
+import { claimSpec } from "./object-schema.js";
+import { podTemplate } from "./pod-schema.js";
+import { atLeastOne, byQualifiedKey, notNegative } from "./readers.js";
+import {
+  type TypeOf,
+  anything,
+  boolean,
+  list,
+  mandatory,
+  notHonoured,
+  object,
+  oneOf,
+  onlyIf,
+  passedOver,
+  string,
+} from "./schema.js";
+
+const matchLabels = byQualifiedKey(string(labelValue));
+const selector = object({
+  matchLabels,
+  matchExpressions: list(
+    object({
+      key: mandatory(string()),
+      operator: mandatory(oneOf(["In", "NotIn", "Exists", "DoesNotExist"])),
+      values: list(string(labelValue)),
+    }),
+  ),
+});
+
+const noRevisions = passedOver("play keeps no revisions: a changed pod is replaced at once");
+const replaced = passedOver("play replaces changed pods one after the other");
+const noMinimum = passedOver("a pod counts as soon as it is ready");
+const untilDown = passedOver("play keeps what has ended until --down");
+
+const header = <const V extends string, const K extends string>(apiVersion: V, kind: K) => ({
+  apiVersion: mandatory(oneOf([apiVersion])),
+  kind: mandatory(oneOf([kind])),
+  metadata: mandatory(objectMetadata),
+  status: anything(),
+});
+const template = mandatory(podTemplate);
+
+export const deployment = object({
+  ...header("apps/v1", "Deployment"),
+  spec: mandatory(
+    object({
+      replicas: notNegative,
+      selector: mandatory(selector),
+      template,
+      strategy: replaced,
+      minReadySeconds: noMinimum,
+      revisionHistoryLimit: noRevisions,
+      progressDeadlineSeconds: passedOver("use --wait=TIME"),
+      paused: passedOver("play always makes what the file says"),
+    }),
+  ),
+});
+
+export const replicaSet = object({
+  ...header("apps/v1", "ReplicaSet"),
+  spec: mandatory(
+    object({ replicas: notNegative, selector: mandatory(selector), template, minReadySeconds: noMinimum }),
+  ),
+});
+
+export const replicationController = object({
+  ...header("v1", "ReplicationController"),
+  spec: mandatory(
+    object({ replicas: notNegative, selector: matchLabels, template, minReadySeconds: noMinimum }),
+  ),
+});
+
+export const daemonSet = object({
+  ...header("apps/v1", "DaemonSet"),
+  spec: mandatory(
+    object({
+      selector: mandatory(selector),
+      template,
+      updateStrategy: replaced,
+      minReadySeconds: noMinimum,
+      revisionHistoryLimit: noRevisions,
+    }),
+  ),
+});
+
+export const statefulSet = object({
+  ...header("apps/v1", "StatefulSet"),
+  spec: mandatory(
+    object({
+      replicas: notNegative,
+      selector: mandatory(selector),
+      template,
+      serviceName: string(dnsLabel),
+      volumeClaimTemplates: list(
+        object({
+          apiVersion: oneOf(["v1"]),
+          kind: oneOf(["PersistentVolumeClaim"]),
+          metadata: mandatory(claimMetadata),
+          spec: mandatory(claimSpec),
+          status: anything(),
+        }),
+      ),
+      podManagementPolicy: oneOf(["OrderedReady", "Parallel"]),
+      ordinals: object({ start: notNegative }),
+      persistentVolumeClaimRetentionPolicy: passedOver("claims outlive their pods"),
+      updateStrategy: replaced,
+      minReadySeconds: noMinimum,
+      revisionHistoryLimit: noRevisions,
+    }),
+  ),
+});
+
+const ownSelector = passedOver("the pods of a job are known by its name");
+
+const jobSpec = object({
+  parallelism: notNegative,
+  completions: notNegative,
+  backoffLimit: notNegative,
+  backoffLimitPerIndex: notNegative,
+  maxFailedIndexes: notNegative,
+  completionMode: oneOf(["NonIndexed", "Indexed"]),
+  activeDeadlineSeconds: atLeastOne,
+  suspend: boolean(),
+  template,
+  selector: ownSelector,
+  manualSelector: ownSelector,
+  ttlSecondsAfterFinished: untilDown,
+  podReplacementPolicy: oneOf(["TerminatingOrFailed", "Failed"]),
+  managedBy: onlyIf(
+    (value) => value === "kubernetes.io/job-controller",
+    "not honoured: another controller makes its pods",
+  ),
+  podFailurePolicy: notHonoured("not honoured: use backoffLimit"),
+  successPolicy: notHonoured("not honoured: use completions"),
+});
+
+export const job = object({ ...header("batch/v1", "Job"), spec: mandatory(jobSpec) });
+
+export const cronJob = object({
+  ...header("batch/v1", "CronJob"),
+  spec: mandatory(
+    object({
+      schedule: mandatory(string(scheduleProblem)),
+      timeZone: string(timeZoneProblem),
+      concurrencyPolicy: oneOf(["Allow", "Forbid", "Replace"]),
+      startingDeadlineSeconds: notNegative,
+      successfulJobsHistoryLimit: notNegative,
+      failedJobsHistoryLimit: notNegative,
+      suspend: boolean(),
+      jobTemplate: mandatory(
+        object({
+          metadata: templateMetadata,
+          spec: mandatory(jobSpec),
+        }),
+      ),
+    }),
+  ),
+});
+
+export type Selector = TypeOf<typeof selector>;
+export type JobSpec = TypeOf<typeof jobSpec>;
+export type StatefulSet = TypeOf<typeof statefulSet>;
+export type ReadTemplate = TypeOf<typeof podTemplate>;

@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { decideCronJob } from "../../../../src/play/controllers/cron-jobs.js";
+import { lastDue, parseSchedule, schedule } from "../../../../src/play/controllers/cron-schedule.js";
+import { type JobPod, decideJob } from "../../../../src/play/controllers/jobs.js";
+import { readWorkloads } from "../../../../src/play/manifests/read-manifests.js";
+import type { CronJob, Job } from "../../../../src/play/manifests/workloads.js";
+
+async function job(spec: string, policy = "Never"): Promise<Job> {
+  const pod = `{restartPolicy: ${policy}, containers: [{name: c, image: x}]}`;
+  const text = `apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {${spec}template: {spec: ${pod}}}`;
+  const [found] = (await readWorkloads([{ name: "f", text }])).jobs;
+  return found ?? assert.fail();
+}
+
+const phases = { P: "Pending", R: "Running", S: "Succeeded", F: "Failed" } as const;
+/** `RS` is a running pod and one that has succeeded. Pods that have ended did so at 0 s. */
+const pods = (letters: string, indexed = false): readonly JobPod[] =>
+  [...letters].map((letter, number) => {
+    const phase = phases[letter as keyof typeof phases];
+    const ended = phase === "Succeeded" || phase === "Failed" ? { finishedAt: 0 } : {};
+    const place = indexed ? { index: number, attempt: 0 } : { attempt: number };
+    return { name: `j-${number}`, phase, restarts: 0, ...place, ...ended };
+  });
+
+describe("decideJob()", () => {
+  const late = { startedAt: 0, now: 1_000_000 };
+  const cases: readonly (readonly [string, string, string, string, readonly number[]])[] = [
+    ["makes one pod", "", "", "running", [0]],
+    ["makes as many as may run at a time", "completions: 5, parallelism: 2, ", "", "running", [0, 1]],
+    ["makes the next when one has ended", "completions: 5, parallelism: 2, ", "SR", "running", [2]],
+    ["makes no more than are missing", "completions: 3, parallelism: 3, ", "SS", "running", [2]],
+    ["is complete with its completions", "completions: 2, ", "SS", "complete", []],
+    ["makes another for one that failed", "", "F", "running", [1]],
+    ["fails beyond its backoffLimit", "backoffLimit: 1, ", "FF", "failed", []],
+    ["adds no pod to a queue with a success", "parallelism: 3, ", "SR", "running", []],
+    ["is complete when a queue has ended", "parallelism: 3, ", "SF", "complete", []],
+    ["does nothing while suspended", "suspend: true, ", "", "suspended", []],
+  ];
+  for (const [what, spec, letters, state, attempts] of cases) {
+    test(what, async () => {
+      const decision = decideJob(await job(spec), pods(letters), late);
+      assert.equal(decision.state, state);
+      assert.deepEqual(
+        decision.make.map(({ attempt }) => attempt),
+        attempts,
+      );
+    });
+  }
+
+  test("waits 10 s after a failure, doubled with each", async () => {
+    const twice = await job("");
+    for (const [letters, wakeAt] of [
+      ["F", 10_000],
+      ["FF", 20_000],
+      ["FFFFFF", 320_000],
+    ] as const) {
+      const decision = decideJob(twice, pods(letters), { startedAt: 0, now: 9_999 });
+      assert.deepEqual([decision.make, decision.wakeAt], [[], wakeAt]);
+    }
+  });
+
+  test("fails at its deadline, and removes what runs", async () => {
+    const limited = await job("activeDeadlineSeconds: 5, ");
+    assert.equal(decideJob(limited, pods("R"), { startedAt: 0, now: 4_999 }).wakeAt, 5_000);
+    const { reason, remove } = decideJob(limited, pods("R"), { startedAt: 0, now: 5_000 });
+    assert.deepEqual([reason, remove], ["DeadlineExceeded", ["j-0"]]);
+  });
+
+  test("makes each index once, and again when it failed", async () => {
+    const indexed = await job("completions: 3, parallelism: 3, completionMode: Indexed, ");
+    assert.deepEqual(decideJob(indexed, pods("SF", true), late).make, [
+      { index: 1, attempt: 1 },
+      { index: 2, attempt: 0 },
+    ]);
+  });
+
+  test("fails with failed indexes after the others have ended", async () => {
+    const indexed = await job("completions: 2, completionMode: Indexed, backoffLimitPerIndex: 0, ");
+    assert.deepEqual(decideJob(indexed, pods("F", true), late).make, [{ index: 1, attempt: 0 }]);
+    assert.equal(decideJob(indexed, pods("FS", true), late).reason, "FailedIndexes");
+  });
+
+  test("counts the restarts of OnFailure", async () => {
+    const restarting = await job("backoffLimit: 2, ", "OnFailure");
+    const running = pods("R").map((pod) => ({ ...pod, restarts: 2 }));
+    assert.equal(decideJob(restarting, running, late).reason, "BackoffLimitExceeded");
+  });
+});
+
+describe("schedules", () => {
+  const minute = Date.UTC(2024, 1, 29, 13, 30); // A Thursday.
+  const cases: readonly (readonly [string, boolean])[] = [
+    ["* * * * *", true],
+    ["30 13 29 feb thu", true],
+    ["*/15 8-17 * * mon-fri", true],
+    ["*/20 * * * *", false],
+    ["30 13 1 * thu", true],
+    ["30 13 1 * *", false],
+    ["10/20 * * * *", true],
+    ["@hourly", false],
+    ["@every 30m", true],
+  ];
+  for (const [text, expected] of cases) {
+    test(`${text} is ${expected ? "" : "not "}due on Thursday, 29 February 2024, 13:30`, () => {
+      assert.equal(parseSchedule(text, "UTC").matches(minute), expected);
+    });
+  }
+
+  test("follow their time zone", () => {
+    assert.ok(parseSchedule("30 14 * * *", "Europe/Berlin").matches(minute));
+  });
+
+  for (const text of [
+    "",
+    "* * * *",
+    "60 * * * *",
+    "5-1 * * * *",
+    "*/0 * * * *",
+    "* * * * 8",
+    "TZ=UTC * * * * *",
+  ]) {
+    test(`${JSON.stringify(text)} is refused`, () => {
+      assert.notEqual(schedule(text), undefined);
+    });
+  }
+
+  test("lastDue() finds the latest of several", () => {
+    const daily = parseSchedule("30 13 * * *", "UTC");
+    assert.equal(lastDue(daily, minute - 3 * 86_400_000, minute + 5_000), minute);
+    assert.equal(lastDue(daily, minute, minute + 5_000), undefined);
+  });
+});
+
+describe("decideCronJob()", () => {
+  const every = parseSchedule("* * * * *", "UTC");
+  const cron = async (fields: Partial<CronJob>): Promise<CronJob> => ({
+    ...{ source: "f", namespace: "default", name: "c", schedule: "* * * * *", timeZone: undefined },
+    ...{ concurrencyPolicy: "Allow", startingDeadlineSeconds: undefined, isSuspended: false },
+    ...{ successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 1, job: await job("") },
+    ...fields,
+  });
+  const memory = { checkedUntil: 60_000 };
+  const running = [{ name: "c-1", state: "running", dueAt: 60_000 }] as const;
+
+  test("starts a job that is named after its minute", async () => {
+    const { start, wakeAt } = decideCronJob(await cron({}), every, [], memory, 125_000);
+    assert.deepEqual([start?.name, wakeAt], ["c-2", 180_000]);
+  });
+
+  test("waits for a running job with Forbid, and then starts", async () => {
+    const forbid = await cron({ concurrencyPolicy: "Forbid" });
+    const waiting = decideCronJob(forbid, every, running, memory, 125_000);
+    assert.equal(waiting.start, undefined);
+    const done = [{ ...running[0], state: "complete" }] as const;
+    assert.equal(decideCronJob(forbid, every, done, waiting.memory, 126_000).start?.name, "c-2");
+  });
+
+  test("removes a running job with Replace", async () => {
+    const replace = await cron({ concurrencyPolicy: "Replace" });
+    assert.deepEqual(decideCronJob(replace, every, running, memory, 125_000).remove, ["c-1"]);
+  });
+
+  test("gives up a start that is too late", async () => {
+    const strict = await cron({ startingDeadlineSeconds: 4 });
+    assert.equal(decideCronJob(strict, every, [], memory, 125_000).start, undefined);
+  });
+
+  test("removes ended jobs beyond the history", async () => {
+    const ended = [1, 2, 3].map((n) => ({ name: `c-${n}`, state: "complete", dueAt: n }) as const);
+    assert.deepEqual(decideCronJob(await cron({}), every, ended, memory, 60_001).remove, ["c-1", "c-2"]);
+  });
+});

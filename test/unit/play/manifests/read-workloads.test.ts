@@ -1,0 +1,252 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { makeJobPod } from "../../../../src/play/manifests/make-pod.js";
+import { summarizeNotices } from "../../../../src/play/manifests/notices.js";
+import {
+  type ReadOptions,
+  readDoomed,
+  readWorkloads,
+} from "../../../../src/play/manifests/read-manifests.js";
+import type { Workloads } from "../../../../src/play/manifests/workloads.js";
+
+const container = "{name: c, image: x}";
+
+function workload(kind: string, spec = "", pod = `containers: [${container}]`, name = "web"): string {
+  const batch = kind === "Job" ? "batch/v1" : "apps/v1";
+  const selector = kind === "Job" ? "" : "selector: {matchLabels: {app: web}}, ";
+  const template = `template: {metadata: {labels: {app: web}}, spec: {${pod}}}`;
+  return `apiVersion: ${batch}\nkind: ${kind}\nmetadata: {name: ${name}}\nspec: {${selector}${spec}${template}}\n`;
+}
+
+const read = (text: string, options?: ReadOptions): Promise<Workloads> =>
+  readWorkloads([{ name: "f.yaml", text }], options);
+const pod = (spec: string, name = "web"): string =>
+  `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {${spec}}\n`;
+const object = (kind: string, rest: string, name = "a"): string =>
+  `---\napiVersion: v1\nkind: ${kind}\nmetadata: {name: ${name}}\n${rest}\n`;
+
+describe("readWorkloads() makes pods", () => {
+  test("of a Deployment, with names from 0 and the workload as owner", async () => {
+    const { pods } = await read(workload("Deployment", "replicas: 2, "));
+    assert.deepEqual(
+      pods.map(({ key, owner }) => [key.name, key.namespace, owner]),
+      ["web-0", "web-1"].map((name) => [name, "default", { kind: "Deployment", name: "web" }]),
+    );
+    assert.deepEqual(pods[0]?.pod.metadata.labels, { app: "web" });
+  });
+
+  test("in the number of --replicas, by name before all, and none for 0", async () => {
+    const text = `${workload("Deployment")}---\n${workload("ReplicaSet", "", undefined, "b")}`;
+    const counts = { all: 0, byName: new Map([["b", 3]]) };
+    assert.deepEqual(
+      (await read(text, { replicas: counts })).pods.map(({ key }) => key.name),
+      ["b-0", "b-1", "b-2"],
+    );
+    await assert.rejects(
+      read(text, { replicas: { byName: new Map([["c", 1]]) } }),
+      /--replicas c=N: no workl/,
+    );
+  });
+
+  test("of a StatefulSet in order, with host names, ordinals and claims of their own", async () => {
+    const claims =
+      "volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Ki}}}}], ";
+    const mounting = "containers: [{name: c, image: x, volumeMounts: [{name: data, mountPath: /d}]}]";
+    const spec = `replicas: 2, serviceName: db, ordinals: {start: 5}, ${claims}`;
+    const { pods, claims: made } = await read(workload("StatefulSet", spec, mounting));
+    assert.deepEqual(
+      pods.map(({ key, startsAfter, pod: { spec } }) => [
+        key.name,
+        startsAfter,
+        spec.hostname,
+        spec.subdomain,
+      ]),
+      [
+        ["web-5", undefined, "web-5", "db"],
+        ["web-6", "web-5", "web-6", "db"],
+      ],
+    );
+    assert.deepEqual(pods[1]?.pod.spec.volumes, [
+      { name: "data", persistentVolumeClaim: { claimName: "data-web-6" } },
+    ]);
+    assert.deepEqual(
+      made.map(({ name, requestBytes }) => [name, requestBytes]),
+      [
+        ["data-web-5", 1024n],
+        ["data-web-6", 1024n],
+      ],
+    );
+  });
+
+  test("of one workload only as far as the ports of the host go", async () => {
+    const wanting = "containers: [{name: c, image: x, ports: [{containerPort: 1, hostPort: 80}]}]";
+    const { pods, notices } = await read(workload("Deployment", "replicas: 3, ", wanting));
+    assert.equal(pods.length, 1);
+    assert.match(notices[0]?.reason ?? "", /1 of 3 pods can be made: every one wants port 80\/TCP/);
+    const two = `${pod(wanting, "a")}---\n${pod(wanting, "b")}`;
+    await assert.rejects(read(two), /port 80\/TCP of this host is wanted by the pod default\/a, too/);
+  });
+
+  test("of a Job, by index with environment and host name", async () => {
+    const spec = "completions: 2, completionMode: Indexed, ";
+    const { jobs, pods } = await read(
+      workload("Job", spec, `restartPolicy: Never, containers: [${container}]`),
+    );
+    const [job] = jobs;
+    assert.ok(job);
+    assert.equal(pods.length, 0);
+    const made = makeJobPod(job, { index: 1, attempt: 0 });
+    assert.equal(made.key.name, "web-1");
+    assert.equal(made.pod.spec.hostname, "web-1");
+    assert.deepEqual(made.pod.spec.containers[0]?.env, [{ name: "JOB_COMPLETION_INDEX", value: "1" }]);
+    assert.equal(job.backoffLimit, 6);
+  });
+
+  test("of a CronJob once, or by its schedule", async () => {
+    const job = `jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [${container}]}}}}`;
+    const text = `apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: web}\nspec: {schedule: "0 1 * * *", ${job}}`;
+    assert.equal((await read(text)).jobs.length, 1);
+    const { jobs, cronJobs } = await read(text, { schedule: true });
+    assert.deepEqual([jobs.length, cronJobs[0]?.schedule], [0, "0 1 * * *"]);
+    await assert.rejects(read(text.replace("0 1", "0 61")), /spec\.schedule: the hour must be/);
+  });
+});
+
+describe("readWorkloads() follows references", () => {
+  const env = (from: string): string =>
+    `containers: [{name: c, image: x, env: [{name: A, valueFrom: {${from}}}]}]`;
+
+  test("to ConfigMaps and Secrets, decoded", async () => {
+    const text =
+      pod(
+        `${env("configMapKeyRef: {name: a, key: k}")}, volumes: [{name: v, secret: {secretName: a}}], imagePullSecrets: [{name: b}]`,
+      ) +
+      object("ConfigMap", "data: {k: v}\nbinaryData: {b: AAE=}") +
+      object("Secret", "data: {k: dg==, l: dg==}\nstringData: {k: w}") +
+      object("Secret", "type: kubernetes.io/dockerconfigjson\ndata: {.dockerconfigjson: e30=}", "b");
+    const { objects } = (await read(text)).pods[0] ?? assert.fail();
+    assert.deepEqual(objects.configMaps.get("a"), { k: Buffer.from("v"), b: Buffer.from([0, 1]) });
+    assert.deepEqual(objects.secrets.get("a")?.data, { k: Buffer.from("w"), l: Buffer.from("v") });
+    assert.equal(objects.secrets.get("b")?.type, "kubernetes.io/dockerconfigjson");
+  });
+
+  const missing: readonly (readonly [string, string, RegExp | undefined])[] = [
+    ["a ConfigMap", env("configMapKeyRef: {name: a, key: k}"), /configMapKeyRef: ConfigMap "a" is in none/],
+    ["an optional one", env("configMapKeyRef: {name: a, key: k, optional: true}"), undefined],
+    [
+      "a claim",
+      `containers: [${container}], volumes: [{name: v, persistentVolumeClaim: {claimName: d}}]`,
+      /PersistentVolumeClaim "d" is in none of the files/,
+    ],
+    ["a Secret for pulls", `containers: [${container}], imagePullSecrets: [{name: b}]`, undefined],
+  ];
+  for (const [what, spec, expected] of missing) {
+    test(`and ${expected === undefined ? "does without" : "reports"} ${what} that is missing`, async () => {
+      if (expected === undefined) assert.equal((await read(pod(spec))).pods.length, 1);
+      else await assert.rejects(read(pod(spec)), expected);
+    });
+  }
+
+  test("and reports a key that is missing", async () => {
+    const text = pod(env("configMapKeyRef: {name: a, key: k}")) + object("ConfigMap", "data: {}");
+    await assert.rejects(read(text), /ConfigMap "a" has no key "k"/);
+  });
+
+  test("and gives a pod the imagePullSecrets of its service account", async () => {
+    const text =
+      pod(`serviceAccountName: a, containers: [${container}]`) +
+      object("ServiceAccount", "imagePullSecrets: [{name: s}]") +
+      object("Secret", "data: {}", "s");
+    const { pods } = await read(text);
+    assert.deepEqual(pods[0]?.pod.spec.imagePullSecrets, [{ name: "s" }]);
+    assert.ok(pods[0]?.objects.secrets.has("s"));
+  });
+});
+
+describe("readWorkloads() refuses", () => {
+  const cases: readonly (readonly [string, string, RegExp])[] = [
+    [
+      "a selector of other pods",
+      workload("Deployment").replace("matchLabels: {app: web}", "matchLabels: {app: b}"),
+      /line 4: spec\.selector: does not match/,
+    ],
+    [
+      "a Deployment that does not restart",
+      workload("Deployment", "", `restartPolicy: Never, containers: [${container}]`),
+      /must be Always/,
+    ],
+    ["a Job that always restarts", workload("Job"), /must be Never or OnFailure/],
+    [
+      "two workloads with one name of pods",
+      `${workload("Deployment")}---\n${workload("DaemonSet")}`,
+      /the pod default\/web-0 is also made/,
+    ],
+    ["Helm templates", "a: {{ .Values.a }}\n", /line 1: has a template placeholder/],
+    ["an alias that contains itself", "apiVersion: &a [*a]\n", /f\.yaml/],
+    [
+      "a probe without a handler",
+      pod("containers: [{name: c, image: x, livenessProbe: {}}]"),
+      /livenessProbe: must have one of exec/,
+    ],
+    [
+      "a probe of an init container",
+      pod(
+        `initContainers: [{name: i, image: x, livenessProbe: {exec: {command: [a]}}}], containers: [${container}]`,
+      ),
+      /initContainers\[0\]\.livenessProbe: is only for init containers with/,
+    ],
+    [
+      "a successThreshold of a livenessProbe",
+      pod("containers: [{name: c, image: x, livenessProbe: {successThreshold: 2, exec: {command: [a]}}}]"),
+      /must be 1 for a livenessProbe/,
+    ],
+    [
+      "a restartPolicy of a container",
+      pod("containers: [{name: c, image: x, restartPolicy: Always}]"),
+      /makes them sidecars/,
+    ],
+    [
+      "a Secret that is no base64, without its value",
+      object("Secret", "data: {k: hunter2!}"),
+      /data\.k: must be base64$/,
+    ],
+    [
+      "a nodePort of two services",
+      ["a", "b"]
+        .map((name) => object("Service", "spec: {type: NodePort, ports: [{port: 1, nodePort: 30000}]}", name))
+        .join(""),
+      /nodePort 30000\/TCP is that of the service a/,
+    ],
+  ];
+  for (const [what, text, expected] of cases) {
+    test(what, async () => {
+      await assert.rejects(read(text), expected);
+    });
+  }
+
+  test("what is passed over, when strict", async () => {
+    const text = `${pod(`nodeName: n, containers: [${container}]`)}---\napiVersion: networking.k8s.io/v1\nkind: Ingress\n`;
+    const { notices } = await read(text);
+    assert.deepEqual(summarizeNotices(notices).length, 2);
+    assert.equal(
+      summarizeNotices(notices)[0],
+      "passed over in Pod web: spec.nodeName: has no meaning on a single node",
+    );
+    await assert.rejects(read(text, { strict: true }), /2 problems[^]*spec\.nodeName: passed over: has no/);
+  });
+
+  test("volumes of storage systems, unless they may be local", async () => {
+    const text = pod(`containers: [${container}], volumes: [{name: v, nfs: {server: s, path: /}}]`);
+    await assert.rejects(read(text), /volumes\[0\]\.nfs: not honoured: .*--local-volumes/);
+    const { pods, claims } = await read(text, { localVolumes: true });
+    assert.equal(pods[0]?.pod.spec.volumes?.[0]?.persistentVolumeClaim?.claimName, claims[0]?.name);
+  });
+});
+
+test("readDoomed() asks for no more than kinds and names", async () => {
+  const text = `${pod("madeUp: 1")}---\n${workload("Deployment").replace("selector", "madeUp")}${object("Service", "")}`;
+  const doomed = await readDoomed([{ name: "f.yaml", text }]);
+  assert.deepEqual(doomed.pods[0]?.key.name, "web");
+  assert.deepEqual(doomed.owners[0]?.kind, "Deployment");
+  assert.deepEqual(doomed.services, [{ namespace: "default", name: "a" }]);
+});
