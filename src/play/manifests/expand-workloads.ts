@@ -6,7 +6,7 @@ import { type Collection, type Item, below } from "./collect.js";
 import type { PlacedProblem } from "./documents.js";
 import { indexObjects } from "./index-objects.js";
 import { makeCronJob, makeJob } from "./make-job.js";
-import { hashOf, keyOf, makePod } from "./make-pod.js";
+import { keyOf, makePod, manifestHash } from "./make-pod.js";
 import { makeService } from "./make-service.js";
 import { statefulPods } from "./make-stateful-set.js";
 import type { Pod } from "./pod-schema.js";
@@ -88,7 +88,7 @@ export function expandWorkloads(
       source: document.source,
       key: keyOf(pod.metadata),
       pod,
-      hash: hashOf(pod),
+      hash: manifestHash(pod, found),
       objects: found,
     };
     pods.push({ item, manifest });

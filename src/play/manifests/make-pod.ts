@@ -1,7 +1,7 @@
 /** Pods from templates: names, uids and what a workload's controller adds to each pod. */
 import { createHash } from "node:crypto";
 import type { Container, Pod } from "./pod-schema.js";
-import type { Manifest, PodKey } from "./manifest.js";
+import type { Manifest, ObjectData, PodKey, PodObjects } from "./manifest.js";
 import { isObject } from "./schema.js";
 import type { Job, PodTemplate } from "./workloads.js";
 
@@ -38,7 +38,7 @@ export function makePod(template: PodTemplate, additions: PodAdditions): Manifes
           }),
     },
   };
-  return { source, key: keyOf(made.metadata), pod: made, hash: hashOf(made), owner, objects };
+  return { source, key: keyOf(made.metadata), pod: made, hash: manifestHash(made, objects), owner, objects };
 }
 
 /** The pod of a job. Names do not depend on the clock, so that a second play finds them. */
@@ -99,6 +99,17 @@ export function derivedUid(namespace: string, name: string): string {
 }
 
 /** SHA-256 of the content; the order of keys does not matter. */
+/** Also a change of an object that the pod refers to gives another hash. */
+export function manifestHash(pod: Pod, { configMaps, secrets }: PodObjects): string {
+  const texts = (data: ObjectData): readonly unknown[] =>
+    Object.entries(data).map(([key, value]) => [key, value.toString("base64")]);
+  return hashOf({
+    pod,
+    configMaps: [...configMaps].map(([name, data]) => [name, texts(data)]),
+    secrets: [...secrets].map(([name, { type, data }]) => [name, type, texts(data)]),
+  });
+}
+
 export function hashOf(value: unknown): string {
   return createHash("sha256")
     .update(JSON.stringify(sorted(value)))

@@ -17,6 +17,10 @@ import {
 } from "../../../src/shim/domain/cri.js";
 import type { CriClient } from "../../../src/play/client.js";
 import type { PlayFiles } from "../../../src/play/containers/files.js";
+import { parse } from "yaml";
+import { keyOf } from "../../../src/play/manifests/make-pod.js";
+import { readPod } from "../../../src/play/manifests/pod-schema.js";
+import type { Problem } from "../../../src/play/manifests/schema.js";
 import { type Manifest, readManifests } from "../../../src/play/manifests/read-manifests.js";
 import { type Clock, systemClock } from "../../../src/play/kubelet/clock.js";
 import type { PodEvent } from "../../../src/play/kubelet/events.js";
@@ -569,6 +573,20 @@ export async function readOnePod(text: string): Promise<Manifest> {
 /** A pod with the given lines (indented by two) in its spec. */
 export async function podWith(specLines: string): Promise<Manifest> {
   return readOnePod(`apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: uid-1}\nspec:\n${specLines}\n`);
+}
+
+/** The same, whose fields are not checked against each other, and whose objects may be missing. */
+export function uncheckedPodWith(specLines: string): Promise<Manifest> {
+  return uncheckedPod(`apiVersion: v1\nkind: Pod\nmetadata: {name: web, uid: uid-1}\nspec:\n${specLines}\n`);
+}
+
+export function uncheckedPod(text: string): Promise<Manifest> {
+  const problems: Problem[] = [];
+  const pod = readPod(parse(text), "", problems);
+  if (pod === undefined || problems.some(({ kind }) => kind === "malformed"))
+    throw new Error(`no pod: ${JSON.stringify(problems)}`);
+  const objects = { configMaps: new Map(), secrets: new Map() };
+  return Promise.resolve({ source: "pod.yaml", key: keyOf(pod.metadata), pod, hash: "hash", objects });
 }
 
 /** The containers of `i1=0 a=running`: i1 has exited with 0, a runs. All are of the sandbox `s`. */

@@ -8,18 +8,18 @@ import {
 import { podHash } from "../../../../src/play/kubelet/hashes.js";
 import { containerEnvironment } from "../../../../src/play/containers/environment.js";
 import { type Image, Signal } from "../../../../src/shim/domain/cri.js";
-import { makeFixture, podWith, readOnePod } from "../fake-cri.js";
+import { makeFixture, uncheckedPodWith, readOnePod } from "../fake-cri.js";
 
 const { deps } = makeFixture();
 const { node, directories } = deps;
 const rootImage = { id: "sha256:1", uid: null, username: "" };
 
 async function sandboxOf(spec: string) {
-  return sandboxConfig(await podWith(spec), 0, node, directories);
+  return sandboxConfig(await uncheckedPodWith(spec), 0, node, directories);
 }
 
 async function containerOf(spec: string, image: Pick<Image, "id" | "uid" | "username"> = rootImage) {
-  const manifest = await podWith(spec);
+  const manifest = await uncheckedPodWith(spec);
   const [container] = manifest.pod.spec.containers;
   assert.ok(container);
   const environment = containerEnvironment({ manifest, container, node, podIps: [] });
@@ -200,7 +200,7 @@ describe("containerConfig()", () => {
     ["shareProcessNamespace: true", { network: 0, ipc: 0, pid: 0 }],
   ] as const) {
     test(`lets an ephemeral container see its target's processes, with ${line}`, async () => {
-      const manifest = await podWith(`  ${line}\n  containers: [{name: c, image: x}]`);
+      const manifest = await uncheckedPodWith(`  ${line}\n  containers: [{name: c, image: x}]`);
       const container = { name: "debug", image: "x", targetContainerName: "c" };
       const facts = { manifest, container, attempt: 0, image: rootImage, mounts: [], node, directories };
       const config = containerConfig({ ...facts, environment: new Map(), targetId: "id-1" });

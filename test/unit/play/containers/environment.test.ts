@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { containerEnvironment } from "../../../../src/play/containers/environment.js";
 import type { PodObjects } from "../../../../src/play/manifests/read-manifests.js";
-import { makeFixture, readOnePod } from "../fake-cri.js";
+import { makeFixture, uncheckedPod } from "../fake-cri.js";
 
 const { node } = makeFixture().deps;
 const bytes = (data: Readonly<Record<string, string>>) =>
@@ -23,7 +23,7 @@ async function environmentOf(
 ): Promise<Readonly<Record<string, string>>> {
   const metadata = "{name: web, namespace: shop, uid: u1, labels: {app: a}, annotations: {note: 'x \"y\"'}}";
   const text = `apiVersion: v1\nkind: Pod\nmetadata: ${metadata}\nspec:\n  ${options.podSpec ?? "restartPolicy: Never"}\n`;
-  const read = await readOnePod(`${text}  containers: [{name: c, image: x, ${container}}]`);
+  const read = await uncheckedPod(`${text}  containers: [{name: c, image: x, ${container}}]`);
   const manifest = { ...read, objects };
   const [first] = manifest.pod.spec.containers;
   assert.ok(first);

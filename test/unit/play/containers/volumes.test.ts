@@ -6,7 +6,7 @@ import {
   volumePreparations,
 } from "../../../../src/play/containers/volumes.js";
 import type { Manifest } from "../../../../src/play/manifests/read-manifests.js";
-import { makeFixture, podWith } from "../fake-cri.js";
+import { makeFixture, uncheckedPodWith } from "../fake-cri.js";
 
 const { directories, node } = makeFixture().deps;
 
@@ -34,7 +34,7 @@ const spec = `
 `;
 
 test("volumePreparations() gives an emptyDir the fsGroup, and makes one of a volume without a source", async () => {
-  const manifest = await podWith(spec);
+  const manifest = await uncheckedPodWith(spec);
   assert.deepEqual(preparationsOf(manifest), [
     { kind: "emptyDir", path: "/state/uid-1/volumes/empty-dir/e", group: 7, memoryBytes: undefined },
     { kind: "emptyDir", path: "/state/uid-1/volumes/empty-dir/none", group: 7, memoryBytes: undefined },
@@ -43,7 +43,7 @@ test("volumePreparations() gives an emptyDir the fsGroup, and makes one of a vol
 });
 
 test("volumeMounts() makes container paths absolute and relabels only what play made", async () => {
-  const mounts = mountsOf(await podWith(spec), { node: { ...node, seLinux: true } });
+  const mounts = mountsOf(await uncheckedPodWith(spec), { node: { ...node, seLinux: true } });
   assert.deepEqual(mounts, [
     {
       volumePath: "/state/uid-1/volumes/empty-dir/e",
@@ -83,13 +83,13 @@ const modelSpec = `
 `;
 
 test("volumePreparations() has nothing to make of an image volume", async () => {
-  assert.deepEqual(preparationsOf(await podWith(modelSpec)), []);
+  assert.deepEqual(preparationsOf(await uncheckedPodWith(modelSpec)), []);
 });
 
 test("volumeMounts() mounts an image read-only, and leaves its sub path to the CRI", async () => {
   const image = { image: "sha256:1", user_specified_image: "model:1" };
   const images = new Map([["m", image]]);
-  const mounts = mountsOf(await podWith(modelSpec), { images });
+  const mounts = mountsOf(await uncheckedPodWith(modelSpec), { images });
   const mount = (container_path: string, image_sub_path: string) => ({
     volumePath: "",
     subPath: "",
@@ -106,7 +106,7 @@ describe("volumePreparations()", () => {
   };
   const filesOf = async (volume: string, mode = false) => {
     const manifest = {
-      ...(await podWith(`  containers: [{name: c, image: x}]\n  volumes: [{name: v, ${volume}}]`)),
+      ...(await uncheckedPodWith(`  containers: [{name: c, image: x}]\n  volumes: [{name: v, ${volume}}]`)),
       objects,
     };
     const [preparation] = preparationsOf(manifest);
@@ -168,7 +168,7 @@ describe("volumePreparations()", () => {
   ];
   for (const [emptyDir, resources, expected] of sizes) {
     test(`gives emptyDir {${emptyDir}} with ${resources || "no limit"} ${expected} bytes`, async () => {
-      const manifest = await podWith(
+      const manifest = await uncheckedPodWith(
         `  containers: [{name: c, image: x, ${resources}}]\n  volumes: [{name: v, emptyDir: {${emptyDir}}}]`,
       );
       const [preparation] = preparationsOf(manifest);
@@ -178,7 +178,7 @@ describe("volumePreparations()", () => {
   }
 
   test("keeps the data of a claim beside the pods, by namespace", async () => {
-    const manifest = await podWith(
+    const manifest = await uncheckedPodWith(
       "  containers: [{name: c, image: x}]\n  volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]",
     );
     assert.deepEqual(preparationsOf(manifest), [
@@ -193,7 +193,7 @@ describe("volumeMounts()", () => {
     volume = "emptyDir: {}",
     changes: Partial<VolumeMountsInput> = {},
   ) => {
-    const manifest = await podWith(
+    const manifest = await uncheckedPodWith(
       `  volumes: [{name: v, ${volume}}]\n  containers: [{name: c, image: x, volumeMounts: [{name: v, mountPath: /m, ${mount}}]}]`,
     );
     return mountsOf(manifest, changes)[0];
