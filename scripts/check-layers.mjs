@@ -83,7 +83,7 @@ const pureLayers = ["domain", "plan"];
  */
 const packages = [
   { match: /^dockerode$/, where: /^src\/shim\/engine\// },
-  { match: /^tar-stream$/, where: /^src\/shim\/(engine|host|pause)\// },
+  { match: /^tar-stream$/, where: /^src\/(shim\/(engine|host|pause)|play\/pod)\// },
   { match: /^@grpc\//, where: /^src\/(shim\/grpc|client)\// },
   { match: /^ws$/, where: /^src\/shim\/streaming\// },
   { match: /^commander$/, where: /^src\/shim\/(main\.ts$|commands\/)/ },

@@ -132,6 +132,12 @@ process.exitCode = await runCommandLine(
         ...{ environment: process.env, writeOut, signal: interrupted.signal, again },
       });
     },
+    pod: async (request, endpoint) => {
+      abortWhenInterrupted();
+      const { runPod } = await import("./commands/pod-command.js");
+      const { stdin, stdout, stderr } = process;
+      return runPod(request, endpoint, { stdin, stdout, stderr, signal: interrupted.signal });
+    },
     play: async (options) => {
       abortWhenInterrupted();
       const { runPlay } = await import("./commands/play-command.js");

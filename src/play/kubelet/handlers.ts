@@ -1,5 +1,4 @@
 /** What the kubelet's loop asks of probes and lifecycle hooks. */
-import { ShimError } from "../../shim/lib/errors.js";
 import type { Container, LifecycleHandler, Probe } from "../manifests/pod-schema.js";
 
 /** The running container that a probe or a hook is for. */
@@ -26,9 +25,3 @@ export interface Handlers {
   /** Rejects with a ShimError that says what the hook answered. Its limit is the caller's signal. */
   runHook(hook: LifecycleHandler, target: HandlerTarget, signal: AbortSignal): Promise<void>;
 }
-
-/** Until the handlers are there: every probe succeeds, every hook fails. */
-export const noHandlers: Handlers = {
-  probe: () => Promise.resolve({ result: "success", message: "" }),
-  runHook: () => Promise.reject(new ShimError("unsupported", "hooks are not supported yet")),
-};

@@ -3,6 +3,8 @@ import { type FileHandle, open, stat } from "node:fs/promises";
 
 /** A piece of a container's output. */
 export interface LogPiece {
+  /** RFC 3339; empty when the line has none. */
+  readonly time: string;
   readonly stream: string;
   /** Without its line end. */
   readonly text: string;
@@ -10,21 +12,25 @@ export interface LogPiece {
   readonly isEnd: boolean;
 }
 
-const criPattern = /^\d{4}-\S+ (stdout|stderr) ([PF])(?::\S*)? (.*)$/s;
+const criPattern = /^(\d{4}-\S+) (stdout|stderr) ([PF])(?::\S*)? (.*)$/s;
 
 /** Parses a line of a log file, without its line end. A line of neither format becomes the text as it is. */
 export function parseLogLine(line: string): LogPiece {
   const cri = criPattern.exec(line);
-  if (cri !== null) return { stream: cri[1] ?? "", text: cri[3] ?? "", isEnd: cri[2] === "F" };
+  if (cri !== null)
+    return { time: cri[1] ?? "", stream: cri[2] ?? "", text: cri[4] ?? "", isEnd: cri[3] === "F" };
   const docker = line.startsWith("{") ? parseJson(line) : undefined;
   if (docker !== undefined) {
     const isEnd = docker.log.endsWith("\n");
-    return { stream: docker.stream, text: isEnd ? docker.log.slice(0, -1) : docker.log, isEnd };
+    const { time, stream } = docker;
+    return { time, stream, text: isEnd ? docker.log.slice(0, -1) : docker.log, isEnd };
   }
-  return { stream: "stdout", text: line, isEnd: true };
+  return { time: "", stream: "stdout", text: line, isEnd: true };
 }
 
-function parseJson(line: string): { readonly log: string; readonly stream: string } | undefined {
+function parseJson(
+  line: string,
+): { readonly log: string; readonly stream: string; readonly time: string } | undefined {
   let value: unknown;
   try {
     value = JSON.parse(line);
@@ -34,9 +40,9 @@ function parseJson(line: string): { readonly log: string; readonly stream: strin
   if (typeof value !== "object" || value === null) return undefined;
   const log = "log" in value ? value.log : undefined;
   const stream = "stream" in value ? value.stream : undefined;
-  return typeof log === "string"
-    ? { log, stream: typeof stream === "string" ? stream : "stdout" }
-    : undefined;
+  if (typeof log !== "string") return undefined;
+  const time = "time" in value && typeof value.time === "string" ? value.time : "";
+  return { log, stream: typeof stream === "string" ? stream : "stdout", time };
 }
 
 /** Puts the pieces of long lines together again. */
@@ -47,7 +53,7 @@ export class LineAssembler {
   constructor(private readonly maxLength = 64 * 1024) {}
 
   /** The line that `piece` completes, or undefined. */
-  add({ stream, text, isEnd }: LogPiece): string | undefined {
+  add({ stream, text, isEnd }: Pick<LogPiece, "stream" | "text" | "isEnd">): string | undefined {
     const line = (this.#open.get(stream) ?? "") + text;
     if (!isEnd && line.length < this.maxLength) {
       this.#open.set(stream, line);

@@ -12,7 +12,8 @@ import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
 import { backOffTimes } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
-import { noHandlers } from "../../play/kubelet/handlers.js";
+import { makeHandlers } from "../../play/handlers/handlers.js";
+import { dialFromHere } from "../../play/dial.js";
 import { Kubelet } from "../../play/kubelet/kubelet.js";
 import { playDown, playUp, showPods } from "../../play/play.js";
 import type { Directories } from "../../play/containers/pod-files.js";
@@ -81,7 +82,7 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   try {
     await client.version(signal); // So that a missing server is the first error.
     const files = nodeFiles;
-    const handlers = noHandlers;
+    const handlers = makeHandlers({ client, dial: dialFromHere });
     if (options.down) {
       const { failed } = await playDown(
         doomed,

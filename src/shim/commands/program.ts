@@ -13,12 +13,12 @@ import {
   refuseServeFlags,
   usageErrorsOf,
 } from "./flags.js";
-import { type UnixEndpoint, listenEndpointKind } from "../config/endpoints.js";
+import type { UnixEndpoint } from "../config/endpoints.js";
 import { addDiffCommand, type DiffActions } from "./diff-commands.js";
 import { addCheckpointCommands, type CheckpointActions } from "./checkpoint-commands.js";
 import type { CommandParts } from "./command-parts.js";
-import { environmentName } from "../config/option.js";
-import { options } from "../config/options.js";
+import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
+import { addPodCommands, type PodActions } from "./pod-commands.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
 import { addMigrateCommands, type MigrateActions } from "./migrate-commands.js";
 
@@ -26,7 +26,7 @@ import { addMigrateCommands, type MigrateActions } from "./migrate-commands.js";
  * The actions of the commands return the exit code. A thrown error becomes one line on standard error and
  * code 1.
  */
-export interface Actions extends DiffActions, RelayActions, MigrateActions, CheckpointActions {
+export interface Actions extends DiffActions, RelayActions, MigrateActions, CheckpointActions, PodActions {
   serve(resolved: ResolvedConfig): Promise<number>;
   doctorNetwork(resolved: ResolvedConfig, options: { readonly check: boolean }): Promise<number>;
   doctorUlimits(resolved: ResolvedConfig): Promise<number>;
@@ -189,6 +189,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   addRelayCommands(actions, parts);
   addMigrateCommands(actions, parts);
   addCheckpointCommands(actions, parts);
+  addPodCommands(actions, parts);
 
   const version = addCommand("version", "print the version");
   version.action(() => {
@@ -226,10 +227,6 @@ export interface PlayOptions {
   readonly localVolumes: boolean;
 }
 
-const served = options.containerRuntimeEndpoint;
-const variable = environmentName(served.name);
-
-/** For `--help`. */
 interface PlayFlags {
   readonly follow?: boolean;
   readonly down?: boolean;
@@ -240,22 +237,6 @@ interface PlayFlags {
   readonly strict?: boolean;
   readonly localVolumes?: boolean;
   readonly endpoint?: string;
-}
-
-export const playEndpointHelp = `CRI socket (default: ${variable}, else ${served.default})`;
-
-/** The socket to connect to: the flag, else the endpoint of `serve` by environment or default. */
-export function resolvePlayEndpoint(given: string | undefined, environment: Environment): UnixEndpoint {
-  const text = given ?? environment[variable] ?? served.default;
-  const place = given === undefined ? `environment variable "${variable}"` : 'flag "--endpoint"';
-  let endpoint;
-  try {
-    endpoint = listenEndpointKind.parse(text);
-  } catch (error) {
-    throw ShimError.from(error).within(`${place}: ${JSON.stringify(text)}`);
-  }
-  if (endpoint.kind === "unix") return endpoint;
-  throw new ShimError("invalid", `${place}: ${JSON.stringify(text)}: names no socket to connect to`);
 }
 
 /**

@@ -58,6 +58,7 @@ export async function run(
       record: (options) => note("record", options),
       shadow: (options) => note("shadow", options),
       replay: (options) => note("replay", options),
+      pod: (request, endpoint) => note("pod", { ...request, endpoint }),
       showReport: (path) => note("showReport", path),
       keepLink: (paths) => note("keepLink", paths),
       observeCalls: (task) => note("observeCalls", task),

@@ -6,7 +6,7 @@ import type { CommandSession } from "../../ports/streaming.js";
 import { clientGone, probeIntervalMs } from "../client-connection.js";
 import type { CommandClient } from "../command-session.js";
 import { ResizeParser, ResizeQueue } from "../resize-queue.js";
-import { resetStatus } from "./frames.js";
+import { resetStatus } from "../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
 /** Best first. v1 to v3 have no exit codes, v1 and v2 no sizes. */

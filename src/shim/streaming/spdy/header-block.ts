@@ -4,7 +4,7 @@
  */
 import { constants, inflateRawSync } from "node:zlib";
 import { messageOf } from "../../lib/errors.js";
-import { violation } from "./frames.js";
+import { violation } from "../../lib/spdy/frames.js";
 import { headerDictionary, headerDictionaryId } from "./header-dictionary.js";
 import type { SpdyLimits } from "./limits.js";
 

@@ -5,7 +5,7 @@ import { endOf } from "../../lib/streams.js";
 import type { PortForwardSession } from "../../ports/streaming.js";
 import { probeIntervalMs } from "../client-connection.js";
 import { forwardConnection, refusalOf } from "../port-connection.js";
-import { resetStatus } from "./frames.js";
+import { resetStatus } from "../../lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "./spdy-connection.js";
 
 export const spdyPortForwardProtocols = ["portforward.k8s.io"] as const;

@@ -2,7 +2,7 @@
 import { Duplex, finished, type DuplexOptions } from "node:stream";
 import { ShimError } from "../../lib/errors.js";
 import { InputBuffer } from "../input-buffer.js";
-import { resetStatus } from "./frames.js";
+import { resetStatus } from "../../lib/spdy/frames.js";
 import type { Headers } from "./header-block.js";
 
 /**

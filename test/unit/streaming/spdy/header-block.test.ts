@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { constants, createDeflate } from "node:zlib";
 import fc from "fast-check";
 import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FrameParser } from "../../../../src/shim/streaming/spdy/frame-parser.js";
+import { FrameParser } from "../../../../src/shim/lib/spdy/frame-parser.js";
 import { EmptyHeaderBlocks, HeaderBlockReader } from "../../../../src/shim/streaming/spdy/header-block.js";
 import {
   headerDictionary,

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isKind } from "../../../../src/shim/lib/errors.js";
-import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/shim/streaming/spdy/frames.js";
+import { goAwayFrame, pingFrame, rstStreamFrame } from "../../../../src/shim/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { duplexPair } from "./spdy-bed.js";
 import { BlockWriter, data, headersFrame, SpdyClient, synStream } from "./spdy-client.js";

@@ -11,7 +11,7 @@ import {
   pingFrame,
   resetStatus,
   rstStreamFrame,
-} from "../../../../src/shim/streaming/spdy/frames.js";
+} from "../../../../src/shim/lib/spdy/frames.js";
 import { SpdyConnection, type SpdyStream } from "../../../../src/shim/streaming/spdy/spdy-connection.js";
 import { connect, duplexPair } from "./spdy-bed.js";
 import { data, headersFrame, inflateBlocks, SpdyClient, synStream, type Answer } from "./spdy-client.js";

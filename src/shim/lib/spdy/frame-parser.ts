@@ -1,4 +1,4 @@
-/** Parses the frames of a client. Pure: header blocks stay compressed. */
+/** Parses the frames of the other side. Pure: header blocks stay compressed. */
 import {
   controlBit,
   frameFlag,
@@ -8,7 +8,6 @@ import {
   violation,
   type Frame,
 } from "./frames.js";
-import type { SpdyLimits } from "./limits.js";
 
 const idMask = 0x7fff_ffff;
 /** Beside the types of control frames, which are 16 bits. */
@@ -22,9 +21,17 @@ const understood: ReadonlySet<number> = new Set([
   frameType.headers,
 ]);
 
+export interface FrameParserOptions {
+  /** The largest payload of a control frame. Data frames may have any length, as they are not buffered. */
+  readonly frameBytes: number;
+  /** Of a client, which opens streams and ignores the replies. */
+  readonly ignoresReplies?: boolean;
+}
+
 /** Cuts chunks of any size into frames. Data is not copied; at most one control frame is buffered. */
 export class FrameParser {
   readonly #controlLimitBytes: number;
+  readonly #ignoresReplies: boolean;
   readonly #header = Buffer.allocUnsafe(frameHeaderBytes);
   #headerFilled = 0;
   /** The header of the current frame; undefined between frames. */
@@ -34,8 +41,9 @@ export class FrameParser {
   /** The received part of a control frame's payload; undefined for data, and for ignored frames. */
   #payload: Buffer | undefined;
 
-  constructor(limits: Pick<SpdyLimits, "frameBytes">) {
-    this.#controlLimitBytes = limits.frameBytes;
+  constructor({ frameBytes, ignoresReplies = false }: FrameParserOptions) {
+    this.#controlLimitBytes = frameBytes;
+    this.#ignoresReplies = ignoresReplies;
   }
 
   /** The frames, and pieces of data frames, in `chunk`. Throws a violation; not to be used after that. */
@@ -77,7 +85,7 @@ export class FrameParser {
     const type = header.readUInt16BE(2);
     this.#current = { type, streamId: 0, flags };
     // All others are ignored: settings, window updates, and unknown types.
-    if (!understood.has(type)) return;
+    if (!understood.has(type) || (type === frameType.synReply && this.#ignoresReplies)) return;
     if (this.#remaining > this.#controlLimitBytes)
       throw violation(`a control frame of ${this.#remaining} bytes, more than ${this.#controlLimitBytes}`);
     this.#payload = Buffer.allocUnsafe(this.#remaining);

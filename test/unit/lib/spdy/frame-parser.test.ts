@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { isKind } from "../../../../src/shim/lib/errors.js";
-import { FrameParser } from "../../../../src/shim/streaming/spdy/frame-parser.js";
+import { FrameParser } from "../../../../src/shim/lib/spdy/frame-parser.js";
 import {
   controlFrame,
   dataFrameHeader,
@@ -12,8 +12,8 @@ import {
   pingFrame,
   rstStreamFrame,
   type Frame,
-} from "../../../../src/shim/streaming/spdy/frames.js";
-import { data, headersFrame, number, synStream } from "./spdy-client.js";
+} from "../../../../src/shim/lib/spdy/frames.js";
+import { data, headersFrame, number, synStream } from "../../streaming/spdy/spdy-client.js";
 
 const limits = { frameBytes: 1000 };
 const nothing = Buffer.alloc(0);

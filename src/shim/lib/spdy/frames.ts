@@ -1,10 +1,10 @@
 /**
- * The frames of SPDY/3.1 that a server receives and sends. Header blocks stay compressed (header-block.ts).
+ * The frames of SPDY/3.1 that clients and servers of streams send. Header blocks stay compressed.
  *
  * A control frame is the bit 1, version (15 bits), type (16); a data frame is the bit 0 and the stream id
  * (31). Then both have flags (8 bits), length (24) and the payload.
  */
-import { ShimError } from "../../lib/errors.js";
+import { ShimError } from "../errors.js";
 
 export const frameHeaderBytes = 8;
 

@@ -1,0 +1,50 @@
+/** Connections to pods and to the servers of streams: the one place that knows how they are reached. */
+import { connect } from "node:net";
+import type { Duplex } from "node:stream";
+import { linkAbort } from "../shim/lib/abort.js";
+import { ShimError } from "../shim/lib/errors.js";
+
+export interface Address {
+  /** A name or an IP address, without brackets. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/**
+ * A connected TCP stream. Rejects with kind `unavailable` when nothing answers at the address, with
+ * `unsupported` when addresses of pods cannot be reached from here at all, and when `signal` aborts.
+ */
+export type Dial = (address: Address, signal: AbortSignal) => Promise<Duplex>;
+
+/** From this host, on which the pods run. */
+export const dialFromHere: Dial = (address, signal) =>
+  new Promise((resolve, reject) => {
+    const socket = connect({ ...address, allowHalfOpen: true, noDelay: true });
+    const link = linkAbort(signal, () => {
+      socket.destroy();
+      reject(ShimError.from(signal.reason));
+    });
+    socket.once("error", (error: NodeJS.ErrnoException) => {
+      link[Symbol.dispose]();
+      const reason = reasons[error.code ?? ""] ?? error.message;
+      reject(new ShimError("unavailable", `dial ${addressText(address)}: ${reason}`, {}, { cause: error }));
+    });
+    socket.once("connect", () => {
+      link[Symbol.dispose]();
+      resolve(socket);
+    });
+  });
+
+const reasons: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection reset",
+  EHOSTUNREACH: "no route to host",
+  ENETUNREACH: "network is unreachable",
+  ETIMEDOUT: "connection timed out",
+  ENOTFOUND: "no such host",
+};
+
+/** `10.0.0.1:80`, `[fd00::1]:80` */
+export function addressText({ host, port }: Address): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}

@@ -1,0 +1,86 @@
+/** `dockershim pod port-forward`: local ports whose connections end in the pod. */
+import { createServer, type Server } from "node:net";
+import { linkAbort } from "../../shim/lib/abort.js";
+import { messageOf, ShimError } from "../../shim/lib/errors.js";
+import { addressText, type Dial } from "../dial.js";
+import { forwardPort } from "../streams/forward-port.js";
+
+export interface PortPair {
+  /** 0: any free one. */
+  readonly local: number;
+  readonly remote: number;
+}
+
+/** `8080:80`, `80` (the same port here) or `:80` (any free port here). Throws `invalid`. */
+export function parsePortPair(text: string): PortPair {
+  const [, first = "", second] = /^(\d{0,5})(?::(\d{1,5}))?$/.exec(text) ?? [];
+  const remote = Number(second ?? first);
+  const local = first === "" ? 0 : Number(first);
+  if (remote < 1 || remote > 65_535 || local > 65_535 || text === "")
+    throw new ShimError("invalid", `port ${JSON.stringify(text)}: write LOCAL:REMOTE, PORT or :REMOTE`);
+  return { local, remote };
+}
+
+export interface ForwardDeps {
+  readonly dial: Dial;
+  /** What the CRI server answers to PortForward. */
+  readonly url: (port: number) => Promise<string>;
+  readonly report: (line: string) => void;
+}
+
+/**
+ * Listens on each address until `signal` aborts. A connection that fails is reported and ends alone. Rejects,
+ * with nothing left open, when a port cannot be listened on.
+ */
+export async function forwardPorts(
+  pairs: readonly PortPair[],
+  addresses: readonly string[],
+  { dial, url, report }: ForwardDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const servers: Server[] = [];
+  const running = new Set<Promise<void>>();
+  try {
+    for (const { local, remote } of pairs) {
+      for (const host of addresses) {
+        const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+          socket.on("error", () => undefined);
+          const forwarding = url(remote)
+            .then((at) => forwardPort(at, remote, socket, dial, signal))
+            .catch((error: unknown) => {
+              socket.destroy();
+              if (!signal.aborted) report(`a connection to port ${remote} failed: ${messageOf(error)}`);
+            })
+            .finally(() => running.delete(forwarding));
+          running.add(forwarding);
+        });
+        servers.push(server);
+        const port = await listen(server, host, local);
+        report(`forwarding from ${addressText({ host, port })} to ${remote}`);
+      }
+    }
+    await new Promise<void>((resolve) => linkAbort(signal, resolve));
+  } finally {
+    for (const server of servers) server.close();
+    if (signal.aborted) await Promise.all(running);
+  }
+}
+
+function listen(server: Server, host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error) => {
+      reject(
+        new ShimError(
+          "precondition",
+          `listen on ${addressText({ host, port })}: ${error.message}`,
+          {},
+          { cause: error },
+        ),
+      );
+    });
+    server.listen({ host, port }, () => {
+      const bound = server.address();
+      resolve(typeof bound === "object" && bound !== null ? bound.port : port);
+    });
+  });
+}

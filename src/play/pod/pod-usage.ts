@@ -1,0 +1,60 @@
+/** `dockershim pod top`: CPU and memory of pods. */
+import type { ContainerStats } from "../../shim/domain/cri.js";
+import { shownText } from "../../shim/lib/shown-text.js";
+import { formatTable } from "../view/pod-view.js";
+
+export interface Usage {
+  /** Thousandths of a core; undefined while it is not known. */
+  readonly milliCores: number | undefined;
+  readonly memoryBytes: number;
+}
+
+export interface PodUsage {
+  readonly namespace: string;
+  readonly name: string;
+  readonly containers: readonly (Usage & { readonly name: string })[];
+}
+
+/** Servers without a rate tell the time that was used: of two answers it is the difference. */
+export function usageOf(first: ContainerStats | undefined, second: ContainerStats): Usage {
+  const rate = second.cpu?.usage_nano_cores?.value;
+  return {
+    milliCores: rate !== undefined && rate !== "0" ? Math.ceil(Number(rate) / 1e6) : rateOf(first, second),
+    memoryBytes: Number(second.memory?.working_set_bytes?.value ?? 0),
+  };
+}
+
+function rateOf(first: ContainerStats | undefined, second: ContainerStats): number | undefined {
+  const [before, after] = [first?.cpu, second.cpu];
+  if (!before?.usage_core_nano_seconds || !after?.usage_core_nano_seconds) return undefined;
+  const elapsed = Number(BigInt(after.timestamp) - BigInt(before.timestamp));
+  const used = Number(
+    BigInt(after.usage_core_nano_seconds.value) - BigInt(before.usage_core_nano_seconds.value),
+  );
+  return elapsed <= 0 || used < 0 ? undefined : Math.ceil((used / elapsed) * 1000);
+}
+
+export function renderUsage(
+  pods: readonly PodUsage[],
+  { containers }: { readonly containers: boolean },
+): string {
+  const cells = ({ milliCores, memoryBytes }: Usage): readonly string[] => [
+    milliCores === undefined ? "-" : `${milliCores}m`,
+    `${Math.ceil(memoryBytes / 1024 ** 2)}Mi`,
+  ];
+  const header = ["NAMESPACE", "POD", ...(containers ? ["CONTAINER"] : []), "CPU(cores)", "MEMORY(bytes)"];
+  const rows = pods.flatMap((pod) =>
+    containers
+      ? pod.containers.map((each) => [pod.namespace, pod.name, each.name, ...cells(each)])
+      : [[pod.namespace, pod.name, ...cells(sum(pod.containers))]],
+  );
+  return formatTable([header, ...rows.map((row) => row.map(shownText))]);
+}
+
+function sum(all: readonly Usage[]): Usage {
+  const known = all.flatMap(({ milliCores }) => (milliCores === undefined ? [] : [milliCores]));
+  return {
+    milliCores: known.length === 0 ? undefined : known.reduce((total, each) => total + each, 0),
+    memoryBytes: all.reduce((total, { memoryBytes }) => total + memoryBytes, 0),
+  };
+}

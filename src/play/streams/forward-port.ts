@@ -1,0 +1,66 @@
+/** One connection to a port of a pod, through the CRI server. */
+import type { Duplex, Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { linkAbort } from "../../shim/lib/abort.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import { shownText } from "../../shim/lib/shown-text.js";
+import type { Dial } from "../dial.js";
+import { openStreams } from "./open-streams.js";
+
+const protocol = "portforward.k8s.io";
+const errorBytes = 4096;
+
+/**
+ * Copies bytes between `local`, a socket with half-open ends, and the pod's port until both directions have
+ * ended. `url`: what PortForward
+ * answered; it serves one connection, so that a slow one holds up no other. Rejects with the server's reason,
+ * such as a port on which nothing listens; `local` is then destroyed.
+ */
+export async function forwardPort(
+  url: string,
+  port: number,
+  local: Duplex,
+  dial: Dial,
+  signal: AbortSignal,
+): Promise<void> {
+  const connection = await openStreams(url, protocol, dial, signal);
+  using _ = linkAbort(signal, () => {
+    connection.destroy();
+  });
+  try {
+    const headers = { port: String(port), requestid: "0" };
+    const errors = connection.open({ ...headers, streamtype: "error" });
+    errors.end();
+    const data = connection.open({ ...headers, streamtype: "data" });
+    const reason = readReason(errors);
+    // Its failure destroys both streams, and so ends the other direction.
+    pipeline(local, data).catch(() => undefined);
+    const received = pipeline(data, local).then(
+      () => true,
+      () => false,
+    );
+    // The server ends the error stream when both directions have ended on its side.
+    const said = await Promise.race([reason, received.then((isWhole) => (isWhole ? reason : ""))]);
+    if (said !== "") throw new ShimError("unavailable", shownText(said));
+    await received;
+  } finally {
+    connection.destroy();
+    local.destroy();
+  }
+}
+
+/** What the server says of the connection; empty when it ended well. Never rejects. */
+async function readReason(errors: Readable): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of errors as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= errorBytes) break;
+    }
+  } catch {
+    // The connection has ended, and with it the forwarding.
+  }
+  return Buffer.concat(chunks).toString("utf8", 0, errorBytes);
+}

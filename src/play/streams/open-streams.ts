@@ -1,0 +1,117 @@
+/** Opens the connection of a URL that Exec, Attach or PortForward answered. */
+import { request, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { connect as connectTls } from "node:tls";
+import { linkAbort, withDeadline } from "../../shim/lib/abort.js";
+import { ShimError } from "../../shim/lib/errors.js";
+import { shownText } from "../../shim/lib/shown-text.js";
+import type { Address, Dial } from "../dial.js";
+import { SpdyClient } from "./spdy-client.js";
+
+const connectTimeoutMs = 30_000;
+const refusalBytes = 4096;
+
+/** Rejects with `unavailable` when the server cannot be reached, with `unsupported` when it refuses. */
+export async function openStreams(
+  url: string,
+  protocol: string,
+  dial: Dial,
+  signal: AbortSignal,
+): Promise<SpdyClient> {
+  const target = parseUrl(url);
+  return withDeadline(signal, connectTimeoutMs, `connect to ${target.origin}`, async (limit) => {
+    const socket = await connectTo(target, dial, limit);
+    return upgrade(target, socket, protocol, limit);
+  });
+}
+
+function parseUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === "http:" || url?.protocol === "https:") return url;
+  throw new ShimError(
+    "unsupported",
+    `open the stream at "${shownText(text)}": the CRI server answered no URL of HTTP; set its stream server's address`,
+  );
+}
+
+async function connectTo(url: URL, dial: Dial, signal: AbortSignal): Promise<Duplex> {
+  const isTls = url.protocol === "https:";
+  const address: Address = {
+    host: url.hostname.replace(/^\[|\]$/g, ""),
+    port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
+  };
+  const socket = await dial(address, signal);
+  if (!isTls) return socket;
+  // The certificate of a server on this host is its own; the address came over the server's private socket.
+  const isHere = /^(127\.|::1$|localhost$)/.test(address.host);
+  return connectTls({ socket, host: address.host, rejectUnauthorized: !isHere });
+}
+
+function upgrade(url: URL, socket: Duplex, protocol: string, signal: AbortSignal): Promise<SpdyClient> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({
+      method: "POST",
+      host: url.hostname,
+      path: `${url.pathname}${url.search}`,
+      headers: {
+        Host: url.host,
+        Connection: "Upgrade",
+        Upgrade: "SPDY/3.1",
+        "X-Stream-Protocol-Version": protocol,
+        "Content-Length": "0",
+      },
+      createConnection: () => socket,
+    });
+    const fail = (error: ShimError): void => {
+      link[Symbol.dispose]();
+      socket.destroy();
+      reject(error);
+    };
+    const link = linkAbort(signal, () => {
+      fail(ShimError.from(signal.reason));
+    });
+    outgoing.once("error", (error) => {
+      fail(
+        new ShimError(
+          "unavailable",
+          `open the stream at ${url.origin}: ${error.message}`,
+          {},
+          { cause: error },
+        ),
+      );
+    });
+    outgoing.once("response", (answer) => {
+      void textOf(answer).then((text) => {
+        const reason = `${answer.statusCode ?? 0} ${shownText(text.trim())}`.trim();
+        fail(new ShimError("unsupported", `open the stream at ${url.origin}: the server answered ${reason}`));
+      });
+    });
+    outgoing.once("upgrade", (answer, _socket, head) => {
+      const chosen = answer.headers["x-stream-protocol-version"];
+      if (chosen !== protocol) {
+        const what = typeof chosen === "string" ? shownText(chosen) : "no protocol";
+        fail(new ShimError("unsupported", `open the stream at ${url.origin}: the server chose ${what}`));
+        return;
+      }
+      link[Symbol.dispose]();
+      resolve(new SpdyClient(socket, head));
+    });
+    outgoing.end();
+  });
+}
+
+/** The beginning of the body. Never rejects. */
+async function textOf(answer: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of answer as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= refusalBytes) break;
+    }
+  } catch {
+    // The status says enough.
+  }
+  return Buffer.concat(chunks).toString("utf8", 0, refusalBytes);
+}
