@@ -1,5 +1,5 @@
 /** Brings all pods of the manifests up, shows them, or removes them. */
-import { orAbort } from "../shim/lib/abort.js";
+import { linkAbort, orAbort } from "../shim/lib/abort.js";
 import { ShimError, messageOf } from "../shim/lib/errors.js";
 import type { Logger } from "../shim/lib/log.js";
 import { Rollback } from "../shim/lib/rollback.js";
@@ -7,8 +7,12 @@ import type { Manifest, PodKey } from "./manifests/read-manifests.js";
 import { type DeleteDeps, deletePod } from "./kubelet/delete-pod.js";
 import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";
 import { defaultGraceSeconds, ignoreMissing } from "./kubelet/kill.js";
+import type { PodStatus } from "./kubelet/status-types.js";
 import { emptyPod } from "./kubelet/observed-pod.js";
 import { type ObserveDeps, observePod } from "./kubelet/observe.js";
+import { playHashAnnotation, playOwnerAnnotation } from "./containers/cri-config.js";
+import type { CriClient } from "./client.js";
+import type { Doomed } from "./manifests/workloads.js";
 import { podDirectory } from "./containers/pod-files.js";
 import { type PodState, formatTable, podRow, podState, tableHeader } from "./view/pod-view.js";
 
@@ -26,42 +30,111 @@ export async function playUp(
   options: { readonly keep: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  const rollbacks = await Promise.all(manifests.map((manifest) => undoOf(manifest, deps, signal)));
-  const changed = new Set<string>();
-  using _ = kubelet.listen({
-    onEvent: ({ key, message }) => {
-      changed.add(nameOf(key));
-      deps.report(`${nameOf(key)}: ${message}`);
-    },
-  });
-  try {
-    await Promise.all(manifests.map((manifest) => applied(manifest, kubelet, signal)));
-  } catch (error) {
-    await Promise.all(manifests.map(({ key }) => kubelet.forget(key)));
-    if (changed.size > 0)
-      deps.report(
-        options.keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
-      );
-    if (options.keep) for (const rollback of rollbacks) rollback.commit();
-    await Promise.all(rollbacks.map((rollback) => rollback[Symbol.asyncDispose]()));
-    throw error;
+  using application = new Application(kubelet, deps, options);
+  await application.run(() =>
+    Promise.all(manifests.map((manifest) => application.apply(manifest, signal))).then(() => undefined),
+  );
+}
+
+/** The first application of pods: all of them, or nothing. */
+export class Application implements Disposable {
+  readonly #rollbacks: Rollback[] = [];
+  readonly #keys: PodKey[] = [];
+  readonly #changed = new Set<string>();
+  readonly #listening: Disposable;
+
+  constructor(
+    private readonly kubelet: Kubelet,
+    private readonly deps: KubeletDeps,
+    private readonly options: { readonly keep: boolean },
+  ) {
+    this.#listening = kubelet.listen({
+      onEvent: ({ key, message }) => {
+        this.#changed.add(nameOf(key));
+        deps.report(`${nameOf(key)}: ${message}`);
+      },
+    });
   }
-  for (const rollback of rollbacks) rollback.commit();
-  for (const { key } of manifests.filter((manifest) => !changed.has(nameOf(manifest.key)))) {
-    const phase = kubelet.pod(key)?.status?.phase ?? "Pending";
-    deps.report(`${nameOf(key)}: already ${phase === "Running" ? "running" : `there (${phase})`}`);
+
+  /** `work` calls `apply`. When it fails, everything is undone before its error is thrown. */
+  async run(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      await this.#undo();
+      throw error;
+    }
+    for (const rollback of this.#rollbacks) rollback.commit();
+    for (const key of this.#keys.filter((one) => !this.#changed.has(nameOf(one)))) {
+      const phase = this.kubelet.pod(key)?.status?.phase ?? "Pending";
+      this.deps.report(`${nameOf(key)}: already ${phase === "Running" ? "running" : `there (${phase})`}`);
+    }
+  }
+
+  async apply(manifest: Manifest, signal: AbortSignal): Promise<void> {
+    const { key, startsAfter } = manifest;
+    const rollback = await undoOf(manifest, this.deps, signal);
+    this.#rollbacks.push(rollback);
+    this.#keys.push(key);
+    try {
+      if (startsAfter !== undefined)
+        await becomesReady(this.kubelet, { namespace: key.namespace, name: startsAfter }, signal);
+      await orAbort(this.kubelet.apply(manifest, { failFast: true }).applied, signal);
+    } catch (error) {
+      if (signal.aborted) throw ShimError.from(signal.reason);
+      const { kind, fields } = ShimError.from(error, "unknown");
+      const message = `play pod "${nameOf(key)}" (${manifest.source}): ${messageOf(error)}`;
+      throw new ShimError(kind, message, fields, { cause: error });
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#listening[Symbol.dispose]();
+  }
+
+  async #undo(): Promise<void> {
+    const { keep } = this.options;
+    await Promise.all(this.#keys.map((key) => this.kubelet.forget(key)));
+    if (this.#changed.size > 0)
+      this.deps.report(
+        keep ? "failed; what was made is kept (--keep)" : "failed; removing what this run has made",
+      );
+    if (keep) for (const rollback of this.#rollbacks) rollback.commit();
+    await Promise.all(this.#rollbacks.map((rollback) => rollback[Symbol.asyncDispose]()));
   }
 }
 
-async function applied(manifest: Manifest, kubelet: Kubelet, signal: AbortSignal): Promise<void> {
-  try {
-    await orAbort(kubelet.apply(manifest, { failFast: true }).applied, signal);
-  } catch (error) {
-    if (signal.aborted) throw ShimError.from(signal.reason);
-    const { kind, fields } = ShimError.from(error, "unknown");
-    const message = `play pod "${nameOf(manifest.key)}" (${manifest.source}): ${messageOf(error)}`;
-    throw new ShimError(kind, message, fields, { cause: error });
-  }
+/** Resolves when the pod is ready or has succeeded. */
+async function becomesReady(
+  kubelet: Kubelet,
+  key: Pick<PodKey, "namespace" | "name">,
+  signal: AbortSignal,
+): Promise<void> {
+  const isReady = (): boolean => {
+    const status = kubelet.pod(key)?.status;
+    return status !== undefined && podIsReady(status);
+  };
+  await new Promise<void>((resolve, reject) => {
+    const check = (): void => {
+      if (!isReady()) return;
+      listening[Symbol.dispose]();
+      link[Symbol.dispose]();
+      resolve();
+    };
+    const listening = kubelet.listen({ onStatus: check });
+    const link = linkAbort(signal, () => {
+      listening[Symbol.dispose]();
+      reject(ShimError.from(signal.reason));
+    });
+    check();
+  });
+}
+
+/** A pod that has succeeded needs nothing more. */
+export function podIsReady({ phase, conditions }: Pick<PodStatus, "phase" | "conditions">): boolean {
+  return (
+    phase === "Succeeded" || conditions.some(({ type, status }) => type === "Ready" && status === "True")
+  );
 }
 
 /** Remembers what is there of a pod, so that the undo removes only what comes later. */
@@ -101,6 +174,27 @@ export async function showPods(
   const rows = manifests.map((manifest, index) => podRow(manifest, observed[index] ?? emptyPod));
   print(formatTable([tableHeader, ...rows]));
   return manifests.map((manifest, index) => podState(manifest, observed[index] ?? emptyPod));
+}
+
+/** The pods of `doomed`: its own, and all that play has made for its workloads. */
+export async function doomedPods(
+  doomed: Pick<Doomed, "pods" | "owners">,
+  client: Pick<CriClient, "listPodSandboxes">,
+  signal: AbortSignal,
+): Promise<readonly { readonly source: string; readonly key: PodKey }[]> {
+  if (doomed.owners.length === 0) return doomed.pods;
+  const sources = new Map(
+    doomed.owners.map(({ namespace, kind, name, source }) => [`${namespace} ${kind}/${name}`, source]),
+  );
+  const found = new Map(doomed.pods.map((pod) => [nameOf(pod.key), pod]));
+  for (const { metadata, annotations } of await client.listPodSandboxes({}, signal)) {
+    const { namespace = "", name = "", uid = "" } = metadata ?? {};
+    const source = sources.get(`${namespace} ${annotations[playOwnerAnnotation] ?? ""}`);
+    const key = { namespace, name, uid };
+    if (source !== undefined && annotations[playHashAnnotation] !== undefined)
+      found.set(nameOf(key), { source, key });
+  }
+  return [...found.values()];
 }
 
 /** Removes the pods with the data of their volumes and their logs. Keeps pods of other programs. */

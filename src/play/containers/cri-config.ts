@@ -59,6 +59,9 @@ const portsAnnotation = "io.kubernetes.container.ports";
 /** Marks a sandbox as made by `play`; its value is the `podHash` of the manifest. */
 export const playHashAnnotation = "dockershim.local/play-hash";
 
+/** `Deployment/web`: the workload that a pod was made for. */
+export const playOwnerAnnotation = "dockershim.local/play-owner";
+
 export const defaultGracePeriodSeconds = 30;
 const defaultMessagePath = "/dev/termination-log";
 
@@ -101,7 +104,7 @@ export function sandboxConfig(
   node: NodeFacts,
   directories: Directories,
 ): Answer<PodSandboxConfig> {
-  const { key, pod } = manifest;
+  const { key, pod, owner } = manifest;
   const { spec, metadata } = pod;
   const sysctls = (spec.securityContext?.sysctls ?? []).map(
     ({ name, value }) => [sysctlName(name), value] as const,
@@ -113,7 +116,11 @@ export function sandboxConfig(
     dns_config: podDns(spec, node.dns),
     port_mappings: portMappings(spec),
     labels: { ...metadata.labels, ...podLabels(key) },
-    annotations: { ...metadata.annotations, [playHashAnnotation]: podHash(manifest) },
+    annotations: {
+      ...metadata.annotations,
+      [playHashAnnotation]: podHash(manifest),
+      ...(owner === undefined ? {} : { [playOwnerAnnotation]: `${owner.kind}/${owner.name}` }),
+    },
     linux: {
       cgroup_parent: "",
       security_context: sandboxSecurityContext(spec),

@@ -62,6 +62,19 @@ export function makeJobPod(
   });
 }
 
+/** What a pod of that name was made for; undefined for a name that `makeJobPod` does not give. */
+export function jobPodOf(
+  job: Job,
+  name: string,
+): { readonly index?: number; readonly attempt: number } | undefined {
+  if (!name.startsWith(`${job.name}-`)) return undefined;
+  const numbers = name.slice(job.name.length + 1).split("-");
+  if (!numbers.every((text) => /^(0|[1-9]\d{0,8})$/.test(text))) return undefined;
+  const [first = 0, second] = numbers.map(Number);
+  if (!job.isIndexed) return numbers.length === 1 ? { attempt: first } : undefined;
+  return numbers.length <= 2 ? { index: first, attempt: second ?? 0 } : undefined;
+}
+
 function withVariables(
   containers: readonly Container[],
   variables: Readonly<Record<string, string>>,
@@ -98,8 +111,7 @@ export function derivedUid(namespace: string, name: string): string {
   ].join("-");
 }
 
-/** SHA-256 of the content; the order of keys does not matter. */
-/** Also a change of an object that the pod refers to gives another hash. */
+/** SHA-256; the order of keys does not matter. Also a change of an object that the pod refers to gives another hash. */
 export function manifestHash(pod: Pod, { configMaps, secrets }: PodObjects): string {
   const texts = (data: ObjectData): readonly unknown[] =>
     Object.entries(data).map(([key, value]) => [key, value.toString("base64")]);
@@ -110,6 +122,7 @@ export function manifestHash(pod: Pod, { configMaps, secrets }: PodObjects): str
   });
 }
 
+/** SHA-256 of the content; the order of keys does not matter. */
 export function hashOf(value: unknown): string {
   return createHash("sha256")
     .update(JSON.stringify(sorted(value)))

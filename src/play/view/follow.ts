@@ -34,7 +34,7 @@ interface FollowedContainer {
 
 /** The last state of each pod, in the order of `manifests`; undefined when `signal` ended it. */
 export async function followPods(
-  manifests: readonly Manifest[],
+  podsOf: () => readonly Manifest[],
   deps: FollowDeps,
   signal: AbortSignal,
 ): Promise<readonly PodState[] | undefined> {
@@ -44,6 +44,7 @@ export async function followPods(
     for (;;) {
       try {
         const states: PodState[] = [];
+        const manifests = podsOf();
         for (const manifest of manifests) {
           const observed = await observePod(deps, manifest.key, signal);
           for (const container of [...observed.containers].reverse()) {

@@ -1,21 +1,23 @@
 /** `dockershim play FILE…`: runs Pod manifests through the CRI socket. */
-import { messageOf, ShimError } from "../lib/errors.js";
+import { withDeadline } from "../lib/abort.js";
+import { isKind, messageOf, ShimError } from "../lib/errors.js";
 import { connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
-import { followPods } from "../../play/view/follow.js";
+import { type FollowDeps, followPods } from "../../play/view/follow.js";
 import type { ManifestFile } from "../../play/manifests/documents.js";
 import { parseReplicas, readManifestFiles } from "../../play/manifests/manifest-files.js";
 import { summarizeNotices } from "../../play/manifests/notices.js";
-import { type Manifest, readPodKeys, readWorkloads } from "../../play/manifests/read-manifests.js";
+import { readDoomed, readWorkloads } from "../../play/manifests/read-manifests.js";
+import type { Workloads } from "../../play/manifests/workloads.js";
 import { serverFeatures } from "../../play/containers/server-features.js";
 import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
-import { backOffTimes } from "../../play/kubelet/back-off.js";
+import { backOffTimes, scaled } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
 import { dialFromHere } from "../../play/dial.js";
-import { Kubelet } from "../../play/kubelet/kubelet.js";
-import { playDown, playUp, showPods } from "../../play/play.js";
+import { Session } from "../../play/session.js";
+import { doomedPods, playDown, showPods } from "../../play/play.js";
 import type { Directories } from "../../play/containers/pod-files.js";
 import { defaultDirectories } from "../../play/containers/pod-files.js";
 
@@ -29,6 +31,10 @@ export interface PlayOptions {
   readonly down: boolean;
   /** Leaves what was made when a pod fails. */
   readonly keep?: boolean;
+  /** Returns when all pods are ready and all jobs complete, at most after this time. */
+  readonly waitMs?: number | undefined;
+  /** Back-off times are a tenth of the kubelet's. */
+  readonly fast?: boolean;
   /** Also reads the directories below the given ones. */
   readonly recursive?: boolean;
   /** Numbers of pods: `3` for all workloads, `web=3` for one. */
@@ -54,6 +60,7 @@ export interface PlayIo {
 }
 
 const followPollMs = 500;
+const fastFactor = 0.1;
 
 /** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
 export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number> {
@@ -76,52 +83,84 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   };
   const { recursive = false } = options;
   const texts = await readManifestFiles(options.files, { recursive, stdin: io.stdin, signal });
-  const manifests = options.down ? [] : await readPods(texts, options, report);
-  const doomed = options.down ? await readPodKeys(texts) : [];
+  const doomed = options.down ? await readDoomed(texts) : undefined;
+  const workloads = options.down ? undefined : await readAll(texts, options, report);
   const client = connect(options.endpoint);
   try {
     await client.version(signal); // So that a missing server is the first error.
     const files = nodeFiles;
     const handlers = makeHandlers({ client, dial: dialFromHere });
-    if (options.down) {
-      const { failed } = await playDown(
-        doomed,
-        { client, files, directories, report, handlers, clock: systemClock },
-        signal,
-      );
+    const common = { client, files, directories, report, handlers, clock: systemClock };
+    if (doomed !== undefined) {
+      const { failed } = await playDown(await doomedPods(doomed, client, signal), common, signal);
       return failed > 0 ? 1 : 0;
     }
-
-    const node = await readNodeFacts(directories.state);
+    if (workloads === undefined) return 0;
     const deps = {
-      client,
+      ...common,
+      node: await readNodeFacts(directories.state),
       features: serverFeatures(await client.status(signal)),
       credentials: dockerCredentials(report),
-      files,
-      node,
-      directories,
-      report,
-      handlers,
-      clock: systemClock,
-      backOff: backOffTimes,
+      backOff: options.fast === true ? scaled(backOffTimes, fastFactor) : backOffTimes,
     };
-    await using kubelet = new Kubelet(deps);
-    await playUp(manifests, kubelet, deps, { keep: options.keep ?? false }, signal);
-    const states = await showPods(manifests, deps, print, signal);
-    if (!options.follow) return states.some((state) => state !== "Running" && state !== "Succeeded") ? 1 : 0;
-
-    const output = (line: string): void => {
-      print(`${line}\n`);
-    };
-    const last = await followPods(manifests, { ...deps, output, pollMs: followPollMs }, signal);
-    if (last === undefined) {
-      report(`the pods run on; remove them with: dockershim play --down ${options.files.join(" ")}`);
-      return 0;
-    }
-    return last.every((state) => state === "Succeeded") ? 0 : 1;
+    await using session = new Session(deps);
+    await session.apply(workloads, { keep: options.keep ?? false }, signal);
+    if (options.waitMs !== undefined) await waitUntilReady(session, options.waitMs, signal);
+    await showPods(session.manifests, deps, print, signal);
+    if (options.waitMs !== undefined && !options.follow) return 0;
+    return await attend(session, { ...deps, output: (line) => print(`${line}\n`) }, options, io);
   } finally {
     client.close();
   }
+}
+
+/** Stays the kubelet of the pods until all have ended, or until the user interrupts. */
+async function attend(
+  session: Session,
+  deps: Omit<FollowDeps, "pollMs">,
+  { follow, files }: PlayOptions,
+  { signal }: PlayIo,
+): Promise<number> {
+  using _ = session.kubelet.listen({
+    onEvent: ({ key, message }) => {
+      deps.report(`${key.namespace}/${key.name}: ${message}`);
+    },
+  });
+  try {
+    const [succeeded] = await Promise.all([
+      session.ended(signal),
+      follow ? followPods(() => session.manifests, { ...deps, pollMs: followPollMs }, signal) : undefined,
+    ]);
+    return succeeded ? 0 : 1;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const words = files.join(" ");
+    deps.report(`the pods run on, but nothing restarts them now: go on with "dockershim play ${words}"`);
+    deps.report(`remove them with "dockershim play --down ${words}"`);
+    return 0;
+  }
+}
+
+async function waitUntilReady(session: Session, milliseconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await withDeadline(signal, milliseconds, "wait until all are ready", (limit) => session.ready(limit));
+  } catch (error) {
+    if (!isKind(error, "timeout")) throw error;
+    throw new ShimError("timeout", `${messageOf(error)}; not ready: ${session.unready().join(", ")}`);
+  }
+}
+
+/** With one line for each reason why something is passed over. */
+async function readAll(
+  files: readonly ManifestFile[],
+  options: PlayOptions,
+  report: (line: string) => void,
+): Promise<Workloads> {
+  const { strict = false, schedule = false, localVolumes = false } = options;
+  const replicas = parseReplicas(options.replicas ?? []);
+  const workloads = await readWorkloads(files, { replicas, strict, schedule, localVolumes });
+  for (const line of summarizeNotices(workloads.notices)) report(line);
+  return workloads;
 }
 
 /** Those of `docker login`, in DOCKER_CONFIG or the home directory. */
@@ -135,21 +174,4 @@ function dockerCredentials(report: (line: string) => void): RegistryCredentialSt
   };
   // Not the working directory: a config.json there is often that of a project.
   return new RegistryCredentialStore({ directory: process.env["DOCKER_CONFIG"], workingDirectory: "", log });
-}
-
-/** The pods, with one line for each reason why something is passed over. */
-async function readPods(
-  files: readonly ManifestFile[],
-  options: PlayOptions,
-  report: (line: string) => void,
-): Promise<readonly Manifest[]> {
-  const { strict = false, schedule = false, localVolumes = false } = options;
-  const replicas = parseReplicas(options.replicas ?? []);
-  const workloads = await readWorkloads(files, { replicas, strict, schedule, localVolumes });
-  for (const line of summarizeNotices(workloads.notices)) report(line);
-  const [job] = [...workloads.jobs, ...workloads.cronJobs];
-  if (job !== undefined) {
-    throw new ShimError("unsupported", `${job.source}: jobs are not honoured yet`);
-  }
-  return workloads.pods;
 }

@@ -3,7 +3,7 @@ import { Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { Environment } from "../config/given.js";
 import { type GivenFlag, type ResolvedConfig, resolveConfig } from "../config/resolve.js";
-import { enumKind } from "../config/value-kinds.js";
+import { durationKind, enumKind } from "../config/value-kinds.js";
 import { type ConfigFormat, configFormats, renderConfig } from "./config-command.js";
 import {
   addServeFlags,
@@ -144,7 +144,14 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   play
     .usage("[flags] file...")
     .option("--follow", "follow the logs of the containers")
+    .option(
+      "--wait [seconds]",
+      "return when all pods are ready and all jobs complete (default: 300 s at most)",
+    )
+    .option("--fast", "restart failed containers after a tenth of the kubelet's times")
     .option("--down", "remove the pods of the files instead")
+    .option("--wait", "return when all pods are ready and all jobs complete")
+    .option("--timeout <duration>", "for --wait (default: 5m)")
     .option("--keep", "keep what was made when a pod fails")
     .option("-R, --recursive", "also read the directories below the given ones")
     .option(
@@ -166,6 +173,8 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         follow: given.follow === true,
         down: given.down === true,
         keep: given.keep === true,
+        waitMs: given.wait === true ? waitTime(given.timeout) : undefined,
+        fast: given.fast === true,
         recursive: given.recursive === true,
         replicas: given.replicas ?? [],
         schedule: given.schedule === true,
@@ -201,6 +210,15 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   return { command: root, exitCode: () => exitCode };
 }
 
+/** Milliseconds. */
+function waitTime(text = "5m"): number {
+  try {
+    return durationKind().parse(text);
+  } catch (error) {
+    throw ShimError.from(error).within(`flag "--timeout": ${JSON.stringify(text)}`);
+  }
+}
+
 function parseFormat(text: string): ConfigFormat {
   try {
     return enumKind(configFormats).parse(text);
@@ -217,6 +235,10 @@ export interface PlayOptions {
   readonly down: boolean;
   /** Leave what was made when a pod fails. */
   readonly keep: boolean;
+  /** Return when all pods are ready and all jobs complete, at most after this time. */
+  readonly waitMs: number | undefined;
+  /** Restart failed containers sooner than a kubelet. */
+  readonly fast: boolean;
   /** Where the CRI is served. */
   readonly endpoint: UnixEndpoint;
   readonly recursive: boolean;
@@ -231,6 +253,9 @@ interface PlayFlags {
   readonly follow?: boolean;
   readonly down?: boolean;
   readonly keep?: boolean;
+  readonly wait?: boolean;
+  readonly timeout?: string;
+  readonly fast?: boolean;
   readonly recursive?: boolean;
   readonly replicas?: readonly string[];
   readonly schedule?: boolean;

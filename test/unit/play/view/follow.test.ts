@@ -53,7 +53,7 @@ async function withRunningPod(work: (followed: Followed) => Promise<void>): Prom
       await onPoll((count += 1));
       return list(labels);
     };
-    return followPods([manifest], deps, signal);
+    return followPods(() => [manifest], deps, signal);
   };
   await work({ ...fixture, output, log, follow });
 }

@@ -1,0 +1,57 @@
+/** Keeps one CronJob: starts and removes its jobs by the decisions of cron-jobs.ts. */
+import type { Job, CronJob } from "../manifests/workloads.js";
+import type { Clock } from "../kubelet/clock.js";
+import { type CronMemory, type StartedJob, decideCronJob, startedJob } from "./cron-jobs.js";
+import { parseSchedule } from "./cron-schedule.js";
+import type { JobRunner } from "./job-runner.js";
+
+export interface CronRunnerDeps {
+  readonly clock: Clock;
+  readonly startJob: (job: Job) => JobRunner;
+  /** Removes a job with its pods. */
+  readonly removeJob: (job: JobRunner) => Promise<void>;
+}
+
+export class CronRunner {
+  readonly #started = new Map<string, { readonly runner: JobRunner; readonly dueAt: number }>();
+  #memory: CronMemory;
+  #cancelWake: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(
+    private readonly cronJob: CronJob,
+    private readonly deps: CronRunnerDeps,
+  ) {
+    this.#memory = { checkedUntil: deps.clock.now() };
+  }
+
+  /** Each wake-up plans the next one. */
+  async wake(): Promise<void> {
+    if (this.#isClosed) return;
+    const { clock } = this.deps;
+    const schedule = parseSchedule(this.cronJob.schedule, this.cronJob.timeZone);
+    const started = [...this.#started].map(([name, { runner, dueAt }]): StartedJob => ({
+      name,
+      dueAt,
+      state: runner.state,
+    }));
+    const decision = decideCronJob(this.cronJob, schedule, started, this.#memory, clock.now());
+    this.#memory = decision.memory;
+    this.#cancelWake = clock.after(decision.wakeAt - clock.now(), () => {
+      void this.wake();
+    });
+    for (const name of decision.remove) {
+      const entry = this.#started.get(name);
+      this.#started.delete(name);
+      if (entry !== undefined) await this.deps.removeJob(entry.runner);
+    }
+    if (decision.start === undefined) return;
+    const { name, dueAt } = decision.start;
+    this.#started.set(name, { runner: this.deps.startJob(startedJob(this.cronJob, name)), dueAt });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelWake?.();
+  }
+}

@@ -1,0 +1,136 @@
+/** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
+import type { CriClient } from "../client.js";
+import type { Kubelet } from "../kubelet/kubelet.js";
+import { hasEnded } from "../kubelet/pod-status.js";
+import type { PodStatus } from "../kubelet/status-types.js";
+import type { Clock } from "../kubelet/clock.js";
+import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
+import type { PodKey } from "../manifests/manifest.js";
+import type { Job } from "../manifests/workloads.js";
+import { type JobDecision, type JobPod, type WantedPod, decideJob } from "./jobs.js";
+
+export interface JobRunnerDeps {
+  readonly client: Pick<CriClient, "listPodSandboxes">;
+  readonly kubelet: Kubelet;
+  readonly clock: Clock;
+  /** One line for the user. */
+  readonly report: (line: string) => void;
+  /** Makes a pod for the first time. Its rejection fails the job. */
+  readonly apply: (manifest: ReturnType<typeof makeJobPod>, signal: AbortSignal) => Promise<void>;
+}
+
+const jobNameLabel = "batch.kubernetes.io/job-name";
+
+export class JobRunner {
+  readonly #known = new Map<string, WantedPod>();
+  #startedAt: number | undefined;
+  #state: JobDecision["state"] = "running";
+  #cancelWake: (() => void) | undefined;
+  #running: Promise<void> | undefined;
+  #isDirty = false;
+
+  constructor(
+    readonly job: Job,
+    private readonly deps: JobRunnerDeps,
+  ) {}
+
+  get state(): JobDecision["state"] {
+    return this.#state;
+  }
+
+  get isOver(): boolean {
+    return this.#state === "complete" || this.#state === "failed";
+  }
+
+  /** Takes up the pods of an earlier play, and makes the first ones. */
+  async start(signal: AbortSignal): Promise<void> {
+    const { namespace, name } = this.job;
+    const labels = { "io.kubernetes.pod.namespace": namespace, [jobNameLabel]: name };
+    for (const sandbox of await this.deps.client.listPodSandboxes(labels, signal)) {
+      const wanted = jobPodOf(this.job, sandbox.metadata?.name ?? "");
+      if (wanted !== undefined) await this.#make(wanted, signal);
+    }
+    await this.decide(signal);
+  }
+
+  /** Called when one of its pods may have changed. */
+  async decide(signal: AbortSignal): Promise<void> {
+    this.#isDirty = true;
+    this.#running ??= this.#turns(signal).finally(() => {
+      this.#running = undefined;
+    });
+    await this.#running;
+  }
+
+  /** Whether it has made the pod. */
+  has({ namespace, name }: Pick<PodKey, "namespace" | "name">): boolean {
+    return namespace === this.job.namespace && this.#known.has(name);
+  }
+
+  /** Deletes its pods. */
+  async remove(signal: AbortSignal): Promise<void> {
+    const { namespace } = this.job;
+    await Promise.all(
+      [...this.#known.keys()].map((name) => this.deps.kubelet.remove({ namespace, name }, signal)),
+    );
+  }
+
+  close(): void {
+    this.#cancelWake?.();
+  }
+
+  async #turns(signal: AbortSignal): Promise<void> {
+    while (this.#isDirty && !this.isOver && !signal.aborted) {
+      this.#isDirty = false;
+      await this.#turn(signal);
+    }
+  }
+
+  async #turn(signal: AbortSignal): Promise<void> {
+    const now = this.deps.clock.now();
+    const statuses = [...this.#known].map(([name, wanted]) => ({
+      ...{ name, wanted },
+      status: this.deps.kubelet.pod({ namespace: this.job.namespace, name })?.status,
+    }));
+    const times = statuses.map(({ status }) => status?.startTime ?? now);
+    this.#startedAt ??= Math.min(now, ...times);
+    const pods = statuses.map(({ name, wanted, status }) => jobPod(name, wanted, status));
+    const decision = decideJob(this.job, pods, { startedAt: this.#startedAt, now });
+    if (decision.state !== this.#state) this.#tell(decision);
+    this.#state = decision.state;
+    this.#cancelWake?.();
+    if (decision.wakeAt !== undefined) {
+      this.#cancelWake = this.deps.clock.after(decision.wakeAt - now, () => {
+        void this.decide(signal);
+      });
+    }
+    for (const name of decision.remove) {
+      await this.deps.kubelet.remove({ namespace: this.job.namespace, name }, signal);
+      this.#known.delete(name);
+    }
+    if (decision.make.length === 0) return;
+    await Promise.all(decision.make.map((wanted) => this.#make(wanted, signal)));
+    this.#isDirty = true;
+  }
+
+  async #make(wanted: WantedPod, signal: AbortSignal): Promise<void> {
+    const manifest = makeJobPod(this.job, wanted);
+    this.#known.set(manifest.key.name, wanted);
+    await this.deps.apply(manifest, signal);
+  }
+
+  #tell({ state, reason }: JobDecision): void {
+    const why = reason === undefined ? "" : ` (${reason})`;
+    this.deps.report(`${this.job.namespace}/${this.job.name}: job ${state}${why}`);
+  }
+}
+
+function jobPod(name: string, wanted: WantedPod, status: PodStatus | undefined): JobPod {
+  const pod = { name, ...wanted };
+  if (status === undefined) return { ...pod, phase: "Pending", restarts: 0 };
+  const containers = [...status.initContainerStatuses, ...status.containerStatuses];
+  const restarts = containers.reduce((sum, { restartCount }) => sum + restartCount, 0);
+  const ends = containers.map(({ state }) => state.terminated?.finishedAt ?? 0);
+  const finishedAt = hasEnded(status) ? { finishedAt: Math.max(0, ...ends) } : {};
+  return { ...pod, phase: status.phase, restarts, ...finishedAt };
+}
