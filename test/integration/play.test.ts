@@ -115,12 +115,17 @@ spec:
     - {name: shared, mountPath: /sub, subPathExpr: "$(POD)/logs"}
     - {name: fields, mountPath: /fields}
     - {name: claim, mountPath: /claim}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-RUN}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `);
     const name = `volumes-${bed.run}`;
     const state = "/var/lib/dockershim/play";
     bed.onClose(() => rm(join(state, "claims.d", "default", `data-${bed.run}`), { recursive: true }));
     for (const count of ["1", "2"]) {
-      const up = await play(path);
+      const up = await play("--wait", path);
       assert.equal(up.code, 0, up.stderr);
       const { items } = await shim.cri.ListPodSandbox({});
       const uid = items.find(({ metadata }) => metadata?.name === name)?.metadata?.uid ?? "";
@@ -150,7 +155,7 @@ spec:
       .replace("app: hello", `app: hello\n    ${runLabel}: "RUN"`);
     const path = await manifest(text);
     const name = `hello-${bed.run}`;
-    const up = await play(path);
+    const up = await play("--wait", path);
     assert.equal(up.code, 0, up.stderr);
     const [, state, ip, ports, ready] = rows(up).get(`default/${name}`) ?? [];
     assert.deepEqual([state, ports, ready], ["Running", "8080/TCP", "1/1"]);
@@ -163,7 +168,7 @@ spec:
     assert.equal(page, "<h1>Hello from pod hello on the Docker Engine</h1>\n");
     assert.equal((await containersWithLabel(`${runLabel}=${bed.run}`)).length, 1); // The pod's labels are the sandbox's.
 
-    const again = await play(path);
+    const again = await play("--wait", path);
     assert.equal(again.code, 0, again.stderr);
     assert.match(again.stderr, new RegExp(`default/${name}: already running`));
     assert.deepEqual(rows(again), rows(up));
@@ -211,7 +216,7 @@ spec:
       const { containers } = await shim.cri.ListContainers({ filter: { pod_sandbox_id: job.id } });
       return containers[0]?.state === 2;
     });
-    const up = await play(path);
+    const up = await play("--wait", path);
     const table = rows(up);
     assert.deepEqual(table.get(`default/order-${bed.run}`)?.[1], "Running", up.stderr);
     assert.deepEqual(table.get(`batch/job-${bed.run}`)?.[1], "Succeeded", up.stderr);
@@ -240,7 +245,7 @@ spec:
     volumeMounts: [{name: model, mountPath: /model}, {name: model, mountPath: /tools, subPath: bin}]
   volumes: [{name: model, image: {reference: IMAGE, pullPolicy: Never}}]
 `);
-    const up = await play(path);
+    const up = await play("--wait", path);
     assert.equal(up.code, 0, up.stderr);
     const { containers } = await shim.cri.ListContainers({
       filter: { label_selector: { "io.kubernetes.pod.name": `model-${bed.run}` } },
@@ -278,16 +283,16 @@ kind: Pod
 metadata: {name: bad-RUN}
 spec:
   restartPolicy: Never
-  priorityClassName: high
+  hostUsers: false
   containers:
   - name: main
     image: IMAGE
-    livenessProbe: {exec: {command: ["true"]}}
+    volumeDevices: [{name: disk, devicePath: /dev/x}]
     imagePullPolici: Always
 `);
-    const exit = await play(path);
+    const exit = await play("--wait", path);
     assert.equal(exit.code, 1);
-    for (const field of ["priorityClassName", "livenessProbe", "imagePullPolici"]) {
+    for (const field of ["hostUsers", "volumeDevices", "imagePullPolici"]) {
       assert.match(exit.stderr, new RegExp(field));
     }
     assert.equal(await sandboxes(`good-${bed.run}`), 0);
@@ -306,7 +311,7 @@ kind: Pod
 metadata: {name: broken-RUN}
 spec: {restartPolicy: Never, containers: [{name: main, image: IMAGE, command: [/no/such/program]}]}
 `);
-    const exit = await play(path);
+    const exit = await play("--wait", path);
     assert.equal(exit.code, 1, exit.stdout);
     assert.match(exit.stderr, /no such file or directory/);
     for (const name of [`fine-${bed.run}`, `broken-${bed.run}`]) {

@@ -34,7 +34,7 @@ spec:
   - {name: web, image: "${bed.image}", stdin: true, command: [sh, -c, "${script}"]}
 `,
     );
-    const up = await runProgram(["play", `--endpoint=${shim.endpoint}`, manifest]);
+    const up = await runProgram(["play", "--wait", `--endpoint=${shim.endpoint}`, manifest]);
     assert.equal(up.code, 0, up.stderr);
   });
   after(async () => {

@@ -47,9 +47,12 @@ export class JobRunner {
     const { namespace, name } = this.job;
     const labels = { "io.kubernetes.pod.namespace": namespace, [jobNameLabel]: name };
     for (const sandbox of await this.deps.client.listPodSandboxes(labels, signal)) {
-      const wanted = jobPodOf(this.job, sandbox.metadata?.name ?? "");
-      if (wanted !== undefined) await this.#make(wanted, signal);
+      const podName = sandbox.metadata?.name ?? "";
+      const wanted = jobPodOf(this.job, podName);
+      if (wanted !== undefined) this.#known.set(podName, wanted);
     }
+    // All are known before the first can wake up a decision.
+    await Promise.all([...this.#known.values()].map((wanted) => this.#make(wanted, signal)));
     await this.decide(signal);
   }
 

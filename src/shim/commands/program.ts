@@ -144,10 +144,6 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   play
     .usage("[flags] file...")
     .option("--follow", "follow the logs of the containers")
-    .option(
-      "--wait [seconds]",
-      "return when all pods are ready and all jobs complete (default: 300 s at most)",
-    )
     .option("--fast", "restart failed containers after a tenth of the kubelet's times")
     .option("--down", "remove the pods of the files instead")
     .option("--wait", "return when all pods are ready and all jobs complete")
