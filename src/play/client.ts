@@ -45,6 +45,8 @@ export interface CriClient {
     signal: AbortSignal,
   ): Promise<string>;
   podSandboxStatus(id: string, signal: AbortSignal): Promise<PodSandboxStatus>;
+  /** What the server tells beside the status, by name; the values are mostly JSON. */
+  podSandboxInfo(id: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>>;
   listPodSandboxes(labels: Labels, signal: AbortSignal): Promise<readonly PodSandbox[]>;
   stopPodSandbox(id: string, signal: AbortSignal): Promise<void>;
   removePodSandbox(id: string, signal: AbortSignal): Promise<void>;
@@ -116,6 +118,8 @@ export function connect(endpoint: string): ConnectedClient {
       const answer = await call("PodSandboxStatus", { pod_sandbox_id: id }, { signal });
       return present(answer.status, "PodSandboxStatus");
     },
+    podSandboxInfo: async (id, signal) =>
+      (await call("PodSandboxStatus", { pod_sandbox_id: id, verbose: true }, { signal })).info,
     listPodSandboxes: async (labels, signal) =>
       (await call("ListPodSandbox", { filter: { label_selector: labels } }, { signal })).items,
     stopPodSandbox: async (id, signal) => {

@@ -2,20 +2,14 @@
 import { dirname, join } from "node:path";
 import type { Answer, Image, Mount, PodSandboxStatus } from "../../shim/domain/cri.js";
 import type { CriClient } from "../client.js";
-import {
-  type NodeFacts,
-  containerConfig,
-  messagePath,
-  podDomain,
-  podHostname,
-  sandboxConfig,
-} from "./cri-config.js";
+import { type NodeFacts, containerConfig, messagePath, sandboxConfig } from "./cri-config.js";
 import { containerEnvironment } from "./environment.js";
 import type { PlayFiles } from "./files.js";
-import { hostsFile } from "./dns.js";
+import { hostsMode, hostsText } from "./hosts-text.js";
 import type { VolumeImages } from "./images.js";
 import type { Manifest } from "../manifests/read-manifests.js";
 import { type Directories, hostsPath, logDirectory, logPath, terminationMessageFile } from "./pod-files.js";
+import type { PodServices } from "./pod-services.js";
 import type { PodContainer } from "./resources.js";
 import type { ServerFeatures } from "./server-features.js";
 import { volumeMounts } from "./volumes.js";
@@ -30,8 +24,6 @@ export interface CreateContainerInput {
   readonly podIps: readonly string[];
   readonly image: Image;
   readonly volumeImages: VolumeImages;
-  /** Variables that name the Services of the pod's namespace. */
-  readonly serviceEnvironment?: ReadonlyMap<string, string>;
   /** The container whose processes an ephemeral container sees (targetContainerName), by id. */
   readonly targetId?: string;
   readonly deps: ContainerDeps;
@@ -46,13 +38,17 @@ export interface ContainerDeps {
   readonly files: PlayFiles;
   readonly node: NodeFacts;
   readonly directories: Directories;
+  /** Undefined: the pods find no Services. */
+  readonly services?: PodServices;
 }
 
 /** Answers the id of the container. */
 export async function createContainer(input: CreateContainerInput): Promise<string> {
   const { manifest, container, attempt, sandbox, deps, signal } = input;
-  const { client, files, node, directories } = deps;
-  const environment = containerEnvironment({ ...input, node });
+  const { client, files, node, directories, services } = deps;
+  await services?.prepareSandbox(manifest, { id: sandbox.id, ips: input.podIps }, signal);
+  const serviceEnvironment = services?.environment(manifest) ?? new Map<string, string>();
+  const environment = containerEnvironment({ ...input, node, serviceEnvironment });
   const mounts = [...(await resolvedVolumeMounts(input, environment)), ...(await managedMounts(input))];
   const config = containerConfig({ ...input, mounts, environment, node, directories });
   await files.makeDirectory(
@@ -82,16 +78,15 @@ async function resolvedVolumeMounts(
 
 /** /etc/hosts and the termination message file, unless a volume is mounted there. */
 async function managedMounts(input: CreateContainerInput): Promise<readonly Answer<Mount>[]> {
-  const { manifest, container, attempt, podIps: ips, deps } = input;
+  const { manifest, container, attempt, podIps: ips, deps, signal } = input;
   const { key, pod } = manifest;
-  const { files, directories, node } = deps;
+  const { files, directories, node, services } = deps;
   const taken = new Set((container.volumeMounts ?? []).map((mount) => join("/", mount.mountPath)));
   const mounts: Answer<Mount>[] = [];
   if (!taken.has("/etc/hosts") && (ips.length > 0 || pod.spec.hostNetwork === true)) {
     const path = hostsPath(directories, key);
-    const names = { hostname: podHostname(manifest), domain: podDomain(manifest) };
-    const text = hostsFile(pod.spec, { ...names, ips }, node.hostsFile);
-    await files.writeFile(path, text, 0o644);
+    if (services === undefined) await files.writeFile(path, hostsText(manifest, ips, [], node), hostsMode);
+    else await services.writeHosts(manifest, ips, signal);
     mounts.push({ container_path: "/etc/hosts", host_path: path, selinux_relabel: node.seLinux });
   }
   if (!taken.has(messagePath(container))) {

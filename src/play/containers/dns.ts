@@ -1,5 +1,6 @@
 /** The resolv.conf of a pod, by dnsPolicy and dnsConfig, and the /etc/hosts of its containers. */
 import type { PodSpec } from "../manifests/pod-schema.js";
+import type { HostsEntry } from "./pod-services.js";
 
 export interface DnsConfig {
   readonly servers: readonly string[];
@@ -59,16 +60,40 @@ const loopback = [
   "fe00::2\tip6-allrouters",
 ];
 
-/** On the host network the pod has the node's file, else one with the pod's own addresses and name. */
+/**
+ * On the host network the pod has the node's file, else one with the pod's own addresses and name. Names of
+ * Services come last, without those that the file has otherwise: it would win over the DNS of a cluster, too.
+ */
 export function hostsFile(
   spec: PodSpec,
   pod: { readonly hostname: string; readonly domain: string; readonly ips: readonly string[] },
   nodeHostsFile: string,
+  services: readonly HostsEntry[] = [],
 ): string {
   const names = pod.domain === "" ? pod.hostname : `${pod.hostname}.${pod.domain}\t${pod.hostname}`;
-  const own = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${names}`)];
-  const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : own;
+  const made = ["# Written by dockershim play", ...loopback, ...pod.ips.map((ip) => `${ip}\t${names}`)];
+  const base = spec.hostNetwork === true ? [nodeHostsFile.trimEnd()] : made;
   const aliases = (spec.hostAliases ?? []).map(({ ip, hostnames = [] }) => [ip, ...hostnames].join("\t"));
   const added = aliases.length === 0 ? [] : ["", "# hostAliases", ...aliases];
-  return `${[...base, ...added].join("\n")}\n`;
+  const own = [...base, ...added];
+  const lines = serviceLines(services, namesIn(own));
+  const last = lines.length === 0 ? [] : ["", "# Services", ...lines];
+  return `${[...own, ...last].join("\n")}\n`;
+}
+
+function namesIn(lines: readonly string[]): ReadonlySet<string> {
+  const words = lines.flatMap((text) => text.split("\n")).map((line) => line.replace(/#.*/, "").trim());
+  return new Set(words.flatMap((line) => line.split(/\s+/).slice(1)));
+}
+
+/** musl cuts lines at 511 bytes. */
+const hostsLineLimit = 500;
+
+function serviceLines(services: readonly HostsEntry[], taken: ReadonlySet<string>): readonly string[] {
+  return services.flatMap(({ address, names }) => {
+    const free = names.filter((name) => !taken.has(name));
+    const line = [address, ...free].join("\t");
+    if (line.length > hostsLineLimit) return free.map((name) => `${address}\t${name}`);
+    return free.length === 0 ? [] : [line];
+  });
 }

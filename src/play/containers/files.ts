@@ -34,6 +34,11 @@ export interface PlayFiles {
    * mounted.
    */
   writeFile(path: string, text: string, mode: number): Promise<void>;
+  /**
+   * Gives an existing file another text; its inode stays, and its readers never find it empty. Makes no file:
+   * answers false when there is none.
+   */
+  rewriteFile(path: string, text: string): Promise<boolean>;
   /** Only root may read it. A kill leaves the old text or the new. */
   replaceFile(path: string, text: string): Promise<void>;
   /** Undefined when there is none. Throws `exhausted` for more than `limitBytes`. */
@@ -71,6 +76,7 @@ export const nodeFiles: PlayFiles = {
     await writeFile(path, text, { mode });
     await chmod(path, mode); // The umask took bits away.
   },
+  rewriteFile,
   replaceFile: (path, text) =>
     writeFileAtomically(path, text, { mode: 0o600, temporaryPrefix: ".dockershim-", directoryMode: 0o750 }),
   readFile: readWhole,
@@ -185,6 +191,19 @@ async function removeTree(path: string): Promise<void> {
     throw new ShimError("precondition", `remove "${path}": still mounted below it: ${list}`);
   }
   await rm(path, { recursive: true, force: true });
+}
+
+async function rewriteFile(path: string, text: string): Promise<boolean> {
+  const file = await undefinedIfMissing(open(path, "r+"));
+  if (file === undefined) return false;
+  try {
+    const bytes = Buffer.from(text);
+    await file.write(bytes, 0, bytes.length, 0);
+    await file.truncate(bytes.length);
+    return true;
+  } finally {
+    await file.close();
+  }
 }
 
 async function readWhole(path: string, limitBytes: number): Promise<string | undefined> {

@@ -54,9 +54,17 @@ function unescapeMountPath(path: string): string {
 const timeoutMs = 30_000;
 const outputLimit = 64 * 1024;
 
-/** Answers the output. `descriptor` becomes number 3 of the program. Throws `unknown` with its own message. */
-export async function run(program: string, words: readonly string[], descriptor?: number): Promise<string> {
-  const stdio = ["ignore", "pipe", "pipe", ...(descriptor === undefined ? [] : [descriptor])] as const;
+/**
+ * Answers the output. `descriptor` becomes number 3 of the program, `input` its standard input. Throws
+ * `unknown` with its own message.
+ */
+export async function run(
+  program: string,
+  words: readonly string[],
+  descriptor?: number,
+  input = "",
+): Promise<string> {
+  const stdio = ["pipe", "pipe", "pipe", ...(descriptor === undefined ? [] : [descriptor])] as const;
   const child = spawn(program, words, {
     stdio: [...stdio],
     timeout: timeoutMs,
@@ -70,6 +78,8 @@ export async function run(program: string, words: readonly string[], descriptor?
       output[name] = (output[name] + text).slice(0, outputLimit);
     });
   }
+  child.stdin?.on("error", () => undefined); // A program that ends early says why itself.
+  child.stdin?.end(input);
   return new Promise((resolve, reject) => {
     child.on("error", (cause) => {
       const reason = hasCode(cause, "ENOENT") ? "not installed" : cause.message;

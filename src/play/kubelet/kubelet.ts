@@ -18,6 +18,8 @@ export interface KubeletDeps extends Omit<WorkerDeps, "onEvent" | "onStatus" | "
 export interface KubeletListener {
   onEvent?(event: PodEvent): void;
   onStatus?(manifest: Manifest, status: PodStatus, observed: ObservedPod): void;
+  /** The pod was deleted, and its files with it. */
+  onRemoved?(key: Pick<PodKey, "namespace" | "name">): void;
 }
 
 const defaultParallel = 64;
@@ -84,6 +86,7 @@ export class Kubelet implements AsyncDisposable {
     if (worker === undefined) return;
     await worker.remove(signal, graceSeconds);
     this.#workers.delete(idOf(key));
+    for (const listener of this.#listeners) listener.onRemoved?.(key);
   }
 
   /** Ends the loop of a pod and leaves the pod as it is. */

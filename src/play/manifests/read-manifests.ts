@@ -111,7 +111,7 @@ function namesOf(files: readonly ManifestFile[]): string {
 }
 
 /** One error for all problems, in the order of the documents. */
-function problemsError(problems: readonly PlacedProblem[]): ShimError {
+export function problemsError(problems: readonly PlacedProblem[]): ShimError {
   const count = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   return new ShimError(
     problems.some(({ kind }) => kind === "malformed") ? "invalid" : "unsupported",

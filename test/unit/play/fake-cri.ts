@@ -234,6 +234,14 @@ export class FakeCri implements CriClient {
     return Promise.resolve({ ...listedSandbox(sandbox), network, linux: null });
   }
 
+  /** What a verbose PodSandboxStatus tells. */
+  info: Readonly<Record<string, string>> = {};
+
+  podSandboxInfo(id: string): Promise<Readonly<Record<string, string>>> {
+    this.allCalls.push(`podSandboxInfo ${this.#podOf(id)}`);
+    return Promise.resolve(this.info);
+  }
+
   listPodSandboxes(labels: Readonly<Record<string, string>>): Promise<readonly PodSandbox[]> {
     const matches = ({ config }: FakeSandbox): boolean =>
       Object.entries(labels).every(([key, value]) => config.labels?.[key] === value);
@@ -438,6 +446,13 @@ export class FakeFiles implements PlayFiles {
     await this.#record(`writeFile ${path}`);
     this.paths.add(path);
     this.texts.set(path, text);
+  }
+
+  async rewriteFile(path: string, text: string): Promise<boolean> {
+    if (!this.texts.has(path)) return false;
+    await this.#record(`rewriteFile ${path}`);
+    this.texts.set(path, text);
+    return true;
   }
 
   async prepareVolume({ kind, path }: { readonly kind: string; readonly path: string }): Promise<void> {

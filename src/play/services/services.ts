@@ -1,0 +1,266 @@
+/**
+ * The Services of a play: names in the /etc/hosts of all pods, which follow the pods' addresses, and ports
+ * that lead to those of the pods. There is no program between the pods: connections go from pod to pod.
+ */
+import { lookup } from "node:dns/promises";
+import { ShimError, messageOf } from "../../shim/lib/errors.js";
+import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
+import type { CriClient } from "../client.js";
+import type { NodeFacts } from "../containers/cri-config.js";
+import type { PlayFiles } from "../containers/files.js";
+import { hostsMode, hostsText } from "../containers/hosts-text.js";
+import { type Directories, hostsPath } from "../containers/pod-files.js";
+import type { HostsEntry, PodServices } from "../containers/pod-services.js";
+import type { Kubelet } from "../kubelet/kubelet.js";
+import type { ObservedPod } from "../kubelet/observed-pod.js";
+import { type ObserveDeps, observePod } from "../kubelet/observe.js";
+import { hasEnded, podStatus } from "../kubelet/pod-status.js";
+import { noProbeResults } from "../kubelet/probe-results.js";
+import type { PodStatus } from "../kubelet/status-types.js";
+import type { Manifest, PodKey } from "../manifests/read-manifests.js";
+import type { Service } from "../manifests/workloads.js";
+import { planServices } from "./plan-services.js";
+import { type RedirectDeps, type SandboxNetwork, redirectPorts } from "./redirect-ports.js";
+import { type Redirect, redirectsOf } from "./redirects.js";
+import {
+  type Endpoint,
+  type NamesInput,
+  externalHosts,
+  serviceEntries,
+  serviceEnvironment,
+} from "./service-names.js";
+
+export interface ServicesDeps {
+  readonly client: ObserveDeps["client"] & Pick<CriClient, "podSandboxInfo">;
+  readonly files: Pick<PlayFiles, "readTail" | "writeFile" | "rewriteFile">;
+  readonly directories: Directories;
+  readonly node: Pick<NodeFacts, "addresses" | "hostsFile">;
+  /** Lines for people. */
+  readonly report: (line: string) => void;
+  /** Addresses of a host name; the resolver of this host unless given. */
+  readonly lookUp?: (host: string) => Promise<readonly string[]>;
+  readonly redirect?: (
+    sandbox: SandboxNetwork,
+    redirects: readonly Redirect[],
+    deps: RedirectDeps,
+    signal: AbortSignal,
+  ) => Promise<void>;
+}
+
+interface KnownPod extends Endpoint {
+  /** It may have a file of hosts. */
+  readonly isUp: boolean;
+  /** Of its own line in /etc/hosts; none on the host network. */
+  readonly ips: readonly string[];
+}
+
+export class Services implements PodServices, AsyncDisposable {
+  /** See `planServices`. */
+  static readonly plan = planServices;
+
+  readonly #services: readonly Service[];
+  readonly #pods = new Map<string, KnownPod>();
+  /** Sandboxes that another play has made. */
+  readonly #adopted = new Set<string>();
+  readonly #hosts = new Map<string, readonly string[]>();
+  /** By namespace, until something changes. */
+  readonly #entries = new Map<string, readonly HostsEntry[]>();
+  /** By uid: the text that is in the file. */
+  readonly #written = new Map<string, string>();
+  readonly #fileLocks = new KeyedMutex();
+  /** Work on the redirects of a sandbox, by id; those that failed are tried again. */
+  readonly #redirected = new Map<string, Promise<void>>();
+  readonly #reported = new Set<string>();
+  readonly #stop = new AbortController();
+  readonly #running = new Set<Promise<void>>();
+
+  constructor(
+    services: readonly Service[],
+    private readonly deps: ServicesDeps,
+  ) {
+    this.#services = services;
+  }
+
+  /**
+   * Learns the addresses of pods that run already, so that none of them loses a name until all are observed
+   * again. Call it before the kubelet has pods.
+   */
+  async adopt(manifests: readonly Manifest[], signal: AbortSignal): Promise<void> {
+    await Promise.all(
+      manifests.map(async (manifest) => {
+        const observed = await observePod(this.deps, manifest.key, signal);
+        if (observed.sandboxes[0]?.uid !== manifest.key.uid) return;
+        const memory = { startTime: 0, waiting: new Map() };
+        for (const { id } of observed.sandboxes) this.#adopted.add(id);
+        this.#learn(manifest, podStatus(manifest, observed, noProbeResults, memory, 0), observed);
+      }),
+    );
+  }
+
+  /** Follows the pods of a kubelet, whose dependencies have this object, too. The result ends that. */
+  attach(kubelet: Kubelet): Disposable {
+    for (const host of externalHosts(this.#services)) this.#inBackground(this.#lookUp(host));
+    this.#rewriteAll(); // The Services may have changed since another play.
+    return kubelet.listen({
+      onStatus: (manifest, status, observed) => {
+        if (this.#learn(manifest, status, observed)) this.#rewriteAll();
+        const [sandbox] = observed.sandboxes;
+        if (sandbox?.isReady === true)
+          this.#inBackground(
+            this.prepareSandbox(manifest, { id: sandbox.id, ips: observed.ips }, this.#stop.signal),
+          );
+      },
+      onRemoved: (key) => {
+        this.#pods.delete(idOf(key));
+        this.#rewriteAll();
+      },
+    });
+  }
+
+  async prepareSandbox(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {
+    if (sandbox.ips.length === 0 || manifest.pod.spec.hostNetwork === true) return;
+    const present = this.#redirected.get(sandbox.id);
+    if (present !== undefined) return present;
+    const work = this.#redirect(manifest, sandbox, signal);
+    this.#redirected.set(sandbox.id, work);
+    await work;
+  }
+
+  async writeHosts(manifest: Manifest, ips: readonly string[], signal: AbortSignal): Promise<void> {
+    const { files, directories } = this.deps;
+    const { key } = manifest;
+    const known = this.#pods.get(idOf(key));
+    const addresses = manifest.pod.spec.hostNetwork === true ? this.deps.node.addresses : ips;
+    const isReady = known?.isReady === true && isSame(known.addresses, addresses);
+    if (this.#set({ manifest, addresses, ips, isReady, isUp: true })) this.#rewriteAll();
+    await this.#fileLocks.run(key.uid, signal, async () => {
+      const text = this.#textFor(manifest, ips);
+      const path = hostsPath(directories, key);
+      if (!(await files.rewriteFile(path, text))) await files.writeFile(path, text, hostsMode);
+      this.#written.set(key.uid, text);
+    });
+  }
+
+  environment(manifest: Manifest): ReadonlyMap<string, string> {
+    return serviceEnvironment(manifest, this.#input());
+  }
+
+  /** Resolves when the last file is written. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort(new ShimError("cancelled", "play ends"));
+    await Promise.all(this.#running);
+  }
+
+  /** Answers whether names may have changed. */
+  #learn(manifest: Manifest, status: PodStatus, observed: ObservedPod): boolean {
+    const isUp = observed.sandboxes[0]?.isReady === true && !hasEnded(status);
+    const { ips } = observed;
+    const isOnHost = manifest.pod.spec.hostNetwork === true;
+    const addresses = !isUp ? [] : isOnHost ? this.deps.node.addresses : ips;
+    const isReady = status.conditions.some(({ type, status: is }) => type === "Ready" && is === "True");
+    if (!isUp) this.#written.delete(manifest.key.uid); // The next sandbox may have another file.
+    return this.#set({ manifest, addresses, ips, isReady, isUp });
+  }
+
+  #set(pod: KnownPod): boolean {
+    const id = idOf(pod.manifest.key);
+    const known = this.#pods.get(id);
+    this.#pods.set(id, pod);
+    return (
+      known?.manifest !== pod.manifest ||
+      known.isReady !== pod.isReady ||
+      known.isUp !== pod.isUp ||
+      !isSame([...known.addresses, ...known.ips], [...pod.addresses, ...pod.ips])
+    );
+  }
+
+  #rewriteAll(): void {
+    this.#entries.clear();
+    for (const pod of this.#pods.values()) if (pod.isUp) this.#inBackground(this.#rewrite(pod));
+  }
+
+  async #rewrite({ manifest: { key } }: KnownPod): Promise<void> {
+    const { files, directories } = this.deps;
+    await this.#fileLocks.run(key.uid, this.#stop.signal, async () => {
+      const pod = this.#pods.get(idOf(key));
+      if (pod?.isUp !== true) return;
+      const text = this.#textFor(pod.manifest, pod.ips);
+      if (this.#written.get(key.uid) === text) return;
+      if (await files.rewriteFile(hostsPath(directories, key), text)) this.#written.set(key.uid, text);
+    });
+  }
+
+  #textFor(manifest: Manifest, ips: readonly string[]): string {
+    const { namespace } = manifest.key;
+    const entries = this.#entries.get(namespace) ?? serviceEntries(namespace, this.#input());
+    this.#entries.set(namespace, entries);
+    return hostsText(manifest, ips, entries, this.deps.node);
+  }
+
+  #input(): NamesInput {
+    const endpoints = [...this.#pods.entries()]
+      .sort(([left], [right]) => order.compare(left, right))
+      .map(([, pod]) => pod);
+    return { services: this.#services, endpoints, hosts: this.#hosts };
+  }
+
+  /** Reports each failure once, by the Services that it concerns. */
+  async #redirect(manifest: Manifest, sandbox: SandboxNetwork, signal: AbortSignal): Promise<void> {
+    const { client, redirect = redirectPorts } = this.deps;
+    const redirects = redirectsOf(manifest, this.#services);
+    if (redirects.length === 0 && !this.#adopted.has(sandbox.id)) return;
+    try {
+      await redirect(sandbox, redirects, { client }, signal);
+    } catch (error) {
+      this.#redirected.delete(sandbox.id);
+      if (signal.aborted) return;
+      for (const { service, port, target } of redirects) {
+        const name = `service ${service.namespace}/${service.name}`;
+        const what = `${name}: port ${port} does not lead to port ${target} of its pods`;
+        this.#reportOnce(`${what}; use ${service.name}:${target} instead: ${messageOf(error)}`);
+      }
+    }
+  }
+
+  async #lookUp(host: string): Promise<void> {
+    const { lookUp = lookUpHere } = this.deps;
+    try {
+      this.#hosts.set(host, await lookUp(host));
+      this.#rewriteAll();
+    } catch (error) {
+      for (const { namespace, name } of this.#services.filter(({ externalName }) => externalName === host))
+        this.#reportOnce(`service ${namespace}/${name}: its name is not in /etc/hosts: ${messageOf(error)}`);
+    }
+  }
+
+  #reportOnce(line: string): void {
+    if (this.#reported.has(line) || this.#stop.signal.aborted) return;
+    this.#reported.add(line);
+    this.deps.report(line);
+  }
+
+  #inBackground(work: Promise<void>): void {
+    const guarded = work
+      .catch((error: unknown) => {
+        this.#reportOnce(`services: ${messageOf(error)}`);
+      })
+      .finally(() => this.#running.delete(guarded));
+    this.#running.add(guarded);
+  }
+}
+
+/** So that web-10 comes after web-9. */
+const order = new Intl.Collator("en", { numeric: true });
+
+function idOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `${namespace}/${name}`;
+}
+
+function isSame(left: readonly string[], right: readonly string[]): boolean {
+  return left.join(" ") === right.join(" ");
+}
+
+async function lookUpHere(host: string): Promise<readonly string[]> {
+  const found = await lookup(host, { all: true, verbatim: true });
+  return found.map(({ address }) => address);
+}
