@@ -21,6 +21,12 @@ export interface PublishedPort {
   readonly address: string;
 }
 
+export const publishedHeader = ["SERVICE", "PORT", "ADDRESS", "POD"] as const;
+
+export function publishedRow({ service, port, protocol, address, pod }: PublishedPort): readonly string[] {
+  return [service, `${port}/${protocol}`, address, pod];
+}
+
 export interface Publication {
   /** All pods; those that have new host ports have another hash. */
   readonly pods: readonly Manifest[];

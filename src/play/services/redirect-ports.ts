@@ -2,7 +2,7 @@
  * Redirects of ports within a pod's network namespace, by nsenter and iptables. They are gone with the
  * namespace.
  */
-import { isIPv6 } from "node:net";
+import { isIPv4, isIPv6 } from "node:net";
 import { ShimError, isKind } from "../../shim/lib/errors.js";
 import type { CriClient } from "../client.js";
 import { run } from "../containers/mounts.js";
@@ -40,7 +40,7 @@ export async function redirectPorts(
     throw new ShimError("unsupported", "the CRI server does not tell the process of a sandbox");
   await using namespace = await open(place, address);
   const families = [
-    { program: "iptables", own: ips.filter((ip) => !isIPv6(ip)) },
+    { program: "iptables", own: ips.filter((ip) => isIPv4(ip)) },
     { program: "ip6tables", own: ips.filter((ip) => isIPv6(ip)) },
   ];
   for (const { program, own } of families) {

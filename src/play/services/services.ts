@@ -3,6 +3,7 @@
  * that lead to those of the pods. There is no program between the pods: connections go from pod to pod.
  */
 import { lookup } from "node:dns/promises";
+import { orAbort } from "../../shim/lib/abort.js";
 import { ShimError, messageOf } from "../../shim/lib/errors.js";
 import { KeyedMutex } from "../../shim/lib/sync/keyed-mutex.js";
 import type { CriClient } from "../client.js";
@@ -71,7 +72,10 @@ export class Services implements PodServices, AsyncDisposable {
   /** Work on the redirects of a sandbox, by id; those that failed are tried again. */
   readonly #redirected = new Map<string, Promise<void>>();
   readonly #reported = new Set<string>();
+  /** Ends look-ups and redirects. */
   readonly #stop = new AbortController();
+  /** Never aborts: what is known is written before the end. */
+  readonly #write = new AbortController();
   readonly #running = new Set<Promise<void>>();
 
   constructor(
@@ -145,7 +149,7 @@ export class Services implements PodServices, AsyncDisposable {
     return serviceEnvironment(manifest, this.#input());
   }
 
-  /** Resolves when the last file is written. */
+  /** Resolves when the last file is written. Call it after the end of the kubelet. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort(new ShimError("cancelled", "play ends"));
     await Promise.all(this.#running);
@@ -181,7 +185,7 @@ export class Services implements PodServices, AsyncDisposable {
 
   async #rewrite({ manifest: { key } }: KnownPod): Promise<void> {
     const { files, directories } = this.deps;
-    await this.#fileLocks.run(key.uid, this.#stop.signal, async () => {
+    await this.#fileLocks.run(key.uid, this.#write.signal, async () => {
       const pod = this.#pods.get(idOf(key));
       if (pod?.isUp !== true) return;
       const text = this.#textFor(pod.manifest, pod.ips);
@@ -225,7 +229,7 @@ export class Services implements PodServices, AsyncDisposable {
   async #lookUp(host: string): Promise<void> {
     const { lookUp = lookUpHere } = this.deps;
     try {
-      this.#hosts.set(host, await lookUp(host));
+      this.#hosts.set(host, await orAbort(lookUp(host), this.#stop.signal));
       this.#rewriteAll();
     } catch (error) {
       for (const { namespace, name } of this.#services.filter(({ externalName }) => externalName === host))

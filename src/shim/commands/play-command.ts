@@ -16,6 +16,9 @@ import { backOffTimes, scaled } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
 import { dialFromHere } from "../../play/dial.js";
+import { type PublishedPort, publishedHeader, publishedRow } from "../../play/services/publish-ports.js";
+import { Services } from "../../play/services/services.js";
+import { formatTable } from "../../play/view/pod-view.js";
 import { Session } from "../../play/session.js";
 import { doomedPods, playDown, showPods } from "../../play/play.js";
 import type { Directories } from "../../play/containers/pod-files.js";
@@ -103,10 +106,15 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
       credentials: dockerCredentials(report),
       backOff: options.fast === true ? scaled(backOffTimes, fastFactor) : backOffTimes,
     };
-    await using session = new Session(deps);
+    await using services = new Services(workloads.services, deps);
+    await services.adopt(workloads.pods, signal);
+    await using session = new Session({ ...deps, services });
+    using _ = services.attach(session.kubelet);
     await session.apply(workloads, { keep: options.keep ?? false }, signal);
     if (options.waitMs !== undefined) await waitUntilReady(session, options.waitMs, signal);
     await showPods(session.manifests, deps, print, signal);
+    const { published } = workloads;
+    if (published.length > 0) print(`\n${formatTable([publishedHeader, ...published.map(publishedRow)])}`);
     if (options.waitMs !== undefined && !options.follow) return 0;
     return await attend(session, { ...deps, output: (line) => print(`${line}\n`) }, options, io);
   } finally {
@@ -155,12 +163,13 @@ async function readAll(
   files: readonly ManifestFile[],
   options: PlayOptions,
   report: (line: string) => void,
-): Promise<Workloads> {
+): Promise<Workloads & { readonly published: readonly PublishedPort[] }> {
   const { strict = false, schedule = false, localVolumes = false } = options;
   const replicas = parseReplicas(options.replicas ?? []);
   const workloads = await readWorkloads(files, { replicas, strict, schedule, localVolumes });
-  for (const line of summarizeNotices(workloads.notices)) report(line);
-  return workloads;
+  const { pods, published, notices } = Services.plan(workloads, { strict });
+  for (const line of summarizeNotices([...workloads.notices, ...notices])) report(line);
+  return { ...workloads, pods, published };
 }
 
 /** Those of `docker login`, in DOCKER_CONFIG or the home directory. */

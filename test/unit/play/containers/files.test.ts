@@ -293,3 +293,16 @@ test("readTail() reads the end of a file, or nothing", () =>
     assert.equal(await nodeFiles.readTail(join(directory, "log"), 100), "abcdef");
     assert.equal(await nodeFiles.readTail(join(directory, "missing"), 3), "");
   }));
+
+test("rewriteFile() keeps the inode, cuts a longer text, and makes no file", () =>
+  inDirectory(async (directory) => {
+    const path = join(directory, "a", "etc-hosts");
+    assert.equal(await nodeFiles.rewriteFile(path, "x"), false);
+    assert.equal(existsSync(join(directory, "a")), false);
+    await nodeFiles.writeFile(path, "a long text", 0o644);
+    const { ino } = await stat(path);
+    assert.equal(await nodeFiles.rewriteFile(path, "short"), true);
+    assert.equal(await readFile(path, "utf8"), "short");
+    assert.equal((await stat(path)).ino, ino);
+    assert.equal(await modeOf(path), 0o644);
+  }));

@@ -1,0 +1,147 @@
+/** Services of `dockershim play`, the program, against a shim with a real engine. */
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { runProgram, type Exit, type ShimProcess } from "../support/shim-process.js";
+import { reasonToSkip, TestBed } from "../support/test-bed.js";
+
+describe("play with services", { skip: await reasonToSkip() }, () => {
+  let bed: TestBed;
+  let shim: ShimProcess;
+  let path = "";
+  let up: Exit;
+  /** Not that of another run: ports of the host are shared. */
+  const nodePort = 20_000 + (process.pid % 10_000);
+
+  const server = (name: string): string =>
+    `mkdir /www; echo ${name} > /www/index.html; httpd -f -p 8080 -h /www`;
+  const metadata = (name: string, app: string): string =>
+    `metadata: {name: ${name}-RUN, labels: {app: ${app}-RUN}}`;
+
+  before(async () => {
+    bed = await TestBed.open();
+    shim = await bed.startShim();
+    path = join(await bed.newDirectory(), "services.yaml");
+    const text = `
+apiVersion: v1
+kind: Service
+${metadata("web", "x")}
+spec: {selector: {app: web-RUN}, ports: [{port: 80, targetPort: http}]}
+---
+apiVersion: v1
+kind: Service
+${metadata("public", "x")}
+spec: {type: NodePort, selector: {app: web-RUN}, ports: [{port: 81, targetPort: http, nodePort: ${nodePort}}]}
+---
+apiVersion: v1
+kind: Service
+${metadata("db", "x")}
+spec: {clusterIP: None, selector: {app: db-RUN}}
+---
+apiVersion: v1
+kind: Pod
+${metadata("client", "client")}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: IMAGE, command: [sh, -c, "sleep 600"]}]
+---
+apiVersion: v1
+kind: Pod
+${metadata("web", "web")}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: c, image: IMAGE, command: [sh, -c, "${server("web")}"], ports: [{name: http, containerPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+${metadata("db", "db")}
+spec:
+  serviceName: db-RUN
+  replicas: 2
+  selector: {matchLabels: {app: db-RUN}}
+  template:
+    metadata: {labels: {app: db-RUN}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: c, image: IMAGE, command: [sh, -c, "${server("$HOSTNAME")}"]}]
+`;
+    await writeFile(path, text.replaceAll("RUN", bed.run).replaceAll("IMAGE", bed.image));
+    up = await play("--wait");
+  });
+  after(async () => {
+    try {
+      await play("--down");
+    } finally {
+      await bed.close();
+    }
+  });
+
+  const play = (...argv: readonly string[]): Promise<Exit> =>
+    runProgram(["play", `--endpoint=${shim.endpoint}`, ...argv, path]);
+
+  /** What a pod's container gets from an address. */
+  async function fetchIn(pod: string, address: string): Promise<string> {
+    const argv = ["wget", "-q", "-O", "-", `http://${address}/`];
+    const exit = await runIn(pod, argv);
+    return exit.code === 0 ? exit.stdout.trim() : exit.stderr.trim();
+  }
+
+  const runIn = (pod: string, argv: readonly string[]): Promise<Exit> =>
+    runProgram(["pod", "exec", `--endpoint=${shim.endpoint}`, `${pod}-${bed.run}`, "--", ...argv]);
+
+  test("a pod reaches another by the name of its service, whose port is not the pod's", async () => {
+    assert.equal(up.code, 0, up.stderr);
+    const { run } = bed;
+    for (const name of [`web-${run}`, `web-${run}.default`, `web-${run}.default.svc.cluster.local`])
+      assert.equal(await fetchIn("client", name), "web", name);
+    assert.equal(await fetchIn("client", `web-${run}:8080`), "web");
+    assert.equal(await fetchIn("client", `public-${run}:81`), "web");
+    assert.match(await fetchIn("client", `web-${run}:82`), /refused/);
+  });
+
+  test("a pod reaches itself through its service", async () => {
+    assert.equal(await fetchIn("web", `public-${bed.run}:81`), "web");
+  });
+
+  test("a headless service has the names of its pods", async () => {
+    const { run } = bed;
+    for (const number of [0, 1])
+      assert.equal(await fetchIn("client", `db-${run}-${number}.db-${run}:8080`), `db-${run}-${number}`);
+    const hosts = (await runIn("client", ["cat", "/etc/hosts"])).stdout;
+    const addresses = hosts.split("\n").filter((line) => line.split("\t")[1] === `db-${run}`);
+    assert.equal(addresses.length, 2, hosts);
+  });
+
+  test("a NodePort is a port of this host, and in the table", async () => {
+    assert.match(up.stdout, new RegExp(`default/public-${bed.run} +81/TCP +http://localhost:${nodePort} `));
+    const page = await fetch(`http://127.0.0.1:${nodePort}/`, { signal: AbortSignal.timeout(10_000) });
+    assert.equal(await page.text(), "web\n");
+  });
+
+  test("a second play leaves running pods as they are, with all names", async () => {
+    const before = (await runIn("client", ["cat", "/etc/hosts"])).stdout;
+    const again = await play("--wait");
+    assert.equal(again.code, 0, again.stderr);
+    assert.match(again.stderr, new RegExp(`default/web-${bed.run}: already running`));
+    assert.equal((await runIn("client", ["cat", "/etc/hosts"])).stdout, before);
+    assert.equal(await fetchIn("client", `web-${bed.run}`), "web");
+  });
+
+  test("names follow a pod that gets another address, and changed ports replace the old", async () => {
+    const { run } = bed;
+    const text = await readFile(path, "utf8");
+    // The host port is part of the pod's sandbox, so that another one makes the pod again.
+    const changed = text.replace(`nodePort: ${nodePort}`, `nodePort: ${nodePort + 1}`);
+    await writeFile(path, changed.replace("port: 80,", "port: 90,"));
+    const again = await play("--wait");
+    assert.equal(again.code, 0, again.stderr);
+    assert.equal(await fetchIn("client", `web-${run}:90`), "web");
+    assert.match(await fetchIn("client", `web-${run}`), /refused/);
+    await writeFile(path, changed.replace("port: 80,", "port: 91,"));
+    assert.equal((await play("--wait")).code, 0);
+    assert.equal(await fetchIn("client", `web-${run}:91`), "web");
+    assert.match(await fetchIn("client", `web-${run}:90`), /refused/);
+  });
+});
