@@ -8,13 +8,11 @@ import { type DeleteDeps, deletePod } from "./kubelet/delete-pod.js";
 import type { Kubelet, KubeletDeps } from "./kubelet/kubelet.js";
 import { defaultGraceSeconds, ignoreMissing } from "./kubelet/kill.js";
 import type { PodStatus } from "./kubelet/status-types.js";
-import { emptyPod } from "./kubelet/observed-pod.js";
-import { type ObserveDeps, observePod } from "./kubelet/observe.js";
+import { observePod } from "./kubelet/observe.js";
 import { playHashAnnotation, playOwnerAnnotation } from "./containers/cri-config.js";
 import type { CriClient } from "./client.js";
 import type { Doomed } from "./manifests/workloads.js";
 import { podDirectory } from "./containers/pod-files.js";
-import { type PodState, formatTable, podRow, podState, tableHeader } from "./view/pod-view.js";
 
 /** An undo may wait for the grace period of the pod's containers, and then for the engine. */
 const undoMarginMs = 120_000;
@@ -49,9 +47,8 @@ export class Application implements Disposable {
     private readonly options: { readonly keep: boolean },
   ) {
     this.#listening = kubelet.listen({
-      onEvent: ({ key, message }) => {
+      onEvent: ({ key }) => {
         this.#changed.add(nameOf(key));
-        deps.report(`${nameOf(key)}: ${message}`);
       },
     });
   }
@@ -161,19 +158,6 @@ async function undoOf(manifest: Manifest, deps: KubeletDeps, signal: AbortSignal
     }
   });
   return rollback;
-}
-
-/** Prints the table and returns the states in the order of `manifests`. */
-export async function showPods(
-  manifests: readonly Manifest[],
-  deps: ObserveDeps,
-  print: (text: string) => void,
-  signal: AbortSignal,
-): Promise<readonly PodState[]> {
-  const observed = await Promise.all(manifests.map(({ key }) => observePod(deps, key, signal)));
-  const rows = manifests.map((manifest, index) => podRow(manifest, observed[index] ?? emptyPod));
-  print(formatTable([tableHeader, ...rows]));
-  return manifests.map((manifest, index) => podState(manifest, observed[index] ?? emptyPod));
 }
 
 /** The pods of `doomed`: its own, and all that play has made for its workloads. */

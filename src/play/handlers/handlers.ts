@@ -49,7 +49,7 @@ async function probeOnce(
   signal: AbortSignal,
 ): Promise<Attempt> {
   // The CRI server limits the time of the command; the others end here.
-  if (probe.exec !== undefined) return probeByExec(probe.exec.command ?? [], target, seconds, client, signal);
+  if (probe.exec !== undefined) return probeByExec(probe.exec.command, target, seconds, client, signal);
   try {
     return await withDeadline(signal, seconds * 1000, "probe", (limit) =>
       probeByNetwork(probe, target, dial, limit),
@@ -165,7 +165,7 @@ async function runHook(
   signal: AbortSignal,
 ): Promise<void> {
   if (hook.exec !== undefined) {
-    const { command = [] } = hook.exec;
+    const { command } = hook.exec;
     const answer = await client.execSync(target.containerId, command, 0, signal);
     if (answer.exit_code === 0) return;
     const said = textOf(answer).trim();

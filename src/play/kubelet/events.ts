@@ -11,6 +11,14 @@ export interface PodEvent {
   readonly message: string;
   /** None for an event of the pod. */
   readonly container?: string;
+  /** Of an event that ends a step: when the step began, in milliseconds since 1970. */
+  readonly startedAt?: number;
 }
 
-export type EventSink = (type: PodEvent["type"], reason: string, message: string, container?: string) => void;
+export type EventSink = (
+  type: PodEvent["type"],
+  reason: string,
+  message: string,
+  container?: string,
+  startedAt?: number,
+) => void;

@@ -55,9 +55,11 @@ export async function killContainer(
     await within(grace * 1000, deps.clock, signal, async (limit) => {
       try {
         await deps.handlers.runHook(hook, target, limit);
+        deps.event("Normal", "PreStopHook", `Ran preStop hook of ${entry.name}`, entry.name, startedAt);
       } catch (error) {
-        if (!limit.aborted)
-          deps.event("Warning", "FailedPreStopHook", `PreStopHook failed: ${messageOf(error)}`, entry.name);
+        if (limit.aborted) return;
+        const failure = `PreStopHook failed: ${messageOf(error)}`;
+        deps.event("Warning", "FailedPreStopHook", failure, entry.name, startedAt);
       }
     });
   }

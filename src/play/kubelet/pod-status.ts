@@ -79,7 +79,7 @@ function containerStatus(
 ): ContainerStatusNow {
   const own = observed.containers.filter(({ name }) => name === container.name);
   const [entry, previous] = own;
-  const sidecar = kind === "init" && isSidecar(container as Container);
+  const sidecar = kind === "init" && isSidecar(container);
   const observedState = entry === undefined ? undefined : stateOf(entry);
   let state = observedState ?? missingState(spec, observed, { isInit: kind === "init", isSidecar: sidecar });
   let lastState = previous === undefined ? {} : endOf(previous);

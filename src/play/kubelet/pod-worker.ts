@@ -69,6 +69,8 @@ export class PodWorker {
   #isLost = false;
   #turnsInARow = 0;
   #status: PodStatus | undefined;
+  #lastEvent: PodEvent | undefined;
+  #deletedAt: number | undefined;
   #running: Promise<void> | undefined;
   #manifest: Manifest;
 
@@ -91,6 +93,15 @@ export class PodWorker {
 
   get status(): PodStatus | undefined {
     return this.#status;
+  }
+
+  get lastEvent(): PodEvent | undefined {
+    return this.#lastEvent;
+  }
+
+  /** When `remove` was called, in milliseconds since 1970. */
+  get deletedAt(): number | undefined {
+    return this.#deletedAt;
   }
 
   /**
@@ -138,6 +149,7 @@ export class PodWorker {
 
   /** Ends the loop and deletes the pod. */
   async remove(signal: AbortSignal, graceSeconds?: number): Promise<void> {
+    this.#deletedAt ??= this.deps.clock.now();
     this.#probes.stopKilling();
     this.#stop.abort(new ShimError("cancelled", "the pod is being removed"));
     await this.#running;
@@ -303,9 +315,11 @@ export class PodWorker {
     this.#applied.resolve();
   }
 
-  readonly #event: EventSink = (type, reason, message, container) => {
+  readonly #event: EventSink = (type, reason, message, container, startedAt) => {
     const at = this.deps.clock.now();
     const subject = container === undefined ? {} : { container };
-    this.deps.onEvent({ key: this.#manifest.key, at, type, reason, message, ...subject });
+    const step = startedAt === undefined ? {} : { startedAt };
+    this.#lastEvent = { key: this.#manifest.key, at, type, reason, message, ...subject, ...step };
+    this.deps.onEvent(this.#lastEvent);
   };
 }

@@ -53,6 +53,7 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
   const previous = newestContainer(observed, name);
   const attempt = previous === undefined ? 0 : previous.attempt + 1;
   let isCreating = false;
+  const createdFrom = deps.clock.now();
   const id = await step(
     () => (isCreating ? "CreateContainerError" : "CreateContainerConfigError"),
     `create ${nouns[kind]} "${name}"`,
@@ -66,13 +67,14 @@ export async function startContainer(input: StartInput, deps: StartDeps, signal:
         },
       }),
   );
-  deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name);
+  deps.event("Normal", "Created", `Created ${nouns[kind]} ${name}`, name, createdFrom);
+  const startedFrom = deps.clock.now();
   await step(
     () => "RunContainerError",
     `start ${nouns[kind]} "${name}"`,
     () => deps.client.startContainer(id, signal),
   );
-  deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name);
+  deps.event("Normal", "Started", `Started ${nouns[kind]} ${name}`, name, startedFrom);
   await postStart(id, input, deps, signal);
 }
 
@@ -81,7 +83,7 @@ function targetOf(
   container: ContainerStart["container"],
   observed: ObservedPod,
 ): { readonly targetId?: string } {
-  if (!("targetContainerName" in container) || container.targetContainerName === undefined) return {};
+  if (!("targetContainerName" in container)) return {};
   const target = newestContainer(observed, container.targetContainerName);
   if (target?.state === "running") return { targetId: target.id };
   throw new ShimError("precondition", `its target container "${container.targetContainerName}" does not run`);
@@ -130,7 +132,7 @@ async function ensureImages(
     },
   });
   const ensure = async (wanted: WantedImage): Promise<Image> => {
-    const pull = { hasBegun: false };
+    const pull = { hasBegun: false, from: 0 };
     const onPull = (image: string): void => {
       const until = pulls.untilSinceUpdate(image);
       if (until !== undefined) {
@@ -139,6 +141,7 @@ async function ensureImages(
         throw new StartFailure("ImagePullBackOff", "unavailable", message, undefined, until);
       }
       pull.hasBegun = true;
+      pull.from = deps.clock.now();
       deps.event("Normal", "Pulling", `Pulling image "${image}"`, container.name);
     };
     const onLocalImage = (image: string, why: string): void => {
@@ -146,7 +149,8 @@ async function ensureImages(
     };
     try {
       const image = await ensureImage(wanted, config, { ...deps, credentials, onPull, onLocalImage }, signal);
-      if (pull.hasBegun) deps.event("Normal", "Pulled", `Pulled image "${wanted.image}"`, container.name);
+      const pulled = `Pulled image "${wanted.image}"`;
+      if (pull.hasBegun) deps.event("Normal", "Pulled", pulled, container.name, pull.from);
       return image;
     } catch (error) {
       if (error instanceof StartFailure) throw error;
@@ -155,7 +159,8 @@ async function ensureImages(
       const reason = isForbidden ? "ErrImageNeverPull" : pull.hasBegun ? "ErrImagePull" : "ImageInspectError";
       const action = `ensure the image of ${nouns[kind]} "${container.name}"`;
       const message = `${action}: ${messageOf(error)}`;
-      if (!signal.aborted) deps.event("Warning", "Failed", message, container.name);
+      const from = pull.hasBegun ? pull.from : undefined;
+      if (!signal.aborted) deps.event("Warning", "Failed", message, container.name, from);
       throw new StartFailure(reason, ShimError.from(error, "unknown").kind, message, error);
     }
   };
@@ -175,12 +180,14 @@ async function postStart(
   const hook = container.lifecycle?.postStart;
   if (hook === undefined) return;
   const podIp = podIpOf(manifest.pod.spec, observed);
+  const from = deps.clock.now();
   try {
     await deps.handlers.runHook(hook, { containerId: id, container, podIp }, signal);
+    deps.event("Normal", "PostStartHook", `Ran postStart hook of ${container.name}`, container.name, from);
   } catch (error) {
     if (signal.aborted) throw error;
     const message = `PostStartHook failed: ${messageOf(error)}`;
-    deps.event("Warning", "FailedPostStartHook", message, container.name);
+    deps.event("Warning", "FailedPostStartHook", message, container.name, from);
     const { spec } = manifest.pod;
     const how = { reason: "postStartHook", message: "FailedPostStartHook" } as const;
     await killContainer(

@@ -74,16 +74,19 @@ async function runSandbox(
 ): Promise<NewSandbox> {
   const { key, pod } = manifest;
   const { client, files, directories, node } = deps;
+  const from = deps.clock.now();
   try {
     await prepareVolumes(manifest, deps);
     await files.makeDirectory(logDirectory(directories, key));
     const config = sandboxConfig(manifest, attempt, node, directories);
     const id = await client.runPodSandbox(config, pod.spec.runtimeClassName ?? "", signal);
-    return { id, attempt, ips: podIps(await client.podSandboxStatus(id, signal)) };
+    const ips = podIps(await client.podSandboxStatus(id, signal));
+    deps.event("Normal", "CreatedPodSandBox", "Created pod sandbox", undefined, from);
+    return { id, attempt, ips };
   } catch (error) {
     const { kind, fields } = ShimError.from(error, "unknown");
     const message = `create the sandbox: ${messageOf(error)}`;
-    if (!signal.aborted) deps.event("Warning", "FailedCreatePodSandBox", message);
+    if (!signal.aborted) deps.event("Warning", "FailedCreatePodSandBox", message, undefined, from);
     throw new ShimError(kind, message, fields, { cause: error });
   }
 }

@@ -96,7 +96,7 @@ export function probeText(probe: Probe): string {
   const { exec, httpGet, tcpSocket, grpc } = probe;
   const handler =
     exec !== undefined
-      ? `exec ${JSON.stringify(exec.command ?? [])}`
+      ? `exec ${JSON.stringify(exec.command)}`
       : httpGet !== undefined
         ? `http-get ${(httpGet.scheme ?? "HTTP").toLowerCase()}://${httpGet.host ?? ""}:${httpGet.port}${httpGet.path ?? "/"}`
         : tcpSocket !== undefined

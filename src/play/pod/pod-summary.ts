@@ -1,7 +1,7 @@
 /** What `dockershim pod ps` shows of a pod. Pure. */
 import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
-import { formatTable } from "../view/pod-view.js";
+import { formatTable } from "../view/format-table.js";
 import { containerName, type FoundPod, mainContainers, newestAttempts } from "./find-pod.js";
 
 /** The shape of `--output json`. Times are RFC 3339. */

@@ -1,7 +1,7 @@
 /** `dockershim pod top`: CPU and memory of pods. */
 import type { ContainerStats } from "../../shim/domain/cri.js";
 import { shownText } from "../../shim/lib/shown-text.js";
-import { formatTable } from "../view/pod-view.js";
+import { formatTable } from "../view/format-table.js";
 
 export interface Usage {
   /** Thousandths of a core; undefined while it is not known. */

@@ -88,7 +88,7 @@ export function renderFirstScreen(screen: FirstScreen): string {
 /** Names the socket, because a second terminal has neither the flags nor the environment of this one. */
 function playLine({ playCommand, playManifest }: SetupReport, socket: string): string {
   const endpoint = socket === options.containerRuntimeEndpoint.default ? [] : ["--endpoint", socket];
-  return [...playCommand, ...endpoint, playManifest].map(shellWord).join(" ");
+  return [...playCommand, "--wait", ...endpoint, playManifest].map(shellWord).join(" ");
 }
 
 /** The list as a here-document. Its lines and its end mark must not be indented. */

@@ -1,9 +1,16 @@
 /** `dockershim play FILE…`: runs Pod manifests through the CRI socket. */
 import { withDeadline } from "../lib/abort.js";
 import { isKind, messageOf, ShimError } from "../lib/errors.js";
+import { writeFileAtomically } from "../lib/files/atomic-file.js";
 import { connect } from "../../play/client.js";
 import { nodeFiles } from "../../play/containers/files.js";
-import { type FollowDeps, followPods } from "../../play/view/follow.js";
+import type { Screen } from "../../play/view/colours.js";
+import { LogFollower } from "../../play/view/follow-logs.js";
+import { LiveTable } from "../../play/view/live-table.js";
+import type { PlayOutput } from "../../play/view/play-outputs.js";
+import { renderPlayedPods } from "../../play/view/pod-table.js";
+import { Timeline } from "../../play/view/timeline.js";
+import { renderTimeline } from "../../play/view/timeline-svg.js";
 import type { ManifestFile } from "../../play/manifests/documents.js";
 import { parseReplicas, readManifestFiles } from "../../play/manifests/manifest-files.js";
 import { summarizeNotices } from "../../play/manifests/notices.js";
@@ -14,13 +21,14 @@ import { RegistryCredentialStore } from "../registry/registry-credentials.js";
 import { readNodeFacts } from "../../play/containers/node-facts.js";
 import { backOffTimes, scaled } from "../../play/kubelet/back-off.js";
 import { systemClock } from "../../play/kubelet/clock.js";
+import type { Kubelet } from "../../play/kubelet/kubelet.js";
 import { makeHandlers } from "../../play/handlers/handlers.js";
 import { dialFromHere } from "../../play/dial.js";
 import { type PublishedPort, publishedHeader, publishedRow } from "../../play/services/publish-ports.js";
 import { Services } from "../../play/services/services.js";
-import { formatTable } from "../../play/view/pod-view.js";
+import { formatTable } from "../../play/view/format-table.js";
 import { Session } from "../../play/session.js";
-import { doomedPods, playDown, showPods } from "../../play/play.js";
+import { doomedPods, playDown } from "../../play/play.js";
 import type { Directories } from "../../play/containers/pod-files.js";
 import { defaultDirectories } from "../../play/containers/pod-files.js";
 
@@ -38,6 +46,9 @@ export interface PlayOptions {
   readonly waitMs?: number | undefined;
   /** Back-off times are a tenth of the kubelet's. */
   readonly fast?: boolean;
+  readonly output?: PlayOutput;
+  /** Path of an SVG of all steps, written at the end. */
+  readonly timeline?: string | undefined;
   /** Also reads the directories below the given ones. */
   readonly recursive?: boolean;
   /** Numbers of pods: `3` for all workloads, `web=3` for one. */
@@ -52,8 +63,8 @@ export interface PlayOptions {
 }
 
 export interface PlayIo {
-  readonly stdout: { write(text: string): unknown };
-  readonly stderr: { write(text: string): unknown };
+  readonly stdout: Screen;
+  readonly stderr: Screen;
   readonly stdin?: AsyncIterable<string | Uint8Array>;
   /**
    * Ends the command. Before all pods run, play removes what it made; while it follows logs, it keeps the
@@ -62,7 +73,13 @@ export interface PlayIo {
   readonly signal: AbortSignal;
 }
 
-const followPollMs = 500;
+/** Where lines for the user go: above the table as soon as there is one. */
+interface Shown {
+  report: (line: string) => void;
+}
+
+type Played = Workloads & { readonly published: readonly PublishedPort[] };
+
 const fastFactor = 0.1;
 
 /** The exit code: 0 when all pods run or have succeeded (or are removed). Errors are printed, not thrown. */
@@ -78,11 +95,13 @@ export async function runPlay(options: PlayOptions, io: PlayIo): Promise<number>
 async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   const { signal } = io;
   const directories = { ...defaultDirectories, ...options.directories };
-  const report = (line: string): void => {
-    io.stderr.write(`${line}\n`);
+  const screen: Shown = {
+    report: (line) => {
+      io.stderr.write(`${line}\n`);
+    },
   };
-  const print = (text: string): void => {
-    io.stdout.write(text);
+  const report = (line: string): void => {
+    screen.report(line);
   };
   const { recursive = false } = options;
   const texts = await readManifestFiles(options.files, { recursive, stdin: io.stdin, signal });
@@ -90,7 +109,7 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
   const workloads = options.down ? undefined : await readAll(texts, options, report);
   const client = connect(options.endpoint);
   try {
-    await client.version(signal); // So that a missing server is the first error.
+    const server = await client.version(signal); // So that a missing server is the first error.
     const files = nodeFiles;
     const handlers = makeHandlers({ client, dial: dialFromHere });
     const common = { client, files, directories, report, handlers, clock: systemClock };
@@ -110,41 +129,82 @@ async function play(options: PlayOptions, io: PlayIo): Promise<number> {
     await services.adopt(workloads.pods, signal);
     await using session = new Session({ ...deps, services });
     using _ = services.attach(session.kubelet);
-    await session.apply(workloads, { keep: options.keep ?? false }, signal);
-    if (options.waitMs !== undefined) await waitUntilReady(session, options.waitMs, signal);
-    await showPods(session.manifests, deps, print, signal);
-    const { published } = workloads;
-    if (published.length > 0) print(`\n${formatTable([publishedHeader, ...published.map(publishedRow)])}`);
-    if (options.waitMs !== undefined && !options.follow) return 0;
-    return await attend(session, { ...deps, output: (line) => print(`${line}\n`) }, options, io);
+    const timeline = new Timeline(() => Date.now());
+    using _timeline = session.kubelet.listen(timeline);
+    try {
+      return await runSession(
+        session,
+        workloads,
+        { ...options, runtimeName: server.runtime_name },
+        io,
+        screen,
+      );
+    } finally {
+      if (options.timeline !== undefined)
+        await writeFileAtomically(options.timeline, renderTimeline(timeline.data), { mode: 0o644, temporaryPrefix: ".timeline-" });
+    }
   } finally {
     client.close();
+  }
+}
+
+/** Makes the pods, shows them, and stays their kubelet as long as the user wants. */
+async function runSession(
+  session: Session,
+  workloads: Played,
+  options: PlayOptions & { readonly runtimeName: string },
+  io: PlayIo,
+  shown: Shown,
+): Promise<number> {
+  const { signal, stdout, stderr } = io;
+  const { runtimeName, waitMs, output = "table", follow, files } = options;
+  const pods = (): Kubelet["pods"] => session.kubelet.pods;
+  using table = new LiveTable({
+    ...{ pods, screen: stderr, output: stdout, environment: process.env, clock: systemClock },
+  });
+  shown.report = (line) => {
+    table.report(line);
+  };
+  using _table = session.kubelet.listen(table);
+  await using logs = new LogFollower({
+    ...{ directories: { ...defaultDirectories, ...options.directories }, clock: systemClock },
+    output: (line) => {
+      table.log(line);
+    },
+    report: shown.report,
+  });
+  using _logs = follow ? session.kubelet.listen(logs) : undefined;
+  try {
+    await session.apply(workloads, { keep: options.keep ?? false }, signal);
+    if (waitMs !== undefined) await waitUntilReady(session, waitMs, signal);
+    if (waitMs !== undefined || stderr.isTTY !== true) {
+      stdout.write(await renderPlayedPods(pods(), output, { now: Date.now(), runtimeName }));
+      const rows = workloads.published.map(publishedRow);
+      if (rows.length > 0 && output === "table") stdout.write(`\n${formatTable([publishedHeader, ...rows])}`);
+    }
+    if (waitMs !== undefined && !follow) return 0;
+    return await attend(session, shown, files, signal);
+  } finally {
+    shown.report = (line) => {
+      stderr.write(`${line}\n`);
+    };
   }
 }
 
 /** Stays the kubelet of the pods until all have ended, or until the user interrupts. */
 async function attend(
   session: Session,
-  deps: Omit<FollowDeps, "pollMs">,
-  { follow, files }: PlayOptions,
-  { signal }: PlayIo,
+  shown: Shown,
+  files: readonly string[],
+  signal: AbortSignal,
 ): Promise<number> {
-  using _ = session.kubelet.listen({
-    onEvent: ({ key, message }) => {
-      deps.report(`${key.namespace}/${key.name}: ${message}`);
-    },
-  });
   try {
-    const [succeeded] = await Promise.all([
-      session.ended(signal),
-      follow ? followPods(() => session.manifests, { ...deps, pollMs: followPollMs }, signal) : undefined,
-    ]);
-    return succeeded ? 0 : 1;
+    return (await session.ended(signal)) ? 0 : 1;
   } catch (error) {
     if (!signal.aborted) throw error;
     const words = files.join(" ");
-    deps.report(`the pods run on, but nothing restarts them now: go on with "dockershim play ${words}"`);
-    deps.report(`remove them with "dockershim play --down ${words}"`);
+    shown.report(`the pods run on, but nothing restarts them now: go on with "dockershim play ${words}"`);
+    shown.report(`remove them with "dockershim play --down ${words}"`);
     return 0;
   }
 }
@@ -163,7 +223,7 @@ async function readAll(
   files: readonly ManifestFile[],
   options: PlayOptions,
   report: (line: string) => void,
-): Promise<Workloads & { readonly published: readonly PublishedPort[] }> {
+): Promise<Played> {
   const { strict = false, schedule = false, localVolumes = false } = options;
   const replicas = parseReplicas(options.replicas ?? []);
   const workloads = await readWorkloads(files, { replicas, strict, schedule, localVolumes });

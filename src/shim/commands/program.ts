@@ -1,8 +1,9 @@
 /** The command line as commander sees it. Actions are injected; flags come from the table in `config`. */
-import { Command, CommanderError } from "commander";
+import { Option, Command, CommanderError } from "commander";
 import { ShimError } from "../lib/errors.js";
 import type { Environment } from "../config/given.js";
 import { type GivenFlag, type ResolvedConfig, resolveConfig } from "../config/resolve.js";
+import { type PlayOutput, playOutputs } from "../../play/view/play-outputs.js";
 import { durationKind, enumKind } from "../config/value-kinds.js";
 import { type ConfigFormat, configFormats, renderConfig } from "./config-command.js";
 import {
@@ -16,9 +17,11 @@ import {
 import type { UnixEndpoint } from "../config/endpoints.js";
 import { addDiffCommand, type DiffActions } from "./diff-commands.js";
 import { addCheckpointCommands, type CheckpointActions } from "./checkpoint-commands.js";
+import { completionScript, shells } from "./completion.js";
 import type { CommandParts } from "./command-parts.js";
 import { playEndpointHelp, resolvePlayEndpoint } from "./play-endpoint.js";
 import { addPodCommands, type PodActions } from "./pod-commands.js";
+import { asDockerPlugin, pluginMetadata, readPluginCall } from "./docker-plugin.js";
 import { addRelayCommands, type RelayActions } from "./relay-commands.js";
 import { addMigrateCommands, type MigrateActions } from "./migrate-commands.js";
 
@@ -145,6 +148,10 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .usage("[flags] file...")
     .option("--follow", "follow the logs of the containers")
     .option("--fast", "restart failed containers after a tenth of the kubelet's times")
+    .addOption(
+      new Option("-o, --output <format>", "how to print the pods").choices(playOutputs).default("table"),
+    )
+    .option("--timeline <file>", "write an SVG of all steps at the end")
     .option("--down", "remove the pods of the files instead")
     .option("--wait", "return when all pods are ready and all jobs complete")
     .option("--timeout <duration>", "for --wait (default: 5m)")
@@ -153,7 +160,7 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
     .option(
       "--replicas <count>",
       "number of pods of each workload, or NAME=NUMBER for one; may be repeated",
-      (count: string, before: readonly string[] = []) => [...before, count],
+      (count: string, before: readonly string[] | undefined) => [...(before ?? []), count],
     )
     .option("--schedule", "run CronJobs by their schedule instead of once")
     .option("--strict", "refuse what is otherwise passed over")
@@ -171,6 +178,8 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
         keep: given.keep === true,
         waitMs: given.wait === true ? waitTime(given.timeout) : undefined,
         fast: given.fast === true,
+        output: given.output ?? "table",
+        timeline: given.timeline,
         recursive: given.recursive === true,
         replicas: given.replicas ?? [],
         schedule: given.schedule === true,
@@ -195,6 +204,15 @@ export function buildProgram(actions: Actions, io: CommandIo, build: BuildInfo):
   addMigrateCommands(actions, parts);
   addCheckpointCommands(actions, parts);
   addPodCommands(actions, parts);
+
+  const completion = addCommand("completion", "print the completions of a shell");
+  completion.usage(shells.join("|")).action(() => {
+    refuseServeFlags(flags, "completion");
+    const shell = shells.find((each) => each === completion.args[0]);
+    if (shell === undefined || completion.args.length > 1)
+      throw new ShimError("invalid", `command "completion": needs one of ${shells.join(", ")}`);
+    io.writeOut(completionScript(root, shell));
+  });
 
   const version = addCommand("version", "print the version");
   version.action(() => {
@@ -235,6 +253,9 @@ export interface PlayOptions {
   readonly waitMs: number | undefined;
   /** Restart failed containers sooner than a kubelet. */
   readonly fast: boolean;
+  readonly output: PlayOutput;
+  /** Path of an SVG. */
+  readonly timeline: string | undefined;
   /** Where the CRI is served. */
   readonly endpoint: UnixEndpoint;
   readonly recursive: boolean;
@@ -252,6 +273,8 @@ interface PlayFlags {
   readonly wait?: boolean;
   readonly timeout?: string;
   readonly fast?: boolean;
+  readonly output?: PlayOutput;
+  readonly timeline?: string;
   readonly recursive?: boolean;
   readonly replicas?: readonly string[];
   readonly schedule?: boolean;
@@ -272,7 +295,13 @@ export async function runCommandLine(
 ): Promise<number> {
   const program = buildProgram(actions, io, build);
   try {
-    await program.command.parseAsync(normalizeArguments(argv), { from: "user" });
+    const plugin = readPluginCall(argv);
+    if (plugin?.kind === "metadata") {
+      io.writeOut(pluginMetadata(build.version));
+      return 0;
+    }
+    if (plugin !== undefined) asDockerPlugin(program.command);
+    await program.command.parseAsync(normalizeArguments(plugin?.argv ?? argv), { from: "user" });
     return program.exitCode();
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;

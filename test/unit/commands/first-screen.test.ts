@@ -84,10 +84,10 @@ describe("the line that runs a first pod", () => {
     playManifest: "/it's/pod.yaml",
   };
   const rows: readonly (readonly [string, string])[] = [
-    ["unix:///var/run/dockershim.sock", `  node '/my place/main.js' play '/it'\\''s/pod.yaml'`],
+    ["unix:///var/run/dockershim.sock", `  node '/my place/main.js' play --wait '/it'\\''s/pod.yaml'`],
     [
       "unix:///tmp/a b.sock",
-      `  node '/my place/main.js' play --endpoint 'unix:///tmp/a b.sock' '/it'\\''s/pod.yaml'`,
+      `  node '/my place/main.js' play --wait --endpoint 'unix:///tmp/a b.sock' '/it'\\''s/pod.yaml'`,
     ],
   ];
   for (const [socket, line] of rows) {

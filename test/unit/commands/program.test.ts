@@ -235,6 +235,10 @@ describe("runCommandLine() commands", () => {
       follow: true,
       down: false,
       keep: false,
+      waitMs: undefined,
+      fast: false,
+      output: "table",
+      timeline: undefined,
       recursive: false,
       replicas: [],
       schedule: false,
@@ -242,6 +246,14 @@ describe("runCommandLine() commands", () => {
       localVolumes: false,
       endpoint: { kind: "unix", path: "/var/run/dockershim.sock" },
     });
+  });
+
+  test("play waits five minutes, or as long as --timeout says", async () => {
+    assert.equal((await run("play --wait a.yaml")).played?.waitMs, 300_000);
+    assert.equal((await run("play --wait --timeout 90s a.yaml")).played?.waitMs, 90_000);
+    const { exitCode, err } = await run("play --wait --timeout soon a.yaml");
+    assert.equal(exitCode, 1);
+    assert.match(err, /flag "--timeout": "soon"/);
   });
 
   test("play takes the socket from the flag before the environment", async () => {

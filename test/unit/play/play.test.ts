@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/shim/domain/cri.js";
 import { Kubelet } from "../../../src/play/kubelet/kubelet.js";
-import { playDown, playUp, showPods } from "../../../src/play/play.js";
+import { playDown, playUp } from "../../../src/play/play.js";
 import type { Fixture } from "./fake-cri.js";
 import { makeFixture, podWith, readOnePod } from "./fake-cri.js";
 
@@ -319,21 +319,6 @@ describe("playUp()", () => {
     fixture.cri.startContainer = () => Promise.resolve();
     const text = `  containers: [{name: a, ${image}}]`;
     await assert.rejects(up(fixture, { text }), /the calls succeed, but the CRI server does not show/);
-  });
-});
-
-describe("showPods()", () => {
-  test("prints a row for each pod", async () => {
-    const fixture = fixtureWithInit();
-    fixture.cri.exits.set("b", 1);
-    await up(fixture);
-    let text = "";
-    const states = await showPods([await podWith(spec)], fixture.deps, (part) => (text += part), signal);
-    assert.deepEqual(states, ["Running"]);
-    assert.equal(
-      text,
-      "POD          STATE    IP                PORTS  READY\ndefault/web  Running  10.1.2.3,fd00::3  -      1/2\n",
-    );
   });
 });
 

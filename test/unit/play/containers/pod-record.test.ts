@@ -53,7 +53,7 @@ describe("the record of a pod", () => {
 test("claims are listed by namespace, are no pods, and are removed alone", async () => {
   const { deps, files } = makeFixture();
   for (const name of ["a/one", "a/two", "b/one"]) files.paths.add(`/state/claims.d/${name}`);
-  assert.deepEqual(await readPodRecords(deps, assert.fail), []);
+  assert.deepEqual(await readPodRecords(deps, (line) => assert.fail(line)), []);
   await removeClaim({ namespace: "a", name: "one" }, files, deps.directories);
   assert.deepEqual(await listClaims(files, deps.directories), [
     { namespace: "a", name: "two" },

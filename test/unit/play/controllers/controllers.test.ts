@@ -16,7 +16,7 @@ async function job(spec: string, policy = "Never"): Promise<Job> {
 const phases = { P: "Pending", R: "Running", S: "Succeeded", F: "Failed" } as const;
 /** `RS` is a running pod and one that has succeeded. Pods that have ended did so at 0 s. */
 const pods = (letters: string, indexed = false): readonly JobPod[] =>
-  [...letters].map((letter, number) => {
+  Array.from(letters, (letter, number) => {
     const phase = phases[letter as keyof typeof phases];
     const ended = phase === "Succeeded" || phase === "Failed" ? { finishedAt: 0 } : {};
     const place = indexed ? { index: number, attempt: 0 } : { attempt: number };

@@ -159,7 +159,7 @@ describe("readWorkloads() follows references", () => {
       object("Secret", "data: {}", "s");
     const { pods } = await read(text);
     assert.deepEqual(pods[0]?.pod.spec.imagePullSecrets, [{ name: "s" }]);
-    assert.ok(pods[0]?.objects.secrets.has("s"));
+    assert.ok(pods[0].objects.secrets.has("s"));
   });
 });
 

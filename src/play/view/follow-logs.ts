@@ -1,0 +1,119 @@
+/** Follows the logs of the containers that the kubelet sees. */
+import { join } from "node:path";
+import { messageOf } from "../../shim/lib/errors.js";
+import { type Directories, logDirectory, logPath } from "../containers/pod-files.js";
+import type { Clock } from "../kubelet/clock.js";
+import type { KubeletListener } from "../kubelet/kubelet.js";
+import type { ObservedPod } from "../kubelet/observed-pod.js";
+import type { PodStatus } from "../kubelet/status-types.js";
+import type { Manifest, PodKey } from "../manifests/read-manifests.js";
+import { LineAssembler, LogTail, parseLogLine } from "./log-lines.js";
+
+/** A line of a container's output, as the container wrote it. */
+export interface LogLine {
+  readonly key: PodKey;
+  readonly container: string;
+  readonly text: string;
+}
+
+export interface LogFollowerDeps {
+  readonly directories: Directories;
+  readonly clock: Clock;
+  readonly output: (line: LogLine) => void;
+  readonly report: (line: string) => void;
+  readonly pollMs?: number;
+}
+
+interface FollowedContainer {
+  readonly key: PodKey;
+  readonly container: string;
+  readonly tail: LogTail;
+  readonly assembler: LineAssembler;
+  hasExited: boolean;
+}
+
+/** To be given to `Kubelet.listen`. Its disposal reads what is left. */
+export class LogFollower implements KubeletListener, AsyncDisposable {
+  readonly #followed = new Map<string, FollowedContainer>();
+  /** Containers whose log was read to its end, by the pod. */
+  readonly #done = new Map<string, Set<string>>();
+  #reading: Promise<void> = Promise.resolve();
+  #cancel: (() => void) | undefined;
+  #isDisposed = false;
+
+  constructor(private readonly deps: LogFollowerDeps) {
+    this.#schedule();
+  }
+
+  onStatus({ key }: Manifest, _status: PodStatus, { containers }: ObservedPod): void {
+    const pod = `${key.namespace}/${key.name}`;
+    const present = new Set(containers.map(({ id }) => id));
+    const done = new Set([...(this.#done.get(pod) ?? [])].filter((id) => present.has(id)));
+    this.#done.set(pod, done);
+    for (const { id, name, attempt, state } of [...containers].reverse()) {
+      if (done.has(id)) continue;
+      let entry = this.#followed.get(id);
+      if (entry === undefined) {
+        const path = join(logDirectory(this.deps.directories, key), logPath(name, attempt));
+        const tail = new LogTail(path);
+        entry = { key, container: name, tail, assembler: new LineAssembler(), hasExited: false };
+        this.#followed.set(id, entry);
+      }
+      entry.hasExited ||= state === "exited";
+    }
+    for (const [id, entry] of this.#followed)
+      if (entry.key.name === key.name && entry.key.namespace === key.namespace && !present.has(id))
+        entry.hasExited = true;
+  }
+
+  /** Reads what was written until now. Calls are served one after the other. */
+  read(): Promise<void> {
+    this.#reading = this.#reading.then(async () => {
+      for (const [id, entry] of this.#followed) await this.#readOne(id, entry);
+    });
+    return this.#reading;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isDisposed = true;
+    this.#cancel?.();
+    await this.read();
+    for (const { key, container, tail, assembler } of this.#followed.values()) {
+      for (const text of assembler.flush()) this.deps.output({ key, container, text });
+      await tail[Symbol.asyncDispose]();
+    }
+    this.#followed.clear();
+  }
+
+  #schedule(): void {
+    if (this.#isDisposed) return;
+    this.#cancel = this.deps.clock.after(this.deps.pollMs ?? 250, () => {
+      void this.read().then(() => {
+        this.#schedule();
+      });
+    });
+  }
+
+  /** Never rejects. */
+  async #readOne(id: string, entry: FollowedContainer): Promise<void> {
+    const { key, container, tail, assembler } = entry;
+    // Of a container that had ended before this read, the log is complete.
+    const isLast = entry.hasExited;
+    let isBroken = false;
+    try {
+      for (const line of await tail.read()) {
+        const text = assembler.add(parseLogLine(line));
+        if (text !== undefined) this.deps.output({ key, container, text });
+      }
+    } catch (error) {
+      isBroken = true;
+      const name = `${key.namespace}/${key.name}: container ${container}`;
+      this.deps.report(`${name}: its log cannot be read: ${messageOf(error)}`);
+    }
+    if (!isLast && !isBroken) return;
+    for (const text of assembler.flush()) this.deps.output({ key, container, text });
+    this.#followed.delete(id);
+    this.#done.get(`${key.namespace}/${key.name}`)?.add(id);
+    await tail[Symbol.asyncDispose]();
+  }
+}

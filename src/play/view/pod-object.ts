@@ -1,0 +1,75 @@
+/** A played pod as the object that an API server would show. Pure. */
+import { qosClass } from "../containers/resources.js";
+import type { ContainerStateNow, ContainerStatusNow, PodStatus } from "../kubelet/status-types.js";
+import type { ShownPod } from "./shown-pod.js";
+
+/** A `v1 List` of Pods. `runtimeName`: of the CRI server's Version, for the ids of containers. */
+export function podList(pods: readonly ShownPod[], runtimeName: string): object {
+  return { apiVersion: "v1", kind: "List", items: pods.map((pod) => podObject(pod, runtimeName)) };
+}
+
+function podObject({ manifest, status, deletedAt }: ShownPod, runtimeName: string): object {
+  const { key, pod } = manifest;
+  const { labels, annotations } = pod.metadata;
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      ...{ name: key.name, namespace: key.namespace, uid: key.uid, labels, annotations },
+      ...(status === undefined ? {} : { creationTimestamp: timeOf(status.startTime) }),
+      ...(deletedAt === undefined ? {} : { deletionTimestamp: timeOf(deletedAt) }),
+    },
+    spec: pod.spec,
+    status: {
+      ...(status === undefined ? { phase: "Pending" } : statusObject(status, runtimeName)),
+      qosClass: qosClass(pod.spec),
+    },
+  };
+}
+
+function statusObject(status: PodStatus, runtimeName: string): object {
+  const containers = (statuses: readonly ContainerStatusNow[]): readonly object[] =>
+    statuses.map((each) => containerObject(each, runtimeName));
+  const { phase, reason, message, conditions, podIPs, startTime } = status;
+  const { initContainerStatuses: init, ephemeralContainerStatuses: ephemeral } = status;
+  return {
+    ...{ phase, reason, message, conditions },
+    ...(podIPs.length === 0 ? {} : { podIP: podIPs[0], podIPs: podIPs.map((ip) => ({ ip })) }),
+    startTime: timeOf(startTime),
+    ...(init.length === 0 ? {} : { initContainerStatuses: containers(init) }),
+    containerStatuses: containers(status.containerStatuses),
+    ...(ephemeral.length === 0 ? {} : { ephemeralContainerStatuses: containers(ephemeral) }),
+  };
+}
+
+function containerObject(
+  { containerID, state, lastState, ...rest }: ContainerStatusNow,
+  runtimeName: string,
+): object {
+  return {
+    ...rest,
+    ...(containerID === "" ? {} : { containerID: `${runtimeName}://${containerID}` }),
+    state: stateObject(state, runtimeName),
+    lastState: stateObject(lastState, runtimeName),
+  };
+}
+
+function stateObject({ waiting, running, terminated }: ContainerStateNow, runtimeName: string): object {
+  if (waiting !== undefined) return { waiting };
+  if (running !== undefined) return { running: { startedAt: timeOf(running.startedAt) } };
+  if (terminated === undefined) return {};
+  const { startedAt, finishedAt, containerID, ...rest } = terminated;
+  return {
+    terminated: {
+      ...rest,
+      startedAt: timeOf(startedAt),
+      finishedAt: timeOf(finishedAt),
+      ...(containerID === "" ? {} : { containerID: `${runtimeName}://${containerID}` }),
+    },
+  };
+}
+
+/** As Kubernetes writes times; none for a time that is not known. */
+function timeOf(milliseconds: number): string | undefined {
+  return milliseconds === 0 ? undefined : new Date(milliseconds).toISOString().replace(/\.\d+Z$/, "Z");
+}
