@@ -13,7 +13,7 @@ export class Session implements AsyncDisposable {
   readonly kubelet: Kubelet;
   readonly #jobs = new Set<JobRunner>();
   readonly #cronJobs: CronRunner[] = [];
-  readonly #manifests: Manifest[] = [];
+  #manifests: readonly Manifest[] = [];
   readonly #watchers = new Set<() => void>();
   readonly #stop = new AbortController();
 
@@ -39,7 +39,7 @@ export class Session implements AsyncDisposable {
     using application = new Application(this.kubelet, this.deps, options);
     let isFirst = true;
     const apply = async (manifest: Manifest): Promise<void> => {
-      this.#manifests.push(manifest);
+      this.#manifests = [...this.#manifests, manifest];
       if (isFirst) await application.apply(manifest, signal);
       else this.kubelet.apply(manifest, { failFast: false });
     };
@@ -58,10 +58,12 @@ export class Session implements AsyncDisposable {
       const runner = new CronRunner(cronJob, {
         clock: this.deps.clock,
         startJob: (job) => this.#startLater(job),
-        removeJob: (job) => this.#removeJob(job),
+        removeJob: (job) => {
+          this.#removeJob(job);
+        },
       });
       this.#cronJobs.push(runner);
-      await runner.wake();
+      runner.wake();
     }
   }
 
@@ -127,7 +129,10 @@ export class Session implements AsyncDisposable {
 
   #addJob(job: Job, apply: (manifest: Manifest) => Promise<void>): JobRunner {
     const { client, clock, report } = this.deps;
-    const runner = new JobRunner(job, { client, clock, report, kubelet: this.kubelet, apply });
+    const wake = (): void => {
+      this.#decide(runner);
+    };
+    const runner = new JobRunner(job, { client, clock, report, kubelet: this.kubelet, wake, apply });
     this.#jobs.add(runner);
     return runner;
   }
@@ -135,7 +140,7 @@ export class Session implements AsyncDisposable {
   /** A job of a CronJob: nobody waits for its first pods. */
   #startLater(job: Job): JobRunner {
     const runner = this.#addJob(job, (manifest) => {
-      this.#manifests.push(manifest);
+      this.#manifests = [...this.#manifests, manifest];
       this.kubelet.apply(manifest, { failFast: false });
       return Promise.resolve();
     });
@@ -145,10 +150,18 @@ export class Session implements AsyncDisposable {
     return runner;
   }
 
-  async #removeJob(runner: JobRunner): Promise<void> {
-    runner.close();
+  #removeJob(runner: JobRunner): void {
     this.#jobs.delete(runner);
-    await runner.remove(this.#stop.signal);
+    runner.remove(this.#stop.signal).then(
+      () => {
+        // A cron job may run for months.
+        this.#manifests = this.manifests;
+        this.#changed();
+      },
+      (error: unknown) => {
+        this.#report(runner.job, error);
+      },
+    );
   }
 
   #decide(runner: JobRunner): void {

@@ -8,8 +8,8 @@ import type { JobRunner } from "./job-runner.js";
 export interface CronRunnerDeps {
   readonly clock: Clock;
   readonly startJob: (job: Job) => JobRunner;
-  /** Removes a job with its pods. */
-  readonly removeJob: (job: JobRunner) => Promise<void>;
+  /** Begins to remove a job with its pods. */
+  readonly removeJob: (job: JobRunner) => void;
 }
 
 export class CronRunner {
@@ -26,7 +26,7 @@ export class CronRunner {
   }
 
   /** Each wake-up plans the next one. */
-  async wake(): Promise<void> {
+  wake(): void {
     if (this.#isClosed) return;
     const { clock } = this.deps;
     const schedule = parseSchedule(this.cronJob.schedule, this.cronJob.timeZone);
@@ -38,12 +38,12 @@ export class CronRunner {
     const decision = decideCronJob(this.cronJob, schedule, started, this.#memory, clock.now());
     this.#memory = decision.memory;
     this.#cancelWake = clock.after(decision.wakeAt - clock.now(), () => {
-      void this.wake();
+      this.wake();
     });
     for (const name of decision.remove) {
       const entry = this.#started.get(name);
       this.#started.delete(name);
-      if (entry !== undefined) await this.deps.removeJob(entry.runner);
+      if (entry !== undefined) this.deps.removeJob(entry.runner);
     }
     if (decision.start === undefined) return;
     const { name, dueAt } = decision.start;

@@ -1,9 +1,10 @@
 /** Keeps one Job: makes and removes its pods by the decisions of jobs.ts, until it is complete or has failed. */
+import { messageOf } from "../../shim/lib/errors.js";
 import type { CriClient } from "../client.js";
 import type { Kubelet } from "../kubelet/kubelet.js";
 import { hasEnded } from "../kubelet/pod-status.js";
 import type { PodStatus } from "../kubelet/status-types.js";
-import type { Clock } from "../kubelet/clock.js";
+import { type Clock, pause } from "../kubelet/clock.js";
 import { jobPodOf, makeJobPod } from "../manifests/make-pod.js";
 import type { PodKey } from "../manifests/manifest.js";
 import type { Job } from "../manifests/workloads.js";
@@ -15,9 +16,14 @@ export interface JobRunnerDeps {
   readonly clock: Clock;
   /** One line for the user. */
   readonly report: (line: string) => void;
-  /** Makes a pod for the first time. Its rejection fails the job. */
+  /** The time for a decision has come: calls `decide`, and looks after its outcome. */
+  readonly wake: () => void;
+  /** Makes a pod. */
   readonly apply: (manifest: ReturnType<typeof makeJobPod>, signal: AbortSignal) => Promise<void>;
 }
+
+/** Between two tries to remove a pod. */
+const retryMs = 10_000;
 
 const jobNameLabel = "batch.kubernetes.io/job-name";
 
@@ -28,6 +34,7 @@ export class JobRunner {
   #cancelWake: (() => void) | undefined;
   #running: Promise<void> | undefined;
   #isDirty = false;
+  #isClosed = false;
 
   constructor(
     readonly job: Job,
@@ -59,9 +66,8 @@ export class JobRunner {
   /** Called when one of its pods may have changed. */
   async decide(signal: AbortSignal): Promise<void> {
     this.#isDirty = true;
-    this.#running ??= this.#turns(signal).finally(() => {
-      this.#running = undefined;
-    });
+    if (this.isOver || this.#isClosed || signal.aborted) return;
+    this.#running ??= this.#turns(signal);
     await this.#running;
   }
 
@@ -70,22 +76,28 @@ export class JobRunner {
     return namespace === this.job.namespace && this.#known.has(name);
   }
 
-  /** Deletes its pods. */
+  /** Deletes its pods, and makes no more. */
   async remove(signal: AbortSignal): Promise<void> {
-    const { namespace } = this.job;
-    await Promise.all(
-      [...this.#known.keys()].map((name) => this.deps.kubelet.remove({ namespace, name }, signal)),
-    );
+    this.close();
+    await this.#running?.catch(() => undefined);
+    await Promise.all([...this.#known.keys()].map((name) => this.#remove(name, signal)));
   }
 
+  /** Makes no more pods. */
   close(): void {
+    this.#isClosed = true;
     this.#cancelWake?.();
   }
 
   async #turns(signal: AbortSignal): Promise<void> {
-    while (this.#isDirty && !this.isOver && !signal.aborted) {
-      this.#isDirty = false;
-      await this.#turn(signal);
+    try {
+      do {
+        this.#isDirty = false;
+        await this.#turn(signal);
+      } while (this.#isDirty && !this.isOver && !this.#isClosed && !signal.aborted);
+    } finally {
+      // In the same turn of the event loop as the last look at `isDirty`: no call between them is lost.
+      this.#running = undefined;
     }
   }
 
@@ -103,15 +115,15 @@ export class JobRunner {
     this.#state = decision.state;
     this.#cancelWake?.();
     if (decision.wakeAt !== undefined) {
-      this.#cancelWake = this.deps.clock.after(decision.wakeAt - now, () => {
-        void this.decide(signal);
-      });
+      this.#cancelWake = this.deps.clock.after(decision.wakeAt - now, this.deps.wake);
     }
-    for (const name of decision.remove) {
-      await this.deps.kubelet.remove({ namespace: this.job.namespace, name }, signal);
-      this.#known.delete(name);
-    }
-    if (decision.make.length === 0) return;
+    await Promise.all(
+      decision.remove.map(async (name) => {
+        await this.#remove(name, signal);
+        this.#known.delete(name);
+      }),
+    );
+    if (decision.make.length === 0 || this.#isClosed) return;
     await Promise.all(decision.make.map((wanted) => this.#make(wanted, signal)));
     this.#isDirty = true;
   }
@@ -120,6 +132,22 @@ export class JobRunner {
     const manifest = makeJobPod(this.job, wanted);
     this.#known.set(manifest.key.name, wanted);
     await this.deps.apply(manifest, signal);
+  }
+
+  /** Until it is removed: its loop has ended, so that nobody else would end it. */
+  async #remove(name: string, signal: AbortSignal): Promise<void> {
+    const { kubelet, clock, report } = this.deps;
+    const { namespace } = this.job;
+    for (;;) {
+      try {
+        await kubelet.remove({ namespace, name }, signal);
+        return;
+      } catch (error) {
+        signal.throwIfAborted();
+        report(`${namespace}/${name}: cannot be removed, trying again: ${messageOf(error)}`);
+      }
+      await pause(retryMs, clock, signal);
+    }
   }
 
   #tell({ state, reason }: JobDecision): void {

@@ -1,4 +1,6 @@
 /** Time as the kubelet's loop sees it, so that tests can advance it by hand. */
+import { linkAbort } from "../../shim/lib/abort.js";
+
 export interface Clock {
   /** Milliseconds since 1970. */
   now(): number;
@@ -18,3 +20,13 @@ export const systemClock: Clock = {
     };
   },
 };
+
+/** Ends early, without an error, when `signal` aborts. */
+export async function pause(milliseconds: number, clock: Clock, signal: AbortSignal): Promise<void> {
+  let finish = (): void => undefined;
+  const passed = new Promise<void>((resolve) => (finish = resolve));
+  const cancel = clock.after(milliseconds, finish);
+  using _ = linkAbort(signal, finish);
+  await passed;
+  cancel();
+}

@@ -1,9 +1,8 @@
 /** Tells which pods have changed: by the events of the CRI server, or by a list each second. */
-import { linkAbort } from "../../shim/lib/abort.js";
 import { isKind, messageOf } from "../../shim/lib/errors.js";
 import { podNameLabel, podNamespaceLabel } from "../../shim/domain/labels.js";
 import type { CriClient } from "../client.js";
-import type { Clock } from "./clock.js";
+import { type Clock, pause } from "./clock.js";
 
 export interface WatchDeps {
   readonly client: Pick<CriClient, "containerEvents" | "listPodSandboxes" | "listContainers">;
@@ -79,13 +78,4 @@ async function statesByPod({ client }: WatchDeps, signal: AbortSignal): Promise<
     states.set(pod, `${states.get(pod) ?? ""} ${id}=${state}`);
   }
   return states;
-}
-
-async function pause(milliseconds: number, clock: Clock, signal: AbortSignal): Promise<void> {
-  let finish = (): void => undefined;
-  const passed = new Promise<void>((resolve) => (finish = resolve));
-  const cancel = clock.after(milliseconds, finish);
-  using _ = linkAbort(signal, finish);
-  await passed;
-  cancel();
 }

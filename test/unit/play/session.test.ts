@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ShimError } from "../../../src/shim/lib/errors.js";
+import { readWorkloads } from "../../../src/play/manifests/read-manifests.js";
+import { Session } from "../../../src/play/session.js";
+import { type Fixture, makeFixture } from "./fake-cri.js";
+
+const { signal } = new AbortController();
+const options = { keep: false };
+
+/** Applies the documents in the background, and lets the clock stand still afterwards. */
+async function play(
+  text: string,
+  work: (fixture: Fixture & { readonly session: Session }) => Promise<void>,
+  prepare: (fixture: Fixture) => void = () => undefined,
+): Promise<void> {
+  const fixture = makeFixture();
+  prepare(fixture);
+  const workloads = await readWorkloads([{ name: "f.yaml", text }], { schedule: true });
+  await using session = new Session(fixture.deps);
+  await session.apply(workloads, options, signal);
+  await fixture.clock.advance(0);
+  await work({ ...fixture, session });
+}
+
+const job = (fields = "", policy = "Never"): string =>
+  `apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {${fields}template: {spec: ${podSpec(policy)}}}`;
+const podSpec = (policy: string): string =>
+  `{restartPolicy: ${policy}, terminationGracePeriodSeconds: 3, containers: [{name: c, image: "busybox:1"}]}`;
+
+/** Whether the session has ended, and how. */
+function endOf(session: Session): { answer?: boolean } {
+  const end: { answer?: boolean } = {};
+  void session.ended(signal).then((answer) => (end.answer = answer));
+  return end;
+}
+
+const startsIn = ({ cri }: Pick<Fixture, "cri">): number =>
+  cri.calls.filter((call) => call === "startContainer c").length;
+
+test("a job makes one pod after the other, and is complete with its completions", () =>
+  play(
+    job("completions: 3, parallelism: 1, "),
+    async ({ session, clock, cri, reports }) => {
+      const end = endOf(session);
+      await clock.advance(0);
+      assert.equal(startsIn({ cri }), 3);
+      assert.equal(end.answer, true);
+      assert.ok(reports.includes("default/j: job complete"));
+    },
+    ({ cri }) => cri.exits.set("c", 0),
+  ));
+
+test("a job replaces failed pods with the job controller's back-off, until its limit", () =>
+  play(
+    job("backoffLimit: 1, "),
+    async ({ session, clock, cri, reports }) => {
+      const end = endOf(session);
+      await clock.advance(9_999);
+      assert.equal(startsIn({ cri }), 1);
+      await clock.advance(1);
+      assert.equal(startsIn({ cri }), 2);
+      assert.equal(end.answer, false);
+      assert.ok(reports.includes("default/j: job failed (BackoffLimitExceeded)"));
+    },
+    ({ cri }) => cri.exits.set("c", 1),
+  ));
+
+test("a job beyond its activeDeadlineSeconds fails, its pods are removed, and the session ends", () =>
+  play(job("activeDeadlineSeconds: 20, "), async ({ session, clock, cri, reports }) => {
+    const end = endOf(session);
+    await clock.advance(20_000);
+    assert.deepEqual(cri.sandboxes, []);
+    assert.ok(reports.includes("default/j: job failed (DeadlineExceeded)"));
+    assert.equal(end.answer, false);
+  }));
+
+test("a pod of an ended job that cannot be removed is reported, and removed later", () =>
+  play(job("activeDeadlineSeconds: 20, "), async ({ session, clock, cri, reports }) => {
+    const end = endOf(session);
+    const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
+    cri.failOn = `removePodSandbox ${name}`;
+    await clock.advance(20_000);
+    assert.equal(end.answer, undefined);
+    assert.match(reports.join("\n"), /default\/j-0: cannot be removed, trying again: it broke/);
+    cri.failOn = "";
+    await clock.advance(10_000);
+    assert.deepEqual(cri.sandboxes, []);
+    assert.equal(end.answer, false);
+  }));
+
+const cronJob = (fields = ""): string =>
+  `apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: k}\n` +
+  `spec: {schedule: "* * * * *", ${fields}jobTemplate: {spec: {template: {spec: ${podSpec("Never")}}}}}`;
+
+test("a cron job starts a job each minute and keeps the last ones", () =>
+  play(
+    cronJob("successfulJobsHistoryLimit: 1, "),
+    async ({ session, clock, cri }) => {
+      await clock.advance(5 * 60_000);
+      assert.equal(startsIn({ cri }), 5);
+      await clock.advance(60_000);
+      assert.ok(cri.sandboxes.length <= 2, `${cri.sandboxes.length} pods are left`);
+      assert.equal(session.manifests.length, cri.sandboxes.length);
+    },
+    ({ cri }) => cri.exits.set("c", 0),
+  ));
+
+test("a job of a cron job that cannot be removed ends nothing", () =>
+  play(
+    cronJob("successfulJobsHistoryLimit: 0, "),
+    async ({ clock, cri, reports }) => {
+      await clock.advance(60_000);
+      const name = cri.sandboxes[0]?.config.metadata?.name ?? "";
+      cri.failOn = `removePodSandbox ${name}`;
+      await clock.advance(60_000);
+      assert.match(reports.join("\n"), /it broke/);
+      assert.equal(startsIn({ cri }), 2);
+      cri.failOn = "";
+      await clock.advance(60_000);
+      assert.ok(!cri.sandboxes.some(({ config }) => config.metadata?.name === name));
+    },
+    ({ cri }) => cri.exits.set("c", 0),
+  ));
+
+test("ready() names the job that has failed", () =>
+  play(
+    job("backoffLimit: 0, "),
+    async ({ session }) => {
+      await assert.rejects(session.ready(signal), (error: ShimError) => {
+        assert.equal(error.kind, "precondition");
+        return /job "default\/j" has failed/.test(error.message);
+      });
+    },
+    ({ cri }) => cri.exits.set("c", 1),
+  ));
